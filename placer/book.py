@@ -1,0 +1,243 @@
+"""Read a price book: a folder of CSV files whose columns and limits stand in catalogs/columns.csv."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from placer.catalog import (
+    Catalog,
+    EgressPrice,
+    FunctionOffer,
+    Gpu,
+    MeasuredLink,
+    Region,
+    StoreOffer,
+    VmOffer,
+)
+from placer.errors import PlacerError, unknown
+from placer.units import parse_date
+
+FILES: dict[str, type] = {
+    "regions.csv": Region,
+    "offers.csv": VmOffer,
+    "functions.csv": FunctionOffer,
+    "stores.csv": StoreOffer,
+    "egress.csv": EgressPrice,
+    "links.csv": MeasuredLink,
+}
+"""The files of a book; regions.csv, offers.csv and egress.csv must exist."""
+REQUIRED_FILES = ("regions.csv", "offers.csv", "egress.csv")
+KEYS: dict[str, tuple[str, ...]] = {
+    "gpus.csv": ("gpu",),
+    "regions.csv": ("provider", "region"),
+    "offers.csv": ("provider", "region", "instance_type", "gpu", "gpu_count", "market"),
+    "functions.csv": ("provider", "region"),
+    "stores.csv": ("provider", "region", "store"),
+    "egress.csv": ("provider", "src", "dst"),
+    "links.csv": ("src", "dst"),
+}
+"""What may occur only once in each file."""
+
+
+def shipped_catalogs() -> Path:
+    """Folder of the books that come with placer, installed or in a checkout."""
+    from importlib.util import find_spec
+
+    spec = find_spec("placer.catalogs")
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    return Path(__file__).resolve().parent.parent / "catalogs"
+
+
+def catalog_names() -> list[str]:
+    """Names of the shipped books, sorted."""
+    return sorted(path.parent.name for path in shipped_catalogs().glob("*/offers.csv"))
+
+
+def load_catalog(name: str) -> Catalog:
+    """Read and check a book by name or by folder.
+
+    Parameters
+    ----------
+    name
+        A shipped book such as ``default``, or the path of a folder with the same files.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such book, or a cell is wrong: the message names file, line, column and value.
+    """
+    folder = Path(name) if ("/" in name or name.startswith(".")) else shipped_catalogs() / name
+    if not folder.is_dir():
+        raise unknown("catalog", name, catalog_names())
+    rows: dict[str, tuple[Any, ...]] = {}
+    digest = hashlib.sha256()
+    for file, kind in FILES.items():
+        path = folder / file
+        if not path.exists():
+            if file in REQUIRED_FILES:
+                raise PlacerError(f"catalog '{name}' has no {file}", f"add {path}; catalogs/columns.csv lists its columns")
+            rows[file] = ()
+            continue
+        digest.update(path.read_bytes())
+        rows[file] = tuple(kind(**row) for row in read_rows(path, file))
+    gpu_path = folder / "gpus.csv" if (folder / "gpus.csv").exists() else shipped_catalogs() / "gpus.csv"
+    digest.update(gpu_path.read_bytes())
+    gpus = {row["gpu"]: Gpu(**row) for row in read_rows(gpu_path, "gpus.csv")}
+    regions = {region.place: region for region in rows["regions.csv"]}
+    _check_references(folder, rows, regions, gpus)
+    return Catalog(
+        name=folder.name,
+        digest=digest.hexdigest()[:16],
+        regions=regions,
+        gpus=gpus,
+        offers=rows["offers.csv"],
+        functions=rows["functions.csv"],
+        stores=rows["stores.csv"],
+        egress=rows["egress.csv"],
+        links=rows["links.csv"],
+    )
+
+
+def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
+    """Read one CSV file of a book and check every cell against columns.csv.
+
+    Raises
+    ------
+    PlacerError
+        Names ``file:line:column`` and the value that is wrong.
+    """
+    columns = file_columns(file)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlacerError(f"{path}: cannot be read as UTF-8 text ({type(error).__name__})", "save it as UTF-8 CSV") from None
+    lines = csv.reader(text.splitlines(), strict=True)
+    header = next(lines, [])
+    if sorted(header) != sorted(columns):
+        missing = [c for c in columns if c not in header]
+        extra = [c for c in header if c not in columns]
+        wrong = f"column '{missing[0]}' is missing" if missing else f"unknown column '{extra[0] if extra else header}'"
+        raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
+    parsers = [(name, columns[name]) for name in header]
+    key_at = [header.index(name) for name in KEYS[file]]
+    seen: dict[tuple[str, ...], int] = {}
+    try:
+        for cells in lines:
+            if not cells:
+                continue
+            if len(cells) != len(parsers):
+                raise PlacerError(f"{path}:{lines.line_num}: {len(cells)} cells instead of {len(parsers)}", "check the commas of this line")
+            row = {}
+            for (name, parse), cell in zip(parsers, cells, strict=True):
+                try:
+                    row[name] = parse(cell)
+                except ValueError as error:
+                    raise PlacerError(f"{path}:{lines.line_num}: {name} '{cell}' {error}", "correct this cell") from None
+            key = tuple(cells[i] for i in key_at)
+            if key in seen:
+                raise PlacerError(f"{path}:{lines.line_num}: {'/'.join(key)} stands already in line {seen[key]}", "keep one of the two rows")
+            seen[key] = lines.line_num
+            yield row
+    except csv.Error as error:
+        raise PlacerError(f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line") from None
+
+
+@lru_cache(maxsize=16)
+def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
+    """Columns of one file with their parsers, as catalogs/columns.csv describes them."""
+    with (shipped_catalogs() / "columns.csv").open(encoding="utf-8", newline="") as handle:
+        rows = [row for row in csv.DictReader(handle) if row["file"] == file]
+    return {row["column"]: _parser(row["type"]) for row in rows}
+
+
+def _parser(kind: str) -> Callable[[str], Any]:
+    """Build the parser of one type of columns.csv."""
+    if kind.startswith("choice:"):
+        return _choice(kind.removeprefix("choice:").split("|"))
+    return _PARSERS[kind]
+
+
+def _text(cell: str) -> str:
+    if not cell.strip():
+        raise ValueError("is empty")
+    if any(ord(c) < 32 for c in cell):
+        raise ValueError("has control characters")
+    return cell
+
+
+def _number(low: float, high: float, *, open_low: bool = False) -> Callable[[str], float]:
+    def parse(cell: str) -> float:
+        try:
+            value = float(cell)
+        except ValueError:
+            raise ValueError("is not a number") from None
+        if not math.isfinite(value):
+            raise ValueError("is not a finite number")
+        if value < low or value > high or (open_low and value == low):
+            raise ValueError(f"is not {'above' if open_low else 'from'} {low:g}{'' if high == math.inf else f' to {high:g}'}")
+        return value
+
+    return parse
+
+
+def _whole(cell: str) -> int:
+    if not cell.isdecimal() or int(cell) < 1:
+        raise ValueError("is not a whole number from 1")
+    return int(cell)
+
+
+def _optional_whole(cell: str) -> int | None:
+    return _whole(cell) if cell else None
+
+
+def _date(cell: str) -> str:
+    try:
+        return parse_date(cell, "date").isoformat()
+    except PlacerError:
+        raise ValueError("is not a date (YYYY-MM-DD)") from None
+
+
+def _choice(allowed: list[str]) -> Callable[[str], str]:
+    def parse(cell: str) -> str:
+        if cell not in allowed:
+            raise ValueError(f"is not one of {', '.join(allowed)}")
+        return cell
+
+    return parse
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "text": _text,
+    "positive": _number(0.0, math.inf, open_low=True),
+    "nonnegative": _number(0.0, math.inf),
+    "latitude": _number(-90.0, 90.0),
+    "longitude": _number(-180.0, 180.0),
+    "whole": _whole,
+    "optional_whole": _optional_whole,
+    "date": _date,
+}
+
+
+def _check_references(folder: Path, rows: dict[str, tuple[Any, ...]], regions: dict[str, Region], gpus: dict[str, Gpu]) -> None:
+    """Refuse rows whose place or device no other file knows, and prices of nothing."""
+    for file in ("offers.csv", "functions.csv", "stores.csv"):
+        for number, row in enumerate(rows[file], start=2):
+            if row.place not in regions:
+                raise PlacerError(f"{folder / file}:{number}: region '{row.place}' is not in regions.csv", "add it there with its coordinates")
+    for number, offer in enumerate(rows["offers.csv"], start=2):
+        where = f"{folder / 'offers.csv'}:{number}"
+        if offer.gpu not in gpus:
+            raise PlacerError(f"{where}: gpu '{offer.gpu}' is not in gpus.csv", "add it there with its memory")
+        if offer.usd_per_hour == 0 and offer.price_basis != "owned":
+            raise PlacerError(f"{where}: usd_per_hour '0' of a rented machine", "give its price, or price_basis owned")
+    for number, link in enumerate(rows["links.csv"], start=2):
+        for place in (link.src, link.dst):
+            if place not in regions:
+                raise PlacerError(f"{folder / 'links.csv'}:{number}: region '{place}' is not in regions.csv", "add it there")

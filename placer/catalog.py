@@ -1,0 +1,238 @@
+"""What can be rented, at what price, as of when: regions, offers, functions, stores and egress prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from placer.errors import unknown
+
+ON_DEMAND = "on_demand"
+SPOT = "spot"
+MARKETS = (ON_DEMAND, SPOT)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Region:
+    """A place where a provider rents machines; latitude and longitude in degrees."""
+
+    provider: str
+    region: str
+    display_name: str
+    city: str
+    country: str
+    continent: str
+    egress_zone: str
+    latitude_deg: float
+    longitude_deg: float
+    source: str
+    as_of: str
+
+    @property
+    def place(self) -> str:
+        """The name that users write: ``provider/region``."""
+        return f"{self.provider}/{self.region}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VmOffer:
+    """One machine that a provider rents in one region and market.
+
+    Notes
+    -----
+    ``gpu`` names a row of gpus.csv; machines without a GPU name a CPU kind there. ``price_basis``
+    is list, published, estimated or owned; ``available`` caps how many exist (None: no cap known).
+    """
+
+    provider: str
+    region: str
+    instance_type: str
+    gpu: str
+    gpu_count: int
+    vcpus: float
+    memory_gib: float
+    market: str
+    usd_per_hour: float
+    price_basis: str
+    available: int | None
+    source: str
+    as_of: str
+
+    @property
+    def place(self) -> str:
+        """The name that users write: ``provider/region``."""
+        return f"{self.provider}/{self.region}"
+
+    @property
+    def device(self) -> str:
+        """GPU and number of one machine, such as ``T4`` or ``V100:8``."""
+        return self.gpu if self.gpu_count == 1 else f"{self.gpu}:{self.gpu_count}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionOffer:
+    """A cloud function that can aggregate gradients; prices per GiB-second and per million requests."""
+
+    provider: str
+    region: str
+    function: str
+    usd_per_gib_second: float
+    usd_per_million_requests: float
+    max_memory_gib: float
+    max_seconds: float
+    billing_step_ms: float
+    source: str
+    as_of: str
+
+    @property
+    def place(self) -> str:
+        """The name that users write: ``provider/region``."""
+        return f"{self.provider}/{self.region}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreOffer:
+    """An object store; USD per GiB and month, and per thousand requests of each kind."""
+
+    provider: str
+    region: str
+    store: str
+    usd_per_gib_month: float
+    usd_per_thousand_writes: float
+    usd_per_thousand_reads: float
+    usd_per_thousand_lists: float
+    source: str
+    as_of: str
+
+    @property
+    def place(self) -> str:
+        """The name that users write: ``provider/region``."""
+        return f"{self.provider}/{self.region}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EgressPrice:
+    """What a provider asks for bytes that leave ``src`` for ``dst``; USD per 2**30 bytes.
+
+    Notes
+    -----
+    ``src`` is ``*``, an egress zone or a region. ``dst`` is the same, or ``intra_zone``,
+    ``inter_zone`` (same region) or ``internet`` (another provider).
+    """
+
+    provider: str
+    src: str
+    dst: str
+    usd_per_gib: float
+    source: str
+    as_of: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredLink:
+    """A measured directed link: one TCP stream in Gb/s, round-trip time in ms."""
+
+    src: str
+    dst: str
+    gbps_one_stream: float
+    gbps_low: float
+    gbps_high: float
+    rtt_ms: float
+    basis: str
+    source: str
+    as_of: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gpu:
+    """A device: memory, the throughput figures of its data sheet and the class of its usual host."""
+
+    gpu: str
+    kind: str
+    memory_gib: float
+    fp16_tflops: float
+    memory_gb_per_s: float
+    host: str
+    source: str
+    as_of: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalog:
+    """One dated price book, validated; what placer knows of the market."""
+
+    name: str
+    digest: str
+    regions: Mapping[str, Region]
+    gpus: Mapping[str, Gpu]
+    offers: tuple[VmOffer, ...]
+    functions: tuple[FunctionOffer, ...] = ()
+    stores: tuple[StoreOffer, ...] = ()
+    egress: tuple[EgressPrice, ...] = ()
+    links: tuple[MeasuredLink, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def as_of(self) -> tuple[str, str]:
+        """Oldest and newest date of the machine prices, ISO."""
+        dates = [offer.as_of for offer in self.offers]
+        return min(dates), max(dates)
+
+    @cached_property
+    def rented_gpus(self) -> tuple[str, ...]:
+        """Devices that some offer of this book has, sorted."""
+        return tuple(sorted({offer.gpu for offer in self.offers}))
+
+    @cached_property
+    def _offers_by_place(self) -> dict[str, list[VmOffer]]:
+        found: dict[str, list[VmOffer]] = {}
+        for offer in self.offers:
+            found.setdefault(offer.place, []).append(offer)
+        return found
+
+    def offers_at(self, place: str) -> list[VmOffer]:
+        """Offers of one place, in the order of the book."""
+        return self._offers_by_place.get(place, [])
+
+    def region(self, place: str) -> Region:
+        """Find a place.
+
+        Raises
+        ------
+        PlacerError
+            If the book has no such place; the hint names the nearest one.
+        """
+        found = self.regions.get(place)
+        if found is None:
+            raise unknown("place", place, self.regions)
+        return found
+
+    def gpu(self, name: str) -> Gpu:
+        """Find a device.
+
+        Raises
+        ------
+        PlacerError
+            If gpus.csv has no such device.
+        """
+        found = self.gpus.get(name)
+        if found is None:
+            raise unknown("GPU", name, self.rented_gpus)
+        return found
+
+    def function(self, place: str) -> FunctionOffer:
+        """Find the cloud function of a place; `PlacerError` if it has none."""
+        for offer in self.functions:
+            if offer.place == place:
+                return offer
+        raise unknown("aggregator", place, [f.place for f in self.functions], f"catalog {self.name} has no functions")
+
+    def store(self, name: str) -> StoreOffer:
+        """Find a store by place, by ``store@place`` or by a store name that occurs once."""
+        matches = [s for s in self.stores if name in (s.place, f"{s.store}@{s.place}", s.store)]
+        if len(matches) == 1:
+            return matches[0]
+        names = [s.place for s in self.stores]
+        if not matches:
+            raise unknown("store", name, [*names, *{s.store for s in self.stores}], f"catalog {self.name} has no stores")
+        raise unknown("store", name, names, f"'{name}' is in {len(matches)} places; name one, such as {matches[0].place}")

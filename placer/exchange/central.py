@@ -1,0 +1,45 @@
+"""Central serverless aggregation (Phalak et al., 2024): workers, an object store and one cloud function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from placer.exchange.phase import Phase, Transfer
+from placer.placement import Exchange
+from placer.units import GIB
+
+# Nobody published what a worker loses beside a serverless aggregator: assumed as under hivemind, never faster.
+FRAMEWORK = "hivemind"
+DIVISION = "equal"
+TRANSPORT = "store"
+
+
+def memory_gib(gradient_bytes: float, workers: int) -> float:
+    """Smallest function memory (1, 2, 4 ... GiB) that holds the N gradients it sums.
+
+    Examples
+    --------
+    >>> memory_gib(17e6, 4), memory_gib(1.12e9, 8)
+    (1.0, 16.0)
+    """
+    return float(2 ** max(0, math.ceil(math.log2(workers * gradient_bytes / GIB))))
+
+
+def phases(workers: Sequence[tuple[str, int]], gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
+    """Return upload, fetch, put and download.
+
+    Notes
+    -----
+    Phalak et al. (2024), eq. 7-9: S from each worker to the store, N x S from the store to the
+    function, S back, S from the store to each worker.
+    """
+    assert exchange.storage is not None and exchange.aggregator is not None
+    store, function = exchange.storage, exchange.aggregator
+    total = sum(count for _, count in workers)
+    return (
+        Phase("upload", tuple(Transfer(place, store, gradient_bytes, n) for place, n in workers)),
+        Phase("fetch", (Transfer(store, function, gradient_bytes, total),)),
+        Phase("put", (Transfer(function, store, gradient_bytes),)),
+        Phase("download", tuple(Transfer(store, place, gradient_bytes, n) for place, n in workers)),
+    )

@@ -1,0 +1,32 @@
+"""Phase and Transfer: the one list of which seconds and dollars are two readings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """``count`` equal transfers of ``bytes`` each from ``src`` to ``dst``, side by side."""
+
+    src: str
+    dst: str
+    bytes: float
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Transfers that run side by side; the phases of an exchange run one after the other."""
+
+    name: str
+    transfers: tuple[Transfer, ...]
+
+
+def bytes_by_link(phases: tuple[Phase, ...]) -> dict[tuple[str, str], float]:
+    """Sum the bytes of one exchange for each directed pair of places."""
+    total: dict[tuple[str, str], float] = {}
+    for phase in phases:
+        for t in phase.transfers:
+            total[t.src, t.dst] = total.get((t.src, t.dst), 0.0) + t.bytes * t.count
+    return total

@@ -1,0 +1,147 @@
+"""The directed graph of regions: bandwidth of one stream, round-trip time and egress price of each pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placer.catalog import Catalog, EgressPrice, Region
+from placer.errors import PlacerError
+from placer.link_model import SPREAD, estimated_rtt_s, one_stream_bytes_per_s
+from placer.units import GIB
+
+if TYPE_CHECKING:
+    import networkx
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """One direction between two places.
+
+    Notes
+    -----
+    ``bytes_per_second`` is one TCP stream, with a low and a high; ``basis`` is measured, published
+    or estimated.
+    """
+
+    src: str
+    dst: str
+    bytes_per_second: float
+    low: float
+    high: float
+    rtt_s: float
+    basis: str
+    source: str
+
+
+class Network:
+    """Links and egress prices of a catalog, worked out when first asked for.
+
+    Parameters
+    ----------
+    catalog
+        Regions with coordinates, measured links, egress prices.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._measured = {(link.src, link.dst): link for link in catalog.links}
+        self._links: dict[tuple[str, str], Link] = {}
+        self._egress: dict[tuple[str, str, bool], EgressPrice] = {}
+        self._prices: dict[str, list[EgressPrice]] = {}
+        for price in catalog.egress:
+            self._prices.setdefault(price.provider, []).append(price)
+
+    def link(self, src: str, dst: str) -> Link:
+        """Find the link from ``src`` to ``dst``: measured if the book has it, else estimated.
+
+        Raises
+        ------
+        PlacerError
+            If a place is unknown.
+        """
+        found = self._links.get((src, dst))
+        if found is None:
+            found = self._links[src, dst] = self._find(src, dst)
+        return found
+
+    def egress_price(self, src: str, dst: str, *, same_zone: bool = True) -> EgressPrice:
+        """Find the price of bytes from ``src`` to ``dst``; the most specific row of the book wins.
+
+        Parameters
+        ----------
+        src, dst
+            Places.
+        same_zone
+            Whether two machines of one region share a zone.
+
+        Raises
+        ------
+        PlacerError
+            If the book has no price: egress is never free by omission.
+        """
+        key = (src, dst, same_zone)
+        found = self._egress.get(key)
+        if found is None:
+            found = self._egress[key] = self._find_price(self._catalog.region(src), self._catalog.region(dst), same_zone)
+        return found
+
+    def usd_per_byte(self, src: str, dst: str, *, same_zone: bool = True) -> float:
+        """Egress price in USD per byte; see `egress_price`."""
+        return self.egress_price(src, dst, same_zone=same_zone).usd_per_gib / GIB
+
+    def graph(self, places: list[str]) -> networkx.DiGraph[str]:
+        """Build the complete directed graph of some places, with link and price attributes."""
+        import networkx
+
+        graph: networkx.DiGraph[str] = networkx.DiGraph()
+        for src in places:
+            for dst in places:
+                link = self.link(src, dst)
+                graph.add_edge(src, dst, **{f: getattr(link, f) for f in ("bytes_per_second", "rtt_s", "basis", "source")})
+                graph.edges[src, dst]["usd_per_gib"] = self.egress_price(src, dst).usd_per_gib
+        return graph
+
+    def _find(self, src: str, dst: str) -> Link:
+        a, b = self._catalog.region(src), self._catalog.region(dst)
+        row = self._measured.get((src, dst))
+        if row is not None:
+            return Link(
+                src=src,
+                dst=dst,
+                bytes_per_second=row.gbps_one_stream * 1e9 / 8,
+                low=row.gbps_low * 1e9 / 8,
+                high=row.gbps_high * 1e9 / 8,
+                rtt_s=row.rtt_ms / 1e3,
+                basis=row.basis,
+                source=row.source,
+            )
+        rtt_s = estimated_rtt_s(a, b)
+        speed = one_stream_bytes_per_s(a, b, rtt_s)
+        return Link(
+            src=src,
+            dst=dst,
+            bytes_per_second=speed,
+            low=speed / SPREAD,
+            high=speed * SPREAD,
+            rtt_s=rtt_s,
+            basis="estimated",
+            source="link model: distance, continents, window / rtt",
+        )
+
+    def _find_price(self, src: Region, dst: Region, same_zone: bool) -> EgressPrice:
+        if src.place == dst.place:
+            wanted = {"intra_zone" if same_zone else "inter_zone": 1}
+        elif src.provider != dst.provider:
+            wanted = {"internet": 1}
+        else:
+            wanted = {dst.region: 3, dst.egress_zone: 2, "*": 1}
+        sources = {src.region: 3, src.egress_zone: 2, "*": 1}
+        matches = [p for p in self._prices.get(src.provider, []) if p.src in sources and p.dst in wanted]
+        if not matches:
+            raise PlacerError(
+                f"catalog {self._catalog.name} has no egress price from {src.place} to {dst.place}",
+                "add a row to egress.csv; a missing price is never taken as free",
+                exit_code=5,
+            )
+        return max(matches, key=lambda p: (sources[p.src] + wanted[p.dst], p.src))

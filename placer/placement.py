@@ -1,0 +1,125 @@
+"""The answer as a decision only: which machines where, and how they exchange gradients. No prices in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from placer.errors import PlacerError
+
+NO_EXCHANGE = "none"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerGroup:
+    """Equal machines in one region and market; one machine is one worker, whatever GPUs it has."""
+
+    place: str
+    instance_type: str
+    gpu: str
+    gpu_count: int
+    market: str
+    count: int
+
+    @property
+    def device(self) -> str:
+        """GPU and number of one machine, such as ``T4`` or ``V100:8``."""
+        return self.gpu if self.gpu_count == 1 else f"{self.gpu}:{self.gpu_count}"
+
+    @property
+    def spec(self) -> str:
+        """The group as it is written on the command line."""
+        return f"{self.place}={self.count}x{self.device}:{self.market.replace('_', '-')}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """How gradients are exchanged.
+
+    Notes
+    -----
+    ``strategy`` is ``none`` (one worker), ``all-reduce`` or ``central``; the other fields name the
+    compression and, for central, the places of aggregator and store and the function's memory in GiB.
+    """
+
+    strategy: str
+    compression: str
+    aggregator: str | None = None
+    aggregator_memory_gib: float | None = None
+    storage: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """Worker groups and their exchange."""
+
+    groups: tuple[WorkerGroup, ...]
+    exchange: Exchange
+
+    @property
+    def workers(self) -> int:
+        """Number of workers, N in the formulas."""
+        return sum(group.count for group in self.groups)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Places with workers, sorted."""
+        return tuple(sorted({group.place for group in self.groups}))
+
+    def canonical(self) -> Placement:
+        """Merge equal groups and sort them, so that equal decisions compare equal."""
+        counts: dict[WorkerGroup, int] = {}
+        for group in self.groups:
+            kind = replace(group, count=1)
+            counts[kind] = counts.get(kind, 0) + group.count
+        groups = (replace(kind, count=count) for kind, count in counts.items())
+        return replace(self, groups=tuple(sorted(groups, key=lambda g: (g.place, g.gpu, g.gpu_count, g.market, g.instance_type))))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerSpec:
+    """A group as a user wrote it, before an offer of the catalog was found for it."""
+
+    place: str
+    count: int
+    gpu: str
+    gpu_count: int
+    market: str | None
+
+
+_SPEC = re.compile(r"(?P<place>[^=\s]+)=(?P<count>-?\d+)x(?P<gpu>[A-Za-z0-9-]+)(?::(?P<gpus>\d+))?(?::(?P<market>spot|on-demand))?")
+
+
+def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
+    """Read ``place=COUNTxGPU[:GPUS][:spot|on-demand]``, groups separated by commas.
+
+    Examples
+    --------
+    >>> parse_workers("gcp/us-central1=1xV100:8:spot")[0].gpu_count
+    8
+
+    Raises
+    ------
+    PlacerError
+        If a group does not follow the grammar or has no worker.
+    """
+    specs = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        match = _SPEC.fullmatch(part)
+        if match is None:
+            raise PlacerError(f"workers '{part}' is not a group", "write place=COUNTxGPU[:GPUS][:spot|on-demand], such as gcp/us-central1=4xT4:spot")
+        count, gpus = int(match["count"]), int(match["gpus"] or 1)
+        if count < 1 or gpus < 1:
+            raise PlacerError(f"workers '{part}': at least 1 is needed", "a group has at least one worker with one GPU")
+        specs.append(
+            WorkerSpec(
+                place=match["place"],
+                count=count,
+                gpu=match["gpu"],
+                gpu_count=gpus,
+                market=match["market"].replace("-", "_") if match["market"] else None,
+            )
+        )
+    if not specs:
+        raise PlacerError(f"workers '{text}' has no group", "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot")
+    return tuple(specs)

@@ -1,0 +1,251 @@
+"""What one model needs and how fast each device runs it, with the basis of every figure."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from placer.catalog import Catalog, Gpu
+from placer.errors import PlacerError, unknown
+
+SCHEMA = "placer.profile/v1"
+COMPRESSION_BYTES = {"none": 4.0, "fp16": 2.0, "int8": 1.0}
+"""Bytes per gradient element on the wire."""
+NODE_EFFICIENCY = (0.9, 0.4, 1.0)
+"""Speed-up per device of an unmeasured node with several GPUs: value, low, high.
+
+Assumed for accumulation with one exchange per optimizer step; low is what Erben et al. (2024) got
+from 8 x V100 and 4 x T4 nodes that exchange every microbatch.
+"""
+DEVICE_ESTIMATE_SPREAD = (0.5, 1.6)
+"""An unmeasured GPU is expected between these multiples of its estimate."""
+BASES = ("measured", "published", "estimated", "assumed")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """Samples per second of one machine, with an interval and where it comes from."""
+
+    gpu: str
+    gpu_count: int
+    framework: str
+    value: float
+    low: float
+    high: float
+    basis: str
+    source: str
+
+    def __post_init__(self) -> None:
+        """Refuse rates that are not positive and ordered."""
+        if not (math.isfinite(self.high) and 0 < self.low <= self.value <= self.high):
+            raise PlacerError(f"rate of {self.gpu} is {self.low} .. {self.value} .. {self.high}", "0 < low <= value <= high samples/s")
+        if self.basis not in BASES:
+            raise unknown("basis", self.basis, BASES)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Efficiency:
+    """Local rate under a framework over the rate of the same device alone."""
+
+    framework: str
+    value: float
+    low: float
+    high: float
+    basis: str
+    source: str
+
+    def __post_init__(self) -> None:
+        """Refuse shares outside (0, 1]."""
+        if not 0 < self.low <= self.value <= self.high <= 1:
+            raise PlacerError(f"efficiency {self.low} .. {self.value} .. {self.high} of {self.framework}", "0 < low <= value <= high <= 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelProfile:
+    """One model: sizes in bytes, memory of one device and of its host, rates by device."""
+
+    name: str
+    title: str
+    family: str
+    parameters: int
+    tensors: int | None
+    gradient_bytes_fp32: int
+    gradient_source: str
+    device_memory_bytes: int
+    host_memory_bytes: int
+    memory_source: str
+    bytes_per_sample: int | None
+    bytes_per_sample_source: str | None
+    target_batch_size: int
+    microbatch: int
+    compression: str
+    efficiency: tuple[Efficiency, ...]
+    rates: tuple[Rate, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that are not positive."""
+        for name in ("parameters", "gradient_bytes_fp32", "device_memory_bytes", "host_memory_bytes", "target_batch_size", "microbatch"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value <= 0:
+                raise PlacerError(f"profile {self.name}: {name} is {value}", "give a whole number above 0")
+        if self.compression not in COMPRESSION_BYTES:
+            raise unknown("compression", self.compression, COMPRESSION_BYTES)
+        if not self.rates:
+            raise PlacerError(f"profile {self.name} has no rates", "measure one device with placer profile, or add a published rate")
+
+    def gradient_bytes(self, compression: str) -> float:
+        """Bytes of one gradient on the wire, S in the formulas."""
+        return self.gradient_bytes_fp32 * COMPRESSION_BYTES[compression] / COMPRESSION_BYTES["none"]
+
+    def rate(self, gpu: Gpu, gpu_count: int, framework: str, catalog: Catalog) -> Rate | None:
+        """Speed of one machine while it computes, in samples per second.
+
+        Parameters
+        ----------
+        gpu, gpu_count
+            The devices of the machine.
+        framework
+            ``none`` for a machine alone, else the framework whose accumulation slows it (``hivemind``).
+        catalog
+            Gives the data-sheet figures from which unmeasured devices are estimated.
+
+        Returns
+        -------
+        Rate | None
+            The measured or published rate if there is one; else baseline times framework
+            efficiency; else an estimate from another device. None if no device of the same kind
+            was measured.
+
+        Notes
+        -----
+        Erben et al. (2024): the efficiency is a property of framework and model, nearly constant
+        in batch size and device.
+        """
+        for row in self.rates:
+            if (row.gpu, row.gpu_count, row.framework) == (gpu.gpu, gpu_count, framework):
+                return row
+        if framework != "none":
+            alone = self.rate(gpu, gpu_count, "none", catalog)
+            return None if alone is None else _slowed(alone, self._efficiency(framework))
+        return self._estimated(gpu, gpu_count, catalog)
+
+    def _efficiency(self, framework: str) -> Efficiency:
+        for row in self.efficiency:
+            if row.framework == framework:
+                return row
+        return Efficiency(framework=framework, value=1.0, low=0.8, high=1.0, basis="assumed", source=f"no figure for {framework}: taken as 1")
+
+    def _estimated(self, gpu: Gpu, gpu_count: int, catalog: Catalog) -> Rate | None:
+        """Scale the most similar measured device by the square root of its FLOP/s and bandwidth ratios."""
+        single = [r for r in self.rates if r.gpu_count == 1 and r.framework == "none" and r.gpu in catalog.gpus]
+        measured = [r for r in single if catalog.gpus[r.gpu].kind == gpu.kind]
+        if not measured:
+            return None
+        nearest = min(measured, key=lambda r: (abs(math.log(device_ratio(gpu, catalog.gpus[r.gpu]))), r.gpu))
+        ratio = device_ratio(gpu, catalog.gpus[nearest.gpu])
+        low, high = (1.0, 1.0) if nearest.gpu == gpu.gpu else DEVICE_ESTIMATE_SPREAD
+        node, node_low, node_high = NODE_EFFICIENCY if gpu_count > 1 else (1.0, 1.0, 1.0)
+        devices = f"{gpu_count} x {node:g} x " if gpu_count > 1 else ""
+        return Rate(
+            gpu=gpu.gpu,
+            gpu_count=gpu_count,
+            framework="none",
+            value=nearest.value * ratio * gpu_count * node,
+            low=nearest.low * ratio * gpu_count * node_low * low,
+            high=nearest.high * ratio * gpu_count * node_high * high,
+            basis="estimated",
+            source=f"{devices}{ratio:.2f} x the {nearest.gpu} rate (data-sheet FLOP/s and bandwidth)",
+        )
+
+
+def device_ratio(device: Gpu, reference: Gpu) -> float:
+    """Expected speed of a device over a reference: geometric mean of FP16 FLOP/s and memory bandwidth ratios."""
+    return math.sqrt(device.fp16_tflops / reference.fp16_tflops * device.memory_gb_per_s / reference.memory_gb_per_s)
+
+
+def shipped_profiles() -> Path:
+    """Folder of the profiles that come with placer, installed or in a checkout."""
+    from importlib.util import find_spec
+
+    spec = find_spec("placer.profiles")
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    return Path(__file__).resolve().parent.parent / "profiles"
+
+
+def profile_names() -> list[str]:
+    """Names of the shipped models, sorted."""
+    return sorted(path.stem for path in shipped_profiles().glob("*.json"))
+
+
+def load_profile(name: str) -> ModelProfile:
+    """Read a model profile by name or from a JSON file.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such model, or the file is not a valid profile.
+    """
+    is_file = name.endswith(".json") or "/" in name
+    path = Path(name) if is_file else shipped_profiles() / f"{name}.json"
+    if not path.is_file():
+        if is_file:
+            raise PlacerError(f"no profile file '{name}'", "check the path, or give a model name (placer models)")
+        raise unknown("model", name, profile_names())
+    return profile_from_json(path.read_bytes(), str(path))
+
+
+def profile_from_json(data: bytes, where: str) -> ModelProfile:
+    """Check and convert the JSON text of a profile; ``where`` names it in errors."""
+    try:
+        raw = json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise PlacerError(f"{where}: not valid JSON: {error}", "correct the file") from None
+    if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
+        raise PlacerError(f"{where}: not a {SCHEMA} file", f'its "schema" must be "{SCHEMA}"')
+    for key, kind in (("rates", Rate), ("efficiency", Efficiency)):
+        rows = raw.get(key, [])
+        if not isinstance(rows, list):
+            raise PlacerError(f"{where}: {key} is not a list", "see profiles/roberta-xlm.json")
+        raw[key] = tuple(_build(kind, row, f"{where}: {key}[{i}]") for i, row in enumerate(rows))
+    built = _build(ModelProfile, raw, where)
+    assert isinstance(built, ModelProfile)
+    return built
+
+
+def _build(kind: type, raw: Any, where: str) -> Any:
+    names = {f.name for f in fields(kind)}
+    if not isinstance(raw, dict):
+        raise PlacerError(f"{where}: not an object", "see profiles/roberta-xlm.json")
+    for key in raw:
+        if key not in names:
+            raise unknown("key", f"{key}' in '{where}", names)
+    missing = sorted(names - raw.keys())
+    if missing:
+        raise PlacerError(f"{where}: '{missing[0]}' is missing", "see profiles/roberta-xlm.json")
+    try:
+        return kind(**raw)
+    except TypeError as error:
+        raise PlacerError(f"{where}: {error}", "see profiles/roberta-xlm.json") from None
+    except PlacerError as error:
+        raise PlacerError(f"{where}: {error.message}", error.hint) from None
+
+
+def _slowed(alone: Rate, efficiency: Efficiency) -> Rate:
+    return Rate(
+        gpu=alone.gpu,
+        gpu_count=alone.gpu_count,
+        framework=efficiency.framework,
+        value=alone.value * efficiency.value,
+        low=alone.low * efficiency.low,
+        high=alone.high * efficiency.high,
+        basis="assumed" if efficiency.basis == "assumed" else "estimated",
+        source=f"{efficiency.value:g} ({efficiency.framework}) x {alone.basis} rate: {alone.source}",
+    )
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")

@@ -1,0 +1,264 @@
+"""Parse and print quantities: one small grammar, SI inside (seconds, bytes, bytes/s, USD).
+
+``b`` is a bit and ``B`` is a byte; K, M, G, T are decimal, Ki, Mi, Gi, Ti binary. A bare number is
+refused wherever it could be misread.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date
+
+from placer.errors import PlacerError
+
+GIB = 2**30
+"""Bytes of the "GB" in egress and storage prices."""
+SECONDS_PER_HOUR = 3600.0
+HOURS_PER_MONTH = 730.0
+"""Hours that providers bill as one month (8,760 / 12)."""
+
+_NUMBER = r"(?P<number>[+-]?(?:\d+(?:_\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
+_PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_DURATION = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_budget(text: str) -> float:
+    """Read a budget in USD per hour, such as ``5/h``, ``$5/h`` or ``120/day``.
+
+    Raises
+    ------
+    PlacerError
+        If the rate is ambiguous, zero, negative or not finite.
+
+    Examples
+    --------
+    >>> parse_budget("$5/h"), parse_budget("120/day")
+    (5.0, 5.0)
+    """
+    body = text.strip().lstrip("$").strip()
+    match = re.fullmatch(_NUMBER + r"\s*(?P<rest>.*)", body)
+    if match is None:
+        raise PlacerError(f"budget '{text}' is not an amount", "write it as 5/h or '$5/h'")
+    rest = match["rest"].replace(" ", "").lower()
+    hours = {"/h": 1.0, "/hr": 1.0, "/hour": 1.0, "usd/h": 1.0, "/d": 24.0, "/day": 24.0}.get(rest)
+    if rest == "":
+        raise PlacerError(f"budget '{text}': per hour or total?", f"write {body}/h for a rate; a total needs a deadline, so give a rate")
+    if rest == "total":
+        raise PlacerError(f"budget '{text}' is a total; placer needs a rate", "divide it by the hours you plan, such as --budget 5/h")
+    if hours is None:
+        raise PlacerError(f"budget '{text}' has the unknown unit '{match['rest']}'", "write it as 5/h or 120/day")
+    return _positive(text, "budget", float(match["number"]) / hours)
+
+
+def parse_rate(text: str) -> float:
+    """Read a throughput in samples per second, such as ``400/s`` or ``1.2K/s``.
+
+    Examples
+    --------
+    >>> parse_rate("400/s"), parse_rate("36K/h")
+    (400.0, 10.0)
+    """
+    match = re.fullmatch(_NUMBER + r"\s*(?P<prefix>[kKMG]?i?)\s*/\s*(?P<per>s|sec|min|h|hour)", text.strip())
+    if match is None:
+        raise PlacerError(f"throughput '{text}' is not samples per time", "write it as 400/s")
+    factor = _PREFIX.get(match["prefix"]) or _BINARY[match["prefix"]]
+    seconds = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0}[match["per"]]
+    return _positive(text, "throughput", float(match["number"]) * factor / seconds)
+
+
+def parse_count(text: str, what: str = "count") -> int:
+    """Read a whole positive number; ``32K`` is 32,000 and ``32Ki`` is 32,768.
+
+    Examples
+    --------
+    >>> parse_count("32Ki"), parse_count("32K"), parse_count("1,024")
+    (32768, 32000, 1024)
+    """
+    match = re.fullmatch(_NUMBER + r"(?P<prefix>[kKMG]?i?)", text.strip().replace(",", ""))
+    prefix = match["prefix"] if match else "?"
+    factor = _PREFIX.get(prefix) or _BINARY.get(prefix)
+    if match is None or factor is None:
+        raise PlacerError(f"{what} '{text}' is not a number", "write it as 32768, 32K (32,000) or 32Ki (32,768)")
+    value = _positive(text, what, float(match["number"]) * factor)
+    if value != int(value):
+        raise PlacerError(f"{what} '{text}' is not a whole number", "give a whole number")
+    return int(value)
+
+
+def parse_bytes(text: str) -> float:
+    """Read a size in bytes, such as ``1.12GB``, ``1100 MB`` or ``16GiB``.
+
+    Examples
+    --------
+    >>> parse_bytes("1.5 KB"), parse_bytes("1KiB")
+    (1500.0, 1024.0)
+    """
+    match = re.fullmatch(_NUMBER + r"\s*(?P<prefix>[kKMGT]?i?)B", text.strip())
+    factor = None if match is None else _PREFIX.get(match["prefix"]) or _BINARY.get(match["prefix"])
+    if match is None or factor is None:
+        raise PlacerError(f"size '{text}' is not a number of bytes", "write it as 1.12GB, 1100MB or 16GiB")
+    return _positive(text, "size", float(match["number"]) * factor)
+
+
+def parse_bandwidth(text: str) -> float:
+    """Read a bandwidth in bytes per second; ``b`` is bit, ``B`` is byte.
+
+    Examples
+    --------
+    >>> parse_bandwidth("250 Mb/s"), parse_bandwidth("1GB/s")
+    (31250000.0, 1000000000.0)
+    """
+    match = re.fullmatch(_NUMBER + r"\s*(?P<prefix>[A-Za-z]*?)(?P<unit>[bB])(?:/s|ps)", text.strip())
+    if match is None:
+        raise PlacerError(f"bandwidth '{text}' is not bits or bytes per second", "write it as 250Mb/s or 31MB/s")
+    prefix = match["prefix"]
+    if prefix in {"g", "m", "t"}:
+        good = f"{match['number']}{prefix.upper()}{match['unit']}/s"
+        raise PlacerError(f"bandwidth '{text}' is ambiguous", f"write {good} ({'bits' if match['unit'] == 'b' else 'bytes'} per second)")
+    factor = _PREFIX.get(prefix) or _BINARY.get(prefix)
+    if factor is None:
+        raise PlacerError(f"bandwidth '{text}' has the unknown prefix '{prefix}'", "use K, M, G or T")
+    return _positive(text, "bandwidth", float(match["number"]) * factor / (8 if match["unit"] == "b" else 1))
+
+
+def parse_seconds(text: str) -> float:
+    """Read a duration in seconds, such as ``200ms``, ``90s``, ``15min`` or ``36h``.
+
+    Examples
+    --------
+    >>> parse_seconds("200ms"), parse_seconds("1.5h")
+    (0.2, 5400.0)
+    """
+    match = re.fullmatch(_NUMBER + r"\s*(?P<unit>[a-z]+)", text.strip())
+    factor = _DURATION.get(match["unit"]) if match else None
+    if match is None or factor is None:
+        raise PlacerError(f"duration '{text}' is not a time", "write it as 200ms, 90s, 15min or 36h")
+    return _positive(text, "duration", float(match["number"]) * factor)
+
+
+def parse_range(text: str, what: str = "workers", highest: int = 64) -> tuple[int, int]:
+    """Read a range of whole numbers: ``4``, ``1..16``, ``8..`` or ``..16``; both ends count.
+
+    Examples
+    --------
+    >>> parse_range("1..16"), parse_range("4"), parse_range("8..", highest=32)
+    ((1, 16), (4, 4), (8, 32))
+    """
+    match = re.fullmatch(r"\s*(?P<low>\d*)\s*(?P<dots>\.\.)?\s*(?P<high>\d*)\s*", text)
+    if match is None or not (match["low"] or match["high"]):
+        raise PlacerError(f"{what} '{text}' is not a range of whole numbers", "write it as 4, 1..16 or 8..")
+    low = int(match["low"] or 1)
+    high = int(match["high"] or (highest if match["dots"] else low))
+    if low < 1 or high < 1:
+        raise PlacerError(f"{what} '{text}': at least 1 is needed", "a placement needs a worker; write it as 1..16")
+    if low > high:
+        raise PlacerError(f"{what} '{text}': the lower end is above the upper end", f"write it as {high}..{low}")
+    return low, high
+
+
+def parse_fraction(text: str, what: str) -> float:
+    """Read a share such as ``0.1%`` or ``0.001``; 0 is allowed, 1 is not.
+
+    Examples
+    --------
+    >>> parse_fraction("0.5%", "gap"), parse_fraction("0", "gap")
+    (0.005, 0.0)
+    """
+    body = text.strip()
+    try:
+        value = float(body.rstrip("%")) / (100 if body.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1:
+        raise PlacerError(f"{what} '{text}' is not a share from 0 to below 1", "write it as 0.1% or 0.001")
+    return value
+
+
+def parse_date(text: str, what: str) -> date:
+    """Read an ISO date such as ``2026-08-03``."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise PlacerError(f"{what} '{text}' is not a date", "write it as YYYY-MM-DD") from None
+
+
+def format_bytes(value: float) -> str:
+    """Print bytes with a decimal prefix and three digits.
+
+    Examples
+    --------
+    >>> format_bytes(1_120_284_964), format_bytes(17e6), format_bytes(12)
+    ('1.12 GB', '17 MB', '12 B')
+    """
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{_digits(value / factor)} {prefix}B"
+    return f"{_digits(value)} B"
+
+
+def format_bandwidth(bytes_per_second: float) -> str:
+    """Print bytes per second as bits per second, the way networks are quoted.
+
+    Examples
+    --------
+    >>> format_bandwidth(26_250_000), format_bandwidth(862_500_000)
+    ('210 Mb/s', '6.9 Gb/s')
+    """
+    bits = bytes_per_second * 8
+    return f"{_digits(bits / 1e9)} Gb/s" if bits >= 1e9 else f"{_digits(bits / 1e6)} Mb/s"
+
+
+def format_usd(value: float) -> str:
+    """Print dollars to the cent, and small amounts to two digits that count.
+
+    Examples
+    --------
+    >>> format_usd(4.8), format_usd(0.0021), format_usd(0)
+    ('$4.80', '$0.0021', '$0.00')
+    """
+    if value and abs(value) < 0.095:
+        return f"${value:.{max(2, 1 - math.floor(math.log10(abs(value))))}f}"
+    return f"${value:,.2f}"
+
+
+def format_seconds(value: float) -> str:
+    """Print a duration in the unit that keeps it readable.
+
+    Examples
+    --------
+    >>> format_seconds(0.05), format_seconds(31.2), format_seconds(600)
+    ('50 ms', '31.2 s', '10 min')
+    """
+    if value < 1:
+        return f"{_digits(value * 1e3)} ms"
+    return f"{_digits(value)} s" if value < 300 else f"{_digits(value / 60)} min"
+
+
+def format_number(value: float) -> str:
+    """Print a plain number with three digits, thousands separated.
+
+    Examples
+    --------
+    >>> format_number(1084.7), format_number(12.34), format_number(0.5)
+    ('1,085', '12.3', '0.5')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else _digits(value)
+
+
+def _digits(value: float) -> str:
+    """Three significant digits without an exponent or trailing zeros."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _positive(text: str, what: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise PlacerError(f"{what} '{text}' is not finite", "give a finite number")
+    if value <= 0:
+        raise PlacerError(f"{what} '{text}' must be above zero", "give a positive amount")
+    return value

@@ -1,0 +1,148 @@
+"""The incumbent, and what a placement must reach to beat it."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placer.estimate import TOLERANCE, evaluate, violations
+from placer.placement import Placement
+from placer.problem import Problem
+from placer.result import objective_value, score
+from placer.solvers._market import Array
+from placer.units import SECONDS_PER_HOUR
+
+STRICT = 1e-9
+"""An improvement smaller than this counts as a tie."""
+
+
+class OutOfTimeError(Exception):
+    """Raised inside a search when its time is up."""
+
+
+@dataclass
+class Target:
+    """Objective, limits and the best placement so far.
+
+    Notes
+    -----
+    Mutable on purpose: searches call `offer`, and read what an improvement still needs.
+    """
+
+    problem: Problem
+    objective: str
+    budget_usd_per_hour: float
+    floor_samples_per_second: float
+    gap: float
+    deadline: float
+    best: Placement | None = None
+    best_value: float = math.nan
+    best_key: tuple[float, float] = (math.inf, math.inf)
+    candidates: int = 0
+    ticks: int = field(default=0, repr=False)
+
+    def offer(self, placement: Placement) -> None:
+        """Evaluate a placement and keep it if it is within the limits and better."""
+        self.candidates += 1
+        step, usd = evaluate(placement, self.problem)
+        speed = self.problem.batch / step.total
+        if usd.total > self.budget_usd_per_hour * (1 + TOLERANCE) or speed < self.floor_samples_per_second * (1 - TOLERANCE):
+            return
+        key = score(self.objective, step, usd, self.problem)
+        if key < self.best_key and not violations(placement, self.problem):
+            self.best, self.best_key = placement, key
+            self.best_value = objective_value(self.objective, step, usd, self.problem)
+
+    def tick(self) -> None:
+        """Count one node of a search.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the time limit is reached.
+        """
+        self.ticks += 1
+        if self.ticks % 64 == 0 and time.monotonic() > self.deadline:
+            raise OutOfTimeError
+
+    @property
+    def slack(self) -> float:
+        """Relative improvement that is worth finding."""
+        return max(self.gap, STRICT)
+
+    @property
+    def min_speed(self) -> float:
+        """Samples/s that a better placement has at least; 0 without a limit."""
+        floor = self.floor_samples_per_second * (1 - TOLERANCE)
+        if self.objective == "throughput" and self.best is not None:
+            return max(floor, self.best_value * (1 + self.slack))
+        return floor
+
+    @property
+    def max_usd_per_hour(self) -> float:
+        """USD/h that a better placement has at most."""
+        limit = self.budget_usd_per_hour * (1 + TOLERANCE)
+        if self.objective == "cost" and self.best is not None:
+            return min(limit, self.best_value * (1 - self.slack))
+        return limit
+
+    @property
+    def max_usd_per_sample(self) -> float:
+        """USD per sample that a better placement has at most; infinite for other objectives."""
+        if self.objective == "cost-per-sample" and self.best is not None:
+            return self.best_value * (1 - self.slack) / 1e6
+        return math.inf
+
+    def thresholds(self, weights: Array, communication_s: Array, egress_usd: Array, data_usd: float) -> Array:
+        """Values that the weighted sums of `Market.best_sums` must reach for an improvement.
+
+        Parameters
+        ----------
+        weights
+            Rows (alpha, beta).
+        communication_s, egress_usd
+            Least seconds and egress of one exchange for each number of workers; shape (workers,).
+        data_usd
+            Least price of reading a sample.
+
+        Returns
+        -------
+        Array
+            Shape (rows, workers).
+
+        Notes
+        -----
+        With T = B / V + communication the limits become linear in the counts: V is at least
+        B / (B / X - communication), and C at most the budget less what X samples/s pay for egress
+        and data. Cost per sample uses the tangent of the concave X(V) whose slope fits the row.
+        """
+        batch, speed = self.problem.batch, self.min_speed
+        usd_per_speed = SECONDS_PER_HOUR * (egress_usd / batch + data_usd)
+        calculation_s = (batch / speed if speed > 0 else math.inf) - communication_s
+        with np.errstate(divide="ignore", invalid="ignore"):
+            least_v = np.where(calculation_s > 0, batch / calculation_s, np.inf)
+            most_c = self.max_usd_per_hour - usd_per_speed * speed
+            paid = np.where(weights[:, 1:] > 0, weights[:, 1:] * most_c, 0.0)
+            built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid
+        built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)
+        if self.max_usd_per_sample < math.inf:
+            built = np.maximum(built, self._per_sample(weights, communication_s, usd_per_speed))
+        return built - 1e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(built), built, 0.0)))
+
+    def _per_sample(self, weights: Array, communication_s: Array, usd_per_speed: Array) -> Array:
+        """Tangent form of C <= (3600 z - g) X(V), with X = B V / (B + V communication)."""
+        batch = float(self.problem.batch)
+        worth = SECONDS_PER_HOUR * self.max_usd_per_sample - usd_per_speed
+        multiplier = weights[:, 1:]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = 1 / (multiplier * worth)
+            v_tangent = batch * (1 / np.sqrt(slope) - 1) / communication_s
+            x_tangent = batch * v_tangent / (batch + v_tangent * communication_s)
+            intercept = np.where(slope >= 1, 0.0, x_tangent - slope * v_tangent)
+            built = -multiplier * worth * intercept
+        usable = (weights[:, :1] > 0) & (multiplier > 0) & np.isfinite(built)
+        built = np.where(usable, built, -np.inf)
+        return np.where(worth <= 0, np.inf, built)

@@ -1,0 +1,147 @@
+"""The default: branch and bound that proves its gap, with NumPy alone.
+
+Alone, all-reduce and serverless placements are searched one after the other with one incumbent. Ties
+are broken by a second search: the cheapest among the fastest, the fastest among the cheapest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from placer.estimate import TOLERANCE, exchange_for
+from placer.placement import Placement
+from placer.problem import Problem
+from placer.result import Answer, SolveOptions, Status
+from placer.solvers._butterfly import ButterflySearch
+from placer.solvers._central import CentralSearch
+from placer.solvers._market import Market
+from placer.solvers._target import OutOfTimeError, Target
+from placer.solvers.exhaustive import groups_of
+
+ANY_REGIONS = (1, 1_000)
+
+
+def solve(problem: Problem, options: SolveOptions, regions: tuple[int, int] = ANY_REGIONS, seed: Placement | None = None) -> Answer:
+    """Find the best placement and prove it.
+
+    Parameters
+    ----------
+    problem
+        The question.
+    options
+        Relative gap to prove and time limit; the search is deterministic, the seed is not used.
+    regions
+        Least and most regions of the workers: (1, 1) is what a single-region tool would choose.
+    seed
+        A placement to start from, if one is known.
+
+    Returns
+    -------
+    Answer
+        Optimal within the gap; or, when the time is up or Ctrl-C is pressed, the best so far with a
+        bound on every placement.
+    """
+    market = Market.of(problem)
+    if not market.pools:
+        return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
+    wish = problem.requirements
+    target = Target(
+        problem=problem,
+        objective=wish.objective,
+        budget_usd_per_hour=wish.budget_usd_per_hour or float("inf"),
+        floor_samples_per_second=wish.min_samples_per_second or 0.0,
+        gap=options.gap,
+        deadline=time.monotonic() + options.time_limit_s,
+    )
+    if seed is not None:
+        target.offer(seed)
+    finished = _search(market, target, regions)
+    if target.best is None:
+        status = Status.INFEASIBLE if finished else Status.TIME_LIMIT
+        return Answer(status=status, placement=None, bound=None, candidates=target.candidates)
+    best, candidates = _break_tie(market, target, regions) if finished else (target.best, 0)
+    bound = _proved(target) if finished else _root_bound(market, target, regions)
+    return Answer(
+        status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
+        placement=best.canonical(),
+        bound=bound,
+        candidates=target.candidates + candidates,
+    )
+
+
+def _search(market: Market, target: Target, regions: tuple[int, int]) -> bool:
+    """Run every search that the request admits; False if the time ran out or the user stopped it."""
+    try:
+        if regions[0] <= 1:
+            _alone(market, target)
+        for search in _searches(market, target, regions):
+            search.run()
+    except (OutOfTimeError, KeyboardInterrupt):
+        return False
+    return True
+
+
+def _searches(market: Market, target: Target, regions: tuple[int, int]) -> list[ButterflySearch | CentralSearch]:
+    wanted = market.problem.requirements.exchange
+    found: list[ButterflySearch | CentralSearch] = []
+    if wanted in ("auto", "all-reduce"):
+        found.append(ButterflySearch(market, target, regions))
+    if wanted in ("auto", "central") and market.problem.aggregator_places:
+        found.append(CentralSearch(market, target, regions))
+    return found
+
+
+def _alone(market: Market, target: Target) -> None:
+    """Offer single machines in the order in which they could be best, until none can improve."""
+    problem = market.problem
+    if problem.requirements.min_workers > 1:
+        return
+    orders: dict[str, Callable[[int], float]] = {
+        "throughput": lambda i: -market.pools[i].alone.value,
+        "cost": lambda i: market.usd[i],
+        "cost-per-sample": lambda i: market.usd[i] / market.pools[i].alone.value,
+    }
+    exchange = exchange_for("none", 1, problem)
+    for i in sorted(range(len(market.pools)), key=lambda i: (orders[target.objective](i), market.usd[i])):
+        pool = market.pools[i]
+        if pool.alone.value >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
+            if pool.offer.usd_per_hour / 3600 / pool.alone.value > target.max_usd_per_sample:
+                return
+            target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
+
+
+def _break_tie(market: Market, target: Target, regions: tuple[int, int]) -> tuple[Placement, int]:
+    """Among placements as good as the best, find the cheapest (or the fastest, if cost is the objective)."""
+    assert target.best is not None
+    if target.objective == "cost-per-sample":
+        return target.best, 0
+    if target.objective == "throughput":
+        second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
+    else:
+        second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
+    second.best, second.best_key, second.candidates = None, (float("inf"), float("inf")), 0
+    second.offer(target.best)
+    _search(market, second, regions)
+    return second.best or target.best, second.candidates
+
+
+def _proved(target: Target) -> float:
+    """Bound that a finished search proves."""
+    return target.best_value * (1 + target.gap if target.objective == "throughput" else 1 - target.gap)
+
+
+def _root_bound(market: Market, target: Target, regions: tuple[int, int]) -> float:
+    """Best objective value that the first bound of all does not exclude, by bisection."""
+    trial = replace(target, gap=0.0)
+    searches = _searches(market, trial, regions)
+    better = 1.0 if target.objective == "throughput" else -1.0
+    low, high = target.best_value, target.best_value * (1e4 if better > 0 else 1e-4)
+    for _ in range(40):
+        trial.best_value = (low * high) ** 0.5
+        if any(search.may_improve() for search in searches):
+            low = trial.best_value
+        else:
+            high = trial.best_value
+    return high

@@ -1,0 +1,156 @@
+"""Small random markets, drawn from a seed, for which every placement can be tried."""
+
+from __future__ import annotations
+
+import random
+
+from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, Region, StoreOffer, VmOffer
+from placer.problem import OBJECTIVES, Problem, Quota, Requirements
+from placer.profile import Efficiency, ModelProfile, Rate
+
+AS_OF = "2026-01-01"
+CITIES = [("NA", 39.0, -77.5), ("NA", 45.6, -121.2), ("EU", 50.5, 3.8), ("EU", 50.1, 8.7), ("AS", 24.1, 120.5), ("OC", -33.9, 151.2)]
+"""Continent, latitude, longitude of the places that instances use."""
+GPUS = {"T4": (15.0, 65.0, 320.0, "t4"), "A10": (22.5, 125.0, 600.0, "a10"), "V100": (16.0, 125.0, 900.0, "a10")}
+
+
+def region(provider: str, name: str, city: int) -> Region:
+    """Build a region in one of `CITIES`."""
+    continent, latitude, longitude = CITIES[city]
+    return Region(
+        provider=provider,
+        region=name,
+        display_name=name,
+        city=name,
+        country="XX",
+        continent=continent,
+        egress_zone=continent,
+        latitude_deg=latitude,
+        longitude_deg=longitude,
+        source="test",
+        as_of=AS_OF,
+    )
+
+
+def offer(provider: str, name: str, gpu: str, usd: float, *, market: str = "spot", gpus: int = 1, available: int | None = None) -> VmOffer:
+    """Build an offer with 64 GiB of host memory."""
+    return VmOffer(
+        provider=provider,
+        region=name,
+        instance_type=f"{gpu}x{gpus}",
+        gpu=gpu,
+        gpu_count=gpus,
+        vcpus=8,
+        memory_gib=64,
+        market=market,
+        usd_per_hour=usd,
+        price_basis="list",
+        available=available,
+        source="test",
+        as_of=AS_OF,
+    )
+
+
+def profile(gradient_mb: float, rates: dict[str, float], batch: int, efficiency: float = 0.6) -> ModelProfile:
+    """Build a profile whose gradients have ``gradient_mb`` MB in FP16."""
+    size = int(gradient_mb * 1e6)
+    return ModelProfile(
+        name="toy",
+        title="toy",
+        family="cnn",
+        parameters=size // 2,
+        tensors=100,
+        gradient_bytes_fp32=2 * size,
+        gradient_source="test",
+        device_memory_bytes=10**9,
+        host_memory_bytes=10**9,
+        memory_source="test",
+        bytes_per_sample=100_000,
+        bytes_per_sample_source="test",
+        target_batch_size=batch,
+        microbatch=8,
+        compression="fp16",
+        efficiency=(Efficiency(framework="hivemind", value=efficiency, low=efficiency, high=efficiency, basis="measured", source="test"),),
+        rates=tuple(
+            Rate(gpu=gpu, gpu_count=1, framework="none", value=value, low=value, high=value, basis="measured", source="test")
+            for gpu, value in rates.items()
+        ),
+    )
+
+
+def random_problem(seed: int) -> Problem:
+    """Draw a market of up to three regions and five offers, and wishes that bind now and then."""
+    draw = random.Random(seed)
+    cities = draw.sample(range(len(CITIES)), draw.choice([1, 2, 2, 3]))
+    regions, offers = [], []
+    for number, city in enumerate(cities):
+        provider = draw.choice(["aws", "gcp"])
+        regions.append(region(provider, f"r{number}", city))
+        for gpu, gpus, market in draw.sample([(g, k, m) for g in GPUS for k in (1, 2) for m in ("spot", "on_demand")], draw.choice([1, 1, 2])):
+            usd = round(draw.uniform(0.1, 1.5) * gpus, 3)
+            offers.append(offer(provider, f"r{number}", gpu, usd, market=market, gpus=gpus))
+    catalog = Catalog(
+        name="toy",
+        digest="0",
+        regions={**{r.place: r for r in regions}, "backblaze/b": region("backblaze", "b", 1)},
+        gpus={n: Gpu(gpu=n, kind="gpu", memory_gib=m, fp16_tflops=f, memory_gb_per_s=b, host=h, source="test", as_of=AS_OF) for n, (m, f, b, h) in GPUS.items()},
+        offers=tuple(offers),
+        functions=tuple(_function(r) for r in regions if draw.random() < 0.7),
+        stores=(*(_store(r) for r in regions if draw.random() < 0.7), _store(region("backblaze", "b", 1))),
+        egress=tuple(_prices(draw)),
+    )
+    rates = {gpu: round(draw.uniform(20, 400), 1) for gpu in GPUS}
+    model = profile(draw.choice([0.5, 20, 200, 1000]), rates, draw.choice([256, 4096, 32768]))
+    return Problem(profile=model, catalog=catalog, requirements=_wishes(draw))
+
+
+def _wishes(draw: random.Random) -> Requirements:
+    low = draw.choice([1, 1, 1, 2, 3])
+    return Requirements(
+        objective=draw.choice(OBJECTIVES),
+        budget_usd_per_hour=draw.choice([None, round(draw.uniform(0.3, 6), 2), round(draw.uniform(0.3, 6), 2)]),
+        min_samples_per_second=draw.choice([None, None, round(draw.uniform(10, 600), 1)]),
+        min_workers=low,
+        max_workers=draw.choice([low, 4, 5]),
+        exchange=draw.choice(["auto", "auto", "all-reduce", "central"]),
+        data_store=draw.choice([None, None, "backblaze/b"]),
+        same_zone=draw.random() < 0.8,
+        quotas=(Quota(place="*", gpu="*", market="*", gpus=draw.choice([2, 3, 4])), Quota(place="*/r0", gpu="T4", market="*", gpus=draw.choice([0, 1, 2]))),
+    )
+
+
+def _function(r: Region) -> FunctionOffer:
+    return FunctionOffer(
+        provider=r.provider,
+        region=r.region,
+        function="f",
+        usd_per_gib_second=1.66667e-05,
+        usd_per_million_requests=0.2,
+        max_memory_gib=8,
+        max_seconds=900,
+        billing_step_ms=100,
+        source="test",
+        as_of=AS_OF,
+    )
+
+
+def _store(r: Region) -> StoreOffer:
+    return StoreOffer(
+        provider=r.provider,
+        region=r.region,
+        store="s",
+        usd_per_gib_month=0.02,
+        usd_per_thousand_writes=0.005,
+        usd_per_thousand_reads=0.0004,
+        usd_per_thousand_lists=0.005,
+        source="test",
+        as_of=AS_OF,
+    )
+
+
+def _prices(draw: random.Random) -> list[EgressPrice]:
+    rows = []
+    for provider in ("aws", "gcp", "backblaze"):
+        for dst, usd in (("intra_zone", 0.0), ("inter_zone", 0.01), ("*", draw.choice([0.0, 0.02, 0.1])), ("internet", draw.choice([0.01, 0.09]))):
+            rows.append(EgressPrice(provider=provider, src="*", dst=dst, usd_per_gib=usd, source="test", as_of=AS_OF))
+    return rows
