@@ -1,1 +1,82 @@
-"""placer."""
+"""placer decides where a model is trained: regions, machines, markets and gradient exchange, proved and explained."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from placer.advisor import Advisor, estimate, recommend
+    from placer.book import catalog_names, load_catalog
+    from placer.catalog import Catalog
+    from placer.errors import PlacerError
+    from placer.estimator import Estimate, Interval
+    from placer.placement import Exchange, Placement, WorkerGroup
+    from placer.problem import Problem, Quota, Requirements
+    from placer.profile import ModelProfile, load_profile, profile_names
+    from placer.result import Option, Result, SolveOptions, Status
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Advisor": "placer.advisor",
+    "Catalog": "placer.catalog",
+    "Estimate": "placer.estimator",
+    "Exchange": "placer.placement",
+    "Interval": "placer.estimator",
+    "ModelProfile": "placer.profile",
+    "Option": "placer.result",
+    "Placement": "placer.placement",
+    "PlacerError": "placer.errors",
+    "Problem": "placer.problem",
+    "Quota": "placer.problem",
+    "Requirements": "placer.problem",
+    "Result": "placer.result",
+    "SolveOptions": "placer.result",
+    "Status": "placer.result",
+    "WorkerGroup": "placer.placement",
+    "catalog_names": "placer.book",
+    "estimate": "placer.advisor",
+    "load_catalog": "placer.book",
+    "load_profile": "placer.profile",
+    "profile_names": "placer.profile",
+    "recommend": "placer.advisor",
+}
+
+__all__ = [
+    "Advisor",
+    "Catalog",
+    "Estimate",
+    "Exchange",
+    "Interval",
+    "ModelProfile",
+    "Option",
+    "Placement",
+    "PlacerError",
+    "Problem",
+    "Quota",
+    "Requirements",
+    "Result",
+    "SolveOptions",
+    "Status",
+    "WorkerGroup",
+    "__version__",
+    "catalog_names",
+    "estimate",
+    "load_catalog",
+    "load_profile",
+    "profile_names",
+    "recommend",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: importing placer loads nothing heavy."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'placer' has no attribute '{name}'")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

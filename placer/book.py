@@ -142,7 +142,9 @@ def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
                     raise PlacerError(f"{path}:{lines.line_num}: {name} '{cell}' {error}", "correct this cell") from None
             key = tuple(cells[i] for i in key_at)
             if key in seen:
-                raise PlacerError(f"{path}:{lines.line_num}: {'/'.join(key)} stands already in line {seen[key]}", "keep one of the two rows")
+                raise PlacerError(
+                    f"{path}:{lines.line_num}: {'/'.join(key)} stands already in line {seen[key]}", "keep one of the two rows"
+                )
             seen[key] = lines.line_num
             yield row
     except csv.Error as error:
@@ -230,7 +232,9 @@ def _check_references(folder: Path, rows: dict[str, tuple[Any, ...]], regions: d
     for file in ("offers.csv", "functions.csv", "stores.csv"):
         for number, row in enumerate(rows[file], start=2):
             if row.place not in regions:
-                raise PlacerError(f"{folder / file}:{number}: region '{row.place}' is not in regions.csv", "add it there with its coordinates")
+                raise PlacerError(
+                    f"{folder / file}:{number}: region '{row.place}' is not in regions.csv", "add it there with its coordinates"
+                )
     for number, offer in enumerate(rows["offers.csv"], start=2):
         where = f"{folder / 'offers.csv'}:{number}"
         if offer.gpu not in gpus:

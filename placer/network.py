@@ -11,7 +11,7 @@ from placer.link_model import SPREAD, estimated_rtt_s, one_stream_bytes_per_s
 from placer.units import GIB
 
 if TYPE_CHECKING:
-    import networkx
+    import networkx as nx
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,9 +48,7 @@ class Network:
         self._measured = {(link.src, link.dst): link for link in catalog.links}
         self._links: dict[tuple[str, str], Link] = {}
         self._egress: dict[tuple[str, str, bool], EgressPrice] = {}
-        self._prices: dict[str, list[EgressPrice]] = {}
-        for price in catalog.egress:
-            self._prices.setdefault(price.provider, []).append(price)
+        self._prices = {(price.provider, price.src, price.dst): price for price in catalog.egress}
 
     def link(self, src: str, dst: str) -> Link:
         """Find the link from ``src`` to ``dst``: measured if the book has it, else estimated.
@@ -90,11 +88,11 @@ class Network:
         """Egress price in USD per byte; see `egress_price`."""
         return self.egress_price(src, dst, same_zone=same_zone).usd_per_gib / GIB
 
-    def graph(self, places: list[str]) -> networkx.DiGraph[str]:
+    def graph(self, places: list[str]) -> nx.DiGraph[str]:
         """Build the complete directed graph of some places, with link and price attributes."""
-        import networkx
+        import networkx as nx
 
-        graph: networkx.DiGraph[str] = networkx.DiGraph()
+        graph: nx.DiGraph[str] = nx.DiGraph()
         for src in places:
             for dst in places:
                 link = self.link(src, dst)
@@ -131,17 +129,21 @@ class Network:
 
     def _find_price(self, src: Region, dst: Region, same_zone: bool) -> EgressPrice:
         if src.place == dst.place:
-            wanted = {"intra_zone" if same_zone else "inter_zone": 1}
+            wanted = ["intra_zone" if same_zone else "inter_zone"]
         elif src.provider != dst.provider:
-            wanted = {"internet": 1}
+            wanted = ["internet"]
         else:
-            wanted = {dst.region: 3, dst.egress_zone: 2, "*": 1}
-        sources = {src.region: 3, src.egress_zone: 2, "*": 1}
-        matches = [p for p in self._prices.get(src.provider, []) if p.src in sources and p.dst in wanted]
+            wanted = [dst.region, dst.egress_zone, "*"]
+        ranked = (
+            (i + j, self._prices.get((src.provider, a, b)))
+            for i, a in enumerate((src.region, src.egress_zone, "*"))
+            for j, b in enumerate(wanted)
+        )
+        matches = [(rank, price) for rank, price in ranked if price is not None]
         if not matches:
             raise PlacerError(
                 f"catalog {self._catalog.name} has no egress price from {src.place} to {dst.place}",
                 "add a row to egress.csv; a missing price is never taken as free",
                 exit_code=5,
             )
-        return max(matches, key=lambda p: (sources[p.src] + wanted[p.dst], p.src))
+        return min(matches, key=lambda m: m[0])[1]

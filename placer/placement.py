@@ -107,7 +107,9 @@ def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
     for part in filter(None, (p.strip() for p in text.split(","))):
         match = _SPEC.fullmatch(part)
         if match is None:
-            raise PlacerError(f"workers '{part}' is not a group", "write place=COUNTxGPU[:GPUS][:spot|on-demand], such as gcp/us-central1=4xT4:spot")
+            raise PlacerError(
+                f"workers '{part}' is not a group", "write place=COUNTxGPU[:GPUS][:spot|on-demand], such as gcp/us-central1=4xT4:spot"
+            )
         count, gpus = int(match["count"]), int(match["gpus"] or 1)
         if count < 1 or gpus < 1:
             raise PlacerError(f"workers '{part}': at least 1 is needed", "a group has at least one worker with one GPU")

@@ -20,6 +20,8 @@ OBJECTIVES = ("throughput", "cost", "cost-per-sample")
 EXCHANGES = ("auto", "all-reduce", "central")
 DEFAULT_QUOTA_GPUS = 8
 """GPUs per region, type and market when no quota file says otherwise: a small account's usual limit."""
+KM_PER_DEGREE = 111.0
+"""Kilometres of one degree of latitude, rounded down."""
 SAME_CITY_KM = 100.0
 """An aggregator and its store are chosen in one city unless the user names their places."""
 
@@ -193,7 +195,10 @@ class Problem:
         if self.profile.host_memory_bytes > offer.memory_gib * GIB:
             need = self.profile.host_memory_bytes / GIB
             found.append(
-                ("host-memory", f"{self.profile.name} needs {need:.1f} GiB of host memory; {offer.instance_type} has {offer.memory_gib:g} GiB")
+                (
+                    "host-memory",
+                    f"{self.profile.name} needs {need:.1f} GiB of host memory; {offer.instance_type} has {offer.memory_gib:g} GiB",
+                )
             )
         if wish.require_measured and "estimated" in self._bases(offer):
             found.append(("estimated", f"nobody measured {self.profile.name} on {offer.device}"))
@@ -212,14 +217,19 @@ class Problem:
         """Owned machines are used only where the user names their site."""
         if self.place_problem(offer.place):
             return False
-        return offer.price_basis != "owned" or any(fnmatchcase(offer.place, p) and not p.startswith("*") for p in self.requirements.places_in)
+        return offer.price_basis != "owned" or any(
+            fnmatchcase(offer.place, p) and not p.startswith("*") for p in self.requirements.places_in
+        )
 
     def _bases(self, offer: VmOffer) -> tuple[str, ...]:
         pool = self.pool(offer)
         return ("estimated",) if pool is None else (pool.alone.basis,)
 
     def _same_city(self, a: str, b: str) -> bool:
-        return a == b or great_circle_km(self.catalog.region(a), self.catalog.region(b)) <= SAME_CITY_KM
+        here, there = self.catalog.region(a), self.catalog.region(b)
+        if abs(here.latitude_deg - there.latitude_deg) > SAME_CITY_KM / KM_PER_DEGREE:
+            return False
+        return a == b or great_circle_km(here, there) <= SAME_CITY_KM
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that the answer depends on, ready for JSON: only admitted offers are kept."""

@@ -136,7 +136,9 @@ class ModelProfile:
         for row in self.efficiency:
             if row.framework == framework:
                 return row
-        return Efficiency(framework=framework, value=1.0, low=0.8, high=1.0, basis="assumed", source=f"no figure for {framework}: taken as 1")
+        return Efficiency(
+            framework=framework, value=1.0, low=0.8, high=1.0, basis="assumed", source=f"no figure for {framework}: taken as 1"
+        )
 
     def _estimated(self, gpu: Gpu, gpu_count: int, catalog: Catalog) -> Rate | None:
         """Scale the most similar measured device by the square root of its FLOP/s and bandwidth ratios."""

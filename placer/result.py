@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from placer.cost import UsdPerHour, usd_per_million_samples
-from placer.estimate import Estimate
+from placer.estimator import Estimate
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.timing import StepSeconds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Status(StrEnum):
@@ -23,11 +27,13 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SolveOptions:
-    """Relative gap, seconds and seed that a solver gets."""
+    """Relative gap, limits in seconds and in nodes of the search, seed, and a placement to start from if one is known."""
 
     gap: float = 0.001
     time_limit_s: float = 30.0
+    node_limit: int | None = None
     seed: int = 0
+    start: Placement | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,8 +63,24 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Solution:
-    """One solver's checked and priced answer to one problem."""
+class Warn:
+    """Something the user should know: a code for machines, a sentence for people."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One solver's checked and priced answer to one problem.
+
+    Notes
+    -----
+    `placer.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
+    (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
+    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences) and ``warnings``.
+    If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
+    """
 
     problem: Problem
     status: Status
@@ -68,6 +90,12 @@ class Solution:
     solver: str
     seconds: float
     candidates: int
+    options: tuple[Option, ...] = ()
+    baselines: tuple[Option, ...] = ()
+    near_misses: tuple[Option, ...] = ()
+    nearest: tuple[Option, ...] = ()
+    verdict: tuple[str, ...] = ()
+    warnings: tuple[Warn, ...] = ()
 
     @property
     def value(self) -> float | None:
@@ -81,6 +109,34 @@ class Solution:
         """Relative distance of the value from its bound; 0 is proved optimal."""
         value, bound = self.value, self.bound
         return None if value is None or bound is None else abs(bound - value) / max(abs(value), 1e-12)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.result/v1`` document: plain types, ready for JSON."""
+        from placer.report.document import result_document
+
+        return result_document(self)
+
+    def to_saved(self) -> dict[str, Any]:
+        """Build the document that ``placer recommend -o`` writes: with the problem, so that it can be priced again."""
+        from placer.saved import saved_document
+
+        return saved_document(self)
+
+    def to_manifest(self) -> dict[str, Any]:
+        """Build the ``placer.manifest/v1`` document that an executor can start; see `placer.manifest`."""
+        from placer.manifest import manifest_document
+
+        return manifest_document(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Build a table of the placement and the options, one row each (pandas)."""
+        from placer.report.document import result_frame
+
+        return result_frame(self)
+
+    def _repr_html_(self) -> str:
+        frame: str = self.to_frame().to_html(index=False)
+        return frame
 
 
 def objective_value(objective: str, step: StepSeconds, usd: UsdPerHour, problem: Problem) -> float:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import cast
 
 from placer.errors import PlacerError, unknown
-from placer.estimate import estimate, violations
+from placer.estimator import estimate, violations
 from placer.problem import Problem
-from placer.result import Answer, Solution, SolveOptions
+from placer.result import Answer, Result, SolveOptions
 
 
 def solver_names() -> list[str]:
@@ -19,7 +19,7 @@ def solver_names() -> list[str]:
     return sorted(path.stem for folder in package.__path__ for path in Path(folder).glob("*.py") if not path.stem.startswith("_"))
 
 
-def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None = None) -> Solution:
+def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None = None) -> Result:
     """Find the best placement.
 
     Parameters
@@ -33,7 +33,7 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
 
     Returns
     -------
-    Solution
+    Result
         Infeasible is a status; a placement in it breaks no limit.
 
     Raises
@@ -50,16 +50,16 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     answer = cast(Answer, module.solve(problem, options or SolveOptions()))
     seconds = time.perf_counter() - started
     if answer.placement is None:
-        return _solution(problem, answer, solver, seconds)
+        return _result(problem, answer, solver, seconds)
     broken = violations(answer.placement, problem)
     if broken:
         raise AssertionError(f"solver {solver} returned a placement that breaks: {'; '.join(v.message for v in broken)}")
-    return _solution(problem, answer, solver, seconds)
+    return _result(problem, answer, solver, seconds)
 
 
-def _solution(problem: Problem, answer: Answer, solver: str, seconds: float) -> Solution:
+def _result(problem: Problem, answer: Answer, solver: str, seconds: float) -> Result:
     placement = answer.placement
-    return Solution(
+    return Result(
         problem=problem,
         status=answer.status,
         placement=placement,
@@ -87,4 +87,6 @@ def require_pools(problem: Problem) -> None:
         for message in [where] if where else [m for _, m in problem.offer_problems(offer)][:1]:
             reasons[message] = reasons.get(message, 0) + 1
     common = max(reasons, key=lambda r: (reasons[r], r), default="the catalog has no offers")
-    raise PlacerError(f"no machine of catalog '{problem.catalog.name}' is admitted for {problem.profile.name}", f"widen the request; most often: {common}")
+    raise PlacerError(
+        f"no machine of catalog '{problem.catalog.name}' is admitted for {problem.profile.name}", f"widen the request; most often: {common}"
+    )

@@ -146,7 +146,9 @@ def butterfly_step(
     """
     averaging = AVERAGING_SPREAD[case] * averaging_seconds(hosts, gradient_bytes, len(rates), tensors)
     wan = wan_seconds(phases, network, case)
-    return StepSeconds(calculation=batch / sum(rates), communication=averaging + wan, parts=(("averaging", averaging), ("between regions", wan)))
+    return StepSeconds(
+        calculation=batch / sum(rates), communication=averaging + wan, parts=(("averaging", averaging), ("between regions", wan))
+    )
 
 
 def store_transfer_seconds(byte_count: float, link: Link, *, start: bool, cap: float, case: int = 0) -> float:

@@ -9,12 +9,16 @@ from functools import cached_property
 import numpy as np
 
 from placer import timing
-from placer.estimate import exchange_for
+from placer.estimator import exchange_for
 from placer.exchange.allreduce import pair_bytes
-from placer.placement import Placement
-from placer.solvers._market import Array, Indices, Market, suffix_sums
-from placer.solvers._target import Target
-from placer.solvers.exhaustive import groups_of
+from placer.placement import Placement, WorkerGroup
+
+from ._market import Array, Indices, Market, suffix_sums
+from ._target import OutOfTimeError, Target
+from .exhaustive import groups_of
+
+MOST_SPLITS = 500_000
+"""More open splits of workers over regions than this end the search like a time limit."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,28 @@ class Node:
 
 @dataclass(frozen=True)
 class Family:
-    """Placements whose slowest host is of one class: the pools they may use and their averaging time by N."""
+    """Placements whose slowest host is of one class: the classes they may use and their averaging time by N."""
 
-    pools: Indices
+    hosts: frozenset[str]
     averaging_s: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """What the placements of a node reach at best, and what they pay at least, per open worker count."""
+
+    target: Target
+    weights: Array
+    sums: Array
+    averaging_s: Array
+    pair_bytes: Array
+    egress_usd: Array
+    data_usd: float
+
+    def margins(self, wan_s_per_pair_byte: float) -> Array:
+        """Smallest margin over the thresholds of an improvement; negative is cut; shape (workers,)."""
+        communication_s = self.averaging_s + wan_s_per_pair_byte * self.pair_bytes
+        return _margin(self.sums, self.target.thresholds(self.weights, communication_s, self.egress_usd, self.data_usd))
 
 
 class ButterflySearch:
@@ -57,14 +79,14 @@ class ButterflySearch:
         self.most = min(wish.max_workers, int(market.cap.sum()))
         self.first = max(2, wish.min_workers)
         self._wan: dict[tuple[int, int], float] = {}
-        self._cheapest: dict[tuple[int, ...], float] = {}
+        self._rooms: dict[frozenset[str], Indices] = {}
 
     def run(self) -> None:
         """Search all families; raises OutOfTimeError when the time is up."""
         if self.first > self.most:
             return
         for family in self.families():
-            everywhere = tuple(np.unique(self.market.place_of[family.pools]))
+            everywhere = self._places(family)
             root = Node((), everywhere, np.arange(self.first, self.most + 1), 0.0)
             alive = self._alive(root, family)
             if len(alive) == 0:
@@ -83,26 +105,30 @@ class ButterflySearch:
         seconds = {h: np.array([timing.averaging_seconds([h], size, int(k), tensors) for k in n]) for h in sorted(set(hosts))}
         built = []
         for own in seconds.values():
-            within = {h for h, other in seconds.items() if np.all(other <= own)}
-            crossing = any(not np.all(other <= own) and not np.all(other >= own) for other in seconds.values())
-            chosen = np.array([i for i, h in enumerate(hosts) if crossing or h in within], dtype=np.intp)
+            below = {h: (other <= own)[self.first :] for h, other in seconds.items()}
+            within = {h for h, smaller in below.items() if np.all(smaller)}
+            crossing = any(np.any(smaller) and not np.all(smaller) for smaller in below.values())
+            chosen = frozenset(seconds) if crossing else frozenset(within)
             built.append(Family(chosen, np.minimum.reduce(list(seconds.values())) if crossing else own))
-        return sorted(built, key=lambda f: len(f.pools))
+        return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
         if self.first > self.most:
             return False
         workers = np.arange(self.first, self.most + 1)
-        families = ((f, tuple(np.unique(self.market.place_of[f.pools]))) for f in self.families())
-        return any(len(self._alive(Node((), places, workers, 0.0), family)) > 0 for family, places in families)
+        return any(len(self._alive(Node((), self._places(f), workers, 0.0), f)) > 0 for f in self.families())
+
+    def _places(self, family: Family) -> tuple[int, ...]:
+        return tuple(sorted({int(p) for p, host in zip(self.market.place_of, self.market.host_of, strict=True) if host in family.hosts}))
 
     def _seed(self, family: Family) -> None:
         """Offer equal machines of the most promising pools, so that the search starts with an incumbent."""
         if self.fewest_regions > 1:
             return
         market = self.market
-        ranked = family.pools[np.argsort(-market.values[:, family.pools], axis=1, kind="stable")[:, :3]]
+        pools = self._pools(Node((), self._places(family), np.array([]), 0.0), family)
+        ranked = pools[np.argsort(-market.values[:, pools], axis=1, kind="stable")[:, :3]]
         for i in dict.fromkeys(int(i) for i in ranked.ravel()):
             most = min(int(market.cap[i]), self.most)
             for n in sorted({k for k in (2, 3, 4, 6, 8, most) if self.first <= k <= most}):
@@ -111,12 +137,10 @@ class ButterflySearch:
 
     def _single_regions(self, places: tuple[int, ...], alive: Indices, family: Family) -> None:
         """Best-bound order over (place, N): the most promising first."""
-        nodes = [Node((place,), (), alive, 0.0) for place in places]
         scored = []
-        for node in nodes:
-            sums = self.market.best_sums(self._pools(node, family), self.most)
-            margins = self._margins(node, family, sums)
-            scored += [(-margin, node.used[0], int(n)) for n, margin in zip(alive, margins, strict=True) if margin >= 0]
+        for place in places:
+            margins = self._bound(Node((place,), (), alive, 0.0), family).margins(0.0)
+            scored += [(-margin, place, int(n)) for n, margin in zip(alive, margins, strict=True) if margin >= 0]
         for _, place, n in sorted(scored):
             self._leaf(Node((place,), (), np.array([n]), 0.0), family)
 
@@ -127,84 +151,89 @@ class ButterflySearch:
             used = (*node.used, place)
             wan = max([node.wan_s_per_pair_byte, *(self._pair_wan(place, other) for other in node.used)])
             child = Node(used, node.joining[at + 1 :], node.workers[node.workers >= len(used)], wan)
-            alive = self._alive(child, family)
+            bound = self._bound(child, family)
+            alive = child.workers[bound.margins(wan) >= 0]
             if len(alive) == 0:
                 continue
             if self.fewest_regions <= len(used) and len(used) > 1:
-                exact_set = Node(used, (), alive, wan)
-                for n in self._alive(exact_set, family):
+                for n in self._alive(Node(used, (), alive, wan), family):
                     self._leaf(Node(used, (), np.array([n]), wan), family)
             if len(used) < self.most_regions:
-                slack = self._wan_slack(child, alive, family)
+                slack = self._wan_slack(bound, wan)
                 joining = tuple(j for j in child.joining if self._pair_wan(place, j) <= slack)
                 if joining:
                     self._several_regions(Node(used, joining, alive, wan), family)
 
-    def _wan_slack(self, node: Node, alive: Indices, family: Family) -> float:
+    def _wan_slack(self, bound: Bound, known: float) -> float:
         """Seconds per pair byte that a further region may cost at most, over all open worker counts."""
-        sums = self.market.best_sums(self._pools(node, family), self.most)
-        low, high = node.wan_s_per_pair_byte, max(self._slowest_pair, node.wan_s_per_pair_byte)
-        for _ in range(12):
+        low, high = known, max(self._slowest_pair, known)
+        for _ in range(8):
             middle = (low + high) / 2
-            fits = bool(np.any(self._margins(Node(node.used, node.joining, alive, middle), family, sums) >= 0))
-            low, high = (middle, high) if fits else (low, middle)
+            low, high = (middle, high) if np.any(bound.margins(middle) >= 0) else (low, middle)
         return high
 
     def _alive(self, node: Node, family: Family) -> Indices:
         """Worker counts at which some improvement may exist."""
-        pools = self._pools(node, family)
-        if len(pools) == 0 or len(node.workers) == 0:
-            return np.array([], dtype=np.intp)
-        sums = self.market.best_sums(pools, self.most)
-        return node.workers[self._margins(node, family, sums) >= 0]
+        return node.workers[self._bound(node, family).margins(node.wan_s_per_pair_byte) >= 0]
 
-    def _margins(self, node: Node, family: Family, sums: Array) -> Array:
-        """Smallest margin of the bound over its thresholds, per open worker count; negative is cut."""
-        needed = self._thresholds(node, family)
-        reached = sums[:, node.workers]
-        with np.errstate(invalid="ignore"):
-            margin = np.where(reached == -np.inf, -np.inf, np.where(needed == np.inf, -np.inf, reached - needed))
-        scale = np.maximum(np.abs(np.where(np.isfinite(needed), needed, 1.0)), 1e-9)
-        lowest: Array = np.min(margin / scale, axis=0)
-        return lowest
-
-    def _thresholds(self, node: Node, family: Family) -> Array:
-        n = node.workers
+    def _bound(self, node: Node, family: Family) -> Bound:
+        n, places = node.workers, np.array((*node.used, *node.joining), dtype=np.intp)
         shard = np.array([pair_bytes(self.problem.gradient_bytes, int(k)) for k in n])
-        communication = family.averaging_s[n] + node.wan_s_per_pair_byte * shard
-        open_places = (*node.used, *node.joining)
-        data = min(self.market.data_usd[p] for p in open_places)
-        egress = shard * np.array([self._least_pair_usd(node, int(k)) for k in n])
-        return self.target.thresholds(self.market.weights, communication, egress, data)
+        return Bound(
+            target=self.target,
+            weights=self.market.weights,
+            sums=self.market.best_sums(places, family.hosts, self.most)[:, n],
+            averaging_s=family.averaging_s[n],
+            pair_bytes=shard,
+            egress_usd=shard * self._least_pair_usd(node, family),
+            data_usd=min(self.market.data_usd[p] for p in places),
+        )
 
-    def _least_pair_usd(self, node: Node, workers: int) -> float:
-        """Least sum of egress prices over ordered pairs of workers, if every used region has one worker at least.
+    def _least_pair_usd(self, node: Node, family: Family) -> Array:
+        """Least sum of egress prices over ordered pairs of workers, for each open worker count.
 
         Notes
         -----
-        One region that takes all but one worker per other region has the fewest pairs that cross.
+        Both directions of a pair of regions carry the same bytes, so the mean of their prices counts.
+        Two bounds: every pair that must cross at the cheapest price; every pair of a used region at
+        its own cheapest price.
         """
-        used = node.used
+        n, used = node.workers, node.used
+        if not used:
+            return np.zeros(len(n))
         if len(used) == 1 and not node.joining:
-            return workers * (workers - 1) * self._pair_usd(used[0], used[0])
-        if len(used) < 2:
-            return 0.0
-        crossing = workers**2 - (workers - len(used) + 1) ** 2 - (len(used) - 1)
-        return crossing * self._cheapest_pair_usd((*used, *node.joining))
+            return n * (n - 1) * float(self._prices[used[0], used[0]])
+        places = np.array((*used, *node.joining), dtype=np.intp)
+        mutual = (self._prices[np.ix_(places, places)] + self._prices[np.ix_(places, places)].T) / 2
+        np.fill_diagonal(mutual, np.inf)
+        room = self._room(family)
+        least = _fewest_crossing_pairs(n, room[places], len(used)) * float(mutual.min())
+        if len(used) > 1:
+            for at, place in enumerate(used):
+                most = np.minimum(room[place], n - (len(used) - 1))
+                least = np.maximum(least, 2 * np.minimum(n - 1, most * (n - most)) * float(mutual[at].min()))
+        return np.asarray(least, dtype=np.float64)
 
-    def _cheapest_pair_usd(self, places: tuple[int, ...]) -> float:
-        found = self._cheapest.get(places)
+    @cached_property
+    def _prices(self) -> Array:
+        """Egress price in USD per byte between the places of the market; shape (places, places)."""
+        network, places, same_zone = self.problem.network, self.market.places, self.problem.requirements.same_zone
+        return np.array([[network.usd_per_byte(a, b, same_zone=same_zone) for b in places] for a in places])
+
+    def _room(self, family: Family) -> Indices:
+        """Machines that each place can hold; shape (places,)."""
+        found = self._rooms.get(family.hosts)
         if found is None:
-            found = self._cheapest[places] = min(self._pair_usd(a, b) for a in places for b in places if a != b)
+            market = self.market
+            inside = [int(market.place_of[i]) for i in market.units[1] if market.host_of[i] in family.hosts]
+            found = self._rooms[family.hosts] = np.bincount(inside, minlength=len(market.places))
         return found
 
     def _pools(self, node: Node, family: Family) -> Indices:
-        inside = np.isin(self.market.place_of[family.pools], (*node.used, *node.joining))
-        return family.pools[inside]
-
-    def _pair_usd(self, a: int, b: int) -> float:
-        places = self.market.places
-        return self.problem.network.usd_per_byte(places[a], places[b], same_zone=self.problem.requirements.same_zone)
+        market, open_places = self.market, {*node.used, *node.joining}
+        return np.array(
+            [i for i, host in enumerate(market.host_of) if host in family.hosts and int(market.place_of[i]) in open_places], dtype=np.intp
+        )
 
     def _pair_wan(self, a: int, b: int) -> float:
         """Seconds that a pair of regions adds for each byte of a pair of workers, slower direction."""
@@ -222,67 +251,157 @@ class ButterflySearch:
         return max((self._pair_wan(a, b) for a in range(n) for b in range(a)), default=0.0)
 
     def _leaf(self, node: Node, family: Family) -> None:
-        """Enumerate the machines of one set of regions and one N that may improve."""
-        pools, workers = self._pools(node, family), int(node.workers[0])
-        sums = self.market.best_sums(pools, self.most)
-        if self._margins(node, family, sums)[0] < 0:
+        """Enumerate the machines of one set of regions and one N that may improve, split by split."""
+        workers = int(node.workers[0])
+        sums = [self.market.best_sums(np.array([place]), family.hosts, workers) for place in node.used]
+        splits, reached = self._splits(node, family, sums)
+        if len(splits) == 0:
             return
-        for counts in LeafSearch(self, node, family, pools, sums).improvements():
-            chosen = [self.market.pools[i] for i in pools]
-            self.target.offer(Placement(groups=groups_of(chosen, counts), exchange=exchange_for("all-reduce", workers, self.problem)))
+        margins = _margin(reached, self._split_thresholds(node, family, splits))
+        for at in np.argsort(-margins, kind="stable"):
+            if margins[at] < 0:
+                return
+            split = splits[at : at + 1]
+            if _margin(reached[:, [at]], self._split_thresholds(node, family, split))[0] >= 0:
+                search = LeafSearch(self, node, family, split, [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)])
+                for groups in search.improvements():
+                    exchange = exchange_for("all-reduce", workers, self.problem)
+                    self.target.offer(Placement(groups=groups, exchange=exchange))
+
+    def _splits(self, node: Node, family: Family, sums: list[Array]) -> tuple[Indices, Array]:
+        """Workers per region that may improve, region after region; shapes (splits, regions) and (rows, splits)."""
+        workers, room = int(node.workers[0]), [min(int(self._room(family)[p]), int(node.workers[0])) for p in node.used]
+        splits, reached = np.zeros((1, 0), dtype=np.intp), np.zeros((len(self.market.weights), 1))
+        for k in range(len(node.used)):
+            self.target.tick()
+            left = workers - splits.sum(axis=1)
+            later = len(node.used) - k - 1
+            parent, count = np.nonzero(np.ones((len(splits), room[k] + 1)))
+            after = left[parent] - count
+            keep = (count >= 1) & (after >= later) & (after <= sum(room[k + 1 :]))
+            parent, count, after = parent[keep], count[keep], after[keep]
+            splits = np.column_stack([splits[parent], count])
+            reached = reached[:, parent] + sums[k][:, count]
+            rest = self.market.best_sums(np.array(node.used[k + 1 :], dtype=np.intp), family.hosts, workers)
+            open_ = _margin(reached + rest[:, after], self._split_thresholds(node, family, splits)) >= 0
+            splits, reached = splits[open_], reached[:, open_]
+            if len(splits) > MOST_SPLITS:
+                raise OutOfTimeError
+        return splits, reached
+
+    def _split_thresholds(self, node: Node, family: Family, splits: Indices) -> Array:
+        """Thresholds at known workers of the first regions, where egress is exact; shape (rows, splits).
+
+        Notes
+        -----
+        Workers that are not placed yet pay at least the cheapest price to and from the placed ones.
+        """
+        workers, known = int(node.workers[0]), splits.shape[1]
+        price = self._prices[np.ix_(node.used, node.used)]
+        placed = price[:known, :known]
+        pairs = np.einsum("si,ij,sj->s", splits, placed, splits) - splits @ np.diag(placed)
+        if known < len(node.used):
+            outward = price[:known, known:].min(axis=1) + price[known:, :known].min(axis=0)
+            pairs = pairs + (splits @ outward) * (workers - splits.sum(axis=1))
+        shard = pair_bytes(self.problem.gradient_bytes, workers)
+        communication = np.full(len(splits), family.averaging_s[workers] + node.wan_s_per_pair_byte * shard)
+        data = min(self.market.data_usd[p] for p in node.used)
+        return self.target.thresholds(self.market.weights, communication, shard * pairs, data)
+
+
+def _fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
+    """Least ordered pairs of workers in different regions: fill the roomiest regions, one worker in each other used one.
+
+    Examples
+    --------
+    >>> _fewest_crossing_pairs(np.array([10]), np.array([8, 8, 8]), 1)  # 8 and 2 workers: 100 - 64 - 4
+    array([32.])
+    >>> _fewest_crossing_pairs(np.array([8]), np.array([8, 8]), 2)  # 7 and 1
+    array([14.])
+    """
+    left, together = workers.copy(), np.zeros(len(workers))
+    for opened, places in enumerate(np.sort(room)[::-1], start=1):
+        inside = np.where(left > 0, np.minimum(places, np.maximum(left - max(used - opened, 0), 1)), 0)
+        together += inside.astype(float) ** 2
+        left -= inside
+        if not np.any(left > 0):
+            break
+    pairs: Array = np.maximum(workers.astype(float) ** 2 - together, 0.0)
+    return pairs
+
+
+def _margin(reached: Array, needed: Array) -> Array:
+    """Smallest margin of the rows over their thresholds, relative to the threshold; negative is cut."""
+    with np.errstate(invalid="ignore"):
+        margin = np.where((reached == -np.inf) | (needed == np.inf), -np.inf, reached - needed)
+    scale = np.maximum(np.abs(np.where(np.isfinite(needed), needed, 1.0)), 1e-9)
+    lowest: Array = np.min(margin / scale, axis=0)
+    return lowest
 
 
 class LeafSearch:
-    """Depth-first enumeration of counts at fixed regions and N, cut by the tightest rows of the bound."""
+    """Depth-first enumeration of machines at a known number of workers per region, cut by the tightest rows."""
 
-    def __init__(self, search: ButterflySearch, node: Node, family: Family, pools: Indices, sums: Array) -> None:
-        self.search, self.node, self.family = search, node, family
-        market, self.workers = search.market, int(node.workers[0])
-        needed = search._thresholds(node, family)[:, 0]
-        finite = np.where(np.isfinite(needed), np.abs(needed), 1.0)
-        margin = np.where(np.isfinite(needed), (sums[:, self.workers] - needed) / np.maximum(finite, 1e-9), np.inf)
-        tightest = int(np.argmin(margin))
-        self.rows = sorted({0, tightest, len(needed) - 1})
-        self.order = pools[np.lexsort((market.usd[pools], -market.values[tightest, pools]))]
-        self.back = {int(pool): at for at, pool in enumerate(pools)}
+    def __init__(self, search: ButterflySearch, node: Node, family: Family, split: Indices, sums: list[Array]) -> None:
+        self.search, self.node, self.family, self.split = search, node, family, split
+        market, needed = search.market, search._split_thresholds(node, family, split)[:, 0]
+        margins = np.array([_margin(np.array([[r]]), np.array([[t]]))[0] for r, t in zip(np.sum(sums, axis=0), needed, strict=True)])
+        self.rows = sorted({0, int(np.argmin(margins)), len(needed) - 1})
+        worth = market.values[int(np.argmin(margins))]
+        pools = search._pools(node, family).tolist()
+        rank = {place: k for k, place in enumerate(node.used)}
+        self.order = sorted(pools, key=lambda i: (rank[int(market.place_of[i])], -worth[i], market.usd[i]))
+        self.region = [rank[int(market.place_of[i])] for i in self.order]
+        self.later = [[float(sum(part[row] for part in sums[k + 1 :])) for row in self.rows] for k in range(len(sums))]
+        self.pools = [market.pools[i] for i in self.order]
+        self.buckets = [pool.bucket for pool in self.pools]
         self.caps = [int(market.cap[i]) for i in self.order]
         self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
-        self.suffix = [suffix_sums([v[k] for v in self.value], self.caps, self.workers) for k in range(len(self.rows))]
-        self.pool_count = len(pools)
+        self.suffix = self._suffixes()
 
-    def improvements(self) -> Iterator[list[int]]:
-        """Yield counts (in the order of the pools) that reach every threshold, which tightens as the incumbent improves."""
-        self.needed = self._needed()
-        yield from self._descend(0, self.workers, [0.0] * len(self.rows), [0] * len(self.order), {})
+    def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Yield groups that reach every threshold, which tightens as the incumbent improves."""
+        self.needed, self.counts, self.quota = self._needed(), [0] * len(self.order), dict.fromkeys(self.buckets, 0)
+        yield from self._descend(0, int(self.split[0, 0]), [0.0] * len(self.rows))
+
+    def _suffixes(self) -> list[list[list[float]]]:
+        """Best sums of m machines among the pools of the same region from each position on; one list per row."""
+        built = []
+        for k in range(len(self.rows)):
+            rows: list[list[float]] = []
+            for region, most in enumerate(self.split[0]):
+                at = [i for i, r in enumerate(self.region) if r == region]
+                rows += suffix_sums([self.value[i][k] for i in at], [self.caps[i] for i in at], int(most))[:-1]
+            built.append(rows)
+        return built
 
     def _needed(self) -> list[float]:
-        column = self.search._thresholds(self.node, self.family)[:, 0]
+        column = self.search._split_thresholds(self.node, self.family, self.split)[:, 0]
         return [float(column[row]) for row in self.rows]
 
-    def _descend(self, at: int, left: int, reached: list[float], counts: list[int], quota: dict[tuple[str, str, str], int]) -> Iterator[list[int]]:
+    def _descend(self, at: int, left: int, reached: list[float]) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Choose the count of pool ``at``; ``left`` workers of its region are still to be placed."""
         self.search.target.tick()
         if left == 0:
-            if self._every_region(counts):
-                ordered = [0] * self.pool_count
-                for pool, count in zip(self.order, counts, strict=True):
-                    ordered[self.back[int(pool)]] = count
-                yield ordered
+            following = self.region[at - 1] + 1
+            if following == self.split.shape[1]:
+                yield groups_of(self.pools, self.counts)
                 self.needed = self._needed()
-            return
-        if at == len(self.order):
-            return
-        pool = self.search.market.pools[self.order[at]]
-        used = quota.get(pool.bucket, 0)
-        most = min(self.caps[at], left, (pool.gpu_quota - used) // pool.offer.gpu_count)
+                return
+            at = self.region.index(following)
+            left = int(self.split[0, following])
+        pool, bucket, later = self.pools[at], self.buckets[at], self.later[self.region[at]]
+        last = at + 1 == len(self.order) or self.region[at + 1] != self.region[at]
+        most = min(self.caps[at], left, (pool.gpu_quota - self.quota[bucket]) // pool.offer.gpu_count)
         for count in range(most, -1, -1):
+            rest = left - count
+            if last and rest:
+                return
             now = [r + v * count for r, v in zip(reached, self.value[at], strict=True)]
-            if all(now[k] + self.suffix[k][at + 1][left - count] >= self.needed[k] for k in range(len(self.rows))):
-                counts[at] = count
-                quota[pool.bucket] = used + count * pool.offer.gpu_count
-                yield from self._descend(at + 1, left - count, now, counts, quota)
-                quota[pool.bucket] = used
-                counts[at] = 0
-
-    def _every_region(self, counts: list[int]) -> bool:
-        present = {int(self.search.market.place_of[i]) for i, n in zip(self.order, counts, strict=True) if n}
-        return present == set(self.node.used)
+            ahead = [0.0] * len(self.rows) if last else [rows[at + 1][rest] for rows in self.suffix]
+            if all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)):
+                self.counts[at] = count
+                self.quota[bucket] += count * pool.offer.gpu_count
+                yield from self._descend(at + 1, rest, now)
+                self.quota[bucket] -= count * pool.offer.gpu_count
+                self.counts[at] = 0

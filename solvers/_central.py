@@ -8,14 +8,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from placer import cost, timing
-from placer.estimate import exchange_for
+from placer.estimator import exchange_for
 from placer.exchange import central
 from placer.network import Link
 from placer.placement import Placement
-from placer.solvers._market import Array, Indices, Market, suffix_sums
-from placer.solvers._target import Target
-from placer.solvers.exhaustive import groups_of
 from placer.units import GIB, SECONDS_PER_HOUR
+
+from ._market import Array, Indices, Market, suffix_sums
+from ._target import Target
+from .exhaustive import groups_of
 
 IDEAL = Link(src="", dst="", bytes_per_second=math.inf, low=math.inf, high=math.inf, rtt_s=0.0, basis="", source="")
 """A link that no real one beats, for bounds."""
@@ -61,7 +62,7 @@ class CentralSearch:
                     modes.append((self._least_seconds(n, aggregate), n, function, store))
         for seconds, n, function, store in sorted(modes):
             self.target.tick()
-            if self._improves(seconds, float(self.cheapest[n]), 0.0):
+            if self._improves(seconds, self._least_usd_per_hour(n, seconds), 0.0):
                 self._machines(n, function, store)
 
     def may_improve(self) -> bool:
@@ -70,7 +71,8 @@ class CentralSearch:
 
     def _ideal(self, n: int) -> bool:
         aggregate = timing.aggregate_seconds(self.size, n, IDEAL, IDEAL)
-        return self._improves(self._least_seconds(n, aggregate), float(self.cheapest[n]), 0.0)
+        seconds = self._least_seconds(n, aggregate)
+        return self._improves(seconds, self._least_usd_per_hour(n, seconds), 0.0)
 
     def _aggregate(self, function: str, store: str, n: int) -> float:
         network = self.problem.network
@@ -83,6 +85,21 @@ class CentralSearch:
             return math.inf
         transfer = timing.store_transfer_seconds(self.size, IDEAL, start=True, cap=timing.STORE_STREAM_BYTES_PER_S)
         return self.problem.batch / n / float(self.market.speed[affordable].max()) + aggregate + 2 * transfer
+
+    def _least_usd_per_hour(self, n: int, seconds: float) -> float:
+        """Price per hour of n machines, raised so that price times seconds stays below any worker's own product.
+
+        Notes
+        -----
+        A slow worker makes the step longer for all: each worker pays its price for at least the step
+        that it alone would need, so n times the least such product bounds the price of a step.
+        """
+        if seconds == math.inf:
+            return math.inf
+        fastest = self.problem.batch / n / float(self.market.speed.max())
+        own = seconds - fastest + self.problem.batch / n / self.market.speed
+        product = n * float((self.market.usd * np.maximum(own, seconds)).min())
+        return max(float(self.cheapest[n]), product / seconds) if self.target.max_usd_per_sample < math.inf else float(self.cheapest[n])
 
     def _improves(self, seconds: float, usd_per_hour: float, usd_per_step: float) -> bool:
         """Whether a step this short at these prices could be an improvement; all three are lower bounds."""
@@ -123,7 +140,8 @@ class CentralSearch:
         seconds = ready + aggregate + down[place]
         longest = self.problem.batch / self.target.min_speed if self.target.min_speed > 0 else math.inf
         affordable = market.usd <= self.target.max_usd_per_hour - self.cheapest[n - 1]
-        chosen = np.flatnonzero((seconds <= longest) & affordable)
+        per_sample = (self.cheapest[n - 1] + market.usd) * seconds / SECONDS_PER_HOUR / self.problem.batch
+        chosen = np.flatnonzero((seconds <= longest) & affordable & (per_sample <= self.target.max_usd_per_sample))
         chosen = chosen[np.lexsort((seconds[chosen], market.usd[chosen]))]
         if market.cap[chosen].sum() < n:
             return
@@ -153,11 +171,17 @@ class _Walk:
         self.egress_left = suffix_sums([-e for e in self.egress], self.caps, n)
         self.counts = [0] * len(chosen)
 
-    def descend(self, at: int, left: int, so_far: tuple[float, float, float, float], quota: dict[tuple[str, str, str], int]) -> Iterator[list[int]]:
+    def descend(
+        self, at: int, left: int, so_far: tuple[float, float, float, float], quota: dict[tuple[str, str, str], int]
+    ) -> Iterator[list[int]]:
         """Yield counts; ``so_far`` is (last ready, last download, USD/h, egress per step)."""
         self.search.target.tick()
         if left == 0:
-            if self.search.fewest_regions <= len({p for p, c in zip(self.places, self.counts, strict=True) if c}) <= self.search.most_regions:
+            if (
+                self.search.fewest_regions
+                <= len({p for p, c in zip(self.places, self.counts, strict=True) if c})
+                <= self.search.most_regions
+            ):
                 yield list(self.counts)
             return
         if at == len(self.pools):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.estimate import sample_usd
+from placer.estimator import sample_usd
 from placer.problem import Pool, Problem
 
 Array = NDArray[np.float64]
@@ -17,6 +18,8 @@ Indices = NDArray[np.intp]
 
 MULTIPLIERS = 24
 """Prices of a dollar in samples/s at which the bound is evaluated."""
+MOST_COUPLED_GPUS = 16
+"""Up to this quota the bound knows that machines of several sizes share it; above, each size has its own."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,40 @@ class Market:
         built: Array = self.weights[:, :1] * self.speed - self.weights[:, 1:] * self.usd
         return built
 
-    def best_sums(self, chosen: Indices, most: int) -> Array:
-        """Largest sum (alpha v - beta c) of exactly n machines of the chosen pools, quotas within.
+    @cached_property
+    def units(self) -> tuple[Array, Indices]:
+        """Concave increments of every quota bucket, and the first pool of each increment's bucket.
+
+        Returns
+        -------
+        tuple[Array, Indices]
+            Shapes (rows, units) and (units,). Taking the n largest increments of a row bounds the
+            row's sum over any n machines that respect the quotas.
+        """
+        buckets: dict[tuple[str, str, str], list[int]] = {}
+        for i, pool in enumerate(self.pools):
+            buckets.setdefault(pool.bucket, []).append(i)
+        alike: dict[tuple[tuple[int, ...], tuple[int, ...], int], list[list[int]]] = {}
+        for members in buckets.values():
+            sizes = tuple(self.pools[i].offer.gpu_count for i in members)
+            caps = tuple(int(self.cap[i]) for i in members)
+            alike.setdefault((sizes, caps, self.pools[members[0]].gpu_quota), []).append(members)
+        blocks, owners = [], []
+        for (sizes, caps, quota), group in alike.items():
+            block = _increments(self.values[:, np.array(group)], sizes, caps, quota)
+            blocks.append(block.reshape(len(self.weights), -1))
+            owners.append(np.repeat([members[0] for members in group], block.shape[2]))
+        return np.concatenate(blocks, axis=1), np.concatenate(owners).astype(np.intp)
+
+    def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
+        """Largest sum (alpha v - beta c) of exactly n machines at some places, quotas within.
 
         Parameters
         ----------
-        chosen
-            Pools that may be used.
+        places
+            Indices into `places`.
+        hosts
+            Averaging classes that may be used.
         most
             Largest n.
 
@@ -109,18 +139,65 @@ class Market:
 
         Notes
         -----
-        One sort per row: the linear relaxation of the covering problem at fixed n.
+        One partial sort per row: the linear relaxation of the covering problem at fixed n.
         """
-        values, cap = self.values[:, chosen], self.cap[chosen]
-        order = np.argsort(-values, axis=1, kind="stable")
-        sizes = np.cumsum(cap[order], axis=1)
-        sums = np.cumsum(np.take_along_axis(values, order, axis=1) * cap[order], axis=1)
-        n = np.arange(most + 1, dtype=float)
-        built = np.empty((len(values), most + 1))
-        for row in range(len(values)):
-            built[row] = np.interp(n, np.concatenate([[0.0], sizes[row]]), np.concatenate([[0.0], sums[row]]))
-        built[:, n > cap.sum()] = -np.inf
+        values, owner = self.units
+        wanted = np.zeros(len(self.places), dtype=bool)
+        wanted[places] = True
+        inside = wanted[self.place_of[owner]] & self._of_hosts(hosts)
+        values = values[:, inside]
+        built = np.full((len(values), most + 1), -np.inf)
+        built[:, 0] = 0.0
+        taken = min(most, values.shape[1])
+        if taken:
+            top = -np.partition(-values, taken - 1, axis=1)[:, :taken] if taken < values.shape[1] else values
+            built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)
         return built
+
+    def _of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
+        """Which increments belong to pools whose hosts are of some classes; shape (units,)."""
+        found = self._host_masks.get(hosts)
+        if found is None:
+            found = self._host_masks[hosts] = np.array([self.host_of[i] in hosts for i in self.units[1]])
+        return found
+
+    @cached_property
+    def _host_masks(self) -> dict[frozenset[str], NDArray[np.bool_]]:
+        return {}
+
+
+def _increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> Array:
+    """Increments of the concave majorant of the best value of m machines, for buckets alike in size and quota.
+
+    Parameters
+    ----------
+    values
+        Shape (rows, buckets, kinds).
+    sizes, caps
+        Devices of one machine and most machines of each kind.
+    quota
+        Devices of all machines of one bucket together.
+
+    Returns
+    -------
+    Array
+        Shape (rows, buckets, machines), not increasing along the last axis.
+    """
+    if len(sizes) == 1 or quota > MOST_COUPLED_GPUS:
+        return np.concatenate([np.repeat(values[:, :, k : k + 1], cap, axis=2) for k, cap in enumerate(caps)], axis=2)
+    mixes = [mix for mix in product(*(range(cap + 1) for cap in caps)) if np.dot(mix, sizes) <= quota]
+    machines = max(sum(mix) for mix in mixes)
+    best = np.full((*values.shape[:2], machines + 1), -np.inf)
+    for mix in mixes:
+        m = sum(mix)
+        best[:, :, m] = np.maximum(best[:, :, m], values @ np.array(mix, dtype=float))
+    hull = best.copy()
+    for low in range(machines + 1):
+        for high in range(low + 2, machines + 1):
+            for m in range(low + 1, high):
+                chord = (best[:, :, low] * (high - m) + best[:, :, high] * (m - low)) / (high - low)
+                hull[:, :, m] = np.maximum(hull[:, :, m], chord)
+    return np.diff(hull, axis=2)
 
 
 def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list[list[float]]:

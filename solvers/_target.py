@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placer.estimate import TOLERANCE, evaluate, violations
+from placer.estimator import TOLERANCE, evaluate, violations
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.result import objective_value, score
-from placer.solvers._market import Array
 from placer.units import SECONDS_PER_HOUR
+
+from ._market import Array
 
 STRICT = 1e-9
 """An improvement smaller than this counts as a tie."""
@@ -38,6 +39,7 @@ class Target:
     floor_samples_per_second: float
     gap: float
     deadline: float
+    node_limit: int | None = None
     best: Placement | None = None
     best_value: float = math.nan
     best_key: tuple[float, float] = (math.inf, math.inf)
@@ -62,10 +64,10 @@ class Target:
         Raises
         ------
         OutOfTimeError
-            When the time limit is reached.
+            When the time limit or the node limit is reached.
         """
         self.ticks += 1
-        if self.ticks % 64 == 0 and time.monotonic() > self.deadline:
+        if (self.ticks % 64 == 0 and time.monotonic() > self.deadline) or (self.node_limit is not None and self.ticks > self.node_limit):
             raise OutOfTimeError
 
     @property

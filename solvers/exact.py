@@ -10,20 +10,21 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from placer.estimate import TOLERANCE, exchange_for
+from placer.estimator import TOLERANCE, exchange_for
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.result import Answer, SolveOptions, Status
-from placer.solvers._butterfly import ButterflySearch
-from placer.solvers._central import CentralSearch
-from placer.solvers._market import Market
-from placer.solvers._target import OutOfTimeError, Target
-from placer.solvers.exhaustive import groups_of
+
+from ._butterfly import ButterflySearch
+from ._central import CentralSearch
+from ._market import Market
+from ._target import OutOfTimeError, Target
+from .exhaustive import groups_of
 
 ANY_REGIONS = (1, 1_000)
 
 
-def solve(problem: Problem, options: SolveOptions, regions: tuple[int, int] = ANY_REGIONS, seed: Placement | None = None) -> Answer:
+def solve(problem: Problem, options: SolveOptions, regions: tuple[int, int] = ANY_REGIONS) -> Answer:
     """Find the best placement and prove it.
 
     Parameters
@@ -34,8 +35,6 @@ def solve(problem: Problem, options: SolveOptions, regions: tuple[int, int] = AN
         Relative gap to prove and time limit; the search is deterministic, the seed is not used.
     regions
         Least and most regions of the workers: (1, 1) is what a single-region tool would choose.
-    seed
-        A placement to start from, if one is known.
 
     Returns
     -------
@@ -54,9 +53,10 @@ def solve(problem: Problem, options: SolveOptions, regions: tuple[int, int] = AN
         floor_samples_per_second=wish.min_samples_per_second or 0.0,
         gap=options.gap,
         deadline=time.monotonic() + options.time_limit_s,
+        node_limit=options.node_limit,
     )
-    if seed is not None:
-        target.offer(seed)
+    if options.start is not None:
+        target.offer(options.start)
     finished = _search(market, target, regions)
     if target.best is None:
         status = Status.INFEASIBLE if finished else Status.TIME_LIMIT

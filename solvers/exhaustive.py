@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from placer.errors import PlacerError
-from placer.estimate import evaluate, exchange_for, violations
+from placer.estimator import evaluate, exchange_for, violations
 from placer.placement import Exchange, Placement, WorkerGroup
 from placer.problem import Pool, Problem
 from placer.result import Answer, SolveOptions, Status, objective_value, score
@@ -46,7 +46,9 @@ def placements(problem: Problem) -> Iterator[Placement]:
     for pool in pools:
         size *= min(pool.max_count, wish.max_workers) + 1
     if size > LIMIT:
-        raise PlacerError(f"{size:,} combinations are too many for the solver 'exhaustive'", "use --solver exact, or narrow --gpu, --in, --workers")
+        raise PlacerError(
+            f"{size:,} combinations are too many for the solver 'exhaustive'", "use --solver exact, or narrow --gpu, --in, --workers"
+        )
     for counts in product(*(range(min(pool.max_count, wish.max_workers) + 1) for pool in pools)):
         workers = sum(counts)
         if wish.min_workers <= workers <= wish.max_workers:

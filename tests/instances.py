@@ -86,14 +86,19 @@ def random_problem(seed: int) -> Problem:
     for number, city in enumerate(cities):
         provider = draw.choice(["aws", "gcp"])
         regions.append(region(provider, f"r{number}", city))
-        for gpu, gpus, market in draw.sample([(g, k, m) for g in GPUS for k in (1, 2) for m in ("spot", "on_demand")], draw.choice([1, 1, 2])):
+        for gpu, gpus, market in draw.sample(
+            [(g, k, m) for g in GPUS for k in (1, 2) for m in ("spot", "on_demand")], draw.choice([1, 1, 2])
+        ):
             usd = round(draw.uniform(0.1, 1.5) * gpus, 3)
             offers.append(offer(provider, f"r{number}", gpu, usd, market=market, gpus=gpus))
     catalog = Catalog(
         name="toy",
         digest="0",
         regions={**{r.place: r for r in regions}, "backblaze/b": region("backblaze", "b", 1)},
-        gpus={n: Gpu(gpu=n, kind="gpu", memory_gib=m, fp16_tflops=f, memory_gb_per_s=b, host=h, source="test", as_of=AS_OF) for n, (m, f, b, h) in GPUS.items()},
+        gpus={
+            n: Gpu(gpu=n, kind="gpu", memory_gib=m, fp16_tflops=f, memory_gb_per_s=b, host=h, source="test", as_of=AS_OF)
+            for n, (m, f, b, h) in GPUS.items()
+        },
         offers=tuple(offers),
         functions=tuple(_function(r) for r in regions if draw.random() < 0.7),
         stores=(*(_store(r) for r in regions if draw.random() < 0.7), _store(region("backblaze", "b", 1))),
@@ -115,7 +120,10 @@ def _wishes(draw: random.Random) -> Requirements:
         exchange=draw.choice(["auto", "auto", "all-reduce", "central"]),
         data_store=draw.choice([None, None, "backblaze/b"]),
         same_zone=draw.random() < 0.8,
-        quotas=(Quota(place="*", gpu="*", market="*", gpus=draw.choice([2, 3, 4])), Quota(place="*/r0", gpu="T4", market="*", gpus=draw.choice([0, 1, 2]))),
+        quotas=(
+            Quota(place="*", gpu="*", market="*", gpus=draw.choice([2, 3, 4])),
+            Quota(place="*/r0", gpu="T4", market="*", gpus=draw.choice([0, 1, 2])),
+        ),
     )
 
 
@@ -151,6 +159,11 @@ def _store(r: Region) -> StoreOffer:
 def _prices(draw: random.Random) -> list[EgressPrice]:
     rows = []
     for provider in ("aws", "gcp", "backblaze"):
-        for dst, usd in (("intra_zone", 0.0), ("inter_zone", 0.01), ("*", draw.choice([0.0, 0.02, 0.1])), ("internet", draw.choice([0.01, 0.09]))):
+        for dst, usd in (
+            ("intra_zone", 0.0),
+            ("inter_zone", 0.01),
+            ("*", draw.choice([0.0, 0.02, 0.1])),
+            ("internet", draw.choice([0.01, 0.09])),
+        ):
             rows.append(EgressPrice(provider=provider, src="*", dst=dst, usd_per_gib=usd, source="test", as_of=AS_OF))
     return rows

@@ -1,1 +1,111 @@
-"""cli"""
+"""The command line: one file per command, imported only when it runs; the only place that prints."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from placer import __version__
+from placer.errors import PlacerError, unknown
+
+COMMANDS = {
+    "recommend": "Find, prove and explain the best placement for a model.",
+    "estimate": "Time and price a placement given by hand, no search.",
+    "compare": "Put placements given by hand or saved results side by side.",
+    "models": "List the models that have a profile, or show one.",
+    "offers": "List what can be rented, filtered and sorted.",
+    "network": "Show links between places: bandwidth, round-trip time, egress price.",
+    "catalog": "List price books and what they cover.",
+    "validate": "Check a result, manifest, profile, quota file or price book.",
+    "schema": "Print the JSON Schema of a document that placer writes or reads.",
+    "completion": "Print the completion script for a shell.",
+}
+"""Commands in the order of --help, with their short help: no command is imported for --help."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module; its command has the module's name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"placer.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Answer an unknown command with the nearest one."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise unknown("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+
+EPILOG = "Start with: placer recommend --model roberta-xlm --budget 5/h"
+
+
+@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="placer")
+def cli() -> None:
+    """Decide where a model is trained: regions, machines, markets and gradient exchange, proved and explained."""
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and turn errors into one line, a tip and an exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = cli.main(args=given, prog_name="placer", standalone_mode=False)
+    except PlacerError as error:
+        code = _say(error, given)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        code = 0
+    except click.UsageError as error:
+        code = _say(_usage(error), given)
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(error: PlacerError, given: Sequence[str]) -> int:
+    """Print an error: as text on stderr, as JSON on stdout with --json."""
+    if "--json" in given:
+        document: dict[str, Any] = {
+            "schema": "placer.error/v1",
+            "error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code},
+        }
+        click.echo(json.dumps(document, indent=2))
+    click.echo(f"error: {error.message}", err=True)
+    if error.hint:
+        click.echo(f"  tip: {error.hint}", err=True)
+    return error.exit_code
+
+
+def _usage(error: click.UsageError) -> PlacerError:
+    """Say a usage error of click in placer's words, with the nearest option."""
+    if isinstance(error, click.NoSuchOption):
+        options = [name for p in error.ctx.command.params for name in p.opts] if error.ctx else []
+        return unknown("option", error.option_name, options)
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        name = error.param.opts[-1]
+        return PlacerError(f"{name} is missing", f"see {error.ctx.command_path} --help" if error.ctx else "")
+    message = error.format_message().rstrip(".")
+    return PlacerError(message[:1].lower() + message[1:], f"see {error.ctx.command_path} --help" if error.ctx else "")

@@ -34,7 +34,8 @@ def phases(workers: Sequence[tuple[str, int]], gradient_bytes: float, exchange: 
     Phalak et al. (2024), eq. 7-9: S from each worker to the store, N x S from the store to the
     function, S back, S from the store to each worker.
     """
-    assert exchange.storage is not None and exchange.aggregator is not None
+    assert exchange.storage is not None
+    assert exchange.aggregator is not None
     store, function = exchange.storage, exchange.aggregator
     total = sum(count for _, count in workers)
     return (

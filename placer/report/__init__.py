@@ -1,1 +1,1 @@
-"""r"""
+"""What people and programs read: terminal tables and JSON documents."""

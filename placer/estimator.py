@@ -117,13 +117,17 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     found = [*_group_violations(placement, problem), *_quota_violations(placement, problem), *_exchange_violations(placement, problem)]
     wish = problem.requirements
     if not wish.min_workers <= placement.workers <= wish.max_workers:
-        found.append(Violation(code="workers", message=f"{placement.workers} workers are not within {wish.min_workers}..{wish.max_workers}"))
+        found.append(
+            Violation(code="workers", message=f"{placement.workers} workers are not within {wish.min_workers}..{wish.max_workers}")
+        )
     if any(v.code in ("function", "exchange") for v in found):
         return tuple(found)
     got = estimate(placement, problem)
     usd, speed = got.usd_per_hour.total, got.samples_per_second.value
     if wish.budget_usd_per_hour is not None and usd > wish.budget_usd_per_hour * (1 + TOLERANCE):
-        found.append(Violation(code="budget", message=f"{format_usd(usd)}/h is above the budget of {format_usd(wish.budget_usd_per_hour)}/h"))
+        found.append(
+            Violation(code="budget", message=f"{format_usd(usd)}/h is above the budget of {format_usd(wish.budget_usd_per_hour)}/h")
+        )
     if wish.min_samples_per_second is not None and speed < wish.min_samples_per_second * (1 - TOLERANCE):
         floor = format_number(wish.min_samples_per_second)
         found.append(Violation(code="throughput", message=f"{format_number(speed)} samples/s is below the floor of {floor} samples/s"))
@@ -139,10 +143,17 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
         If the catalog has no such offer, or no rate is known for its device.
     """
     for offer in problem.catalog.offers_at(group.place):
-        if (offer.instance_type, offer.gpu, offer.gpu_count, offer.market) == (group.instance_type, group.gpu, group.gpu_count, group.market):
+        if (offer.instance_type, offer.gpu, offer.gpu_count, offer.market) == (
+            group.instance_type,
+            group.gpu,
+            group.gpu_count,
+            group.market,
+        ):
             pool = problem.pool(offer)
             if pool is None:
-                raise PlacerError(f"no rate of {problem.profile.name} on {group.device} is known", "measure it, or choose another device", exit_code=5)
+                raise PlacerError(
+                    f"no rate of {problem.profile.name} on {group.device} is known", "measure it, or choose another device", exit_code=5
+                )
             return pool
     raise PlacerError(
         f"catalog {problem.catalog.name} has no {group.device} {group.market} ({group.instance_type}) in {group.place}", "see placer offers"
@@ -170,7 +181,9 @@ def exchange_for(strategy_name: str, workers: int, problem: Problem, aggregator:
     )
 
 
-def _step(machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem, case: int) -> StepSeconds:
+def _step(
+    machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem, case: int
+) -> StepSeconds:
     chosen, network, size = strategy(placement.exchange.strategy), problem.network, problem.gradient_bytes
     rates = [(rate.value, rate.low, rate.high)[case] for pool, n in machines for rate in [worker_rate(pool, chosen.FRAMEWORK)] * n]
     if chosen.TRANSPORT == "none":
@@ -178,7 +191,14 @@ def _step(machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tu
     if chosen.TRANSPORT == "butterfly":
         hosts = {problem.catalog.gpu(pool.offer.gpu).host for pool, _ in machines}
         return timing.butterfly_step(
-            batch=problem.batch, rates=rates, hosts=hosts, phases=phases, gradient_bytes=size, tensors=problem.profile.tensors, network=network, case=case
+            batch=problem.batch,
+            rates=rates,
+            hosts=hosts,
+            phases=phases,
+            gradient_bytes=size,
+            tensors=problem.profile.tensors,
+            network=network,
+            case=case,
         )
     store, function = placement.exchange.storage or "", placement.exchange.aggregator or ""
     places = [pool.offer.place for pool, n in machines for _ in range(n)]
@@ -226,7 +246,11 @@ def sample_usd(place: str, problem: Problem) -> float:
     if problem.data_store is None:
         return 0.0
     if problem.profile.bytes_per_sample is None:
-        raise PlacerError(f"profile {problem.profile.name} does not say how many bytes a sample has", "leave --data out, or add bytes_per_sample", exit_code=5)
+        raise PlacerError(
+            f"profile {problem.profile.name} does not say how many bytes a sample has",
+            "leave --data out, or add bytes_per_sample",
+            exit_code=5,
+        )
     return cost.data_usd_per_sample(problem.profile.bytes_per_sample, problem.data_store.place, place, problem.network)
 
 
@@ -312,8 +336,12 @@ def _function_violations(placement: Placement, problem: Problem) -> list[Violati
         text = f"{placement.workers} gradients ({format_bytes(needed)}) need {exchange.aggregator_memory_gib:g} GiB"
         return [Violation(code="function", message=f"{text}; a function in {function.place} has at most {function.max_memory_gib:g} GiB")]
     if needed > exchange.aggregator_memory_gib * GIB:
-        return [Violation(code="function", message=f"{format_bytes(needed)} of gradients do not fit {exchange.aggregator_memory_gib:g} GiB")]
+        return [
+            Violation(code="function", message=f"{format_bytes(needed)} of gradients do not fit {exchange.aggregator_memory_gib:g} GiB")
+        ]
     seconds = estimate(placement, problem).step.function
     if seconds > function.max_seconds:
-        return [Violation(code="function", message=f"the function runs {seconds:.0f} s; {function.place} allows {function.max_seconds:g} s")]
+        return [
+            Violation(code="function", message=f"the function runs {seconds:.0f} s; {function.place} allows {function.max_seconds:g} s")
+        ]
     return []

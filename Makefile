@@ -1,0 +1,42 @@
+# `make recommend` and `make test` are all that a newcomer needs: python3 and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(VENV)/.installed
+TEST := $(VENV)/.installed-test
+
+.PHONY: recommend test check lint types format doctor clean
+
+recommend: $(RUN)  ## set up and run the main job on shipped data
+	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
+
+test: $(TEST)  ## set up and pass all tests
+	$(BIN)/python -m pytest -n auto
+
+check: lint types test  ## linters, types, tests: what CI runs
+
+lint: $(TEST)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(TEST)
+	$(BIN)/mypy
+
+format: $(TEST)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "placer needs Python 3.11 or newer; try: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo 'no venv module: apt-get install python3-venv, then again' >&2; exit 2; }
+
+$(RUN): $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(TEST): $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@ $(RUN)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

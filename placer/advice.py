@@ -1,0 +1,125 @@
+"""What a careful colleague would add: why to stay in one region, what is estimated, what may surprise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from placer.estimator import estimate, worker_rate
+from placer.estimator import pool_of as find_pool
+from placer.exchange import strategy
+from placer.placement import Placement
+from placer.problem import Problem
+from placer.result import Result, Warn
+from placer.units import format_number, format_seconds, format_usd, parse_date
+
+MATCHMAKING_S = 5.5
+"""Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""
+CALIBRATED_WORKERS = 10
+"""Largest run behind the averaging constants."""
+STALE_DAYS = 120
+"""Prices older than this are announced."""
+
+
+def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
+    """Say why one place is best and what would have to change, or what spreading gains.
+
+    Parameters
+    ----------
+    result
+        With a placement.
+    spread
+        A good placement over several regions to compare with; None if none fits.
+    """
+    placement, got = result.placement, result.estimate
+    assert placement is not None
+    assert got is not None
+    if len(placement.places) > 1:
+        egress, total = format_usd(got.usd_per_hour.egress), format_usd(got.usd_per_hour.total)
+        return (f"Spread over {len(placement.places)} regions; egress is {egress}/h of {total}/h; {_proof(result)}",)
+    one = "one machine, nothing to exchange" if placement.workers == 1 else "one region"
+    said = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
+    if spread is not None:
+        said += _spread_sentences(result, spread)
+    elif result.problem.requirements.exchange in ("auto", "all-reduce"):
+        said.append("No placement over two regions that was tried fits the limits.")
+    return tuple(said)
+
+
+def _proof(result: Result) -> str:
+    if result.status != "optimal" or result.gap is None:
+        return "the search was stopped before the proof was complete."
+    return f"no placement of this catalog, over however many regions, is better by more than {100 * result.gap:.2g} %."
+
+
+def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
+    """Compare with a spread placement and work out the exchange time at which it would win."""
+    problem, got = result.problem, result.estimate
+    assert got is not None
+    other = estimate(spread, problem)
+    speed, other_speed = got.samples_per_second.value, other.samples_per_second.value
+    text = " + ".join(group.spec for group in spread.groups)
+    yield (
+        f"Best of the two-region placements tried: {text} reaches {format_number(other_speed)} samples/s "
+        f"({100 * (other_speed / speed - 1):+.0f} %) for {format_usd(other.usd_per_hour.total)}/h, "
+        f"{format_usd(other.usd_per_hour.egress)}/h of it egress."
+    )
+    if problem.requirements.objective != "throughput" or other_speed >= speed:
+        return
+    needed = problem.batch / speed - other.step.calculation
+    if needed > 0:
+        yield (
+            f"To win, its exchange would have to take {format_seconds(needed)} instead of "
+            f"{format_seconds(other.step.communication)} a step: a faster link, stronger compression or a larger batch."
+        )
+    else:
+        alone = format_number(problem.batch / other.step.calculation)
+        yield (
+            f"Even with a free and instant exchange it would reach only {alone} samples/s: "
+            "it takes more budget or cheaper machines, not a better network."
+        )
+
+
+def warnings_of(result: Result) -> tuple[Warn, ...]:
+    """List what the user should know about the data and the placement."""
+    found = list(_data_warnings(result.problem))
+    if result.placement is not None:
+        found += _placement_warnings(result, result.placement)
+    return tuple(found)
+
+
+def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn]:
+    oldest, newest = problem.catalog.as_of
+    age = ((today or date.today()) - parse_date(newest, "as_of")).days
+    if age > STALE_DAYS:
+        yield Warn(
+            code="stale-prices", message=f"prices of catalog '{problem.catalog.name}' are {age} days old at best ({oldest} to {newest})"
+        )
+
+
+def _placement_warnings(result: Result, placement: Placement) -> Iterator[Warn]:
+    problem, got = result.problem, result.estimate
+    assert got is not None
+    pools = [find_pool(group, problem) for group in placement.groups]
+    chosen = strategy(placement.exchange.strategy)
+    guessed = sorted({p.offer.device for p in pools if worker_rate(p, chosen.FRAMEWORK).basis in ("estimated", "assumed")})
+    if guessed:
+        low, high = format_number(got.samples_per_second.low), format_number(got.samples_per_second.high)
+        message = f"the speed on {', '.join(guessed)} is not measured: expect {low} to {high} samples/s, or add --require-measured"
+        yield Warn(code="estimated-rate", message=message)
+    if any(p.offer.price_basis == "estimated" for p in pools):
+        yield Warn(
+            code="estimated-price", message="a spot price of this placement is an estimate (0.40 x on-demand); check it before you start"
+        )
+    if any(p.offer.market == "spot" for p in pools):
+        yield Warn(code="spot", message="spot machines can be taken away at any time; a rejoin costs about two steps")
+    if chosen.TRANSPORT == "butterfly" and got.step.calculation < MATCHMAKING_S:
+        seconds = format_seconds(got.step.calculation)
+        yield Warn(
+            code="matchmaking",
+            message=f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes steps erratic: raise --tbs",
+        )
+    if chosen.TRANSPORT == "butterfly" and placement.workers > CALIBRATED_WORKERS:
+        yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {CALIBRATED_WORKERS}")
+    if chosen.TRANSPORT == "store":
+        yield Warn(code="assumed-store", message="store and function times are assumed, not measured")

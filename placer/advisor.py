@@ -1,0 +1,186 @@
+"""The Python interface: the same words as the command line, typed results back."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from placer.book import load_catalog
+from placer.catalog import Catalog
+from placer.errors import PlacerError
+from placer.estimator import Estimate, exchange_for
+from placer.estimator import estimate as estimate_placement
+from placer.placement import NO_EXCHANGE, Placement, WorkerGroup, WorkerSpec, parse_workers
+from placer.problem import Problem
+from placer.profile import ModelProfile, load_profile
+from placer.recommender import recommend as recommend_problem
+from placer.request import build_problem
+from placer.result import Result, SolveOptions
+from placer.units import parse_fraction, parse_seconds
+
+DEFAULT_CATALOG = "default"
+
+
+class Advisor:
+    """Answers many requests; catalogs and profiles are read once. Safe to share between threads.
+
+    Parameters
+    ----------
+    catalog
+        Name or folder of the price book that requests use unless they name another.
+    """
+
+    def __init__(self, catalog: str = DEFAULT_CATALOG) -> None:
+        self.catalog = catalog
+        self._catalogs: dict[str, Catalog] = {}
+        self._profiles: dict[str, ModelProfile] = {}
+        self._lock = threading.Lock()
+
+    def problem(self, model: str | ModelProfile, catalog: str | Catalog | None = None, **words: Any) -> Problem:
+        """Build the validated question; ``words`` are those of `placer.request.build_problem`."""
+        return build_problem(self._profile(model), self._book(catalog), **words)
+
+    def recommend(
+        self,
+        model: str | ModelProfile,
+        *,
+        catalog: str | Catalog | None = None,
+        solver: str = "exact",
+        gap: str | float = 0.001,
+        time_limit: str | float = 30.0,
+        seed: int = 0,
+        top: int = 8,
+        **words: Any,
+    ) -> Result:
+        """Find, prove and explain the best placement; see `placer.recommend`."""
+        options = SolveOptions(
+            gap=parse_fraction(str(gap), "gap"),
+            time_limit_s=time_limit if isinstance(time_limit, int | float) else parse_seconds(time_limit),
+            seed=seed,
+        )
+        return recommend_problem(self.problem(model, catalog, **words), solver, options, top)
+
+    def estimate(self, model: str | ModelProfile, workers: str, *, catalog: str | Catalog | None = None, **words: Any) -> Estimate:
+        """Time and price a placement given by hand; see `placer.estimate`."""
+        problem = self.problem(model, catalog, **words)
+        return estimate_placement(place_by_hand(workers, problem), problem)
+
+    def _book(self, catalog: str | Catalog | None) -> Catalog:
+        if isinstance(catalog, Catalog):
+            return catalog
+        name = catalog or self.catalog
+        with self._lock:
+            if name not in self._catalogs:
+                self._catalogs[name] = load_catalog(name)
+            return self._catalogs[name]
+
+    def _profile(self, model: str | ModelProfile) -> ModelProfile:
+        if isinstance(model, ModelProfile):
+            return model
+        with self._lock:
+            if model not in self._profiles:
+                self._profiles[model] = load_profile(model)
+            return self._profiles[model]
+
+
+def recommend(model: str | ModelProfile, **words: Any) -> Result:
+    """Find, prove and explain the best placement.
+
+    Parameters
+    ----------
+    model
+        Name of a shipped profile, path of a profile file, or a profile.
+    **words
+        The options of ``placer recommend`` with underscores: budget, min_throughput, objective, gpu,
+        places (--in), not_places (--not-in), market, workers, quota, exchange, aggregator, storage,
+        compression, tbs, data, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
+
+    Returns
+    -------
+    Result
+        ``result.placement`` is None if nothing fits; then ``result.nearest`` says what would.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", gpu="T4,A10,V100")
+    >>> [group.spec for group in result.placement.groups]
+    ['lambda/us-west-1=8xA10:on-demand']
+    """
+    return Advisor().recommend(model, **words)
+
+
+def estimate(model: str | ModelProfile, workers: str, **words: Any) -> Estimate:
+    """Time and price a placement given by hand; no search.
+
+    Parameters
+    ----------
+    model
+        As in `recommend`.
+    workers
+        Such as ``gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot``.
+    **words
+        As in `recommend`.
+
+    Examples
+    --------
+    >>> import placer
+    >>> got = placer.estimate("roberta-xlm", "gcp/us-central1=4xT4:spot", catalog="erben-2023")
+    >>> round(got.samples_per_second.value)
+    377
+    """
+    return Advisor().estimate(model, workers, **words)
+
+
+def place_by_hand(workers: str, problem: Problem) -> Placement:
+    """Find the cheapest offer behind each group that a user wrote, and the exchange of the request.
+
+    Raises
+    ------
+    PlacerError
+        If the catalog has no such machine, or a central exchange has no single place to run at.
+    """
+    groups = tuple(_find_group(spec, problem) for spec in parse_workers(workers))
+    total, wanted = sum(group.count for group in groups), problem.requirements.exchange
+    if total == 1:
+        return Placement(groups=groups, exchange=exchange_for(NO_EXCHANGE, 1, problem))
+    if wanted != "central":
+        return Placement(groups=groups, exchange=exchange_for("all-reduce", total, problem))
+    pairs = problem.aggregator_places
+    wish = problem.requirements
+    if len(pairs) != 1 and not (wish.aggregator and wish.storage):
+        raise PlacerError(f"a central exchange could run in {len(pairs)} places", "name them with --aggregator PLACE --storage PLACE")
+    return Placement(groups=groups, exchange=exchange_for("central", total, problem, *pairs[0]))
+
+
+def _find_group(spec: WorkerSpec, problem: Problem) -> WorkerGroup:
+    problem.catalog.region(spec.place)
+    gpu = next((name for name in problem.catalog.gpus if name.upper() == spec.gpu.upper()), spec.gpu)
+    problem.catalog.gpu(gpu)
+    matches = [
+        offer
+        for offer in problem.catalog.offers_at(spec.place)
+        if (offer.gpu, offer.gpu_count) == (gpu, spec.gpu_count) and spec.market in (None, offer.market)
+    ]
+    if not matches:
+        device = gpu if spec.gpu_count == 1 else f"{gpu}:{spec.gpu_count}"
+        there = sorted({f"{o.device}:{o.market.replace('_', '-')}" for o in problem.catalog.offers_at(spec.place)})
+        wanted = f" {spec.market.replace('_', '-')}" if spec.market else ""
+        raise PlacerError(
+            f"catalog '{problem.catalog.name}' has no {device}{wanted} in {spec.place}", f"it has {', '.join(there) or 'no machines there'}"
+        )
+    fitting = [o for o in matches if not any("memory" in code for code, _ in problem.offer_problems(o))] or matches
+    offer = min(fitting, key=lambda o: (o.usd_per_hour, o.instance_type))
+    return WorkerGroup(
+        place=offer.place,
+        instance_type=offer.instance_type,
+        gpu=offer.gpu,
+        gpu_count=offer.gpu_count,
+        market=offer.market,
+        count=spec.count,
+    )

@@ -1,0 +1,54 @@
+"""``placer compare``: placements side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from placer.cli.options import json_option, request_options
+from placer.cli.output import console, print_json
+
+EXAMPLE = """\b
+Example:
+  placer compare --model roberta-xlm --catalog erben-2023 lambda/us-west-1=8xA10 \\
+    gcp/us-central1=8xT4:spot gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot
+"""
+
+
+@click.command("compare", epilog=EXAMPLE)
+@click.argument("placements", nargs=-1, required=True, metavar="GROUPS...")
+@request_options
+@json_option
+def command(placements: tuple[str, ...], model: str, catalog: str, as_json: bool, **words: Any) -> None:
+    """Put placements given by hand side by side; GROUPS are written as in 'placer estimate --workers'."""
+    from placer.advisor import Advisor, place_by_hand
+    from placer.estimator import estimate, violations
+    from placer.report import document, terminal
+    from placer.result import Option
+
+    problem = Advisor(catalog).problem(model, **words)
+    options = []
+    for number, text in enumerate(placements, start=1):
+        placement = place_by_hand(text, problem)
+        note = "; ".join(v.message for v in violations(placement, problem))
+        options.append(Option(placement=placement, estimate=estimate(placement, problem), label=str(number), note=note))
+    if as_json:
+        print_json(
+            {
+                "schema": "placer.comparison/v1",
+                "request": document.request_document(problem),
+                "data": document.data_document(problem),
+                "placements": [
+                    {
+                        "placement": document.placement_document(o.placement, problem),
+                        "estimate": document.estimate_document(o.estimate),
+                        "violations": [v for v in [o.note] if v],
+                    }
+                    for o in options
+                ],
+            }
+        )
+        return
+    out = console()
+    out.print(terminal.comparison(options, problem, out.width))

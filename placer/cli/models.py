@@ -1,0 +1,68 @@
+"""``placer models``: what can be trained."""
+
+from __future__ import annotations
+
+import click
+
+from placer.cli.options import json_option
+from placer.cli.output import console, print_json
+
+
+@click.command("models", epilog="Example: placer models roberta-xlm")
+@click.argument("name", required=False)
+@json_option
+def command(name: str | None, as_json: bool) -> None:
+    """List the models that have a profile; with NAME, show its rates and where they come from."""
+    import msgspec
+
+    from placer.profile import SCHEMA, load_profile, profile_names
+
+    profiles = [load_profile(n) for n in ([name] if name else profile_names())]
+    if as_json:
+        documents = [{"schema": SCHEMA, **msgspec.to_builtins(p)} for p in profiles]
+        print_json(documents[0] if name else documents)
+        return
+    from rich.table import Table
+
+    from placer.units import format_bytes, format_number
+
+    table = Table(box=None, pad_edge=False, header_style="underline")
+    if name:
+        for header in ("device", "framework", "samples/s", "basis", "source"):
+            table.add_column(header)
+        for rate in profiles[0].rates:
+            device = rate.gpu if rate.gpu_count == 1 else f"{rate.gpu}:{rate.gpu_count}"
+            table.add_row(
+                device,
+                rate.framework,
+                f"{format_number(rate.value)} ({format_number(rate.low)} to {format_number(rate.high)})",
+                rate.basis,
+                rate.source,
+            )
+        out = console()
+        p = profiles[0]
+        out.print(
+            f"{p.name}: {p.title}, {p.parameters:,} parameters, {p.tensors or 'unknown'} tensors, TBS {p.target_batch_size:,}", style="bold"
+        )
+        out.print(
+            f"gradients {format_bytes(p.gradient_bytes('none'))} in FP32, {format_bytes(p.gradient_bytes(p.compression))} as sent "
+            f"({p.gradient_source})"
+        )
+        out.print(
+            f"memory {format_bytes(p.device_memory_bytes)} on each device, {format_bytes(p.host_memory_bytes)} on the host "
+            f"({p.memory_source})"
+        )
+        out.print(table)
+        return
+    for header in ("model", "parameters", "gradients", "TBS", "known on"):
+        table.add_column(header, justify="right" if header in ("parameters", "gradients", "TBS") else "left")
+    for p in profiles:
+        devices = dict.fromkeys(r.gpu if r.gpu_count == 1 else f"{r.gpu}:{r.gpu_count}" for r in p.rates)
+        table.add_row(
+            p.name,
+            f"{p.parameters / 1e6:.1f} M",
+            format_bytes(p.gradient_bytes(p.compression)),
+            f"{p.target_batch_size:,}",
+            ", ".join(devices),
+        )
+    console().print(table)

@@ -1,0 +1,56 @@
+"""``placer network``: links between places."""
+
+from __future__ import annotations
+
+import click
+
+from placer.cli.options import catalog_option, json_option
+from placer.cli.output import console, print_json
+from placer.errors import PlacerError
+
+
+@click.group("network", epilog="Example: placer network show gcp/us-central1 gcp/europe-west1 aws/us-west-2")
+def command() -> None:
+    """Show links between places."""
+
+
+@command.command("show", epilog="Example: placer network show gcp/us-central1 aws/us-west-2 --catalog erben-2023")
+@click.argument("places", nargs=-1, required=True, metavar="PLACE...")
+@catalog_option
+@json_option
+def show(places: tuple[str, ...], catalog: str, as_json: bool) -> None:
+    """Show bandwidth of one stream, round-trip time and egress price of every ordered pair of PLACEs (wildcards allowed)."""
+    from placer.book import load_catalog
+    from placer.network import Network
+    from placer.request import match_places
+    from placer.units import format_bandwidth, format_seconds
+
+    book = load_catalog(catalog)
+    found = match_places(places, book)
+    if len(found) > 40:
+        raise PlacerError(f"{len(found)} places are {len(found) ** 2:,} links", "name at most 40 places")
+    graph = Network(book).graph(found)
+    edges = sorted(graph.edges(data=True), key=lambda e: (e[0], e[1]))
+    if as_json:
+        links = [
+            {
+                "from": a,
+                "to": b,
+                "bytes_per_second": d["bytes_per_second"],
+                "rtt_seconds": d["rtt_s"],
+                "usd_per_gib": d["usd_per_gib"],
+                "basis": d["basis"],
+                "source": d["source"],
+            }
+            for a, b, d in edges
+        ]
+        print_json({"schema": "placer.network/v1", "catalog": catalog, "links": links})
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="underline")
+    for header, right in (("from", 0), ("to", 0), ("one stream", 1), ("rtt", 1), ("USD/GiB", 1), ("basis", 0)):
+        table.add_column(header, justify="right" if right else "left", no_wrap=True)
+    for a, b, d in edges:
+        table.add_row(a, b, format_bandwidth(d["bytes_per_second"]), format_seconds(d["rtt_s"]), f"{d['usd_per_gib']:.3f}", d["basis"])
+    console().print(table)

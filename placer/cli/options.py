@@ -1,0 +1,57 @@
+"""Options that several commands share: the words of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+catalog_option = click.option("--catalog", default="default", show_default=True, metavar="NAME|DIR", help="Price book.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+_REQUEST: list[Option] = [
+    click.option("--model", required=True, metavar="NAME|FILE", help="Model profile: a name of 'placer models' or a JSON file."),
+    catalog_option,
+    click.option("--tbs", metavar="N", help="Target batch size: samples per step over all workers (32768, 32K, 32Ki)."),
+    click.option("--exchange", default="auto", show_default=True, metavar="NAME", help="auto, all-reduce or central."),
+    click.option("--aggregator", metavar="PLACE", help="Place of the cloud function of a central exchange."),
+    click.option("--storage", metavar="PLACE", help="Place of the object store of a central exchange."),
+    click.option("--compression", metavar="NAME", help="none, fp16 or int8; default: the profile's."),
+    click.option("--data", metavar="STORE", help="Store of the dataset, such as b2; default: the data is with the workers."),
+    click.option("--zones", default="one", show_default=True, metavar="one|spread", help="Whether workers of a region share a zone."),
+]
+_WISHES: list[Option] = [
+    click.option("--budget", metavar="USD/h", help="Most that may be spent, such as 5/h."),
+    click.option("--min-throughput", metavar="N/s", help="Least samples per second, such as 400/s."),
+    click.option(
+        "--objective", metavar="NAME", help="throughput, cost or cost-per-sample; default: throughput, or cost with a floor alone."
+    ),
+    click.option("--gpu", metavar="A,B", help="Only these GPUs, such as T4,A10,A100."),
+    click.option("--in", "places", metavar="PLACE,..", help="Only these places; wildcards as in 'aws/*,gcp/europe-*'."),
+    click.option("--not-in", "not_places", metavar="PLACE,..", help="Not these places."),
+    click.option("--market", default="any", show_default=True, metavar="NAME", help="spot, on-demand or any."),
+    click.option("--workers", default="1..64", show_default=True, metavar="N..M", help="Fewest and most workers."),
+    click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus; default 8 GPUs per region, type and market."),
+    click.option("--require-measured", is_flag=True, help="Leave out GPUs that nobody measured this model on."),
+]
+
+
+def request_options(function: F) -> F:
+    """Add the options that say what is trained and how gradients are exchanged."""
+    return _add(_REQUEST, function)
+
+
+def wish_options(function: F) -> F:
+    """Add the options that limit a search."""
+    return _add(_WISHES, function)
+
+
+def _add(options: list[Option], function: F) -> F:
+    changed: Callable[..., Any] = function
+    for option in reversed(options):
+        changed = option(changed)
+    return cast(F, changed)

@@ -1,0 +1,83 @@
+"""``placer recommend``: the main job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from placer.cli.options import json_option, request_options, wish_options
+from placer.cli.output import console, print_json, write_json
+from placer.errors import PlacerError
+
+EXAMPLE = """\b
+Examples:
+  placer recommend --model roberta-xlm --budget 5/h
+  placer recommend --model resnet50 --min-throughput 2000/s --in 'gcp/*,aws/*' --market spot
+  placer recommend --model roberta-xlm --budget 5/h --manifest plan.json
+"""
+
+
+@click.command("recommend", epilog=EXAMPLE)
+@request_options
+@wish_options
+@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="exact or exhaustive.")
+@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
+@click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop after this long with the best so far.")
+@click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
+@click.option("--top", default=8, show_default=True, type=click.IntRange(1), help="Rows of the considered table.")
+@click.option("-o", "--output", metavar="FILE", help="Write the result as JSON.")
+@click.option("--manifest", metavar="FILE", help="Write the launch manifest as JSON.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, /, model: str, output: str | None, manifest: str | None, as_json: bool, **words: Any) -> None:
+    """Find, prove and explain the best placement for a model."""
+    from placer.advisor import Advisor
+
+    result = Advisor().recommend(model, **words)
+    if output:
+        write_json(output, result.to_saved())
+    if manifest and result.placement is not None:
+        write_json(manifest, result.to_manifest())
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        _print(result, output, manifest)
+    ctx.exit({"infeasible": 3, "time_limit": 0 if result.placement else 4}.get(str(result.status), 0))
+
+
+def _print(result: Any, output: str | None, manifest: str | None) -> None:
+    """Result on stdout; warnings, errors and next commands on stderr."""
+    from placer.report import terminal
+
+    err = console(stderr=True)
+    if result.placement is None:
+        _print_infeasible(result)
+        return
+    terminal.print_result(console(), result)
+    err.print()
+    for warning in result.warnings:
+        err.print(f"warning: {warning.message}", style="yellow")
+    for path, what in ((output, "result"), (manifest, "manifest")):
+        if path:
+            err.print(f"wrote {what} to {path}")
+    if not (output or manifest):
+        err.print("next: add --manifest plan.json to launch it, --json for programs, or 'placer offers' to see the market", style="dim")
+
+
+def _print_infeasible(result: Any) -> None:
+    from placer.report import terminal
+
+    console().print(terminal.reading(result.problem))
+    if str(result.status) == "time_limit":
+        error = PlacerError("the time limit passed before any placement was found", "raise --time-limit, or narrow --gpu and --in")
+    else:
+        error = PlacerError(f"no placement satisfies the request (proved in {result.seconds:.1f} s)")
+    click.echo(f"error: {error.message}", err=True)
+    if str(result.status) == "infeasible":
+        for sentence in terminal.infeasible_lines(result):
+            click.echo(f"  {sentence}", err=True)
+        for option in result.nearest:
+            click.echo(f"  tip: a change that works: {option.note}", err=True)
+    elif error.hint:
+        click.echo(f"  tip: {error.hint}", err=True)

@@ -1,0 +1,21 @@
+"""``placer schema``: JSON Schemas of documents."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from placer.cli.output import print_json
+from placer.errors import unknown
+
+
+@click.command("schema", epilog="Example: placer schema result > result-v1.json")
+@click.argument("name", default="result")
+def command(name: str) -> None:
+    """Print the JSON Schema of NAME: result (default), manifest or profile."""
+    from placer.saved import SCHEMA_FILES, schema_text
+
+    if name not in SCHEMA_FILES:
+        raise unknown("schema", name, SCHEMA_FILES)
+    print_json(json.loads(schema_text(name)))

@@ -1,0 +1,146 @@
+"""``placer.manifest/v1``: groups, ranks, exchange, aggregator, storage, time-outs and expected figures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from typing import Any
+
+from placer.catalog import VmOffer
+from placer.errors import PlacerError
+from placer.estimator import Estimate, pool_of
+from placer.placement import Placement
+from placer.problem import Problem
+from placer.report.document import data_document, estimate_document
+from placer.result import Result
+
+SCHEMA = "placer.manifest/v1"
+MATCHMAKING_S = 15.0
+"""hivemind's default time for forming groups; it runs beside the calculation."""
+TIMEOUT_FACTOR = 3.0
+"""Time-outs are this multiple of the slow end of the predicted time."""
+DRIFT = 0.25
+"""A run that is slower or dearer than its interval by this share should raise an alarm."""
+
+
+def manifest_document(result: Result) -> dict[str, Any]:
+    """Build the manifest of a result.
+
+    Raises
+    ------
+    PlacerError
+        If the result has no placement.
+
+    Notes
+    -----
+    ``digest`` is the SHA-256 of the document without it, keys sorted, no spaces.
+    """
+    problem, placement, estimate = result.problem, result.placement, result.estimate
+    if placement is None or estimate is None:
+        raise PlacerError("nothing fits the request, so there is no manifest", "relax a limit first")
+    document = {
+        "schema": SCHEMA,
+        "name": _name(f"{problem.profile.name}-{placement.exchange.strategy}-{placement.workers}"),
+        "model": {"name": problem.profile.name, "parameters": problem.profile.parameters, "gradient_bytes": problem.gradient_bytes},
+        "world_size": placement.workers,
+        "groups": _groups(placement, problem),
+        "exchange": _exchange(placement, estimate, problem),
+        "aggregator": _aggregator(placement, problem),
+        "storage": _storage(placement, problem),
+        "data": {"store": problem.requirements.data_store, "assumption": None if problem.requirements.data_store else "with the workers"},
+        "expected": {**_expected(estimate), "status": str(result.status), "gap": result.gap},
+        "drift": {
+            "min_samples_per_second": estimate.samples_per_second.low * (1 - DRIFT),
+            "max_usd_per_hour": estimate.usd_per_hour.total * (1 + DRIFT),
+        },
+        "inputs": {**data_document(problem), "profile_digest": document_digest(_profile(problem))},
+    }
+    return {**document, "digest": document_digest(document)}
+
+
+def document_digest(document: dict[str, Any]) -> str:
+    """SHA-256 of a document: keys sorted, no spaces."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+
+
+def _groups(placement: Placement, problem: Problem) -> list[dict[str, Any]]:
+    built, offset = [], 0
+    for number, group in enumerate(placement.groups):
+        offer: VmOffer = pool_of(group, problem).offer
+        built.append(
+            {
+                "name": f"workers-{number}",
+                "place": group.place,
+                "provider": offer.provider,
+                "region": offer.region,
+                "offer": {
+                    "instance_type": offer.instance_type,
+                    "gpu": offer.gpu,
+                    "gpu_count": offer.gpu_count,
+                    "market": offer.market,
+                    "usd_per_hour": offer.usd_per_hour,
+                    "as_of": offer.as_of,
+                },
+                "count": group.count,
+                "rank_offset": offset,
+            }
+        )
+        offset += group.count
+    return built
+
+
+def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:
+    slow = problem.batch / estimate.samples_per_second.low
+    return {
+        "strategy": placement.exchange.strategy,
+        "target_batch_size": problem.batch,
+        "microbatch": problem.profile.microbatch,
+        "compression": placement.exchange.compression,
+        "streams": 1,
+        "overlap": False,
+        "local_steps": 1,
+        "timeouts": {
+            "matchmaking_s": MATCHMAKING_S,
+            "averaging_s": float(math.ceil(max(60.0, TIMEOUT_FACTOR * estimate.step.communication))),
+            "step_s": float(math.ceil(TIMEOUT_FACTOR * slow)),
+        },
+    }
+
+
+def _aggregator(placement: Placement, problem: Problem) -> dict[str, Any] | None:
+    exchange = placement.exchange
+    if exchange.aggregator is None:
+        return None
+    offer = problem.catalog.function(exchange.aggregator)
+    return {
+        "place": offer.place,
+        "function": offer.function,
+        "memory_gib": exchange.aggregator_memory_gib,
+        "max_seconds": offer.max_seconds,
+    }
+
+
+def _storage(placement: Placement, problem: Problem) -> dict[str, Any] | None:
+    if placement.exchange.storage is None:
+        return None
+    offer = problem.catalog.store(placement.exchange.storage)
+    return {"place": offer.place, "store": offer.store, "bucket": _name(f"placer-{problem.profile.name}-{offer.region}")}
+
+
+def _expected(estimate: Estimate) -> dict[str, Any]:
+    document = estimate_document(estimate)
+    return {key: document[key] for key in ("samples_per_second", "step_seconds", "usd_per_hour", "usd_per_million_samples", "links")}
+
+
+def _profile(problem: Problem) -> dict[str, Any]:
+    import msgspec
+
+    built: dict[str, Any] = msgspec.to_builtins(problem.profile)
+    return built
+
+
+def _name(text: str) -> str:
+    """Lower-case letters, digits and dashes, 63 at most: valid as a bucket, a job and a host name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63].strip("-")

@@ -1,0 +1,164 @@
+"""The ``placer.result/v1`` document and its tables: plain types with units in every name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from placer.cost import UsdPerHour
+from placer.estimator import Estimate, Interval, pool_of
+from placer.placement import Placement
+from placer.problem import Problem, Requirements
+from placer.result import Option, Result
+from placer.timing import StepSeconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA = "placer.result/v1"
+ESTIMATE_SCHEMA = "placer.estimate/v1"
+
+
+def result_document(result: Result) -> dict[str, Any]:
+    """Build the document of a result; within v1 keys are only added."""
+    problem, placement, estimate = result.problem, result.placement, result.estimate
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "request": request_document(problem),
+        "data": data_document(problem),
+        "status": str(result.status),
+        "objective": {"name": problem.requirements.objective, "value": result.value, "bound": result.bound, "gap": result.gap},
+        "solver": {"name": result.solver, "seconds": round(result.seconds, 6), "candidates": result.candidates},
+        "placement": None if placement is None else placement_document(placement, problem),
+        "estimate": None if estimate is None else estimate_document(estimate),
+        "alternatives": [_option(o, "considered", problem) for o in result.options],
+        "baselines": [_option(o, o.label, problem) for o in result.baselines],
+        "near_misses": [_option(o, o.label, problem) for o in result.near_misses],
+        "nearest": [_option(o, o.label, problem) for o in result.nearest],
+        "verdict": list(result.verdict),
+        "warnings": [{"code": w.code, "message": w.message} for w in result.warnings],
+    }
+    return document
+
+
+def request_document(problem: Problem) -> dict[str, Any]:
+    """The request as it was read, in SI units."""
+    wish: Requirements = problem.requirements
+    return {
+        "model": problem.profile.name,
+        "objective": wish.objective,
+        "budget_usd_per_hour": wish.budget_usd_per_hour,
+        "min_samples_per_second": wish.min_samples_per_second,
+        "target_batch_size": problem.batch,
+        "compression": problem.compression,
+        "gradient_bytes": problem.gradient_bytes,
+        "gpus": list(wish.gpus),
+        "places_in": list(wish.places_in),
+        "places_not_in": list(wish.places_not_in),
+        "market": wish.market,
+        "min_workers": wish.min_workers,
+        "max_workers": wish.max_workers,
+        "exchange": wish.exchange,
+        "aggregator": wish.aggregator,
+        "storage": wish.storage,
+        "data_store": wish.data_store,
+        "quotas": [{"place": q.place, "gpu": q.gpu, "market": q.market, "gpus": q.gpus} for q in wish.quotas],
+        "same_zone": wish.same_zone,
+        "require_measured": wish.require_measured,
+    }
+
+
+def data_document(problem: Problem) -> dict[str, Any]:
+    """Which price book the answer rests on."""
+    oldest, newest = problem.catalog.as_of
+    return {"catalog": problem.catalog.name, "digest": problem.catalog.digest, "as_of": newest, "oldest": oldest}
+
+
+def placement_document(placement: Placement, problem: Problem) -> dict[str, Any]:
+    """Workers, exchange, aggregator and storage of a placement."""
+    exchange = placement.exchange
+    return {
+        "workers": [
+            {
+                "offer": group.instance_type,
+                "place": group.place,
+                "gpu": group.gpu,
+                "gpu_count": group.gpu_count,
+                "market": group.market,
+                "count": group.count,
+                "usd_per_hour": pool_of(group, problem).offer.usd_per_hour,
+            }
+            for group in placement.groups
+        ],
+        "worker_count": placement.workers,
+        "exchange": exchange.strategy,
+        "compression": exchange.compression,
+        "aggregator": None if exchange.aggregator is None else {"place": exchange.aggregator, "memory_gib": exchange.aggregator_memory_gib},
+        "storage": None if exchange.storage is None else {"place": exchange.storage},
+    }
+
+
+def estimate_document(estimate: Estimate) -> dict[str, Any]:
+    """Seconds, dollars, links and provenance of an estimate."""
+    return {
+        "samples_per_second": _interval(estimate.samples_per_second),
+        "step_seconds": _step(estimate.step),
+        "granularity": estimate.granularity,
+        "usd_per_hour": _usd(estimate.usd_per_hour),
+        "usd_per_million_samples": estimate.usd_per_million_samples,
+        "links": [
+            {"from": use.src, "to": use.dst, "bytes_per_step": use.bytes_per_step, "usd_per_hour": use.usd_per_hour, "basis": use.basis}
+            for use in estimate.links
+        ],
+        "provenance": list(estimate.provenance),
+    }
+
+
+def result_frame(result: Result) -> pd.DataFrame:
+    """Build one row for each considered placement, the chosen one first."""
+    import pandas as pd
+
+    rows = []
+    for option in result.options:
+        usd = option.estimate.usd_per_hour
+        rows.append(
+            {
+                "chosen": option.placement == result.placement,
+                "workers": " + ".join(group.spec for group in option.placement.groups),
+                "exchange": option.placement.exchange.strategy,
+                "samples_per_second": option.estimate.samples_per_second.value,
+                "step_seconds": option.estimate.step.total,
+                "usd_per_hour": usd.total,
+                "egress_usd_per_hour": usd.egress,
+                "usd_per_million_samples": option.estimate.usd_per_million_samples,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _option(option: Option, label: str, problem: Problem) -> dict[str, Any]:
+    return {
+        "label": label,
+        "note": option.note,
+        "placement": placement_document(option.placement, problem),
+        "estimate": estimate_document(option.estimate),
+    }
+
+
+def _interval(interval: Interval) -> dict[str, float]:
+    return {"value": interval.value, "low": interval.low, "high": interval.high}
+
+
+def _step(step: StepSeconds) -> dict[str, float]:
+    parts = {name.replace(" ", "_"): seconds for name, seconds in step.parts}
+    return {"calculation": step.calculation, "communication": step.communication, "total": step.total, **parts}
+
+
+def _usd(usd: UsdPerHour) -> dict[str, float]:
+    return {
+        "compute": usd.compute,
+        "egress": usd.egress,
+        "storage": usd.storage,
+        "functions": usd.functions,
+        "data": usd.data,
+        "total": usd.total,
+    }

@@ -1,0 +1,260 @@
+"""What a person reads: the request as understood, the winner, the considered table, the advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from placer.estimator import Estimate
+from placer.placement import Placement
+from placer.problem import DEFAULT_QUOTA_GPUS, Problem
+from placer.result import Option, Result
+from placer.units import (
+    format_bandwidth,
+    format_bytes,
+    format_number,
+    format_seconds,
+    format_usd,
+)
+
+COMPRESSION_NAMES = {"none": "FP32", "fp16": "FP16", "int8": "INT8"}
+OBJECTIVE_WORDS = {"throughput": "most samples/s", "cost": "lowest USD/h", "cost-per-sample": "lowest USD per sample"}
+
+
+def reading(problem: Problem) -> RenderableType:
+    """Say how the request was understood, so that a misread wish is seen."""
+    wish, profile = problem.requirements, problem.profile
+    limits = []
+    if wish.budget_usd_per_hour is not None:
+        limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h")
+    if wish.min_samples_per_second is not None:
+        limits.append(f"at least {format_number(wish.min_samples_per_second)} samples/s")
+    if wish.gpus:
+        limits.append(f"GPUs {', '.join(wish.gpus)}")
+    if wish.places_in:
+        limits.append(f"in {', '.join(wish.places_in)}")
+    if wish.places_not_in:
+        limits.append(f"not in {', '.join(wish.places_not_in)}")
+    limits.append({"any": "spot and on-demand", "spot": "spot only", "on_demand": "on-demand only"}[wish.market])
+    limits.append(f"{wish.min_workers} to {wish.max_workers} workers")
+    oldest, newest = problem.catalog.as_of
+    lines = [
+        (
+            "model",
+            f"{profile.name}: {profile.parameters / 1e6:,.0f} M parameters, {COMPRESSION_NAMES[problem.compression]} gradients "
+            f"{format_bytes(problem.gradient_bytes)}, TBS {problem.batch:,}",
+        ),
+        ("wanted", f"{OBJECTIVE_WORDS[wish.objective]}; {', '.join(limits)}"),
+        (
+            "quota",
+            f"{DEFAULT_QUOTA_GPUS} GPUs per region, type and market (default; change with --quota FILE)"
+            if not wish.quotas
+            else "from the quota file, else 8 GPUs per region, type and market",
+        ),
+        ("data", f"read from {wish.data_store}" if wish.data_store else "with the workers (assumed; name its store with --data)"),
+        (
+            "prices",
+            f"catalog {problem.catalog.name}, {oldest} to {newest}, {len(problem.pools):,} of {len(problem.catalog.offers):,} offers fit",
+        ),
+    ]
+    return _pairs(lines)
+
+
+def winner(result: Result) -> RenderableType:
+    """Describe the chosen placement: machines, exchange, speed, step, price and proof."""
+    placement, got, problem = result.placement, result.estimate, result.problem
+    assert placement is not None
+    assert got is not None
+    return Group(Text(f"\n{headline(placement)}", style="bold green"), estimate_lines(placement, got, problem, _proof(result)))
+
+
+def estimate_lines(placement: Placement, got: Estimate, problem: Problem, proof: str = "") -> RenderableType:
+    """Lines about speed, step, price and links of one estimate."""
+    speed = got.samples_per_second
+    lines = [
+        ("speed", f"{format_number(speed.value)} samples/s ({format_number(speed.low)} to {format_number(speed.high)}; {_bases(got)})"),
+        ("step", _step_words(got)),
+        ("price", _price_words(got)),
+    ]
+    if placement.workers > 1:
+        lines.insert(1, ("exchange", _exchange_words(placement, got, problem)))
+    between = [use for use in got.links if use.src != use.dst]
+    for use in sorted(between, key=lambda u: -u.usd_per_hour)[:4]:
+        link = problem.network.link(use.src, use.dst)
+        lines.append(
+            (
+                "link",
+                f"{use.src} to {use.dst}: {format_bytes(use.bytes_per_step)} a step, {format_bandwidth(link.bytes_per_second)} a stream "
+                f"({use.basis}), {format_usd(use.usd_per_hour)}/h",
+            )
+        )
+    if len(between) > 4:
+        lines.append(("link", f"and {len(between) - 4} more (--json lists all)"))
+    if proof:
+        lines.append(("proof", proof))
+    return _pairs(lines)
+
+
+def considered(result: Result, width: int) -> RenderableType:
+    """Table of the considered placements, the winner marked."""
+    table = _table(["", "workers", "exchange", "samples/s", "USD/h", "egress", "USD/M samples"], width)
+    for option in result.options:
+        chosen = option.placement == result.placement
+        table.add_row("*" if chosen else "", *_cells(option.placement, option.estimate), style="bold" if chosen else "dim")
+    return Group(Text("\nConsidered (best of each kind of machine)", style="bold"), table)
+
+
+def comparison(options: Sequence[Option], problem: Problem, width: int) -> RenderableType:
+    """Table of placements side by side."""
+    table = _table(["", "workers", "exchange", "samples/s", "USD/h", "egress", "USD/M samples"], width)
+    for option in options:
+        table.add_row(option.label, *_cells(option.placement, option.estimate), style="dim" if option.note else None)
+        if option.note:
+            table.add_row("", Text(option.note), "", "", "", "", "")
+    return table
+
+
+def advice(result: Result) -> RenderableType:
+    """Verdict, baselines and near misses in sentences."""
+    lines: list[tuple[str, str]] = [("verdict" if i == 0 else "", sentence) for i, sentence in enumerate(result.verdict)]
+    for option in result.baselines:
+        text = f"chooses {'the same' if option.note == 'the same' else headline(option.placement)}"
+        if option.note != "the same":
+            text += f": {format_number(option.estimate.samples_per_second.value)} samples/s"
+            text += f", truly {format_usd(option.estimate.usd_per_hour.total)}/h"
+            text += f" ({option.note})" if option.note else ""
+        lines.append((f"{option.label} tool", text))
+    for option in result.near_misses:
+        speed, usd = option.estimate.samples_per_second.value, option.estimate.usd_per_hour.total
+        lines.append(
+            ("near miss", f"{headline(option.placement)}: {format_number(speed)} samples/s for {format_usd(usd)}/h; {option.note}")
+        )
+    return Group(Text(""), _pairs(lines))
+
+
+def headline(placement: Placement) -> str:
+    """One line that names the machines of a placement."""
+    parts = [
+        f"{g.count} x {_device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')} in {g.place} ({g.instance_type})"
+        for g in placement.groups
+    ]
+    return " + ".join(parts)
+
+
+def infeasible_lines(result: Result) -> list[str]:
+    """Sentences that say why nothing fits and what binds."""
+    wish = result.problem.requirements
+    said = []
+    for option in result.nearest:
+        speed, usd = option.estimate.samples_per_second.value, option.estimate.usd_per_hour.total
+        if option.label == "budget" and wish.budget_usd_per_hour is not None:
+            floor = (
+                f"reaches {format_number(wish.min_samples_per_second)} samples/s"
+                if wish.min_samples_per_second
+                else "meets the other wishes"
+            )
+            said.append(
+                f"Because the cheapest placement that {floor} is {headline(option.placement)} at {format_usd(usd)}/h, "
+                f"a budget of {format_usd(wish.budget_usd_per_hour)}/h cannot hold."
+            )
+        if option.label == "throughput" and wish.min_samples_per_second is not None:
+            limit = f" within {format_usd(wish.budget_usd_per_hour)}/h" if wish.budget_usd_per_hour is not None else ""
+            said.append(
+                f"Because the fastest placement{limit} is {headline(option.placement)} with {format_number(speed)} samples/s, "
+                f"a floor of {format_number(wish.min_samples_per_second)} samples/s cannot hold."
+            )
+    if not said:
+        said.append(
+            f"Quotas, the range of {wish.min_workers} to {wish.max_workers} workers and the exchange '{wish.exchange}' leave nothing."
+        )
+    return said
+
+
+def print_result(console: Console, result: Result) -> None:
+    """Print a result that has a placement."""
+    console.print(reading(result.problem))
+    console.print(winner(result))
+    console.print(considered(result, console.width))
+    console.print(advice(result))
+
+
+def _table(headers: Iterable[str], width: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1), expand=False, header_style="underline", width=min(width, 118))
+    for header in headers:
+        right = header not in ("", "workers", "exchange")
+        table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    return table
+
+
+def _cells(placement: Placement, got: Estimate) -> list[str]:
+    workers = "\n".join(
+        f"{g.count} x {_device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}, {g.place}" for g in placement.groups
+    )
+    usd = got.usd_per_hour
+    return [
+        workers,
+        "-" if placement.exchange.strategy == "none" else placement.exchange.strategy,
+        format_number(got.samples_per_second.value),
+        f"{usd.total:.2f}" if usd.total >= 0.095 else f"{usd.total:.4f}",
+        f"{usd.egress:.2f}",
+        f"{got.usd_per_million_samples:.2f}" if got.usd_per_million_samples >= 0.095 else f"{got.usd_per_million_samples:.4f}",
+    ]
+
+
+def _pairs(lines: Iterable[tuple[str, str]]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in lines:
+        table.add_row(name, Text(text))
+    return Padding(table, (0, 0, 0, 0))
+
+
+def _device_words(gpu: str, gpu_count: int) -> str:
+    return gpu if gpu_count == 1 else f"({gpu_count} x {gpu})"
+
+
+def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> str:
+    exchange, sent = placement.exchange, sum(use.bytes_per_step for use in got.links)
+    text = f"{exchange.strategy}, {COMPRESSION_NAMES[exchange.compression]}, {format_bytes(sent)} a step in all"
+    if exchange.aggregator is not None and exchange.storage is not None:
+        function, store = problem.catalog.function(exchange.aggregator), problem.catalog.store(exchange.storage)
+        text += f"; aggregator {function.function} in {function.place} ({exchange.aggregator_memory_gib:g} GiB)"
+        text += f", store {store.store} in {store.place}"
+    return text
+
+
+def _step_words(got: Estimate) -> str:
+    step = got.step
+    if got.granularity is None:
+        return f"{format_seconds(step.total)} of calculation, no exchange"
+    parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in step.parts)
+    return (
+        f"{format_seconds(step.total)} = calculation {format_seconds(step.calculation)} + communication "
+        f"{format_seconds(step.communication)} ({parts}); granularity {got.granularity:.2f}"
+    )
+
+
+def _price_words(got: Estimate) -> str:
+    usd = got.usd_per_hour
+    parts = [(n, getattr(usd, n)) for n in ("compute", "egress", "storage", "functions", "data")]
+    text = ", ".join(f"{name} {format_usd(value)}" for name, value in parts if value or name in ("compute", "egress"))
+    return f"{format_usd(usd.total)}/h = {text}; {format_usd(got.usd_per_million_samples)} per million samples"
+
+
+def _bases(got: Estimate) -> str:
+    """How the speeds are known: the worst basis comes last."""
+    found = [line.split(": ")[1] for line in got.provenance if line.startswith("speed on ")]
+    return "speed " + " and ".join(dict.fromkeys(found))
+
+
+def _proof(result: Result) -> str:
+    seconds = f"{result.candidates:,} placements priced, solver {result.solver}, {format_seconds(result.seconds)}"
+    if result.status == "optimal" and result.gap is not None:
+        return f"optimal: nothing in the catalog is better by more than {100 * result.gap:.2g} % ({seconds})"
+    gap = "not known" if result.gap is None else f"{100 * result.gap:.1f} %"
+    return f"best so far, stopped early: gap {gap} ({seconds})"

@@ -1,0 +1,155 @@
+"""Saved documents: results that carry what they need to be priced again, and their checks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+from placer.catalog import Catalog
+from placer.errors import PlacerError, unknown
+from placer.estimator import estimate, pool_of, violations
+from placer.manifest.native import SCHEMA as MANIFEST_SCHEMA
+from placer.manifest.native import document_digest
+from placer.placement import Exchange, Placement, WorkerGroup
+from placer.problem import SCHEMA as PROBLEM_SCHEMA
+from placer.problem import Problem
+from placer.profile import SCHEMA as PROFILE_SCHEMA
+from placer.profile import profile_from_json
+from placer.report.document import SCHEMA as RESULT_SCHEMA
+from placer.report.document import result_document
+from placer.result import Result
+
+SCHEMA_FILES = {
+    "result": ("placer.report", "result-v1.json"),
+    "manifest": ("placer.manifest", "manifest-v1.json"),
+    "profile": ("placer.report", "profile-v1.json"),
+}
+"""Where each JSON Schema lies."""
+SAME = 1e-9
+"""Relative difference up to which a figure counts as the same."""
+
+
+def saved_document(result: Result) -> dict[str, Any]:
+    """Build a result document that also holds the problem, cut down to what its placement uses."""
+    document = result_document(result)
+    if result.placement is not None:
+        document["problem"] = used_problem(result.problem, result.placement).to_dict()
+    return document
+
+
+def used_problem(problem: Problem, placement: Placement) -> Problem:
+    """Cut the catalog down to the regions, offers, prices and links that a placement uses."""
+    exchange, book = placement.exchange, problem.catalog
+    places = {*placement.places, *filter(None, (exchange.aggregator, exchange.storage, problem.requirements.data_store))}
+    providers = {book.region(place).provider for place in places}
+    catalog: Catalog = replace(
+        book,
+        regions={place: region for place, region in book.regions.items() if place in places},
+        offers=tuple(dict.fromkeys(pool_of(group, problem).offer for group in placement.groups)),
+        functions=tuple(f for f in book.functions if f.place in places),
+        stores=tuple(s for s in book.stores if s.place in places),
+        egress=tuple(price for price in book.egress if price.provider in providers),
+        links=tuple(link for link in book.links if link.src in places and link.dst in places),
+    )
+    return replace(problem, catalog=catalog)
+
+
+def check_document(document: Any, where: str) -> str:
+    """Check a document by its schema and say what it is.
+
+    Raises
+    ------
+    PlacerError
+        If the schema is unknown, a digest differs, or a result does not price as it says.
+    """
+    if not isinstance(document, Mapping):
+        raise PlacerError(f"{where}: not a JSON object", "give a file that placer wrote")
+    schema = document.get("schema")
+    checks = {
+        RESULT_SCHEMA: _check_result,
+        MANIFEST_SCHEMA: _check_manifest,
+        PROFILE_SCHEMA: _check_profile,
+        PROBLEM_SCHEMA: _check_problem,
+    }
+    check = checks.get(str(schema))
+    if check is None:
+        raise unknown("schema", str(schema), checks)
+    try:
+        return check(document, where)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PlacerError(
+            f"{where}: not a complete {schema} document ({type(error).__name__}: {error})", "write it again with placer"
+        ) from None
+
+
+def schema_text(name: str) -> str:
+    """Text of a JSON Schema of `SCHEMA_FILES`."""
+    package, file = SCHEMA_FILES[name]
+    return files(package).joinpath(file).read_text(encoding="utf-8")
+
+
+def placement_from(document: Mapping[str, Any]) -> Placement:
+    """Rebuild a placement from its part of a result document."""
+    aggregator, storage = document["aggregator"], document["storage"]
+    return Placement(
+        groups=tuple(
+            WorkerGroup(
+                place=w["place"], instance_type=w["offer"], gpu=w["gpu"], gpu_count=w["gpu_count"], market=w["market"], count=w["count"]
+            )
+            for w in document["workers"]
+        ),
+        exchange=Exchange(
+            strategy=document["exchange"],
+            compression=document["compression"],
+            aggregator=aggregator and aggregator["place"],
+            aggregator_memory_gib=aggregator and aggregator["memory_gib"],
+            storage=storage and storage["place"],
+        ),
+    )
+
+
+def _check_result(document: Mapping[str, Any], where: str) -> str:
+    """Price the placement again from the file alone."""
+    if document["placement"] is None:
+        return "result without a placement"
+    if "problem" not in document:
+        raise PlacerError(f"{where}: has no problem to price again", "save it with placer recommend -o FILE")
+    problem, placement = Problem.from_dict(document["problem"]), placement_from(document["placement"])
+    broken = violations(placement, problem)
+    if broken:
+        raise PlacerError(f"{where}: the placement breaks a limit: {broken[0].message}", "solve it again")
+    got, said = estimate(placement, problem), document["estimate"]
+    for name, value, written in (
+        ("samples_per_second", got.samples_per_second.value, said["samples_per_second"]["value"]),
+        ("step_seconds", got.step.total, said["step_seconds"]["total"]),
+        ("usd_per_hour", got.usd_per_hour.total, said["usd_per_hour"]["total"]),
+        ("usd_per_million_samples", got.usd_per_million_samples, said["usd_per_million_samples"]),
+    ):
+        if not math.isclose(value, written, rel_tol=SAME):
+            raise PlacerError(
+                f"{where}: {name} is written as {written:.9g} but comes to {value:.9g}", "the file was edited, or made by another version"
+            )
+    return f"result, priced again: {got.samples_per_second.value:.6g} samples/s for {got.usd_per_hour.total:.6g} USD/h"
+
+
+def _check_manifest(document: Mapping[str, Any], where: str) -> str:
+    if document["digest"] != document_digest({key: value for key, value in document.items() if key != "digest"}):
+        raise PlacerError(f"{where}: the digest differs: the manifest was edited by hand", "write it again with --manifest")
+    counted = sum(group["count"] for group in document["groups"])
+    if counted != document["world_size"]:
+        raise PlacerError(f"{where}: {counted} workers in groups, world_size {document['world_size']}", "write it again with --manifest")
+    return f"manifest of {document['world_size']} workers in {len(document['groups'])} groups"
+
+
+def _check_profile(document: Mapping[str, Any], where: str) -> str:
+    profile = profile_from_json(json.dumps(document).encode(), where)
+    return f"profile of {profile.name} with {len(profile.rates)} rates"
+
+
+def _check_problem(document: Mapping[str, Any], where: str) -> str:
+    problem = Problem.from_dict(document)
+    return f"problem: {problem.profile.name} on {len(problem.pools)} admitted offers"
