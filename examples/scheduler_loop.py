@@ -26,7 +26,6 @@ for job in QUEUE:
         print(f"{job['model']}: {result.status}; a change that works: {changes}")
         continue
     groups = " + ".join(group.spec for group in result.placement.groups)
-    print(
-        f"{job['model']}: {groups}, {result.estimate.samples_per_second.value:,.0f} samples/s, {result.estimate.usd_per_hour.total:.2f} USD/h"
-    )
+    speed, usd = result.estimate.samples_per_second.value, result.estimate.usd_per_hour.total
+    print(f"{job['model']}: {groups}, {speed:,.0f} samples/s, {usd:.2f} USD/h")
 print(f"{len(QUEUE)} requests in {time.perf_counter() - started:.2f} s")

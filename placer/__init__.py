@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from placer.result import Option, Result, SolveOptions, Status
 
 __version__ = "0.1.0"
+
+_CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib would cost 5 ms of every start
+if not os.path.isdir(os.path.join(__path__[0], "solvers")) and os.path.isdir(os.path.join(_CHECKOUT, "solvers")):  # noqa: PTH112, PTH118
+    __path__.append(_CHECKOUT)  # in a bare checkout solvers/, catalogs/ and profiles/ lie beside placer/
 
 _HOMES = {
     "Advisor": "placer.advisor",

@@ -119,7 +119,14 @@ def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise PlacerError(f"{path}: cannot be read as UTF-8 text ({type(error).__name__})", "save it as UTF-8 CSV") from None
     lines = csv.reader(text.splitlines(), strict=True)
-    header = next(lines, [])
+    try:
+        yield from _checked_rows(lines, path, file, columns)
+    except csv.Error as error:
+        raise PlacerError(f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line") from None
+
+
+def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable[[str], Any]]) -> Iterator[dict[str, Any]]:
+    header: list[str] = next(lines, [])
     if sorted(header) != sorted(columns):
         missing = [c for c in columns if c not in header]
         extra = [c for c in header if c not in columns]
@@ -128,27 +135,24 @@ def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
     parsers = [(name, columns[name]) for name in header]
     key_at = [header.index(name) for name in KEYS[file]]
     seen: dict[tuple[str, ...], int] = {}
+    for cells in lines:
+        if not cells:
+            continue
+        where = f"{path}:{lines.line_num}"
+        if len(cells) != len(parsers):
+            raise PlacerError(f"{where}: {len(cells)} cells instead of {len(parsers)}", "check the commas of this line")
+        key = tuple(cells[i] for i in key_at)
+        if key in seen:
+            raise PlacerError(f"{where}: {'/'.join(key)} stands already in line {seen[key]}", "keep one of the two rows")
+        seen[key] = lines.line_num
+        yield {name: _cell(parse, cell, name, where) for (name, parse), cell in zip(parsers, cells, strict=True)}
+
+
+def _cell(parse: Callable[[str], Any], cell: str, name: str, where: str) -> Any:
     try:
-        for cells in lines:
-            if not cells:
-                continue
-            if len(cells) != len(parsers):
-                raise PlacerError(f"{path}:{lines.line_num}: {len(cells)} cells instead of {len(parsers)}", "check the commas of this line")
-            row = {}
-            for (name, parse), cell in zip(parsers, cells, strict=True):
-                try:
-                    row[name] = parse(cell)
-                except ValueError as error:
-                    raise PlacerError(f"{path}:{lines.line_num}: {name} '{cell}' {error}", "correct this cell") from None
-            key = tuple(cells[i] for i in key_at)
-            if key in seen:
-                raise PlacerError(
-                    f"{path}:{lines.line_num}: {'/'.join(key)} stands already in line {seen[key]}", "keep one of the two rows"
-                )
-            seen[key] = lines.line_num
-            yield row
-    except csv.Error as error:
-        raise PlacerError(f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line") from None
+        return parse(cell)
+    except ValueError as error:
+        raise PlacerError(f"{where}: {name} '{cell}' {error}", "correct this cell") from None
 
 
 @lru_cache(maxsize=16)

@@ -225,7 +225,8 @@ class Catalog:
         for offer in self.functions:
             if offer.place == place:
                 return offer
-        raise unknown("aggregator", place, [f.place for f in self.functions], f"catalog {self.name} has no functions")
+        names = [f.place for f in self.functions]
+        raise unknown("aggregator", place, names, "" if names else f"catalog {self.name} has no functions")
 
     def store(self, name: str) -> StoreOffer:
         """Find a store by place, by ``store@place`` or by a store name that occurs once."""
@@ -234,5 +235,5 @@ class Catalog:
             return matches[0]
         names = [s.place for s in self.stores]
         if not matches:
-            raise unknown("store", name, [*names, *{s.store for s in self.stores}], f"catalog {self.name} has no stores")
+            raise unknown("store", name, [*names, *{s.store for s in self.stores}], "" if names else f"catalog {self.name} has no stores")
         raise unknown("store", name, names, f"'{name}' is in {len(matches)} places; name one, such as {matches[0].place}")

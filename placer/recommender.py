@@ -82,24 +82,41 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
 
 
 def best_spread(problem: Problem) -> Placement | None:
-    """Best of the placements tried over two regions: pairs of the most promising kinds, equal counts."""
-    left = (problem.requirements.budget_usd_per_hour or float("inf")) - min(pool.offer.usd_per_hour for pool in problem.pools)
-    payable = [pool for pool in problem.pools if pool.offer.usd_per_hour <= left]
-    by_value = sorted(payable, key=lambda p: (-p.shared.value / max(p.offer.usd_per_hour, 1e-6), p.offer.place))
-    by_speed = sorted(payable, key=lambda p: (-p.shared.value, p.offer.usd_per_hour, p.offer.place))
-    chosen: dict[tuple[str, str], Pool] = {}
-    for ranked in (by_value, by_speed):
-        kinds = {(pool.offer.place, pool.offer.gpu): pool for pool in reversed(ranked)}
-        chosen |= dict(list(reversed(kinds.items()))[:SPREAD_POOLS])
-    best: Placement | None = None
-    for a, b in combinations(chosen.values(), 2):
+    """Best of the placements tried over two regions: pairs of promising kinds of machine, equal counts."""
+    if problem.requirements.exchange == "central":
+        return None
+    budget = problem.requirements.budget_usd_per_hour or float("inf")
+    found: list[tuple[tuple[float, float], Placement]] = []
+    for a, b in combinations(_promising(problem, budget), 2):
         for n in (1, 2, 4, 8):
-            if a.offer.place == b.offer.place or n > min(a.max_count, b.max_count) or problem.requirements.exchange == "central":
-                continue
+            if (
+                a.offer.place == b.offer.place
+                or n > min(a.max_count, b.max_count)
+                or n * (a.offer.usd_per_hour + b.offer.usd_per_hour) > budget
+            ):
+                break
             made = Placement(groups=(_group(a, n), _group(b, n)), exchange=exchange_for("all-reduce", 2 * n, problem))
-            if not violations(made, problem) and (best is None or _key(made, problem) < _key(best, problem)):
-                best = made
-    return best
+            found.append((_key(made, problem), made))
+    return next((made for _, made in sorted(found, key=lambda f: f[0]) if not violations(made, problem)), None)
+
+
+def _promising(problem: Problem, budget: float) -> list[Pool]:
+    """A few pools of different places: best value, fastest that two of fit the budget, fastest of all."""
+    payable = [pool for pool in problem.pools if pool.offer.usd_per_hour <= budget]
+    rankings = (
+        sorted(payable, key=lambda p: (-p.shared.value / max(p.offer.usd_per_hour, 1e-6), p.offer.place)),
+        sorted((p for p in payable if p.offer.usd_per_hour <= budget / 2), key=lambda p: (-p.shared.value, p.offer.usd_per_hour)),
+        sorted(payable, key=lambda p: (-p.shared.value, p.offer.usd_per_hour)),
+    )
+    chosen: dict[tuple[str, str, int], Pool] = {}
+    for ranked in rankings:
+        fresh: dict[tuple[str, str, int], Pool] = {}
+        for pool in ranked:
+            fresh.setdefault((pool.offer.place, pool.offer.gpu, pool.offer.gpu_count), pool)
+            if len(fresh) == SPREAD_POOLS:
+                break
+        chosen |= fresh
+    return list(chosen.values())
 
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
@@ -125,9 +142,8 @@ def _baselines(problem: Problem, result: Result, solver: str, options: SolveOpti
     """What simpler tools would choose, priced truly."""
     assert result.placement is not None
     blind_catalog = replace(problem.catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in problem.catalog.egress))
-    blind = solve(
-        replace(problem, catalog=blind_catalog), solver, replace(options, start=result.placement, node_limit=BASELINE_NODES)
-    ).placement
+    limited = replace(options, start=result.placement, node_limit=BASELINE_NODES)
+    blind = solve(replace(problem, catalog=blind_catalog), solver, limited).placement
     if len(result.placement.places) > 1:
         single = _one_region(problem, options)
         if single is not None:

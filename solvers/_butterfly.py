@@ -17,6 +17,8 @@ from ._market import Array, Indices, Market, suffix_sums
 from ._target import OutOfTimeError, Target
 from .exhaustive import groups_of
 
+SEED_PLACES = 40
+"""Places from which a first placement over several regions is grown."""
 MOST_SPLITS = 500_000
 """More open splits of workers over regions than this end the search like a time limit."""
 
@@ -50,11 +52,12 @@ class Bound:
     pair_bytes: Array
     egress_usd: Array
     data_usd: float
+    slowest: Array
 
     def margins(self, wan_s_per_pair_byte: float) -> Array:
         """Smallest margin over the thresholds of an improvement; negative is cut; shape (workers,)."""
         communication_s = self.averaging_s + wan_s_per_pair_byte * self.pair_bytes
-        return _margin(self.sums, self.target.thresholds(self.weights, communication_s, self.egress_usd, self.data_usd))
+        return _margin(self.sums, self.target.thresholds(self.weights, communication_s, self.egress_usd, self.data_usd, self.slowest))
 
 
 class ButterflySearch:
@@ -92,6 +95,8 @@ class ButterflySearch:
             if len(alive) == 0:
                 continue
             self._seed(family)
+            if self.target.best is None:
+                self._seed_near(family)
             if self.fewest_regions <= 1:
                 self._single_regions(everywhere, alive, family)
             if self.most_regions > 1:
@@ -124,16 +129,34 @@ class ButterflySearch:
 
     def _seed(self, family: Family) -> None:
         """Offer equal machines of the most promising pools, so that the search starts with an incumbent."""
-        if self.fewest_regions > 1:
-            return
         market = self.market
         pools = self._pools(Node((), self._places(family), np.array([]), 0.0), family)
         ranked = pools[np.argsort(-market.values[:, pools], axis=1, kind="stable")[:, :3]]
         for i in dict.fromkeys(int(i) for i in ranked.ravel()):
             most = min(int(market.cap[i]), self.most)
             for n in sorted({k for k in (2, 3, 4, 6, 8, most) if self.first <= k <= most}):
-                groups = groups_of([market.pools[i]], [n])
-                self.target.offer(Placement(groups=groups, exchange=exchange_for("all-reduce", n, self.problem)))
+                self._offer(groups_of([market.pools[i]], [n]), n)
+
+    def _seed_near(self, family: Family) -> None:
+        """Offer the fewest workers that are allowed, filled from each place outwards to its nearest ones."""
+        market, pools = self.market, self._pools(Node((), self._places(family), np.array([]), 0.0), family).tolist()
+        for place in self._places(family)[:SEED_PLACES]:
+            self.target.tick()
+            near = sorted(pools, key=lambda i: (self._pair_wan(place, int(market.place_of[i])), market.usd[i] / market.speed[i], i))
+            counts, used, left = dict.fromkeys(near, 0), dict.fromkeys((market.pools[i].bucket for i in near), 0), self.first
+            for i in near:
+                pool = market.pools[i]
+                counts[i] = min(left, int(market.cap[i]), (pool.gpu_quota - used[pool.bucket]) // pool.offer.gpu_count)
+                used[pool.bucket] += counts[i] * pool.offer.gpu_count
+                left -= counts[i]
+            if left == 0:
+                groups = groups_of([market.pools[i] for i in near], list(counts.values()))
+                self._offer(groups, self.first)
+
+    def _offer(self, groups: tuple[WorkerGroup, ...], workers: int) -> None:
+        placement = Placement(groups=groups, exchange=exchange_for("all-reduce", workers, self.problem))
+        if self.fewest_regions <= len(placement.places) <= self.most_regions:
+            self.target.offer(placement)
 
     def _single_regions(self, places: tuple[int, ...], alive: Indices, family: Family) -> None:
         """Best-bound order over (place, N): the most promising first."""
@@ -187,7 +210,27 @@ class ButterflySearch:
             pair_bytes=shard,
             egress_usd=shard * self._least_pair_usd(node, family),
             data_usd=min(self.market.data_usd[p] for p in places),
+            slowest=self._slowest(node, n, family.averaging_s[n] + self._slowest_wan(node) * shard),
         )
+
+    def _slowest_wan(self, node: Node) -> float:
+        """Seconds per pair byte of the slowest pair that the node may come to use."""
+        if not node.joining:
+            return node.wan_s_per_pair_byte
+        return self._slowest_pair if node.used else np.inf
+
+    def _slowest(self, node: Node, workers: Indices, communication_s: Array) -> Array:
+        """Samples/s of as many of the slowest machines, with the slowest exchange; 0 where that is not known."""
+        places = (*node.used, *node.joining)
+        speed = min(self._slowest_machine[p] for p in places)
+        return self.problem.batch / (self.problem.batch / (workers * speed) + communication_s)
+
+    @cached_property
+    def _slowest_machine(self) -> Array:
+        """Least samples/s of one machine at each place; shape (places,)."""
+        least = np.full(len(self.market.places), np.inf)
+        np.minimum.at(least, self.market.place_of, self.market.speed)
+        return least
 
     def _least_pair_usd(self, node: Node, family: Family) -> Array:
         """Least sum of egress prices over ordered pairs of workers, for each open worker count.
@@ -207,12 +250,13 @@ class ButterflySearch:
         mutual = (self._prices[np.ix_(places, places)] + self._prices[np.ix_(places, places)].T) / 2
         np.fill_diagonal(mutual, np.inf)
         room = self._room(family)
-        least = _fewest_crossing_pairs(n, room[places], len(used)) * float(mutual.min())
+        least = np.asarray(_fewest_crossing_pairs(n, room[places], len(used)) * float(mutual.min()), dtype=np.float64)
         if len(used) > 1:
             for at, place in enumerate(used):
                 most = np.minimum(room[place], n - (len(used) - 1))
-                least = np.maximum(least, 2 * np.minimum(n - 1, most * (n - most)) * float(mutual[at].min()))
-        return np.asarray(least, dtype=np.float64)
+                own = 2.0 * np.minimum(n - 1, most * (n - most)) * float(mutual[at].min())
+                least = np.maximum(least, own, dtype=np.float64)
+        return least
 
     @cached_property
     def _prices(self) -> Array:
@@ -237,6 +281,8 @@ class ButterflySearch:
 
     def _pair_wan(self, a: int, b: int) -> float:
         """Seconds that a pair of regions adds for each byte of a pair of workers, slower direction."""
+        if a == b:
+            return 0.0
         key = (min(a, b), max(a, b))
         found = self._wan.get(key)
         if found is None:
@@ -265,8 +311,7 @@ class ButterflySearch:
             if _margin(reached[:, [at]], self._split_thresholds(node, family, split))[0] >= 0:
                 search = LeafSearch(self, node, family, split, [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)])
                 for groups in search.improvements():
-                    exchange = exchange_for("all-reduce", workers, self.problem)
-                    self.target.offer(Placement(groups=groups, exchange=exchange))
+                    self._offer(groups, workers)
 
     def _splits(self, node: Node, family: Family, sums: list[Array]) -> tuple[Indices, Array]:
         """Workers per region that may improve, region after region; shapes (splits, regions) and (rows, splits)."""
@@ -306,7 +351,8 @@ class ButterflySearch:
         shard = pair_bytes(self.problem.gradient_bytes, workers)
         communication = np.full(len(splits), family.averaging_s[workers] + node.wan_s_per_pair_byte * shard)
         data = min(self.market.data_usd[p] for p in node.used)
-        return self.target.thresholds(self.market.weights, communication, shard * pairs, data)
+        slowest = self._slowest(node, np.full(len(splits), workers), communication)
+        return self.target.thresholds(self.market.weights, communication, shard * pairs, data, slowest)
 
 
 def _fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:

@@ -101,12 +101,17 @@ class CentralSearch:
         product = n * float((self.market.usd * np.maximum(own, seconds)).min())
         return max(float(self.cheapest[n]), product / seconds) if self.target.max_usd_per_sample < math.inf else float(self.cheapest[n])
 
-    def _improves(self, seconds: float, usd_per_hour: float, usd_per_step: float) -> bool:
-        """Whether a step this short at these prices could be an improvement; all three are lower bounds."""
+    def _improves(self, seconds: float, usd_per_hour: float, usd_per_step: float, slowest: float = 0.0) -> bool:
+        """Whether a step this short at these prices could be an improvement.
+
+        Notes
+        -----
+        Seconds and prices are lower bounds; ``slowest`` is the least samples/s, for which steps are paid.
+        """
         batch, target = self.problem.batch, self.target
         if seconds == math.inf or batch / seconds < target.min_speed:
             return False
-        if usd_per_hour + usd_per_step * SECONDS_PER_HOUR * target.min_speed / batch > target.max_usd_per_hour:
+        if usd_per_hour + usd_per_step * SECONDS_PER_HOUR * max(target.min_speed, slowest) / batch > target.max_usd_per_hour:
             return False
         return (usd_per_hour * seconds / SECONDS_PER_HOUR + usd_per_step) / batch <= target.max_usd_per_sample
 
@@ -170,6 +175,7 @@ class _Walk:
         self.usd_left = suffix_sums([-u for u in self.usd], self.caps, n)
         self.egress_left = suffix_sums([-e for e in self.egress], self.caps, n)
         self.counts = [0] * len(chosen)
+        self.slowest = search.problem.batch / (max(self.ready) + aggregate + max(self.down))
 
     def descend(
         self, at: int, left: int, so_far: tuple[float, float, float, float], quota: dict[tuple[str, str, str], int]
@@ -205,4 +211,4 @@ class _Walk:
         if self.usd_left[at][left] == -math.inf:
             return False
         usd_per_hour, usd_per_step = usd - self.usd_left[at][left], egress - self.egress_left[at][left] + self.fixed
-        return self.search._improves(ready + self.aggregate + down, usd_per_hour, usd_per_step)
+        return self.search._improves(ready + self.aggregate + down, usd_per_hour, usd_per_step, self.slowest)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 from placer.estimator import sample_usd
 from placer.problem import Pool, Problem
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
+Array = NDArray[Any]
+"""Floats: seconds, dollars, samples/s."""
+Indices = NDArray[Any]
+"""Whole numbers: positions and counts."""
 
 MULTIPLIERS = 24
 """Prices of a dollar in samples/s at which the bound is evaluated."""

@@ -98,7 +98,7 @@ class Target:
             return self.best_value * (1 - self.slack) / 1e6
         return math.inf
 
-    def thresholds(self, weights: Array, communication_s: Array, egress_usd: Array, data_usd: float) -> Array:
+    def thresholds(self, weights: Array, communication_s: Array, egress_usd: Array, data_usd: float, slowest: Array) -> Array:
         """Values that the weighted sums of `Market.best_sums` must reach for an improvement.
 
         Parameters
@@ -109,6 +109,9 @@ class Target:
             Least seconds and egress of one exchange for each number of workers; shape (workers,).
         data_usd
             Least price of reading a sample.
+        slowest
+            Samples/s that every placement of the node has at least; shape (workers,). Egress and data
+            are paid for at least so many samples.
 
         Returns
         -------
@@ -126,7 +129,7 @@ class Target:
         calculation_s = (batch / speed if speed > 0 else math.inf) - communication_s
         with np.errstate(divide="ignore", invalid="ignore"):
             least_v = np.where(calculation_s > 0, batch / calculation_s, np.inf)
-            most_c = self.max_usd_per_hour - usd_per_speed * speed
+            most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
             paid = np.where(weights[:, 1:] > 0, weights[:, 1:] * most_c, 0.0)
             built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid
         built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from placer.cli.options import json_option
 from placer.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from placer.profile import ModelProfile, Rate
 
 
 @click.command("models", epilog="Example: placer models roberta-xlm")
@@ -21,48 +26,48 @@ def command(name: str | None, as_json: bool) -> None:
     if as_json:
         documents = [{"schema": SCHEMA, **msgspec.to_builtins(p)} for p in profiles]
         print_json(documents[0] if name else documents)
-        return
+    elif name:
+        _show(profiles[0])
+    else:
+        _list(profiles)
+
+
+def _show(p: ModelProfile) -> None:
     from rich.table import Table
 
     from placer.units import format_bytes, format_number
 
+    out = console()
+    sizes = f"{format_bytes(p.gradient_bytes('none'))} in FP32, {format_bytes(p.gradient_bytes(p.compression))} as sent"
+    memory = f"{format_bytes(p.device_memory_bytes)} on each device, {format_bytes(p.host_memory_bytes)} on the host"
+    out.print(
+        f"{p.name}: {p.title}, {p.parameters:,} parameters, {p.tensors or 'unknown'} tensors, TBS {p.target_batch_size:,}", style="bold"
+    )
+    out.print(f"gradients {sizes} ({p.gradient_source})")
+    out.print(f"memory {memory} ({p.memory_source})")
     table = Table(box=None, pad_edge=False, header_style="underline")
-    if name:
-        for header in ("device", "framework", "samples/s", "basis", "source"):
-            table.add_column(header)
-        for rate in profiles[0].rates:
-            device = rate.gpu if rate.gpu_count == 1 else f"{rate.gpu}:{rate.gpu_count}"
-            table.add_row(
-                device,
-                rate.framework,
-                f"{format_number(rate.value)} ({format_number(rate.low)} to {format_number(rate.high)})",
-                rate.basis,
-                rate.source,
-            )
-        out = console()
-        p = profiles[0]
-        out.print(
-            f"{p.name}: {p.title}, {p.parameters:,} parameters, {p.tensors or 'unknown'} tensors, TBS {p.target_batch_size:,}", style="bold"
-        )
-        out.print(
-            f"gradients {format_bytes(p.gradient_bytes('none'))} in FP32, {format_bytes(p.gradient_bytes(p.compression))} as sent "
-            f"({p.gradient_source})"
-        )
-        out.print(
-            f"memory {format_bytes(p.device_memory_bytes)} on each device, {format_bytes(p.host_memory_bytes)} on the host "
-            f"({p.memory_source})"
-        )
-        out.print(table)
-        return
+    for header in ("device", "framework", "samples/s", "basis", "source"):
+        table.add_column(header)
+    for rate in p.rates:
+        speed = f"{format_number(rate.value)} ({format_number(rate.low)} to {format_number(rate.high)})"
+        table.add_row(_device(rate), rate.framework, speed, rate.basis, rate.source)
+    out.print(table)
+
+
+def _list(profiles: list[ModelProfile]) -> None:
+    from rich.table import Table
+
+    from placer.units import format_bytes
+
+    table = Table(box=None, pad_edge=False, header_style="underline")
     for header in ("model", "parameters", "gradients", "TBS", "known on"):
         table.add_column(header, justify="right" if header in ("parameters", "gradients", "TBS") else "left")
     for p in profiles:
-        devices = dict.fromkeys(r.gpu if r.gpu_count == 1 else f"{r.gpu}:{r.gpu_count}" for r in p.rates)
-        table.add_row(
-            p.name,
-            f"{p.parameters / 1e6:.1f} M",
-            format_bytes(p.gradient_bytes(p.compression)),
-            f"{p.target_batch_size:,}",
-            ", ".join(devices),
-        )
+        devices = ", ".join(dict.fromkeys(_device(rate) for rate in p.rates))
+        sizes = (f"{p.parameters / 1e6:.1f} M", format_bytes(p.gradient_bytes(p.compression)), f"{p.target_batch_size:,}")
+        table.add_row(p.name, *sizes, devices)
     console().print(table)
+
+
+def _device(rate: Rate) -> str:
+    return rate.gpu if rate.gpu_count == 1 else f"{rate.gpu}:{rate.gpu_count}"

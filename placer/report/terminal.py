@@ -137,12 +137,14 @@ def advice(result: Result) -> RenderableType:
 
 
 def headline(placement: Placement) -> str:
-    """One line that names the machines of a placement."""
+    """One line that names the machines of a placement, and where a central exchange runs."""
     parts = [
         f"{g.count} x {_device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')} in {g.place} ({g.instance_type})"
         for g in placement.groups
     ]
-    return " + ".join(parts)
+    exchange = placement.exchange
+    central = f", aggregator in {exchange.aggregator}, store in {exchange.storage}" if exchange.aggregator else ""
+    return " + ".join(parts) + central
 
 
 def infeasible_lines(result: Result) -> list[str]:

@@ -1,0 +1,55 @@
+"""Instances and helpers that several tests use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from placer.book import load_catalog
+from placer.catalog import Catalog
+from placer.problem import Problem, Requirements
+from placer.profile import load_profile
+
+ROOT = Path(__file__).resolve().parent.parent
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def erben() -> Catalog:
+    """The April 2023 book of Erben et al."""
+    return load_catalog("erben-2023")
+
+
+@pytest.fixture(scope="session")
+def phalak() -> Catalog:
+    """The book of Phalak et al.: three clouds in four cities."""
+    return load_catalog("phalak-2023")
+
+
+@pytest.fixture(scope="session")
+def default() -> Catalog:
+    """The book that `recommend` uses without flags."""
+    return load_catalog("default")
+
+
+@pytest.fixture
+def xlm(erben: Catalog) -> Problem:
+    """XLM-RoBERTa on the April 2023 book, no limits."""
+    return Problem(profile=load_profile("roberta-xlm"), catalog=erben, requirements=Requirements())
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Run the command line in a process of its own, 80 columns, without colour."""
+
+    def call(*arguments: str, columns: int = 80, cwd: Path | None = None, **extra: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", "PYTHONPATH": str(ROOT), **extra}
+        command = [sys.executable, "-m", "placer", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=cwd, check=False)
+
+    return call

@@ -1,0 +1,178 @@
+"""The shipped price books: every figure is plausible, every row has a source; bad books are refused."""
+
+import csv
+import shutil
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placer.book import FILES, catalog_names, load_catalog, shipped_catalogs
+from placer.catalog import Catalog
+from placer.errors import PlacerError
+from placer.link_model import FIBRE_KM_PER_RTT_S, great_circle_km
+from placer.network import Network
+
+BOOKS = catalog_names()
+
+
+@pytest.fixture(params=BOOKS)
+def book(request: pytest.FixtureRequest) -> Catalog:
+    """Each shipped book in turn."""
+    return load_catalog(request.param)
+
+
+def test_the_three_books_are_shipped() -> None:
+    """The papers' books and the default one."""
+    assert BOOKS == ["default", "erben-2023", "phalak-2023"]
+
+
+def test_columns_file_describes_every_file() -> None:
+    """columns.csv has a block for each file that a book may have, and says what each column means."""
+    with (shipped_catalogs() / "columns.csv").open(encoding="utf-8", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert {row["file"] for row in rows} == {*FILES, "gpus.csv"}
+    assert all(row["meaning"] for row in rows)
+
+
+def test_prices_are_positive_unless_owned(book: Catalog) -> None:
+    """Only owned machines cost nothing."""
+    assert all(o.usd_per_hour > 0 for o in book.offers if o.price_basis != "owned")
+
+
+def test_prices_per_gpu_are_within_a_factor_of_the_market(book: Catalog) -> None:
+    """No rented GPU costs under 0.02 or over 25 USD an hour: a slipped decimal point would."""
+    assert all(0.02 <= o.usd_per_hour / o.gpu_count <= 25 for o in book.offers if o.price_basis != "owned")
+
+
+def test_spot_is_not_dearer_than_on_demand(book: Catalog) -> None:
+    """The same machine on spot costs at most its on-demand price."""
+    on_demand = {(o.place, o.instance_type, o.gpu, o.gpu_count): o.usd_per_hour for o in book.offers if o.market == "on_demand"}
+    spot = [o for o in book.offers if o.market == "spot"]
+    assert all(o.usd_per_hour <= on_demand.get((o.place, o.instance_type, o.gpu, o.gpu_count), o.usd_per_hour) for o in spot)
+
+
+def test_every_row_has_a_source_and_a_date_that_has_passed(book: Catalog) -> None:
+    """No figure without provenance, none from the future."""
+    rows: list[Any] = [*book.offers, *book.functions, *book.stores, *book.egress, *book.links]
+    for row in [*rows, *book.regions.values(), *book.gpus.values()]:
+        assert row.source.strip()
+        assert date(2017, 1, 1) <= date.fromisoformat(row.as_of) <= date(2026, 11, 21)
+
+
+def test_every_pair_of_places_has_a_link_and_an_egress_price(book: Catalog) -> None:
+    """Between places with machines, both directions; no link is faster than light in fibre."""
+    network, places = Network(book), sorted({o.place for o in book.offers})
+    for src in places:
+        for dst in places:
+            link = network.link(src, dst)
+            assert 0 < link.low <= link.bytes_per_second <= link.high
+            assert network.egress_price(src, dst).usd_per_gib >= 0
+            assert link.rtt_s >= great_circle_km(book.region(src), book.region(dst)) / FIBRE_KM_PER_RTT_S
+
+
+def test_default_book_covers_the_market(default: Catalog) -> None:
+    """At least 30 regions on five continents, the GPUs of the request on four providers, both markets."""
+    places = {o.place for o in default.offers}
+    assert len(places) >= 30
+    assert len({default.region(p).continent for p in places}) >= 5
+    assert {"T4", "L4", "A10", "A10G", "V100", "A100-40", "A100-80", "H100"} <= set(default.rented_gpus)
+    assert {o.provider for o in default.offers} == {"aws", "gcp", "azure", "lambda"}
+    assert {o.market for o in default.offers} == {"spot", "on_demand"}
+
+
+def test_sydney_and_mumbai_egress_cost_five_and_four_times_london(phalak: Catalog) -> None:
+    """Phalak et al. (P27, P28): AWS asks 0.098 and 0.086 against 0.02 USD/GB: 4.9x and 4.3x."""
+    network = Network(phalak)
+    london = network.egress_price("aws/eu-west-2", "aws/us-west-2").usd_per_gib
+    sydney = network.egress_price("aws/ap-southeast-2", "aws/us-west-2").usd_per_gib
+    mumbai = network.egress_price("aws/ap-south-1", "aws/us-west-2").usd_per_gib
+    assert sydney / london == pytest.approx(5, rel=0.03)
+    assert mumbai / london == pytest.approx(4, rel=0.08)
+
+
+def test_erben_egress_by_scope(erben: Catalog) -> None:
+    """Table 1 of Erben et al.: US 0.01, between continents 0.08, anything to Oceania 0.15 USD/GB on GC."""
+    network = Network(erben)
+    price = {
+        dst: network.egress_price("gcp/us-central1", dst).usd_per_gib
+        for dst in ("gcp/us-west1", "gcp/europe-west1", "gcp/australia-southeast1")
+    }
+    assert price == {"gcp/us-west1": 0.01, "gcp/europe-west1": 0.08, "gcp/australia-southeast1": 0.15}
+    assert network.egress_price("gcp/us-central1", "gcp/us-central1").usd_per_gib == 0.0
+    assert network.egress_price("gcp/us-central1", "gcp/us-central1", same_zone=False).usd_per_gib == 0.01
+    assert network.egress_price("lambda/us-west-1", "gcp/us-west1").usd_per_gib == 0.0
+
+
+def _copy(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(shipped_catalogs() / "erben-2023", tmp_path / "mine"))
+
+
+def _replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("offers.csv", "spot,0.18,", "spot,-0.18,", "offers.csv:2: usd_per_hour '-0.18' is not from 0"),
+        ("offers.csv", "spot,0.18,", "spot,,", "offers.csv:2: usd_per_hour '' is not a number"),
+        ("offers.csv", "spot,0.18,", "spot,NaN,", "usd_per_hour 'NaN' is not a finite number"),
+        ("offers.csv", "spot,0.18,", "spot,1e999,", "usd_per_hour '1e999' is not a finite number"),
+        ("offers.csv", "spot,0.18,", "spot,0,", "usd_per_hour '0' of a rented machine"),
+        ("offers.csv", "spot,0.18,", "reserved,0.18,", "market 'reserved' is not one of on_demand, spot"),
+        ("offers.csv", ",T4,1,", ",T5,1,", "gpu 'T5' is not in gpus.csv"),
+        ("offers.csv", "gcp,us-west1,", "gcp,us-west9,", "region 'gcp/us-west9' is not in regions.csv"),
+        ("offers.csv", "2023-04-15", "15.4.2023", "as_of '15.4.2023' is not a date"),
+        ("offers.csv", "usd_per_hour", "price", "offers.csv:1: column 'usd_per_hour' is missing"),
+        ("offers.csv", "gcp,us-west1,", "gcp,us-west1", "12 cells instead of 13"),
+        ("regions.csv", ",41.26,", ",,", "latitude_deg '' is not a number"),
+        ("regions.csv", ",41.26,", ",141.26,", "latitude_deg '141.26' is not from -90 to 90"),
+        ("links.csv", ",4.87,", ",0,", "gbps_one_stream '0' is not above 0"),
+        ("egress.csv", "gcp,*,inter_zone,0.01", "gcp,*,intra_zone,0.01", "stands already in line"),
+    ],
+)
+def test_bad_cells_are_refused_with_file_line_column_and_value(tmp_path: Path, file: str, old: str, new: str, says: str) -> None:
+    """One clear line, not a traceback and not a zero."""
+    folder = _copy(tmp_path)
+    _replace(folder / file, old, new)
+    with pytest.raises(PlacerError) as caught:
+        load_catalog(str(folder))
+    assert says in caught.value.message
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe\x00x", b"<html>no</html>\n", b'provider,"unclosed\n'])
+def test_files_that_are_not_tables_are_refused(tmp_path: Path, data: bytes) -> None:
+    """Empty, UTF-16, HTML and unclosed quotes."""
+    folder = _copy(tmp_path)
+    (folder / "offers.csv").write_bytes(data)
+    with pytest.raises(PlacerError, match=r"offers\.csv"):
+        load_catalog(str(folder))
+
+
+def test_byte_order_mark_and_crlf_are_read(tmp_path: Path) -> None:
+    """Spreadsheets write both."""
+    folder = _copy(tmp_path)
+    text = (folder / "offers.csv").read_text(encoding="utf-8")
+    (folder / "offers.csv").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    assert len(load_catalog(str(folder)).offers) == 20
+
+
+def test_a_region_without_egress_price_is_an_error_never_free(tmp_path: Path) -> None:
+    """Dropping the rows of a provider makes its egress unknown."""
+    folder = _copy(tmp_path)
+    rows = [line for line in (folder / "egress.csv").read_text(encoding="utf-8").splitlines() if not line.startswith("azure")]
+    (folder / "egress.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    network = Network(load_catalog(str(folder)))
+    with pytest.raises(PlacerError, match="no egress price from azure/southcentralus to gcp/us-west1"):
+        network.egress_price("azure/southcentralus", "gcp/us-west1")
+
+
+def test_unknown_book_names_the_nearest() -> None:
+    """Did-you-mean."""
+    with pytest.raises(PlacerError) as caught:
+        load_catalog("erben-2032")
+    assert "erben-2023" in caught.value.hint

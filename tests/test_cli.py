@@ -1,0 +1,191 @@
+"""The command line as a user meets it: output, errors, exit codes, files."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from conftest import Run
+from placer.cli import COMMANDS
+from placer.saved import SCHEMA_FILES, schema_text
+
+ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
+
+
+def test_recommend_prints_what_was_understood_the_winner_and_the_advice(run: Run) -> None:
+    """Result on stdout, warnings on stderr."""
+    done = run("recommend", *ERBEN, "--budget", "5/h", "--gpu", "T4,A10,V100")
+    assert done.returncode == 0
+    for words in (
+        "budget $5.00/h",
+        "8 x A10",
+        "FP16 gradients 1.12 GB",
+        "quota",
+        "samples/s",
+        "granularity",
+        "optimal",
+        "near miss",
+        "tool",
+    ):
+        assert words in done.stdout
+    assert "warning: prices of catalog 'erben-2023'" in done.stderr
+    assert "warning" not in done.stdout
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_output_fits_the_terminal(run: Run, columns: int) -> None:
+    """No line is longer than the terminal, and nothing is coloured with NO_COLOR."""
+    done = run("recommend", *ERBEN, "--budget", "5/h", columns=columns)
+    assert all(len(line.rstrip()) <= columns for line in done.stdout.splitlines())
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_json_is_json_and_follows_the_schema(run: Run) -> None:
+    """Nothing but the document on stdout."""
+    done = run("recommend", *ERBEN, "--budget", "5/h", "--json")
+    jsonschema.validate(json.loads(done.stdout), json.loads(schema_text("result")))
+
+
+def test_files_are_written_whole_and_validate(run: Run, tmp_path: Path) -> None:
+    """-o and --manifest; both are accepted by validate."""
+    result, manifest = tmp_path / "r.json", tmp_path / "m.json"
+    done = run("recommend", *ERBEN, "--budget", "5/h", "-o", str(result), "--manifest", str(manifest))
+    assert done.returncode == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.json", "r.json"]
+    assert "priced again" in run("validate", str(result)).stdout
+    assert "manifest of 8 workers" in run("validate", str(manifest)).stdout
+
+
+def test_a_failed_write_leaves_the_old_file(run: Run, tmp_path: Path) -> None:
+    """A missing folder is one line; an existing file is not touched."""
+    done = run("recommend", *ERBEN, "--budget", "5/h", "-o", str(tmp_path / "none" / "r.json"))
+    assert (done.returncode, "cannot write" in done.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_infeasible_is_exit_code_three_with_a_change_that_works(run: Run) -> None:
+    """What binds, in words, and the cheapest change; nothing is written."""
+    done = run("recommend", *ERBEN, "--budget", "0.05/h")
+    assert done.returncode == 3
+    assert "no placement satisfies the request (proved" in done.stderr
+    assert "a budget of $0.05/h cannot hold" in done.stderr
+    assert "--budget 0.14/h" in done.stderr
+    as_json = run("recommend", *ERBEN, "--budget", "0.05/h", "--json")
+    assert (as_json.returncode, json.loads(as_json.stdout)["status"]) == (3, "infeasible")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "tip"),
+    [
+        (("recommend", "--model", "roberta-xml", "--budget", "5/h"), "unknown model 'roberta-xml'", "roberta-xlm"),
+        (("recommend", *ERBEN, "--gpu", "T5"), "unknown GPU 'T5'", "T4"),
+        (("recommend", *ERBEN, "--in", "gpc"), "unknown place 'gpc'", "gcp"),
+        (("recommend", "--model", "roberta-xlm", "--catalog", "defalt"), "unknown catalog 'defalt'", "default"),
+        (("recommend", *ERBEN, "--budget", "120"), "per hour or total?", "120/h"),
+        (("recommend", *ERBEN, "--budget", "-1/h"), "above zero", "positive"),
+        (("recommend", *ERBEN, "--budget", "nan"), "not an amount", "5/h"),
+        (("recommend", *ERBEN, "--workers", "0"), "at least 1", "1..16"),
+        (("recommend", *ERBEN, "--exchange", "allreduce"), "unknown exchange", "all-reduce"),
+        (("recommend", *ERBEN, "--solver", "magic"), "unknown solver 'magic'", "exact"),
+        (("recommend", *ERBEN, "--gap", "2"), "gap '2'", "0.1%"),
+        (("recommend", *ERBEN, "--time-limit", "5"), "duration '5'", "90s"),
+        (("recommend", *ERBEN, "--bugdet", "5/h"), "unknown option '--bugdet'", "--budget"),
+        (("recommend", "--budget", "5/h"), "--model is missing", "--help"),
+        (("recomend",), "unknown command 'recomend'", "recommend"),
+        (("estimate", *ERBEN, "--workers", "gcp/us-central1=0xT4"), "at least 1", "worker"),
+        (("estimate", *ERBEN, "--workers", "gcp/us-central1=9xT4:spot"), "exceed the quota of 8", ""),
+        (("validate", "/nowhere.json"), "cannot read", "path"),
+        (("schema", "resutl"), "unknown schema", "result"),
+        (("completion", "tcsh"), "unknown shell", "bash"),
+        (("network", "show", "gcp/*", "aws/*"), "links", "40"),
+        (("offers", "--sort", "prise"), "unknown sort key", "price"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(run: Run, arguments: tuple[str, ...], error: str, tip: str) -> None:
+    """No traceback; the value is quoted; the tip says what to do; with --json the error is JSON."""
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert error in done.stderr
+    assert tip in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("error:") == 1
+
+
+def test_errors_are_json_in_json_mode(run: Run) -> None:
+    """A program can read what went wrong."""
+    done = run("recommend", "--model", "roberta-xml", "--json")
+    document = json.loads(done.stdout)
+    assert document["schema"] == "placer.error/v1"
+    assert document["error"]["hint"] == "a similar model exists: 'roberta-xlm'"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": "placer.result/v1"}', '{"schema": 1}', "\x00", "[" * 50_000])
+def test_validate_refuses_broken_files_in_one_line(run: Run, tmp_path: Path, text: str) -> None:
+    """Cut off, wrong type, incomplete, binary, nested too deep."""
+    path = tmp_path / "x.json"
+    path.write_text(text, encoding="utf-8")
+    done = run("validate", str(path))
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
+def test_validate_checks_books_and_quota_files(run: Run, tmp_path: Path) -> None:
+    """A folder is a price book, a CSV file a quota file."""
+    assert "price book with 20 offers" in run("validate", str(Path(__file__).parent.parent / "catalogs" / "erben-2023")).stdout
+    quota = tmp_path / "q.csv"
+    quota.write_text("place,gpu,market,gpus\n*,T4,spot,4\n", encoding="utf-8")
+    assert "quota file with 1 rows" in run("validate", str(quota)).stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
+    """And its short help is its first line."""
+    done = run(command, "--help")
+    assert done.returncode == 0
+    assert "Example" in done.stdout
+
+
+@pytest.mark.parametrize("name", SCHEMA_FILES)
+def test_schemas_are_printed_and_valid(run: Run, name: str) -> None:
+    """Each is a JSON Schema."""
+    jsonschema.Draft202012Validator.check_schema(json.loads(run("schema", name).stdout))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shows"),
+    [
+        (("models",), "roberta-xlm"),
+        (("models", "roberta-xlm"), "time-weighted"),
+        (("offers", "--gpu", "A100", "--market", "spot", "--limit", "3"), "A100"),
+        (("network", "show", "gcp/us-central1", "gcp/europe-west1", "--catalog", "erben-2023"), "210 Mb/s"),
+        (("catalog", "list"), "erben-2023"),
+        (("compare", *ERBEN, "lambda/us-west-1=8xA10", "gcp/us-central1=8xT4:spot"), "8 x T4"),
+        (("estimate", *ERBEN, "--workers", "gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot"), "granularity"),
+    ],
+)
+def test_every_listing_has_a_text_and_a_json_form(run: Run, arguments: tuple[str, ...], shows: str) -> None:
+    """Both forms name what was asked for."""
+    assert shows in run(*arguments).stdout
+    document = json.loads(run(*arguments, "--json").stdout)
+    assert document
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(run: Run, shell: str) -> None:
+    """Each defines a completion for placer."""
+    done = run("completion", shell)
+    assert (done.returncode, "_PLACER_COMPLETE" in done.stdout) == (0, True)
+
+
+def test_runs_from_any_folder_without_a_home(run: Run, tmp_path: Path) -> None:
+    """Nothing is read from the current folder, nothing is written."""
+    done = run("recommend", *ERBEN, "--budget", "5/h", "--json", cwd=tmp_path, HOME=str(tmp_path / "nobody"))
+    assert done.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_time_limit_zero_ends_at_once(run: Run) -> None:
+    """Best so far with exit 0, or exit 4 if nothing was found; never a hang."""
+    done = run("recommend", "--model", "resnet50", "--budget", "20/h", "--gpu", "T4", "--time-limit", "1us")
+    assert done.returncode in (0, 4)
+    assert "Traceback" not in done.stderr

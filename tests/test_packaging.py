@@ -1,0 +1,63 @@
+"""The wheel and the sdist: complete, and the wheel runs in an empty environment."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+
+SHIPPED = [
+    "placer/catalogs/default/offers.csv",
+    "placer/catalogs/columns.csv",
+    "placer/profiles/roberta-xlm.json",
+    "placer/solvers/exact.py",
+]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the sdist and the wheel made from it."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+    copy = source / "placer"
+    ignored = shutil.ignore_patterns(".venv", ".git", "build", "*.egg-info", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(copy)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return out
+
+
+def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
+    """Books, profiles, solvers and schemas are inside."""
+    names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
+    assert {*SHIPPED, "placer/report/result-v1.json", "placer/py.typed"} <= set(names)
+    assert not [n for n in names if n.startswith(("tests/", "solvers/", "catalogs/"))]
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        inside = {"/".join(n.split("/")[1:]) for n in archive.getnames()}
+    assert {"catalogs/default/offers.csv", "solvers/exact.py", "profiles/roberta-xlm.json", "pyproject.toml"} <= inside
+
+
+def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> None:
+    """Installed with its dependencies into a fresh venv, the main job runs from / on shipped data."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=120)
+    pip = [
+        str(venv / "bin" / "python"),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-c",
+        str(ROOT / "constraints.txt"),
+    ]
+    subprocess.run([*pip, str(next(built.glob("*.whl")))], check=True, timeout=600)
+    command = [str(venv / "bin" / "placer"), "recommend", "--model", "roberta-xlm", "--budget", "5/h"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "samples/s" in done.stdout

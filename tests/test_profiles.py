@@ -1,0 +1,99 @@
+"""Model profiles: shipped ones are complete, rates are measured before estimated, bad files are refused."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from placer.catalog import Catalog
+from placer.errors import PlacerError
+from placer.profile import load_profile, profile_from_json, profile_names, shipped_profiles
+from placer.saved import schema_text
+
+EIGHT = {"resnet18", "resnet50", "resnet152", "wide-resnet101", "convnext-large", "roberta-base", "roberta-large", "roberta-xlm"}
+
+
+def test_the_papers_models_are_shipped() -> None:
+    """Eight models of Erben et al., Whisper, and the two of Phalak et al."""
+    assert EIGHT | {"whisper-small", "niser", "imdb-lstm"} == set(profile_names())
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_shipped_profiles_follow_their_schema(name: str) -> None:
+    """And the name is the file's name."""
+    document = json.loads((shipped_profiles() / f"{name}.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, json.loads(schema_text("profile")))
+    assert load_profile(name).name == name
+
+
+def test_gradient_of_xlm_is_two_bytes_per_parameter() -> None:
+    """560,142,482 parameters in FP16 are 1,120,284,964 bytes; FP32 twice, INT8 half of that."""
+    profile = load_profile("roberta-xlm")
+    assert profile.gradient_bytes("fp16") == 1_120_284_964
+    assert profile.gradient_bytes("none") == 2 * 1_120_284_964
+    assert profile.gradient_bytes("int8") == 560_142_482
+
+
+def test_measured_rate_beats_efficiency_and_estimate(erben: Catalog) -> None:
+    """T4 under hivemind was measured at 115.8 samples/s; V100:8 alone was published."""
+    profile = load_profile("roberta-xlm")
+    shared, node = profile.rate(erben.gpu("T4"), 1, "hivemind", erben), profile.rate(erben.gpu("V100"), 8, "none", erben)
+    assert shared is not None
+    assert node is not None
+    assert (shared.basis, shared.value) == ("measured", 115.82)
+    assert (node.basis, node.value) == ("published", 1811.4)
+
+
+def test_unmeasured_gpu_is_estimated_with_a_wide_interval(default: Catalog) -> None:
+    """H100 from A10: sqrt(989/125 x 3350/600) = 6.65 times, half to 1.6 times that."""
+    profile = load_profile("roberta-xlm")
+    alone, nearest = profile.rate(default.gpu("H100"), 1, "none", default), profile.rate(default.gpu("A10"), 1, "none", default)
+    assert alone is not None
+    assert nearest is not None
+    assert alone.basis == "estimated"
+    assert alone.low < alone.value / 1.5 < alone.value * 1.5 < alone.high
+    assert "data-sheet" in alone.source
+
+
+def test_a_cpu_model_has_no_rate_on_a_gpu(default: Catalog) -> None:
+    """Nobody can say how fast NISER runs on an H100: None, not a guess."""
+    assert load_profile("niser").rate(default.gpu("H100"), 1, "none", default) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema": "placer.profile/v9"}, "not a placer.profile/v1"),
+        ({"parameters": 0}, "parameters is 0"),
+        ({"gradient_bytes_fp32": -4}, "gradient_bytes_fp32 is -4"),
+        ({"rates": []}, "has no rates"),
+        ({"compression": "fp17"}, "unknown compression 'fp17'"),
+        ({"colour": "red"}, "unknown key 'colour"),
+        ({"rates": [{"gpu": "T4"}]}, "rates[0]: 'basis' is missing"),
+        ({"rates": "fast"}, "rates is not a list"),
+    ],
+)
+def test_bad_profiles_are_refused(change: dict[str, object], says: str) -> None:
+    """The message names the file and the key."""
+    document = json.loads((shipped_profiles() / "roberta-xlm.json").read_text(encoding="utf-8"))
+    with pytest.raises(PlacerError) as caught:
+        profile_from_json(json.dumps({**document, **change}).encode(), "mine.json")
+    assert says in caught.value.message
+    assert "mine.json" in caught.value.message or "mine.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": NaN}', "[]", "[" * 100_000])
+def test_files_that_are_not_json_objects_are_refused(text: str) -> None:
+    """Empty, cut off, NaN, a list, nested too deep."""
+    with pytest.raises(PlacerError, match=r"mine\.json"):
+        profile_from_json(text.encode(), "mine.json")
+
+
+def test_unknown_model_names_the_nearest(tmp_path: Path) -> None:
+    """Did-you-mean for names; a path is looked up as a file."""
+    with pytest.raises(PlacerError) as caught:
+        load_profile("roberta-xml")
+    assert caught.value.hint == "a similar model exists: 'roberta-xlm'"
+    with pytest.raises(PlacerError, match="no profile file"):
+        load_profile(str(tmp_path / "none.json"))

@@ -1,0 +1,167 @@
+"""The answer with all that is said about it."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+import placer
+from placer.errors import PlacerError
+from placer.result import Status
+from placer.saved import check_document, schema_text
+
+
+def specs(result: placer.Result) -> list[str]:
+    """Groups of the chosen placement."""
+    assert result.placement is not None
+    return [group.spec for group in result.placement.groups]
+
+
+def test_the_papers_market_at_five_dollars() -> None:
+    """8 x A10 at Lambda for 4.80 USD/h, proved; the DGX-2 at 6.30 is a near miss; 8 x T4 is in the table."""
+    result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", gpu="T4,A10,V100")
+    assert specs(result) == ["lambda/us-west-1=8xA10:on-demand"]
+    assert result.status is Status.OPTIMAL
+    assert result.estimate is not None
+    assert result.estimate.usd_per_hour.total == pytest.approx(4.80)
+    assert result.estimate.samples_per_second.value == pytest.approx(1060, rel=0.05)
+    assert result.near_misses[0].placement.groups[0].spec == "gcp/us-central1=1xV100:8:spot"
+    assert result.near_misses[0].estimate.usd_per_hour.total == pytest.approx(6.30)
+    table = [[g.spec for g in option.placement.groups] for option in result.options]
+    assert any(len(row) == 1 and "=8xT4:spot" in row[0] for row in table)
+    assert table[0] == specs(result)
+
+
+def test_todays_market_says_stay_and_why() -> None:
+    """One strong node: the verdict names the place, the proof, the best two-region try and what would have to change."""
+    result = placer.recommend("roberta-xlm", budget="5/h")
+    assert result.placement is not None
+    assert len(result.placement.places) == 1
+    text = " ".join(result.verdict)
+    assert f"Stay in {result.placement.places[0]}" in text
+    assert "no placement of this catalog" in text
+    assert "two-region placements tried" in text
+    assert "exchange" in text
+    assert [b.note for b in result.baselines] == ["the same", "the same"]
+    assert "estimated-rate" in {w.code for w in result.warnings}
+
+
+def test_an_egress_blind_tool_is_priced_truly() -> None:
+    """Forced onto several T4 regions, ignoring egress leads elsewhere, and what it would cost is said."""
+    result = placer.recommend("convnext-large", budget="5/h", catalog="erben-2023", gpu="T4", market="spot", workers="12..16")
+    blind = next(b for b in result.baselines if b.label == "egress-blind")
+    assert result.estimate is not None
+    assert blind.estimate.usd_per_hour.total > result.estimate.usd_per_hour.total
+    assert "above the budget" in blind.note
+
+
+def test_infeasible_budget_names_the_least_that_works() -> None:
+    """Status, not an exception; the change that is named works, and a cent less does not."""
+    result = placer.recommend("roberta-xlm", budget="0.05/h", catalog="erben-2023")
+    assert result.status is Status.INFEASIBLE
+    assert result.placement is None
+    change = result.nearest[0].note.split()[1]
+    assert placer.recommend("roberta-xlm", budget=change, catalog="erben-2023").placement is not None
+    less = f"{float(change.removesuffix('/h')) - 0.01:.2f}/h"
+    assert placer.recommend("roberta-xlm", budget=less, catalog="erben-2023").placement is None
+
+
+def test_infeasible_floor_names_the_most_that_can_be_had() -> None:
+    """Both changes are offered when budget and floor contradict each other."""
+    result = placer.recommend("roberta-xlm", budget="1/h", min_throughput="5000/s", catalog="erben-2023")
+    assert [o.label for o in result.nearest] == ["throughput"]
+    floor = result.nearest[0].note.split()[1]
+    assert placer.recommend("roberta-xlm", budget="1/h", min_throughput=floor, catalog="erben-2023").placement is not None
+
+
+def test_no_admitted_machine_says_what_excludes_most() -> None:
+    """A model too large for every device of the book."""
+    with pytest.raises(PlacerError) as caught:
+        placer.recommend("niser", catalog="erben-2023")
+    assert "no machine of catalog 'erben-2023' is admitted" in caught.value.message
+
+
+def test_documents_follow_their_schemas() -> None:
+    """Result and manifest, with and without a placement."""
+    schema = json.loads(schema_text("result"))
+    for budget in ("5/h", "0.05/h"):
+        result = placer.recommend("roberta-xlm", budget=budget, catalog="erben-2023")
+        jsonschema.validate(result.to_dict(), schema)
+    manifest = json.loads(schema_text("manifest"))
+    for words in ({"gpu": "T4"}, {"workers": "4", "exchange": "central", "catalog": "phalak-2023", "model": "niser"}):
+        model = words.pop("model", "roberta-xlm")
+        jsonschema.validate(placer.recommend(model, **{"catalog": "erben-2023", **words}).to_manifest(), manifest)
+
+
+def test_result_document_has_exactly_the_promised_names() -> None:
+    """Golden keys of placer.result/v1: within v1 keys are only added."""
+    document = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023").to_dict()
+    promised = {"schema", "request", "data", "status", "objective", "solver", "placement", "estimate", "alternatives", "warnings"}
+    assert promised <= document.keys()
+    assert {"name", "value", "bound", "gap"} == document["objective"].keys()
+    assert {"offer", "place", "gpu", "gpu_count", "market", "count", "usd_per_hour"} == document["placement"]["workers"][0].keys()
+    estimate = document["estimate"]
+    assert {"value", "low", "high"} == estimate["samples_per_second"].keys()
+    assert {"calculation", "communication", "total"} <= estimate["step_seconds"].keys()
+    assert {"compute", "egress", "storage", "functions", "data", "total"} == estimate["usd_per_hour"].keys()
+    assert {"granularity", "usd_per_million_samples", "links", "provenance"} <= estimate.keys()
+
+
+def test_saved_results_are_priced_again_and_edits_are_found() -> None:
+    """A file is enough to check it; a changed figure or manifest is refused."""
+    result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023")
+    saved = result.to_saved()
+    assert "priced again" in check_document(saved, "r.json")
+    saved["estimate"]["usd_per_hour"]["total"] *= 0.9
+    with pytest.raises(PlacerError, match="usd_per_hour is written as"):
+        check_document(saved, "r.json")
+    manifest = result.to_manifest()
+    assert "manifest of" in check_document(manifest, "m.json")
+    manifest["groups"][0]["count"] += 1
+    with pytest.raises(PlacerError, match="digest differs"):
+        check_document(manifest, "m.json")
+    wrongs: list[Any] = [[], {}, {"schema": "placer.result/v1"}, {"schema": "placer.result/v9"}]
+    for wrong in wrongs:
+        with pytest.raises(PlacerError, match=r"x\.json|unknown schema"):
+            check_document(wrong, "x.json")
+
+
+def test_manifest_ranks_and_timeouts() -> None:
+    """Rank offsets follow the counts; time-outs are above the predicted times."""
+    result = placer.recommend("convnext-large", budget="30/h", catalog="erben-2023")
+    manifest = result.to_manifest()
+    assert len(manifest["groups"]) > 1
+    offset = 0
+    for group in manifest["groups"]:
+        assert group["rank_offset"] == offset
+        offset += group["count"]
+    assert manifest["world_size"] == offset
+    assert result.estimate is not None
+    assert manifest["exchange"]["timeouts"]["averaging_s"] > result.estimate.step.communication
+    assert manifest["exchange"]["timeouts"]["step_s"] > result.estimate.step.total
+
+
+def test_frames_and_notebooks() -> None:
+    """to_frame has a row per option, the chosen one marked; notebooks get HTML."""
+    result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023")
+    frame = result.to_frame()
+    assert list(frame["chosen"]).count(True) == 1
+    assert "samples_per_second" in result._repr_html_()
+
+
+def test_same_question_same_document() -> None:
+    """Byte for byte, but for the seconds of the solver."""
+    first, second = (placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023").to_dict() for _ in range(2))
+    first["solver"].pop("seconds"), second["solver"].pop("seconds")
+    assert first == second
+
+
+def test_advisor_shares_catalogs_between_threads() -> None:
+    """Eight threads, one Advisor: equal answers."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    advisor = placer.Advisor("erben-2023")
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: specs(advisor.recommend("roberta-xlm", budget="5/h")), range(16)))
+    assert all(answer == answers[0] for answer in answers)

@@ -1,0 +1,127 @@
+"""From words to a Problem: what is read, and one clear error for every wrong word."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placer.catalog import Catalog
+from placer.errors import PlacerError
+from placer.problem import Problem
+from placer.profile import load_profile
+from placer.request import build_problem, read_quotas
+
+
+def ask(book: Catalog, model: str = "roberta-xlm", **words: Any) -> Problem:
+    """Build a problem from words."""
+    return build_problem(load_profile(model), book, **words)
+
+
+def test_words_become_si_units(erben: Catalog) -> None:
+    """5/h is 5 USD/h, 32K is 32,000 samples, names are resolved."""
+    problem = ask(erben, budget="5/h", tbs="32K", gpu="t4,V100", places="gcp", market="on-demand", workers="2..8", data="b2")
+    wish = problem.requirements
+    assert (wish.budget_usd_per_hour, problem.batch) == (5.0, 32_000)
+    assert wish.gpus == ("T4", "V100")
+    assert (wish.places_in, wish.market) == (("gcp/*",), "on_demand")
+    assert (wish.min_workers, wish.max_workers, wish.data_store) == (2, 8, "backblaze/us-west")
+
+
+def test_a_floor_alone_asks_for_the_lowest_cost(erben: Catalog) -> None:
+    """With a floor and no budget the sensible objective is cost; a stated one wins."""
+    assert ask(erben, min_throughput="400/s").requirements.objective == "cost"
+    assert ask(erben, min_throughput="400/s", budget="5/h").requirements.objective == "throughput"
+    assert ask(erben, min_throughput="400/s", objective="cost-per-sample").requirements.objective == "cost-per-sample"
+
+
+def test_a_family_stands_for_its_sizes(default: Catalog) -> None:
+    """A100 is both sizes; A100:80GB is one."""
+    assert ask(default, gpu="A100").requirements.gpus == ("A100-40", "A100-80")
+    assert ask(default, gpu="A100:80GB").requirements.gpus == ("A100-80",)
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        ({"gpu": "T5"}, "unknown GPU 'T5'", "T4"),
+        ({"gpu": "H100"}, "rents no H100", "A10"),
+        ({"places": "gcp/us-centrall1"}, "unknown place 'gcp/us-centrall1'", "gcp/us-central1"),
+        ({"not_places": "awz"}, "unknown place 'awz'", "aws"),
+        ({"market": "spott"}, "unknown market 'spott'", "spot"),
+        ({"objective": "speed"}, "unknown objective 'speed'", "throughput"),
+        ({"exchange": "all-reduse"}, "unknown exchange 'all-reduse'", "all-reduce"),
+        ({"compression": "fp17"}, "unknown compression 'fp17'", "fp16"),
+        ({"zones": "two"}, "unknown zones 'two'", "one"),
+        ({"data": "b3"}, "unknown store 'b3'", "b2"),
+        ({"aggregator": "aws/us-west-2"}, "unknown aggregator", "no functions"),
+        ({"budget": "120"}, "per hour or total?", "120/h"),
+        ({"budget": "-1/h"}, "above zero", "positive"),
+        ({"budget": "nan"}, "not an amount", "5/h"),
+        ({"workers": "0"}, "at least 1", "worker"),
+        ({"workers": "1.5"}, "not a range", "1..16"),
+        ({"tbs": "0"}, "above zero", "positive"),
+        ({"min_throughput": "400"}, "not samples per time", "400/s"),
+        ({"quota": "/nowhere/q.csv"}, "cannot be read", "place,gpu,market,gpus"),
+    ],
+)
+def test_wrong_words_are_named_with_a_tip(erben: Catalog, words: dict[str, str], message: str, hint: str) -> None:
+    """One line that quotes the word, and what to write instead."""
+    with pytest.raises(PlacerError) as caught:
+        ask(erben, **words)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+def test_the_last_matching_quota_row_wins(erben: Catalog, tmp_path: Path) -> None:
+    """Wildcards first, exceptions below; what no row matches keeps the default of 8."""
+    path = tmp_path / "q.csv"
+    path.write_text("place,gpu,market,gpus\ngcp/*,*,*,16\ngcp/us-west1,T4,spot,0\n", encoding="utf-8")
+    problem = ask(erben, quota=str(path))
+    assert problem.quota("gcp/us-central1", "T4", "spot") == 16
+    assert problem.quota("gcp/us-west1", "T4", "spot") == 0
+    assert problem.quota("aws/us-west-2", "T4", "spot") == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "q.csv:1: columns"),
+        ("place,gpu,gpus\n", "q.csv:1: columns place,gpu,gpus"),
+        ("place,gpu,market,gpus\n*,T4,spot\n", "q.csv:2: 3 cells instead of 4"),
+        ("place,gpu,market,gpus\n*,T4,cheap,4\n", "q.csv:2: market 'cheap'"),
+        ("place,gpu,market,gpus\n*,T4,spot,-4\n", "q.csv:2: gpus '-4'"),
+        ("place,gpu,market,gpus\n*,T4,spot,many\n", "q.csv:2: gpus 'many'"),
+    ],
+)
+def test_bad_quota_files_name_the_line(tmp_path: Path, text: str, says: str) -> None:
+    """File, line and value."""
+    path = tmp_path / "q.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(PlacerError) as caught:
+        read_quotas(path)
+    assert says in caught.value.message
+
+
+def test_owned_machines_are_used_only_where_named(erben: Catalog) -> None:
+    """The on-premise GPUs of the paper cost nothing, so they must be asked for."""
+    assert not any(p.offer.provider == "onprem" for p in ask(erben).pools)
+    assert {p.offer.gpu for p in ask(erben, places="onprem").pools} == {"RTX8000", "V100"}
+
+
+def test_require_measured_leaves_estimates_out(default: Catalog) -> None:
+    """On today's market only T4 and A10 were measured with this model."""
+    pools = ask(default, require_measured=True).pools
+    assert {(p.offer.gpu, p.offer.gpu_count) for p in pools} <= {("T4", 1), ("T4", 4), ("A10", 1), ("V100", 8)}
+    assert all(p.alone.basis != "estimated" for p in pools)
+
+
+def test_a_problem_survives_its_file(erben: Catalog) -> None:
+    """What to_dict writes, from_dict reads: the same pools, prices and wishes."""
+    problem = ask(erben, budget="5/h", gpu="T4,A10")
+    again = Problem.from_dict(problem.to_dict())
+    assert again.requirements == problem.requirements
+    assert again.profile == problem.profile
+    assert [p.offer for p in again.pools] == [p.offer for p in problem.pools]
+    with pytest.raises(PlacerError, match="not a placer"):
+        Problem.from_dict({"schema": "placer.problem/v9"})

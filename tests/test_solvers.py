@@ -1,0 +1,170 @@
+"""Every solver keeps one contract; `exact` equals plain enumeration."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from instances import random_problem
+from placer.catalog import Catalog
+from placer.errors import PlacerError
+from placer.estimator import violations
+from placer.placement import Placement
+from placer.problem import OBJECTIVES, Problem, Requirements
+from placer.profile import load_profile
+from placer.result import Result, SolveOptions, Status
+from placer.solve import solve, solver_names
+
+PROOF = SolveOptions(gap=0.0)
+SEEDS = 500
+CHUNKS = 20
+
+
+def tie_break(result: Result) -> float:
+    """Second criterion: USD/h behind throughput, samples/s behind cost."""
+    assert result.estimate is not None
+    if result.problem.requirements.objective == "throughput":
+        return result.estimate.usd_per_hour.total
+    return result.estimate.samples_per_second.value
+
+
+def test_solvers_are_found_without_a_list() -> None:
+    """A new file in solvers/ is a solver; parts of solvers start with an underscore."""
+    assert {"exact", "exhaustive"} <= set(solver_names())
+    with pytest.raises(PlacerError, match="unknown solver 'exakt'"):
+        solve(random_problem(0), "exakt")
+
+
+@pytest.mark.parametrize("solver", solver_names())
+@pytest.mark.parametrize("seed", [1, 3, 7, 12, 19])
+def test_contract(solver: str, seed: int) -> None:
+    """A placement breaks nothing, the bound is not worse than the value, the same question has the same answer."""
+    problem = random_problem(seed)
+    first, second = (solve(problem, solver, PROOF) for _ in range(2))
+    assert (first.placement, first.status) == (second.placement, second.status)
+    if first.placement is None:
+        assert first.status is Status.INFEASIBLE
+        return
+    assert violations(first.placement, problem) == ()
+    assert first.value is not None
+    assert first.bound is not None
+    assert first.gap is not None
+    better = first.bound - first.value if problem.requirements.objective == "throughput" else first.value - first.bound
+    assert better >= -1e-9 * abs(first.value)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_exact_equals_exhaustive(chunk: int) -> None:
+    """500 random instances: status, objective and tie-break agree."""
+    for seed in range(chunk * SEEDS // CHUNKS, (chunk + 1) * SEEDS // CHUNKS):
+        problem = random_problem(seed)
+        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+        assert answer.status == oracle.status, seed
+        if oracle.value is None:
+            assert answer.value is None, seed
+            continue
+        assert answer.value == pytest.approx(oracle.value, rel=1e-8), seed
+        if problem.requirements.objective != "cost-per-sample":
+            assert tie_break(answer) == pytest.approx(tie_break(oracle), rel=1e-8), seed
+
+
+def test_instances_exercise_every_strategy_objective_and_outcome() -> None:
+    """The 500 seeds are no accident of easy cases: alone, all-reduce, central, several regions, infeasible."""
+    answers = [solve(random_problem(seed), "exact", PROOF) for seed in range(200)]
+    found = [a.placement for a in answers if a.placement is not None]
+    assert {p.exchange.strategy for p in found} == {"none", "all-reduce", "central"}
+    assert sum(len(p.places) > 1 for p in found) >= 8
+    assert sum(a.placement is None for a in answers) >= 20
+    assert {a.problem.requirements.objective for a in answers if a.placement} == set(OBJECTIVES)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 100_000))
+def test_gap_is_kept(seed: int) -> None:
+    """With a gap of 5 % the answer is within 5 % of the optimum."""
+    problem = random_problem(seed)
+    best, near = solve(problem, "exact", PROOF).value, solve(problem, "exact", SolveOptions(gap=0.05)).value
+    if best is None:
+        assert near is None
+        return
+    assert near == pytest.approx(best, rel=0.0501)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 100_000))
+def test_more_is_never_worse(seed: int) -> None:
+    """More budget, or one more offer (a dearer twin), never lowers throughput; zero egress is never dearer."""
+    problem = random_problem(seed)
+    wish = replace(problem.requirements, objective="throughput", min_samples_per_second=None)
+    before = solve(replace(problem, requirements=wish), "exact", PROOF).value or 0.0
+    if wish.budget_usd_per_hour is not None:
+        richer = replace(problem, requirements=replace(wish, budget_usd_per_hour=wish.budget_usd_per_hour * 1.3))
+        assert (solve(richer, "exact", PROOF).value or 0.0) >= before * (1 - 1e-9)
+    twins = tuple(replace(o, instance_type=o.instance_type + "-dear", usd_per_hour=o.usd_per_hour * 2) for o in problem.catalog.offers)
+    wider = replace(problem, requirements=wish, catalog=replace(problem.catalog, offers=problem.catalog.offers + twins))
+    assert solve(wider, "exact", PROOF).value == (pytest.approx(before) if before else None)
+    free = replace(problem.catalog, egress=tuple(replace(e, usd_per_gib=0.0) for e in problem.catalog.egress))
+    assert (solve(replace(problem, requirements=wish, catalog=free), "exact", PROOF).value or 0.0) >= before * (1 - 1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 100_000), st.randoms())
+def test_order_of_rows_changes_nothing(seed: int, shuffle) -> None:  # type: ignore[no-untyped-def]
+    """Permuting the offers of the book gives the same value."""
+    problem = random_problem(seed)
+    offers = list(problem.catalog.offers)
+    shuffle.shuffle(offers)
+    moved = replace(problem, catalog=replace(problem.catalog, offers=tuple(offers)))
+    value = solve(problem, "exact", PROOF).value
+    assert solve(moved, "exact", PROOF).value == (None if value is None else pytest.approx(value))
+
+
+def test_node_limit_gives_the_best_so_far_with_a_bound(default: Catalog) -> None:
+    """A stopped search says so, and its bound is honest: not below the proven optimum."""
+    wish = Requirements(budget_usd_per_hour=20.0, gpus=("T4",))
+    problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=wish)
+    stopped, proved = solve(problem, "exact", SolveOptions(node_limit=3)), solve(problem, "exact")
+    assert stopped.status is Status.TIME_LIMIT
+    assert proved.status is Status.OPTIMAL
+    assert stopped.value is not None
+    assert stopped.bound is not None
+    assert proved.value is not None
+    assert stopped.value <= proved.value * 1.001 <= stopped.bound * 1.002
+
+
+def test_exhaustive_refuses_large_markets(default: Catalog) -> None:
+    """It says how large and what to use instead."""
+    problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=Requirements())
+    with pytest.raises(PlacerError, match="too many for the solver 'exhaustive'"):
+        solve(problem, "exhaustive")
+
+
+@pytest.mark.parametrize(
+    ("model", "wishes"),
+    [
+        ("roberta-xlm", {"budget_usd_per_hour": 5.0}),
+        ("roberta-xlm", {"budget_usd_per_hour": 50.0, "min_workers": 2, "max_workers": 16}),
+        ("roberta-xlm", {"budget_usd_per_hour": 20.0, "min_workers": 2, "gpus": ("A10", "T4")}),
+        ("resnet50", {"objective": "cost-per-sample"}),
+        ("resnet50", {"budget_usd_per_hour": 20.0, "gpus": ("T4",)}),
+        ("convnext-large", {"objective": "cost", "min_samples_per_second": 2000.0}),
+        ("niser", {"budget_usd_per_hour": 1.0, "exchange": "central"}),
+    ],
+)
+def test_optimum_on_the_default_book_is_proved(default: Catalog, model: str, wishes: dict[str, object]) -> None:
+    """Within the gap of 0.1 %, for every objective."""
+    problem = Problem(profile=load_profile(model), catalog=default, requirements=Requirements(**wishes))  # type: ignore[arg-type]
+    result = solve(problem, "exact", SolveOptions(time_limit_s=60))
+    assert result.status is Status.OPTIMAL
+    assert isinstance(result.placement, Placement)
+    assert result.gap is not None
+    assert result.gap <= 0.001 + 1e-9
+
+
+@pytest.mark.parametrize("budget", [1.0, 5.0, 10.0, 30.0])
+@pytest.mark.parametrize("model", ["roberta-xlm", "convnext-large", "resnet18"])
+def test_optimum_on_the_erben_book_is_proved(erben: Catalog, model: str, budget: float) -> None:
+    """From one T4 to everything, over all exchanges."""
+    problem = Problem(profile=load_profile(model), catalog=erben, requirements=Requirements(budget_usd_per_hour=budget))
+    assert solve(problem, "exact", SolveOptions(time_limit_s=60)).status is Status.OPTIMAL

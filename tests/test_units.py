@@ -1,0 +1,113 @@
+"""Quantities: what is read, what is refused, what is printed."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placer.errors import PlacerError
+from placer.units import (
+    format_bandwidth,
+    format_bytes,
+    format_seconds,
+    format_usd,
+    parse_bandwidth,
+    parse_budget,
+    parse_bytes,
+    parse_count,
+    parse_fraction,
+    parse_range,
+    parse_rate,
+    parse_seconds,
+)
+
+
+@pytest.mark.parametrize("text", ["5/h", "$5/h", "5 /h", "5 usd/h", "120/day", "5.0/hour"])
+def test_budget_spellings_mean_five_dollars_an_hour(text: str) -> None:
+    """120 a day is 5 an hour."""
+    assert parse_budget(text) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("120", "per hour or total?"),
+        ("$120 total", "total"),
+        ("-1/h", "above zero"),
+        ("0/h", "above zero"),
+        ("nan", "not an amount"),
+        ("nan/h", "not an amount"),
+        ("1e400/h", "not finite"),
+        ("5,0/h", "unit"),
+        ("5/week", "unit"),
+        ("", "not an amount"),
+    ],
+)
+def test_bad_budget_is_refused_by_name(text: str, says: str) -> None:
+    """The message names the value; the hint says what to write."""
+    with pytest.raises(PlacerError) as caught:
+        parse_budget(text)
+    assert says in caught.value.message
+    assert caught.value.hint
+
+
+def test_lower_case_giga_is_refused_with_the_right_spelling() -> None:
+    """``gb/s`` could be gigabit or gigabyte."""
+    with pytest.raises(PlacerError) as caught:
+        parse_bandwidth("250 gb/s")
+    assert "250Gb/s" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (parse_bytes, "12"),
+        (parse_bytes, "1 Gb"),
+        (parse_seconds, "5"),
+        (parse_seconds, "5 weeks"),
+        (parse_count, "1.5"),
+        (parse_count, "0"),
+        (parse_count, "many"),
+        (parse_range, "0..4"),
+        (parse_range, "8..2"),
+        (parse_range, "x"),
+        (parse_rate, "400"),
+        (parse_bandwidth, "5 Xb/s"),
+    ],
+)
+def test_other_bad_quantities_are_refused(parse, text: str) -> None:  # type: ignore[no-untyped-def]
+    """A bare or wrong unit is an error that quotes the text."""
+    with pytest.raises(PlacerError, match="'" + text.replace(".", r"\.")):
+        parse(text)
+
+
+def test_gap_is_a_share_below_one() -> None:
+    """100 % and negative gaps make no sense."""
+    for text in ("100%", "-0.1", "nan", "x"):
+        with pytest.raises(PlacerError):
+            parse_fraction(text, "gap")
+
+
+@given(st.floats(min_value=1e-3, max_value=1e6))
+def test_budget_reads_back_what_it_prints(value: float) -> None:
+    """Any printed amount is read as the same amount, to the printed digits."""
+    assert math.isclose(parse_budget(f"{value:.6f}/h"), value, rel_tol=1e-3)
+
+
+@given(st.floats(min_value=1, max_value=1e14))
+def test_bytes_print_to_three_digits(value: float) -> None:
+    """Reading the printed size comes within half a percent."""
+    assert math.isclose(parse_bytes(format_bytes(value)), value, rel_tol=0.006)
+
+
+@given(st.floats(min_value=1e3, max_value=1e11))
+def test_bandwidth_prints_bits(value: float) -> None:
+    """Bytes per second are printed as bits per second and read back."""
+    assert math.isclose(parse_bandwidth(format_bandwidth(value)), value, rel_tol=0.006)
+
+
+def test_printing_keeps_small_amounts_and_zero() -> None:
+    """A tenth of a cent is not $0.00."""
+    assert (format_usd(0.0), format_usd(0.001), format_usd(1234.5)) == ("$0.00", "$0.0010", "$1,234.50")
+    assert (format_seconds(0), format_seconds(0.0667)) == ("0 ms", "66.7 ms")
