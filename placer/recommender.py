@@ -7,12 +7,13 @@ from dataclasses import replace
 from itertools import combinations
 
 from placer.advice import stay_verdict, warnings_of
-from placer.estimator import estimate, evaluate, exchange_for, violations
+from placer.estimator import estimate, evaluate, exchange_for
 from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.problem import Pool, Problem, Requirements
 from placer.result import Option, Result, SolveOptions, score
 from placer.solve import require_pools, solve
 from placer.units import format_number, format_usd
+from placer.violations import violations
 
 NEAR = 1.5
 """A near miss breaks one limit by at most this factor."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from placer.catalog import Catalog
 from placer.errors import PlacerError, unknown
-from placer.estimator import estimate, pool_of, violations
+from placer.estimator import estimate, pool_of
 from placer.manifest.native import SCHEMA as MANIFEST_SCHEMA
 from placer.manifest.native import document_digest
 from placer.placement import Exchange, Placement, WorkerGroup
@@ -22,6 +22,7 @@ from placer.profile import profile_from_json
 from placer.report.document import SCHEMA as RESULT_SCHEMA
 from placer.report.document import result_document
 from placer.result import Result
+from placer.violations import violations
 
 SCHEMA_FILES = {
     "result": ("placer.report", "result-v1.json"),

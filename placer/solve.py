@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import cast
 
 from placer.errors import PlacerError, unknown
-from placer.estimator import estimate, violations
+from placer.estimator import estimate
 from placer.problem import Problem
 from placer.result import Answer, Result, SolveOptions
+from placer.violations import violations
 
 
 def solver_names() -> list[str]:

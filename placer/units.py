@@ -219,7 +219,8 @@ def format_usd(value: float) -> str:
     ('$4.80', '$0.0021', '$0.00')
     """
     if value and abs(value) < 0.095:
-        return f"${value:.{max(2, 1 - math.floor(math.log10(abs(value))))}f}"
+        digits = f"{value:.{1 - math.floor(math.log10(abs(value)))}f}".rstrip("0")
+        return f"${digits}{'0' * (4 - len(digits))}"
     return f"${value:,.2f}"
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placer.estimator import TOLERANCE, evaluate, violations
+from placer.estimator import evaluate
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.result import objective_value, score
 from placer.units import SECONDS_PER_HOUR
+from placer.violations import TOLERANCE, violations
 
 from ._market import Array
 

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from placer.estimator import TOLERANCE, exchange_for
+from placer.estimator import exchange_for
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.result import Answer, SolveOptions, Status
+from placer.violations import TOLERANCE
 
 from ._butterfly import ButterflySearch
 from ._central import CentralSearch

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from placer.errors import PlacerError
-from placer.estimator import evaluate, exchange_for, violations
+from placer.estimator import evaluate, exchange_for
 from placer.placement import Exchange, Placement, WorkerGroup
 from placer.problem import Pool, Problem
 from placer.result import Answer, SolveOptions, Status, objective_value, score
+from placer.violations import violations
 
 LIMIT = 2_000_000
 """Most combinations of counts that are tried."""

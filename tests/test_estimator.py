@@ -15,13 +15,14 @@ from placer.advisor import place_by_hand
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, StoreOffer
 from placer.cost import egress_usd, function_usd, storage_usd
 from placer.errors import PlacerError
-from placer.estimator import Violation, estimate, exchange_phases, violations
+from placer.estimator import estimate, exchange_phases
 from placer.exchange.phase import Phase, Transfer
 from placer.network import Network
 from placer.placement import Placement
 from placer.problem import Problem, Quota, Requirements
 from placer.profile import load_profile
 from placer.units import GIB
+from placer.violations import Violation, violations
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 

@@ -16,6 +16,7 @@ LAYERS = [
     {"solve"},
     {"solvers"},
     {"result"},
+    {"violations"},
     {"estimator"},
     {"timing", "cost"},
     {"exchange"},
@@ -64,7 +65,7 @@ def test_imports_go_down_only(path: Path) -> None:
 def test_files_and_functions_stay_small(path: Path) -> None:
     """About 300 lines a module, 50 a function (its docstring apart)."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 420
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 320
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body

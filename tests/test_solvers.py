@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from instances import random_problem
 from placer.catalog import Catalog
 from placer.errors import PlacerError
-from placer.estimator import violations
 from placer.placement import Placement
 from placer.problem import OBJECTIVES, Problem, Requirements
 from placer.profile import load_profile
 from placer.result import Result, SolveOptions, Status
 from placer.solve import solve, solver_names
+from placer.violations import violations
 
 PROOF = SolveOptions(gap=0.0)
 SEEDS = 500

@@ -23,9 +23,10 @@ Example:
 def command(placements: tuple[str, ...], model: str, catalog: str, as_json: bool, **words: Any) -> None:
     """Put placements given by hand side by side; GROUPS are written as in 'placer estimate --workers'."""
     from placer.advisor import Advisor, place_by_hand
-    from placer.estimator import estimate, violations
+    from placer.estimator import estimate
     from placer.report import document, terminal
     from placer.result import Option
+    from placer.violations import violations
 
     problem = Advisor(catalog).problem(model, **words)
     options = []

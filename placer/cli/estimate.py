@@ -24,8 +24,9 @@ Example:
 def command(ctx: click.Context, /, model: str, workers: str, catalog: str, as_json: bool, **words: Any) -> None:
     """Time and price a placement given by hand; nothing is searched, limits are reported."""
     from placer.advisor import Advisor, place_by_hand
-    from placer.estimator import estimate, violations
+    from placer.estimator import estimate
     from placer.report import document, terminal
+    from placer.violations import violations
 
     problem = Advisor(catalog).problem(model, **words)
     placement = place_by_hand(workers, problem)

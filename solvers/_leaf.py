@@ -1,0 +1,162 @@
+"""Machines of one set of regions and one number of workers: first the split over regions, then the counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from placer.exchange.allreduce import pair_bytes
+from placer.placement import WorkerGroup
+
+from ._market import Array, Indices, suffix_sums
+from ._relaxation import Family, Node, Relaxation, margin
+from ._target import OutOfTimeError
+from .exhaustive import groups_of
+
+MOST_SPLITS = 500_000
+"""More open splits of workers over regions than this end the search like a time limit."""
+
+
+class Leaf:
+    """Enumeration of one leaf: exact egress and exchange time, regions and N fixed.
+
+    Parameters
+    ----------
+    relaxation
+        Bounds of the market.
+    node
+        The regions, all used, and one number of workers.
+    family
+        Class of hosts.
+    """
+
+    def __init__(self, relaxation: Relaxation, node: Node, family: Family) -> None:
+        self.relaxation, self.node, self.family = relaxation, node, family
+        self.market, self.target = relaxation.market, relaxation.target
+        self.workers = int(node.workers[0])
+
+    def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Yield groups that may improve, the most promising split of workers over regions first."""
+        sums = [self.market.best_sums(np.array([place]), self.family.hosts, self.workers) for place in self.node.used]
+        splits, reached = self._splits(sums)
+        if len(splits) == 0:
+            return
+        margins = margin(reached, self.thresholds(splits))
+        for at in np.argsort(-margins, kind="stable"):
+            if margins[at] < 0:
+                return
+            split = splits[at : at + 1]
+            if margin(reached[:, [at]], self.thresholds(split))[0] >= 0:
+                parts = [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)]
+                yield from Machines(self, split, parts).improvements()
+
+    def _splits(self, sums: list[Array]) -> tuple[Indices, Array]:
+        """Workers per region that may improve, region after region; shapes (splits, regions) and (rows, splits)."""
+        workers, rooms = self.workers, self.relaxation.room(self.family)
+        room = [min(int(rooms[p]), workers) for p in self.node.used]
+        splits, reached = np.zeros((1, 0), dtype=np.intp), np.zeros((len(self.market.weights), 1))
+        for k in range(len(self.node.used)):
+            self.target.tick()
+            left = workers - splits.sum(axis=1)
+            later = len(self.node.used) - k - 1
+            parent, count = np.nonzero(np.ones((len(splits), room[k] + 1)))
+            after = left[parent] - count
+            keep = (count >= 1) & (after >= later) & (after <= sum(room[k + 1 :]))
+            parent, count, after = parent[keep], count[keep], after[keep]
+            splits = np.column_stack([splits[parent], count])
+            reached = reached[:, parent] + sums[k][:, count]
+            rest = self.market.best_sums(np.array(self.node.used[k + 1 :], dtype=np.intp), self.family.hosts, workers)
+            open_ = margin(reached + rest[:, after], self.thresholds(splits)) >= 0
+            splits, reached = splits[open_], reached[:, open_]
+            if len(splits) > MOST_SPLITS:
+                raise OutOfTimeError
+        return splits, reached
+
+    def thresholds(self, splits: Indices) -> Array:
+        """Thresholds at known workers of the first regions, where egress is exact; shape (rows, splits).
+
+        Notes
+        -----
+        Workers that are not placed yet pay at least the cheapest price to and from the placed ones.
+        """
+        workers, known = int(self.node.workers[0]), splits.shape[1]
+        price = self.relaxation.prices[np.ix_(self.node.used, self.node.used)]
+        placed = price[:known, :known]
+        pairs = np.einsum("si,ij,sj->s", splits, placed, splits) - splits @ np.diag(placed)
+        if known < len(self.node.used):
+            outward = price[:known, known:].min(axis=1) + price[known:, :known].min(axis=0)
+            pairs = pairs + (splits @ outward) * (workers - splits.sum(axis=1))
+        shard = pair_bytes(self.relaxation.problem.gradient_bytes, workers)
+        communication = np.full(len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard)
+        data = min(self.market.data_usd[p] for p in self.node.used)
+        slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), communication)
+        return self.target.thresholds(self.market.weights, communication, shard * pairs, data, slowest)
+
+
+class Machines:
+    """Depth-first enumeration of machines at a known number of workers per region, cut by the tightest rows."""
+
+    def __init__(self, leaf: Leaf, split: Indices, sums: list[Array]) -> None:
+        self.leaf, self.split = leaf, split
+        market, node, needed = leaf.market, leaf.node, leaf.thresholds(split)[:, 0]
+        margins = np.array([margin(np.array([[r]]), np.array([[t]]))[0] for r, t in zip(np.sum(sums, axis=0), needed, strict=True)])
+        self.rows = sorted({0, int(np.argmin(margins)), len(needed) - 1})
+        worth = market.values[int(np.argmin(margins))]
+        pools = leaf.relaxation.pools(node, leaf.family).tolist()
+        rank = {place: k for k, place in enumerate(node.used)}
+        self.order = sorted(pools, key=lambda i: (rank[int(market.place_of[i])], -worth[i], market.usd[i]))
+        self.region = [rank[int(market.place_of[i])] for i in self.order]
+        self.later = [[float(sum(part[row] for part in sums[k + 1 :])) for row in self.rows] for k in range(len(sums))]
+        self.pools = [market.pools[i] for i in self.order]
+        self.buckets = [pool.bucket for pool in self.pools]
+        self.caps = [int(market.cap[i]) for i in self.order]
+        self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
+        self.suffix = self._suffixes()
+
+    def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Yield groups that reach every threshold, which tightens as the incumbent improves."""
+        self.needed, self.counts, self.quota = self._needed(), [0] * len(self.order), dict.fromkeys(self.buckets, 0)
+        yield from self._descend(0, int(self.split[0, 0]), [0.0] * len(self.rows))
+
+    def _suffixes(self) -> list[list[list[float]]]:
+        """Best sums of m machines among the pools of the same region from each position on; one list per row."""
+        built = []
+        for k in range(len(self.rows)):
+            rows: list[list[float]] = []
+            for region, most in enumerate(self.split[0]):
+                at = [i for i, r in enumerate(self.region) if r == region]
+                rows += suffix_sums([self.value[i][k] for i in at], [self.caps[i] for i in at], int(most))[:-1]
+            built.append(rows)
+        return built
+
+    def _needed(self) -> list[float]:
+        column = self.leaf.thresholds(self.split)[:, 0]
+        return [float(column[row]) for row in self.rows]
+
+    def _descend(self, at: int, left: int, reached: list[float]) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Choose the count of pool ``at``; ``left`` workers of its region are still to be placed."""
+        self.leaf.target.tick()
+        if left == 0:
+            following = self.region[at - 1] + 1
+            if following == self.split.shape[1]:
+                yield groups_of(self.pools, self.counts)
+                self.needed = self._needed()
+                return
+            at = self.region.index(following)
+            left = int(self.split[0, following])
+        pool, bucket, later = self.pools[at], self.buckets[at], self.later[self.region[at]]
+        last = at + 1 == len(self.order) or self.region[at + 1] != self.region[at]
+        most = min(self.caps[at], left, (pool.gpu_quota - self.quota[bucket]) // pool.offer.gpu_count)
+        for count in range(most, -1, -1):
+            rest = left - count
+            if last and rest:
+                return
+            now = [r + v * count for r, v in zip(reached, self.value[at], strict=True)]
+            ahead = [0.0] * len(self.rows) if last else [rows[at + 1][rest] for rows in self.suffix]
+            if all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)):
+                self.counts[at] = count
+                self.quota[bucket] += count * pool.offer.gpu_count
+                yield from self._descend(at + 1, rest, now)
+                self.quota[bucket] -= count * pool.offer.gpu_count
+                self.counts[at] = 0

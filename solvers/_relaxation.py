@@ -1,0 +1,233 @@
+"""What any all-reduce placement of some regions reaches at best and pays at least: the bound of a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from placer import timing
+from placer.exchange.allreduce import pair_bytes
+
+from ._market import Array, Indices, Market
+from ._target import Target
+
+
+@dataclass(frozen=True)
+class Node:
+    """Regions that are used, regions that may join, and the worker counts that are still open."""
+
+    used: tuple[int, ...]
+    joining: tuple[int, ...]
+    workers: Indices
+    wan_s_per_pair_byte: float
+
+
+@dataclass(frozen=True)
+class Family:
+    """Placements whose slowest host is of one class: the classes they may use and their averaging time by N."""
+
+    hosts: frozenset[str]
+    averaging_s: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """What the placements of a node reach at best, and what they pay at least, per open worker count."""
+
+    target: Target
+    weights: Array
+    sums: Array
+    averaging_s: Array
+    pair_bytes: Array
+    egress_usd: Array
+    data_usd: float
+    slowest: Array
+
+    def margins(self, wan_s_per_pair_byte: float) -> Array:
+        """Smallest margin over the thresholds of an improvement; negative is cut; shape (workers,)."""
+        communication_s = self.averaging_s + wan_s_per_pair_byte * self.pair_bytes
+        return margin(self.sums, self.target.thresholds(self.weights, communication_s, self.egress_usd, self.data_usd, self.slowest))
+
+
+class Relaxation:
+    """Bounds of nodes over one market.
+
+    Parameters
+    ----------
+    market
+        Pools that may be used.
+    target
+        Incumbent and limits.
+    first, most
+        Fewest and most workers.
+    """
+
+    def __init__(self, market: Market, target: Target, first: int, most: int) -> None:
+        self.market, self.target, self.problem = market, target, market.problem
+        self.first, self.most = first, most
+        self._wan: dict[tuple[int, int], float] = {}
+        self._rooms: dict[frozenset[str], Indices] = {}
+
+    def families(self) -> list[Family]:
+        """One family per class of host; the pools of a family have hosts that are no slower, at any N."""
+        n = np.arange(self.most + 1)
+        hosts = self.market.host_of
+        size, tensors = self.problem.gradient_bytes, self.problem.profile.tensors
+        seconds = {h: np.array([timing.averaging_seconds([h], size, int(k), tensors) for k in n]) for h in sorted(set(hosts))}
+        built = []
+        for own in seconds.values():
+            below = {h: (other <= own)[self.first :] for h, other in seconds.items()}
+            within = {h for h, smaller in below.items() if np.all(smaller)}
+            crossing = any(np.any(smaller) and not np.all(smaller) for smaller in below.values())
+            chosen = frozenset(seconds) if crossing else frozenset(within)
+            built.append(Family(chosen, np.minimum.reduce(list(seconds.values())) if crossing else own))
+        return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
+
+    def places(self, family: Family) -> tuple[int, ...]:
+        """Places with a pool of the family, sorted."""
+        return tuple(sorted({int(p) for p, host in zip(self.market.place_of, self.market.host_of, strict=True) if host in family.hosts}))
+
+    def alive(self, node: Node, family: Family) -> Indices:
+        """Worker counts at which some improvement may exist."""
+        return node.workers[self.bound(node, family).margins(node.wan_s_per_pair_byte) >= 0]
+
+    def bound(self, node: Node, family: Family) -> Bound:
+        """Gather the bound of a node."""
+        n, places = node.workers, np.array((*node.used, *node.joining), dtype=np.intp)
+        shard = np.array([pair_bytes(self.problem.gradient_bytes, int(k)) for k in n])
+        return Bound(
+            target=self.target,
+            weights=self.market.weights,
+            sums=self.market.best_sums(places, family.hosts, self.most)[:, n],
+            averaging_s=family.averaging_s[n],
+            pair_bytes=shard,
+            egress_usd=shard * self._least_pair_usd(node, family),
+            data_usd=min(self.market.data_usd[p] for p in places),
+            slowest=self.slowest(node, n, family.averaging_s[n] + self._slowest_wan(node) * shard),
+        )
+
+    def _slowest_wan(self, node: Node) -> float:
+        """Seconds per pair byte of the slowest pair that the node may come to use."""
+        if not node.joining:
+            return node.wan_s_per_pair_byte
+        return self._slowest_pair if node.used else np.inf
+
+    def slowest(self, node: Node, workers: Indices, communication_s: Array) -> Array:
+        """Samples/s of as many of the slowest machines, with the slowest exchange; 0 where that is not known."""
+        places = (*node.used, *node.joining)
+        speed = min(self._slowest_machine[p] for p in places)
+        built: Array = self.problem.batch / (self.problem.batch / (workers * speed) + communication_s)
+        return built
+
+    @cached_property
+    def _slowest_machine(self) -> Array:
+        """Least samples/s of one machine at each place; shape (places,)."""
+        least = np.full(len(self.market.places), np.inf)
+        np.minimum.at(least, self.market.place_of, self.market.speed)
+        return least
+
+    def _least_pair_usd(self, node: Node, family: Family) -> Array:
+        """Least sum of egress prices over ordered pairs of workers, for each open worker count.
+
+        Notes
+        -----
+        Both directions of a pair of regions carry the same bytes, so the mean of their prices counts.
+        Two bounds: every pair that must cross at the cheapest price; every pair of a used region at
+        its own cheapest price.
+        """
+        n, used = node.workers, node.used
+        if not used:
+            return np.zeros(len(n))
+        if len(used) == 1 and not node.joining:
+            inside: Array = n * (n - 1) * float(self.prices[used[0], used[0]])
+            return inside
+        places = np.array((*used, *node.joining), dtype=np.intp)
+        mutual = (self.prices[np.ix_(places, places)] + self.prices[np.ix_(places, places)].T) / 2
+        np.fill_diagonal(mutual, np.inf)
+        room = self.room(family)
+        least = np.asarray(fewest_crossing_pairs(n, room[places], len(used)) * float(mutual.min()), dtype=np.float64)
+        if len(used) > 1:
+            for at, place in enumerate(used):
+                most = np.minimum(room[place], n - (len(used) - 1))
+                own = 2.0 * np.minimum(n - 1, most * (n - most)) * float(mutual[at].min())
+                least = np.maximum(least, own, dtype=np.float64)
+        return least
+
+    @cached_property
+    def prices(self) -> Array:
+        """Egress price in USD per byte between the places of the market; shape (places, places)."""
+        network, places, same_zone = self.problem.network, self.market.places, self.problem.requirements.same_zone
+        return np.array([[network.usd_per_byte(a, b, same_zone=same_zone) for b in places] for a in places])
+
+    def room(self, family: Family) -> Indices:
+        """Machines that each place can hold; shape (places,)."""
+        found = self._rooms.get(family.hosts)
+        if found is None:
+            market = self.market
+            inside = [int(market.place_of[i]) for i in market.units[1] if market.host_of[i] in family.hosts]
+            found = self._rooms[family.hosts] = np.bincount(inside, minlength=len(market.places))
+        return found
+
+    def pools(self, node: Node, family: Family) -> Indices:
+        """Pools of the open regions of a node."""
+        market, open_places = self.market, {*node.used, *node.joining}
+        return np.array(
+            [i for i, host in enumerate(market.host_of) if host in family.hosts and int(market.place_of[i]) in open_places], dtype=np.intp
+        )
+
+    def pair_wan(self, a: int, b: int) -> float:
+        """Seconds that a pair of regions adds for each byte of a pair of workers, slower direction."""
+        if a == b:
+            return 0.0
+        key = (min(a, b), max(a, b))
+        found = self._wan.get(key)
+        if found is None:
+            network, (src, dst) = self.problem.network, (self.market.places[key[0]], self.market.places[key[1]])
+            slowest = max(timing.transfer_seconds(1.0, network.link(src, dst)), timing.transfer_seconds(1.0, network.link(dst, src)))
+            found = self._wan[key] = timing.KAPPA[0] * slowest
+        return found
+
+    @cached_property
+    def _slowest_pair(self) -> float:
+        n = len(self.market.places)
+        return max((self.pair_wan(a, b) for a in range(n) for b in range(a)), default=0.0)
+
+    def wan_slack(self, bound: Bound, known: float) -> float:
+        """Seconds per pair byte that a further region may cost at most, over all open worker counts."""
+        low, high = known, max(self._slowest_pair, known)
+        for _ in range(8):
+            middle = (low + high) / 2
+            low, high = (middle, high) if np.any(bound.margins(middle) >= 0) else (low, middle)
+        return high
+
+
+def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
+    """Least ordered pairs of workers in different regions: fill the roomiest regions, one worker in each other used one.
+
+    Examples
+    --------
+    >>> fewest_crossing_pairs(np.array([10]), np.array([8, 8, 8]), 1)  # 8 and 2 workers: 100 - 64 - 4
+    array([32.])
+    >>> fewest_crossing_pairs(np.array([8]), np.array([8, 8]), 2)  # 7 and 1
+    array([14.])
+    """
+    left, together = workers.copy(), np.zeros(len(workers))
+    for opened, places in enumerate(np.sort(room)[::-1], start=1):
+        inside = np.where(left > 0, np.minimum(places, np.maximum(left - max(used - opened, 0), 1)), 0)
+        together += inside.astype(float) ** 2
+        left -= inside
+        if not np.any(left > 0):
+            break
+    pairs: Array = np.maximum(workers.astype(float) ** 2 - together, 0.0)
+    return pairs
+
+
+def margin(reached: Array, needed: Array) -> Array:
+    """Smallest margin of the rows over their thresholds, relative to the threshold; negative is cut."""
+    with np.errstate(invalid="ignore"):
+        margin = np.where((reached == -np.inf) | (needed == np.inf), -np.inf, reached - needed)
+    scale = np.maximum(np.abs(np.where(np.isfinite(needed), needed, 1.0)), 1e-9)
+    lowest: Array = np.min(margin / scale, axis=0)
+    return lowest
