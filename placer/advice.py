@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
-from placer.estimator import estimate, worker_rate
+from placer.estimator import Estimate, estimate, worker_rate
 from placer.estimator import pool_of as find_pool
 from placer.exchange import strategy
 from placer.placement import Placement
@@ -13,7 +13,7 @@ from placer.problem import Problem
 from placer.result import Result, Warn
 from placer.units import format_number, format_seconds, format_usd, parse_date
 
-MATCHMAKING_S = 5.5
+SHORTEST_STEP_S = 5.5
 """Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""
 CALIBRATED_WORKERS = 10
 """Largest run behind the averaging constants."""
@@ -49,7 +49,8 @@ def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
 def _proof(result: Result) -> str:
     if result.status != "optimal" or result.gap is None:
         return "the search was stopped before the proof was complete."
-    return f"no placement of this catalog, over however many regions, is better by more than {100 * result.gap:.2g} %."
+    margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
+    return f"at the expected speeds no placement of this catalog, over however many regions, is better{margin}."
 
 
 def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
@@ -60,7 +61,7 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
     speed, other_speed = got.samples_per_second.value, other.samples_per_second.value
     text = " + ".join(group.spec for group in spread.groups)
     yield (
-        f"Best of the two-region placements tried: {text} reaches {format_number(other_speed)} samples/s "
+        f"Best found over two or more regions: {text} reaches {format_number(other_speed)} samples/s "
         f"({100 * (other_speed / speed - 1):+.0f} %) for {format_usd(other.usd_per_hour.total)}/h, "
         f"{format_usd(other.usd_per_hour.egress)}/h of it egress."
     )
@@ -75,16 +76,16 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
     else:
         alone = format_number(problem.batch / other.step.calculation)
         yield (
-            f"Even with a free and instant exchange it would reach only {alone} samples/s: "
-            "it takes more budget or cheaper machines, not a better network."
+            f"Even with a free and instant exchange that placement would reach only {alone} samples/s: "
+            "a better network alone would not change the answer."
         )
 
 
-def warnings_of(result: Result) -> tuple[Warn, ...]:
+def warnings_of(problem: Problem, placement: Placement | None, got: Estimate | None) -> tuple[Warn, ...]:
     """List what the user should know about the data and the placement."""
-    found = list(_data_warnings(result.problem))
-    if result.placement is not None:
-        found += _placement_warnings(result, result.placement)
+    found = list(_data_warnings(problem))
+    if placement is not None and got is not None:
+        found += _placement_warnings(problem, placement, got)
     return tuple(found)
 
 
@@ -93,13 +94,11 @@ def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn
     age = ((today or date.today()) - parse_date(newest, "as_of")).days
     if age > STALE_DAYS:
         yield Warn(
-            code="stale-prices", message=f"prices of catalog '{problem.catalog.name}' are {age} days old at best ({oldest} to {newest})"
+            code="stale-prices", message=f"the newest price of catalog '{problem.catalog.name}' is {age:,} days old ({oldest} to {newest})"
         )
 
 
-def _placement_warnings(result: Result, placement: Placement) -> Iterator[Warn]:
-    problem, got = result.problem, result.estimate
-    assert got is not None
+def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
     pools = [find_pool(group, problem) for group in placement.groups]
     chosen = strategy(placement.exchange.strategy)
     guessed = sorted({p.offer.device for p in pools if worker_rate(p, chosen.FRAMEWORK).basis in ("estimated", "assumed")})
@@ -113,7 +112,7 @@ def _placement_warnings(result: Result, placement: Placement) -> Iterator[Warn]:
         )
     if any(p.offer.market == "spot" for p in pools):
         yield Warn(code="spot", message="spot machines can be taken away at any time; a rejoin costs about two steps")
-    if chosen.TRANSPORT == "butterfly" and got.step.calculation < MATCHMAKING_S:
+    if chosen.TRANSPORT == "butterfly" and got.step.calculation < SHORTEST_STEP_S:
         seconds = format_seconds(got.step.calculation)
         yield Warn(
             code="matchmaking",
@@ -121,5 +120,7 @@ def _placement_warnings(result: Result, placement: Placement) -> Iterator[Warn]:
         )
     if chosen.TRANSPORT == "butterfly" and placement.workers > CALIBRATED_WORKERS:
         yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {CALIBRATED_WORKERS}")
+    if problem.requirements.exchange == "central" and chosen.TRANSPORT == "none":
+        yield Warn(code="no-exchange", message="one machine exchanges nothing, so no aggregator is used; ask for --workers 2.. to have one")
     if chosen.TRANSPORT == "store":
         yield Warn(code="assumed-store", message="store and function times are assumed, not measured")

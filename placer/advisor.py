@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from placer.book import load_catalog
 from placer.catalog import Catalog
-from placer.errors import PlacerError
+from placer.errors import PlacerError, unknown
 from placer.estimator import Estimate, exchange_for
 from placer.estimator import estimate as estimate_placement
 from placer.placement import NO_EXCHANGE, Placement, WorkerGroup, WorkerSpec, parse_workers
@@ -38,6 +41,7 @@ class Advisor:
 
     def problem(self, model: str | ModelProfile, catalog: str | Catalog | None = None, **words: Any) -> Problem:
         """Build the validated question; ``words`` are those of `placer.request.build_problem`."""
+        check_words(words)
         return build_problem(self._profile(model), self._book(catalog), **words)
 
     def recommend(
@@ -50,13 +54,17 @@ class Advisor:
         time_limit: str | float = 30.0,
         seed: int = 0,
         top: int = 8,
+        on_better: Callable[[float], None] | None = None,
         **words: Any,
     ) -> Result:
         """Find, prove and explain the best placement; see `placer.recommend`."""
+        if not isinstance(top, int) or top < 1:
+            raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
         options = SolveOptions(
             gap=parse_fraction(str(gap), "gap"),
-            time_limit_s=time_limit if isinstance(time_limit, int | float) else parse_seconds(time_limit),
+            time_limit_s=float(time_limit) if isinstance(time_limit, int | float) else parse_seconds(str(time_limit)),
             seed=seed,
+            on_better=on_better,
         )
         return recommend_problem(self.problem(model, catalog, **words), solver, options, top)
 
@@ -68,7 +76,7 @@ class Advisor:
     def _book(self, catalog: str | Catalog | None) -> Catalog:
         if isinstance(catalog, Catalog):
             return catalog
-        name = catalog or self.catalog
+        name = self.catalog if catalog is None else _text("catalog", catalog)
         with self._lock:
             if name not in self._catalogs:
                 self._catalogs[name] = load_catalog(name)
@@ -77,6 +85,7 @@ class Advisor:
     def _profile(self, model: str | ModelProfile) -> ModelProfile:
         if isinstance(model, ModelProfile):
             return model
+        model = _text("model", model)
         with self._lock:
             if model not in self._profiles:
                 self._profiles[model] = load_profile(model)
@@ -137,6 +146,45 @@ def estimate(model: str | ModelProfile, workers: str, **words: Any) -> Estimate:
     return Advisor().estimate(model, workers, **words)
 
 
+def _text(what: str, value: object) -> str:
+    """Accept text and paths."""
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    if not isinstance(value, str):
+        raise PlacerError(f"{what} {value!r} is not a name", "give text")
+    return value
+
+
+def check_words(given: Mapping[str, object]) -> None:
+    """Refuse words that no request has, and values of the wrong kind.
+
+    Raises
+    ------
+    PlacerError
+        Names the word, with the nearest one that exists.
+    """
+    known = inspect.signature(build_problem).parameters
+    for name, value in given.items():
+        if name not in known or name in ("profile", "catalog"):
+            raise unknown("word", name, [k for k in known if k not in ("profile", "catalog")])
+        kinds = _KINDS.get(name, (str, os.PathLike))
+        if not (isinstance(value, kinds) or (value is None and known[name].default is None)):
+            raise PlacerError(f"{name} {value!r} is of the wrong kind", "give text, as on the command line")
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "gpu": (str, list, tuple, set),
+    "places": (str, list, tuple, set),
+    "not_places": (str, list, tuple, set),
+    "workers": (str, int),
+    "regions": (str, int),
+    "links": (str, list, tuple),
+    "tbs": (str, int),
+    "require_measured": (bool,),
+}
+"""What a word may be beside text."""
+
+
 def place_by_hand(workers: str, problem: Problem) -> Placement:
     """Find the cheapest offer behind each group that a user wrote, and the exchange of the request.
 
@@ -151,10 +199,10 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
         return Placement(groups=groups, exchange=exchange_for(NO_EXCHANGE, 1, problem))
     if wanted != "central":
         return Placement(groups=groups, exchange=exchange_for("all-reduce", total, problem))
-    pairs = problem.aggregator_places
-    wish = problem.requirements
-    if len(pairs) != 1 and not (wish.aggregator and wish.storage):
-        raise PlacerError(f"a central exchange could run in {len(pairs)} places", "name them with --aggregator PLACE --storage PLACE")
+    here = {group.place for group in groups}
+    pairs = sorted(problem.aggregator_places, key=lambda pair: (-len(here & {*pair}), pair[0] != pair[1], pair))
+    if not pairs or (len(pairs) > 1 and not here & {*pairs[0]}):
+        raise PlacerError(f"a central exchange could run in {len(pairs)} places", "name one with --aggregator PLACE --storage PLACE")
     return Placement(groups=groups, exchange=exchange_for("central", total, problem, *pairs[0]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -74,20 +75,22 @@ def load_catalog(name: str) -> Catalog:
         If there is no such book, or a cell is wrong: the message names file, line, column and value.
     """
     folder = Path(name) if ("/" in name or name.startswith(".")) else shipped_catalogs() / name
-    if not folder.is_dir():
+    if not name or not _exists(folder, Path.is_dir):
         raise unknown("catalog", name, catalog_names())
     rows: dict[str, tuple[Any, ...]] = {}
     digest = hashlib.sha256()
     for file, kind in FILES.items():
         path = folder / file
-        if not path.exists():
+        if not path.is_file():
+            if path.exists():
+                raise PlacerError(f"{path} is not a file", "a price book has CSV files; catalogs/columns.csv lists them")
             if file in REQUIRED_FILES:
                 raise PlacerError(f"catalog '{name}' has no {file}", f"add {path}; catalogs/columns.csv lists its columns")
             rows[file] = ()
             continue
         digest.update(path.read_bytes())
         rows[file] = tuple(kind(**row) for row in read_rows(path, file))
-    gpu_path = folder / "gpus.csv" if (folder / "gpus.csv").exists() else shipped_catalogs() / "gpus.csv"
+    gpu_path = folder / "gpus.csv" if (folder / "gpus.csv").is_file() else shipped_catalogs() / "gpus.csv"
     digest.update(gpu_path.read_bytes())
     gpus = {row["gpu"]: Gpu(**row) for row in read_rows(gpu_path, "gpus.csv")}
     regions = {region.place: region for region in rows["regions.csv"]}
@@ -103,6 +106,14 @@ def load_catalog(name: str) -> Catalog:
         egress=rows["egress.csv"],
         links=rows["links.csv"],
     )
+
+
+def _exists(path: Path, check: Callable[[Path], bool]) -> bool:
+    """Ask the file system; a name that it cannot hold does not exist."""
+    try:
+        return check(path)
+    except (OSError, ValueError):
+        return False
 
 
 def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
@@ -183,18 +194,20 @@ def _number(low: float, high: float, *, open_low: bool = False) -> Callable[[str
         try:
             value = float(cell)
         except ValueError:
-            raise ValueError("is not a number") from None
+            value = None
+        if value is None or "_" in cell or not cell.isascii():
+            raise ValueError("is not a number")
         if not math.isfinite(value):
             raise ValueError("is not a finite number")
         if value < low or value > high or (open_low and value == low):
-            raise ValueError(f"is not {'above' if open_low else 'from'} {low:g}{'' if high == math.inf else f' to {high:g}'}")
+            raise ValueError(f"is not {'above' if open_low else 'from'} {low:g}{'' if high == 1e9 and value <= high else f' to {high:g}'}")
         return value
 
     return parse
 
 
 def _whole(cell: str) -> int:
-    if not cell.isdecimal() or int(cell) < 1:
+    if not re.fullmatch(r"[0-9]{1,9}", cell) or int(cell) < 1:
         raise ValueError("is not a whole number from 1")
     return int(cell)
 
@@ -221,8 +234,8 @@ def _choice(allowed: list[str]) -> Callable[[str], str]:
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "text": _text,
-    "positive": _number(0.0, math.inf, open_low=True),
-    "nonnegative": _number(0.0, math.inf),
+    "positive": _number(0.0, 1e9, open_low=True),
+    "nonnegative": _number(0.0, 1e9),
     "latitude": _number(-90.0, 90.0),
     "longitude": _number(-180.0, 180.0),
     "whole": _whole,
@@ -245,7 +258,26 @@ def _check_references(folder: Path, rows: dict[str, tuple[Any, ...]], regions: d
             raise PlacerError(f"{where}: gpu '{offer.gpu}' is not in gpus.csv", "add it there with its memory")
         if offer.usd_per_hour == 0 and offer.price_basis != "owned":
             raise PlacerError(f"{where}: usd_per_hour '0' of a rented machine", "give its price, or price_basis owned")
+    _check_egress(folder / "egress.csv", rows["egress.csv"], regions)
     for number, link in enumerate(rows["links.csv"], start=2):
         for place in (link.src, link.dst):
             if place not in regions:
                 raise PlacerError(f"{folder / 'links.csv'}:{number}: region '{place}' is not in regions.csv", "add it there")
+
+
+def _check_egress(path: Path, prices: tuple[EgressPrice, ...], regions: dict[str, Region]) -> None:
+    """Refuse prices whose provider, source or destination no region has: a slip would fall back to a wider price."""
+    known: dict[str, set[str]] = {}
+    for region in regions.values():
+        known.setdefault(region.provider, {"*"}).update((region.region, region.egress_zone))
+    zones = {region.egress_zone for region in regions.values()}
+    for number, price in enumerate(prices, start=2):
+        if price.provider not in known:
+            raise PlacerError(f"{path}:{number}: provider '{price.provider}' has no region", "correct it, or add its regions")
+        allowed = known[price.provider] | zones | _CONTINENTS
+        for name, value, words in (("src", price.src, allowed), ("dst", price.dst, allowed | {"intra_zone", "inter_zone", "internet"})):
+            if value not in words:
+                raise PlacerError(f"{path}:{number}: {name} '{value}' is no region or egress zone of {price.provider}", "correct this cell")
+
+
+_CONTINENTS = {"AF", "AS", "EU", "NA", "OC", "SA"}

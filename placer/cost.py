@@ -61,7 +61,17 @@ def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = T
     -----
     Phalak et al. (2024), eq. 7-9, summed over the transfers; the provider of the source bills.
     """
-    return fsum(t.bytes * t.count * network.usd_per_byte(t.src, t.dst, same_zone=same_zone) for phase in phases for t in phase.transfers)
+    return fsum(egress_usd_by_link(phases, network, same_zone=same_zone).values())
+
+
+def egress_usd_by_link(phases: Sequence[Phase], network: Network, *, same_zone: bool = True) -> dict[tuple[str, str], float]:
+    """Price what one exchange sends for each directed pair of places, in USD per step; see `egress_usd`."""
+    total: dict[tuple[str, str], float] = {}
+    for phase in phases:
+        for t in phase.transfers:
+            price = network.usd_per_byte(t.src, t.dst, same_zone=same_zone or not t.zonal)
+            total[t.src, t.dst] = total.get((t.src, t.dst), 0.0) + t.bytes * t.count * price
+    return total
 
 
 def function_usd(offer: FunctionOffer, memory_gib: float, seconds: float) -> float:

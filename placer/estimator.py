@@ -31,11 +31,12 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkUse:
-    """What one directed pair of places carries: bytes per step and their price in USD/h."""
+    """What one directed pair of places carries: bytes per step, streams side by side and their price in USD/h."""
 
     src: str
     dst: str
     bytes_per_step: float
+    streams: int
     usd_per_hour: float
     basis: str
 
@@ -223,13 +224,18 @@ def sample_usd(place: str, problem: Problem) -> float:
 
 
 def _links(phases: tuple[Phase, ...], steps_per_hour: float, problem: Problem) -> tuple[LinkUse, ...]:
-    same_zone = problem.requirements.same_zone
+    usd = cost.egress_usd_by_link(phases, problem.network, same_zone=problem.requirements.same_zone)
+    streams: dict[tuple[str, str], int] = {}
+    for phase in phases:
+        for t in phase.transfers:
+            streams[t.src, t.dst] = max(t.count, streams.get((t.src, t.dst), 0))
     return tuple(
         LinkUse(
             src=src,
             dst=dst,
             bytes_per_step=total,
-            usd_per_hour=total * problem.network.usd_per_byte(src, dst, same_zone=same_zone) * steps_per_hour,
+            streams=streams[src, dst],
+            usd_per_hour=usd[src, dst] * steps_per_hour,
             basis=problem.network.link(src, dst).basis,
         )
         for (src, dst), total in sorted(bytes_by_link(phases).items())

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from placer.errors import PlacerError
 
 NO_EXCHANGE = "none"
+MOST_WORKERS = 10_000
+"""Largest group that is priced at all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,6 +22,13 @@ class WorkerGroup:
     gpu_count: int
     market: str
     count: int
+
+    def __post_init__(self) -> None:
+        """Refuse groups without workers and absurd ones."""
+        if not 1 <= self.count <= MOST_WORKERS or self.gpu_count < 1:
+            raise PlacerError(
+                f"{self.count} workers with {self.gpu_count} GPUs in {self.place}", f"a group has 1 to {MOST_WORKERS:,} workers"
+            )
 
     @property
     def device(self) -> str:
@@ -87,7 +96,9 @@ class WorkerSpec:
     market: str | None
 
 
-_SPEC = re.compile(r"(?P<place>[^=\s]+)=(?P<count>-?\d+)x(?P<gpu>[A-Za-z0-9-]+)(?::(?P<gpus>\d+))?(?::(?P<market>spot|on-demand))?")
+_SPEC = re.compile(
+    r"(?P<place>[^=\s]+)=(?P<count>-?[0-9]{1,9})x(?P<gpu>[A-Za-z0-9-]+)(?::(?P<gpus>[0-9]{1,6}))?(?::(?P<market>spot|on-demand))?"
+)
 
 
 def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
@@ -103,6 +114,8 @@ def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
     PlacerError
         If a group does not follow the grammar or has no worker.
     """
+    if not isinstance(text, str):
+        raise PlacerError(f"workers {text!r} is not text", "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot")
     specs = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         match = _SPEC.fullmatch(part)

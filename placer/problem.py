@@ -49,6 +49,8 @@ class Requirements:
     market: str = "any"
     min_workers: int = 1
     max_workers: int = 64
+    min_regions: int = 1
+    max_regions: int = 1_000
     exchange: str = "auto"
     aggregator: str | None = None
     storage: str | None = None
@@ -71,6 +73,8 @@ class Requirements:
                 raise unknown(kind, value, known)
         if not 1 <= self.min_workers <= self.max_workers:
             raise PlacerError(f"workers {self.min_workers}..{self.max_workers}", "at least 1, and the lower end first")
+        if not 1 <= self.min_regions <= self.max_regions:
+            raise PlacerError(f"regions {self.min_regions}..{self.max_regions}", "at least 1, and the lower end first")
         for name in ("budget_usd_per_hour", "min_samples_per_second", "target_batch_size"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
@@ -200,7 +204,7 @@ class Problem:
                     f"{self.profile.name} needs {need:.1f} GiB of host memory; {offer.instance_type} has {offer.memory_gib:g} GiB",
                 )
             )
-        if wish.require_measured and "estimated" in self._bases(offer):
+        if wish.require_measured and not self._measured(offer):
             found.append(("estimated", f"nobody measured {self.profile.name} on {offer.device}"))
         return found
 
@@ -221,9 +225,9 @@ class Problem:
             fnmatchcase(offer.place, p) and not p.startswith("*") for p in self.requirements.places_in
         )
 
-    def _bases(self, offer: VmOffer) -> tuple[str, ...]:
+    def _measured(self, offer: VmOffer) -> bool:
         pool = self.pool(offer)
-        return ("estimated",) if pool is None else (pool.alone.basis,)
+        return pool is not None and pool.alone.basis in ("measured", "published")
 
     def _same_city(self, a: str, b: str) -> bool:
         here, there = self.catalog.region(a), self.catalog.region(b)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from placer.catalog import Catalog, Gpu
 from placer.errors import PlacerError, unknown
 
 SCHEMA = "placer.profile/v1"
+LARGEST = 10**15
+"""Sizes above are slips of the keyboard."""
 COMPRESSION_BYTES = {"none": 4.0, "fp16": 2.0, "int8": 1.0}
 """Bytes per gradient element on the wire."""
 NODE_EFFICIENCY = (0.9, 0.4, 1.0)
@@ -40,7 +42,7 @@ class Rate:
 
     def __post_init__(self) -> None:
         """Refuse rates that are not positive and ordered."""
-        if not (math.isfinite(self.high) and 0 < self.low <= self.value <= self.high):
+        if not 0 < self.low <= self.value <= self.high <= LARGEST or self.gpu_count < 1:
             raise PlacerError(f"rate of {self.gpu} is {self.low} .. {self.value} .. {self.high}", "0 < low <= value <= high samples/s")
         if self.basis not in BASES:
             raise unknown("basis", self.basis, BASES)
@@ -89,8 +91,16 @@ class ModelProfile:
         """Refuse sizes that are not positive."""
         for name in ("parameters", "gradient_bytes_fp32", "device_memory_bytes", "host_memory_bytes", "target_batch_size", "microbatch"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value <= 0:
-                raise PlacerError(f"profile {self.name}: {name} is {value}", "give a whole number above 0")
+            if not 0 < value <= LARGEST:
+                raise PlacerError(f"profile {self.name}: {name} is {str(value)[:24]}", "give a whole number above 0")
+        if self.tensors is not None and not 0 < self.tensors <= LARGEST:
+            raise PlacerError(f"profile {self.name}: tensors is {str(self.tensors)[:24]}", "give a whole number above 0, or null")
+        if not self.name.strip() or any(not c.isprintable() for c in f"{self.name}{self.title}{self.family}"):
+            raise PlacerError(f"profile {self.name!r}: name, title and family must be printable", "correct the file")
+        kinds = [(rate.gpu, rate.gpu_count, rate.framework) for rate in self.rates]
+        if len(set(kinds)) < len(kinds):
+            twice = next(kind for kind in kinds if kinds.count(kind) > 1)
+            raise PlacerError(f"profile {self.name}: two rates for {twice[1]} x {twice[0]} under {twice[2]}", "keep one")
         if self.compression not in COMPRESSION_BYTES:
             raise unknown("compression", self.compression, COMPRESSION_BYTES)
         if not self.rates:
@@ -149,18 +159,30 @@ class ModelProfile:
         nearest = min(measured, key=lambda r: (abs(math.log(device_ratio(gpu, catalog.gpus[r.gpu]))), r.gpu))
         ratio = device_ratio(gpu, catalog.gpus[nearest.gpu])
         low, high = (1.0, 1.0) if nearest.gpu == gpu.gpu else DEVICE_ESTIMATE_SPREAD
-        node, node_low, node_high = NODE_EFFICIENCY if gpu_count > 1 else (1.0, 1.0, 1.0)
-        devices = f"{gpu_count} x {node:g} x " if gpu_count > 1 else ""
-        return Rate(
+        one = Rate(
             gpu=gpu.gpu,
-            gpu_count=gpu_count,
+            gpu_count=1,
             framework="none",
-            value=nearest.value * ratio * gpu_count * node,
-            low=nearest.low * ratio * gpu_count * node_low * low,
-            high=nearest.high * ratio * gpu_count * node_high * high,
+            value=nearest.value * ratio,
+            low=nearest.low * ratio * low,
+            high=nearest.high * ratio * high,
             basis="estimated",
-            source=f"{devices}{ratio:.2f} x the {nearest.gpu} rate (data-sheet FLOP/s and bandwidth)",
+            source=f"{ratio:.2f} x the {nearest.gpu} rate (data-sheet FLOP/s and bandwidth)",
         )
+        return one if gpu_count == 1 else self._node(one, gpu_count)
+
+    def _node(self, one: Rate, gpu_count: int) -> Rate:
+        """Speed of an unmeasured node: in proportion to a known node of the same device, else `NODE_EFFICIENCY`."""
+        nodes = [r for r in self.rates if r.gpu == one.gpu and r.gpu_count > 1 and r.framework == "none"]
+        node, node_low, node_high = NODE_EFFICIENCY
+        value, low = one.value * gpu_count * node, one.low * gpu_count * node_low
+        source = f"{gpu_count} x {node:g} x {one.source}"
+        if nodes:
+            known = min(nodes, key=lambda r: (abs(math.log(r.gpu_count / gpu_count)), r.gpu_count))
+            share = gpu_count / known.gpu_count
+            value, low = min(value, max(one.value, known.value * share)), min(low, known.low * share)
+            source = f"in proportion to the {known.basis} node of {known.gpu_count} x {known.gpu}, not below one device"
+        return replace(one, gpu_count=gpu_count, value=value, low=low, high=one.high * gpu_count * node_high, source=source)
 
 
 def device_ratio(device: Gpu, reference: Gpu) -> float:
@@ -193,11 +215,13 @@ def load_profile(name: str) -> ModelProfile:
     """
     is_file = name.endswith(".json") or "/" in name
     path = Path(name) if is_file else shipped_profiles() / f"{name}.json"
-    if not path.is_file():
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError):
         if is_file:
-            raise PlacerError(f"no profile file '{name}'", "check the path, or give a model name (placer models)")
-        raise unknown("model", name, profile_names())
-    return profile_from_json(path.read_bytes(), str(path))
+            raise PlacerError(f"no profile file '{name}' can be read", "check the path, or give a model name (placer models)") from None
+        raise unknown("model", name, profile_names()) from None
+    return profile_from_json(data, str(path))
 
 
 def profile_from_json(data: bytes, where: str) -> ModelProfile:
@@ -212,7 +236,8 @@ def profile_from_json(data: bytes, where: str) -> ModelProfile:
         rows = raw.get(key, [])
         if not isinstance(rows, list):
             raise PlacerError(f"{where}: {key} is not a list", "see profiles/roberta-xlm.json")
-        raw[key] = tuple(_build(kind, row, f"{where}: {key}[{i}]") for i, row in enumerate(rows))
+        for i, row in enumerate(rows):
+            _build(kind, row, f"{where}: {key}[{i}]")
     built = _build(ModelProfile, raw, where)
     assert isinstance(built, ModelProfile)
     return built
@@ -228,12 +253,14 @@ def _build(kind: type, raw: Any, where: str) -> Any:
     missing = sorted(names - raw.keys())
     if missing:
         raise PlacerError(f"{where}: '{missing[0]}' is missing", "see profiles/roberta-xlm.json")
+    import msgspec
+
     try:
-        return kind(**raw)
-    except TypeError as error:
-        raise PlacerError(f"{where}: {error}", "see profiles/roberta-xlm.json") from None
+        return msgspec.convert(raw, kind)
     except PlacerError as error:
         raise PlacerError(f"{where}: {error.message}", error.hint) from None
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise PlacerError(f"{where}: {error}", "see profiles/roberta-xlm.json") from None
 
 
 def _slowed(alone: Rate, efficiency: Efficiency) -> Rate:

@@ -8,17 +8,25 @@ from itertools import combinations
 
 from placer.advice import stay_verdict, warnings_of
 from placer.estimator import estimate, evaluate, exchange_for
-from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
-from placer.problem import Pool, Problem, Requirements
-from placer.result import Option, Result, SolveOptions, score
+from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
+from placer.problem import Pool, Problem, Quota, Requirements
+from placer.result import Option, Result, SolveOptions, Status, score
 from placer.solve import require_pools, solve
-from placer.units import format_number, format_usd
+from placer.units import format_usd
 from placer.violations import violations
 
+CLEARLY = 1.05
+"""A near miss gives at least this much more."""
 NEAR = 1.5
 """A near miss breaks one limit by at most this factor."""
 BASELINE_NODES = 1_000
-"""Nodes of the search that the egress-blind baseline gets: it starts from the answer and need not be proved."""
+"""Nodes of a search whose answer is only compared with and need not be proved."""
+SPREAD_NODES = 150
+"""Nodes of the search for a placement over two regions to compare with."""
+GROWN_PAIRS = 16
+"""Pairs of kinds of machine from which such a placement is grown."""
+AMPLE_GPUS = 64
+"""Quota that is tried when nothing fits."""
 SPREAD_POOLS = 8
 """Kinds of machine that are tried in pairs of regions to show what spreading would give."""
 
@@ -50,59 +58,90 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
     options = options or SolveOptions()
     result = solve(problem, solver, options)
     if result.placement is None:
-        return replace(result, nearest=nearest(problem, solver, options), warnings=warnings_of(result))
+        return replace(result, nearest=nearest(problem, solver, options), warnings=warnings_of(problem, None, None))
     considered = list(equal_machines(problem))
-    spread = best_spread(problem)
+    stopped = result.status is not Status.OPTIMAL
+    leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
+    spread = None if leaves else best_spread(problem, solver, options)
     feasible = [p for p in considered if not violations(p, problem)]
-    ranked = sorted({p.canonical(): None for p in [result.placement, *feasible]}, key=lambda p: _key(p, problem))
+    best_of_kind: dict[tuple[str, str], Placement] = {}
+    for placement in sorted(feasible, key=lambda p: _key(p, problem)):
+        best_of_kind.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
+    ranked = sorted({p.canonical(): None for p in [result.placement, *best_of_kind.values()]}, key=lambda p: _key(p, problem))
     return replace(
         result,
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
-        baselines=tuple(_baselines(problem, result, solver, options)),
+        baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
         near_misses=tuple(_near_misses(problem, result, considered)),
         verdict=stay_verdict(result, spread),
-        warnings=warnings_of(result),
+        warnings=warnings_of(problem, result.placement, result.estimate),
     )
 
 
 def equal_machines(problem: Problem) -> Iterator[Placement]:
-    """Yield, for every kind of machine and market, each count of it at its cheapest place."""
+    """Yield every payable count of every kind of machine and market, at its cheapest place."""
     cheapest: dict[tuple[str, str], Pool] = {}
     for pool in problem.pools:
         kind = (pool.offer.device, pool.offer.market)
         if kind not in cheapest or pool.offer.usd_per_hour < cheapest[kind].offer.usd_per_hour:
             cheapest[kind] = pool
-    budget = (problem.requirements.budget_usd_per_hour or float("inf")) * NEAR
+    wish = problem.requirements
+    budget = (wish.budget_usd_per_hour or float("inf")) * NEAR
     for pool in cheapest.values():
-        payable = [n for n in range(1, min(pool.max_count, problem.requirements.max_workers) + 1) if n * pool.offer.usd_per_hour <= budget]
-        made = [Placement(groups=(_group(pool, n),), exchange=_exchange(n, problem)) for n in payable if _exchange_known(n, problem)]
-        allowed = [p for p in made if _within(p, problem.requirements)]
-        yield from sorted(allowed, key=lambda p: _key(p, problem))[:1]
-        inside = [p for p in allowed if not violations(p, problem)]
-        yield from sorted(inside, key=lambda p: _key(p, problem))[:1]
+        for n in range(wish.min_workers, min(pool.max_count, wish.max_workers) + 1):
+            if n * pool.offer.usd_per_hour <= budget and (n == 1 or wish.exchange != "central"):
+                yield Placement(groups=(_group(pool, n),), exchange=exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem))
 
 
-def best_spread(problem: Problem) -> Placement | None:
-    """Best of the placements tried over two regions: pairs of promising kinds of machine, equal counts."""
+def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
+    """Best placement over at least two regions that a short search finds, from the best of promising pairs on."""
+    wish = problem.requirements
+    spread = replace(problem, requirements=replace(wish, min_regions=max(2, wish.min_regions), max_regions=max(2, wish.max_regions)))
+    limited = replace(options, start=_best_pair(spread), node_limit=SPREAD_NODES, on_better=None)
+    return solve(spread, solver, limited).placement
+
+
+def _best_pair(problem: Problem) -> Placement | None:
+    """Best of pairs of promising kinds of machine in two regions, grown worker by worker while that helps."""
     if problem.requirements.exchange == "central":
         return None
+    pairs = [(a, b) for a, b in combinations(_promising(problem), 2) if a.offer.place != b.offer.place]
+    started = sorted((found for pair in pairs for found in [_scored(pair, (1, 1), problem)] if found), key=lambda f: f[0])
+    grown = sorted((_grown(pair, problem) for _, pair, _ in started[:GROWN_PAIRS]), key=lambda f: f[0])
+    return next((made for _, _, made in grown if not violations(made, problem)), None)
+
+
+Scored = tuple[tuple[float, float], tuple[Pool, Pool], Placement]
+
+
+def _scored(pair: tuple[Pool, Pool], counts: tuple[int, int], problem: Problem) -> Scored | None:
+    """Placement of a pair and its sort key; None above a quota or the budget."""
     budget = problem.requirements.budget_usd_per_hour or float("inf")
-    found: list[tuple[tuple[float, float], Placement]] = []
-    for a, b in combinations(_promising(problem, budget), 2):
-        for n in (1, 2, 4, 8):
-            if (
-                a.offer.place == b.offer.place
-                or n > min(a.max_count, b.max_count)
-                or n * (a.offer.usd_per_hour + b.offer.usd_per_hour) > budget
-            ):
-                break
-            made = Placement(groups=(_group(a, n), _group(b, n)), exchange=exchange_for("all-reduce", 2 * n, problem))
-            found.append((_key(made, problem), made))
-    return next((made for _, made in sorted(found, key=lambda f: f[0]) if not violations(made, problem)), None)
+    if any(n > pool.max_count for n, pool in zip(counts, pair, strict=True)) or sum(counts) > problem.requirements.max_workers:
+        return None
+    made = Placement(
+        groups=tuple(_group(pool, n) for pool, n in zip(pair, counts, strict=True)),
+        exchange=exchange_for("all-reduce", sum(counts), problem),
+    )
+    step, usd = evaluate(made, problem)
+    return (score(problem.requirements.objective, step, usd, problem), pair, made) if usd.total <= budget else None
 
 
-def _promising(problem: Problem, budget: float) -> list[Pool]:
+def _grown(pair: tuple[Pool, Pool], problem: Problem) -> Scored:
+    """Add a worker to either side as long as the score improves or too few workers are there."""
+    counts, best = (1, 1), _scored(pair, (1, 1), problem)
+    assert best is not None
+    while True:
+        nearby = [(c, _scored(pair, c, problem)) for c in ((counts[0] + 1, counts[1]), (counts[0], counts[1] + 1))]
+        better = [(found, c) for c, found in nearby if found and (found[0] < best[0] or sum(counts) < problem.requirements.min_workers)]
+        if not better:
+            return best
+        best, counts = min(better, key=lambda f: f[0][0])
+
+
+def _promising(problem: Problem) -> list[Pool]:
     """A few pools of different places: best value, fastest that two of fit the budget, fastest of all."""
+    budget = problem.requirements.budget_usd_per_hour or float("inf")
     payable = [pool for pool in problem.pools if pool.offer.usd_per_hour <= budget]
     rankings = (
         sorted(payable, key=lambda p: (-p.shared.value / max(p.offer.usd_per_hour, 1e-6), p.offer.place)),
@@ -121,73 +160,81 @@ def _promising(problem: Problem, budget: float) -> list[Pool]:
 
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
-    """Find placements that fit after one wish is changed: the budget raised, or the floor lowered."""
+    """Find placements that fit after one wish is changed: budget, floor; failing these, any other single wish."""
     wish, found = problem.requirements, []
     if wish.budget_usd_per_hour is not None:
-        relaxed = replace(problem, requirements=replace(wish, budget_usd_per_hour=None, objective="cost"))
-        cheaper = solve(relaxed, solver, options)
-        if cheaper.placement is not None and cheaper.estimate is not None:
-            usd = cheaper.estimate.usd_per_hour.total
-            note = f"--budget {usd * 1.0005 + 0.005:.2f}/h"
-            found.append(Option(placement=cheaper.placement, estimate=cheaper.estimate, label="budget", note=note))
+        option = _after(problem, replace(wish, budget_usd_per_hour=None, objective="cost"), solver, options, "budget")
+        if option is not None:
+            found.append(replace(option, note=f"--budget {option.estimate.usd_per_hour.total * 1.0005 + 0.005:.2f}/h"))
     if wish.min_samples_per_second is not None:
-        relaxed = replace(problem, requirements=replace(wish, min_samples_per_second=None, objective="throughput"))
-        slower = solve(relaxed, solver, options)
-        if slower.placement is not None and slower.estimate is not None:
-            note = f"--min-throughput {slower.estimate.samples_per_second.value * 0.9995:.4g}/s"
-            found.append(Option(placement=slower.placement, estimate=slower.estimate, label="throughput", note=note))
+        option = _after(problem, replace(wish, min_samples_per_second=None, objective="throughput"), solver, options, "throughput")
+        if option is not None:
+            found.append(replace(option, note=f"--min-throughput {option.estimate.samples_per_second.value * 0.9995:.4g}/s"))
+    if not found:
+        widened = (
+            ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
+            ("quota", replace(wish, quotas=(Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)), f"a quota of {AMPLE_GPUS} GPUs"),
+            ("exchange", replace(wish, exchange="auto", aggregator=None, storage=None), "--exchange auto"),
+            ("market", replace(wish, market="any"), "--market any"),
+            ("place", replace(wish, places_in=(), places_not_in=()), "no --in and --not-in"),
+            ("gpu", replace(wish, gpus=()), "no --gpu"),
+        )
+        tried = (_after(problem, changed, solver, options, label, note) for label, changed, note in widened if changed != wish)
+        found = [option for option in tried if option is not None]
     return tuple(found)
+
+
+def _after(problem: Problem, changed: Requirements, solver: str, options: SolveOptions, label: str, note: str = "") -> Option | None:
+    """Solve the problem with changed wishes."""
+    result = solve(replace(problem, requirements=changed), solver, replace(options, node_limit=BASELINE_NODES, on_better=None))
+    if result.placement is None or result.estimate is None:
+        return None
+    return Option(placement=result.placement, estimate=result.estimate, label=label, note=note)
 
 
 def _baselines(problem: Problem, result: Result, solver: str, options: SolveOptions) -> Iterator[Option]:
     """What simpler tools would choose, priced truly."""
     assert result.placement is not None
     blind_catalog = replace(problem.catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in problem.catalog.egress))
-    limited = replace(options, start=result.placement, node_limit=BASELINE_NODES)
+    limited = replace(options, start=result.placement, node_limit=BASELINE_NODES, on_better=None)
     blind = solve(replace(problem, catalog=blind_catalog), solver, limited).placement
     if len(result.placement.places) > 1:
-        single = _one_region(problem, options)
+        within = replace(problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1))
+        single = solve(within, solver, replace(options, on_better=None)).placement
         if single is not None:
             yield Option(placement=single, estimate=estimate(single, problem), label="single-region")
     else:
-        yield Option(placement=result.placement, estimate=estimate(result.placement, problem), label="single-region", note="the same")
+        yield Option(
+            placement=result.placement, estimate=estimate(result.placement, problem), label="single-region", note="the same", same=True
+        )
     if blind is not None:
         true = estimate(blind, problem)
         broken = "; ".join(v.message for v in violations(blind, problem))
         same = blind.canonical() == result.placement.canonical()
-        yield Option(placement=blind, estimate=true, label="egress-blind", note="the same" if same else broken)
-
-
-def _one_region(problem: Problem, options: SolveOptions) -> Placement | None:
-    """Best placement within one region, by the exact solver restricted to it."""
-    import importlib
-
-    found: Placement | None = importlib.import_module("placer.solvers.exact").solve(problem, options, regions=(1, 1)).placement
-    return found
+        yield Option(placement=blind, estimate=true, label="egress-blind", note="the same" if same else broken, same=same)
 
 
 def _near_misses(problem: Problem, result: Result, considered: list[Placement]) -> Iterator[Option]:
-    """Placements just outside one limit that give clearly more."""
+    """Placements just outside one limit that give clearly more: the nearest, and the one that gives most."""
     wish, got = problem.requirements, result.estimate
     assert got is not None
     speed, usd = got.samples_per_second.value, got.usd_per_hour.total
-    found = []
+    found: list[tuple[float, float, Option]] = []
     for placement in considered:
+        broken = {v.code for v in violations(placement, problem)}
+        if broken not in ({"budget"}, {"throughput"}):
+            continue
         other = estimate(placement, problem)
         other_speed, other_usd = other.samples_per_second.value, other.usd_per_hour.total
-        broken = {v.code for v in violations(placement, problem)}
-        if (
-            broken == {"budget"}
-            and other_speed > speed * 1.02
-            and wish.budget_usd_per_hour
-            and other_usd <= wish.budget_usd_per_hour * NEAR
-        ):
-            note = f"+{format_usd(other_usd - usd)}/h buys +{100 * (other_speed / speed - 1):.0f} %"
-            found.append((-other_speed, other_usd, Option(placement=placement, estimate=other, label="near-miss", note=note)))
-        if broken == {"throughput"} and other_usd < usd * 0.98 and other_speed * NEAR >= (wish.min_samples_per_second or 0):
-            note = f"saves {format_usd(usd - other_usd)}/h at {format_number(other_speed)} samples/s"
+        budget, floor = wish.budget_usd_per_hour, wish.min_samples_per_second
+        if budget is not None and broken == {"budget"} and other_speed > speed * CLEARLY and other_usd <= budget * NEAR:
+            note = f"{format_usd(other_usd - budget)}/h over the budget, {100 * (other_speed / speed - 1):+.0f} % samples/s"
             found.append((other_usd, -other_speed, Option(placement=placement, estimate=other, label="near-miss", note=note)))
-    yield from (option for _, _, option in sorted(found, key=lambda f: f[:2])[:2])
+        if floor is not None and broken == {"throughput"} and other_usd * CLEARLY < usd and other_speed * NEAR >= floor:
+            note = f"{100 * (1 - other_speed / floor):.0f} % below the floor, saves {format_usd(usd - other_usd)}/h"
+            found.append((-other_speed, other_usd, Option(placement=placement, estimate=other, label="near-miss", note=note)))
+    chosen = [min(found, key=lambda f: f[:2]), min(found, key=lambda f: (f[1], f[0]))] if found else []
+    yield from dict.fromkeys(option for _, _, option in chosen)
 
 
 def _key(placement: Placement, problem: Problem) -> tuple[float, float]:
@@ -197,15 +244,3 @@ def _key(placement: Placement, problem: Problem) -> tuple[float, float]:
 def _group(pool: Pool, count: int) -> WorkerGroup:
     o = pool.offer
     return WorkerGroup(place=o.place, instance_type=o.instance_type, gpu=o.gpu, gpu_count=o.gpu_count, market=o.market, count=count)
-
-
-def _exchange_known(workers: int, problem: Problem) -> bool:
-    return workers == 1 or problem.requirements.exchange in ("auto", "all-reduce")
-
-
-def _exchange(workers: int, problem: Problem) -> Exchange:
-    return exchange_for(NO_EXCHANGE if workers == 1 else "all-reduce", workers, problem)
-
-
-def _within(placement: Placement, wish: Requirements) -> bool:
-    return wish.min_workers <= placement.workers <= wish.max_workers

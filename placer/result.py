@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -27,13 +28,20 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SolveOptions:
-    """Relative gap, limits in seconds and in nodes of the search, seed, and a placement to start from if one is known."""
+    """What a solver is given beside the problem.
+
+    Notes
+    -----
+    Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if one
+    is known, and a function that hears the objective value of every better placement.
+    """
 
     gap: float = 0.001
     time_limit_s: float = 30.0
     node_limit: int | None = None
     seed: int = 0
     start: Placement | None = None
+    on_better: Callable[[float], None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,12 +62,13 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Option:
-    """A placement that was considered, with its estimate and what is said about it."""
+    """A placement that was considered, with its estimate and what is said about it; ``same`` as the answer or not."""
 
     placement: Placement
     estimate: Estimate
     label: str = ""
     note: str = ""
+    same: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

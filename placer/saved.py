@@ -20,7 +20,7 @@ from placer.problem import Problem
 from placer.profile import SCHEMA as PROFILE_SCHEMA
 from placer.profile import profile_from_json
 from placer.report.document import SCHEMA as RESULT_SCHEMA
-from placer.report.document import result_document
+from placer.report.document import estimate_document, placement_document, request_document, result_document
 from placer.result import Result
 from placer.violations import violations
 
@@ -30,6 +30,8 @@ SCHEMA_FILES = {
     "profile": ("placer.report", "profile-v1.json"),
 }
 """Where each JSON Schema lies."""
+LARGEST = 1e300
+"""Numbers above are not compared."""
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
 
@@ -81,7 +83,7 @@ def check_document(document: Any, where: str) -> str:
         raise unknown("schema", str(schema), checks)
     try:
         return check(document, where)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise PlacerError(
             f"{where}: not a complete {schema} document ({type(error).__name__}: {error})", "write it again with placer"
         ) from None
@@ -123,18 +125,28 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
     broken = violations(placement, problem)
     if broken:
         raise PlacerError(f"{where}: the placement breaks a limit: {broken[0].message}", "solve it again")
-    got, said = estimate(placement, problem), document["estimate"]
-    for name, value, written in (
-        ("samples_per_second", got.samples_per_second.value, said["samples_per_second"]["value"]),
-        ("step_seconds", got.step.total, said["step_seconds"]["total"]),
-        ("usd_per_hour", got.usd_per_hour.total, said["usd_per_hour"]["total"]),
-        ("usd_per_million_samples", got.usd_per_million_samples, said["usd_per_million_samples"]),
-    ):
-        if not math.isclose(value, written, rel_tol=SAME):
-            raise PlacerError(
-                f"{where}: {name} is written as {written:.9g} but comes to {value:.9g}", "the file was edited, or made by another version"
-            )
+    got = estimate(placement, problem)
+    for name, value in (("placement", placement_document(placement, problem)), ("estimate", estimate_document(got))):
+        difference = _difference(value, document[name], name)
+        if difference:
+            raise PlacerError(f"{where}: {difference}", "the file was edited, or made by another version")
+    if document["request"] != request_document(problem) or document["status"] not in ("optimal", "feasible", "time_limit"):
+        raise PlacerError(f"{where}: request or status do not fit the problem", "the file was edited, or made by another version")
     return f"result, priced again: {got.samples_per_second.value:.6g} samples/s for {got.usd_per_hour.total:.6g} USD/h"
+
+
+def _difference(computed: Any, written: Any, at: str) -> str:
+    """Say where a written document differs from the computed one; empty if it does not."""
+    if isinstance(computed, dict) and isinstance(written, Mapping):
+        if computed.keys() != written.keys():
+            return f"{at} has other keys"
+        return next(filter(None, (_difference(computed[k], written[k], f"{at}.{k}") for k in computed)), "")
+    if isinstance(computed, list) and isinstance(written, list) and len(computed) == len(written):
+        return next(filter(None, (_difference(c, w, f"{at}[{i}]") for i, (c, w) in enumerate(zip(computed, written, strict=True)))), "")
+    number = isinstance(computed, float) and isinstance(written, int | float) and abs(written) < LARGEST
+    if computed == written or (number and math.isclose(computed, written, rel_tol=SAME)):
+        return ""
+    return f"{at} is written as {str(written)[:40]} but comes to {str(computed)[:40]}"
 
 
 def _check_manifest(document: Mapping[str, Any], where: str) -> str:

@@ -85,7 +85,10 @@ def require_pools(problem: Problem) -> None:
     reasons: dict[str, int] = {}
     for offer in problem.catalog.offers:
         where = problem.place_problem(offer.place)
-        for message in [where] if where else [m for _, m in problem.offer_problems(offer)][:1]:
+        found = [where] if where else [message for _, message in problem.offer_problems(offer)][:1]
+        if not found and problem.quota(offer.place, offer.gpu, offer.market) < offer.gpu_count:
+            found = [f"the quota allows too few {offer.gpu}"]
+        for message in found or ["nobody knows how fast it is"]:
             reasons[message] = reasons.get(message, 0) + 1
     common = max(reasons, key=lambda r: (reasons[r], r), default="the catalog has no offers")
     raise PlacerError(

@@ -18,7 +18,9 @@ SECONDS_PER_HOUR = 3600.0
 HOURS_PER_MONTH = 730.0
 """Hours that providers bill as one month (8,760 / 12)."""
 
-_NUMBER = r"(?P<number>[+-]?(?:\d+(?:_\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
+_NUMBER = r"(?P<number>[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?)"
+_LARGEST, _SMALLEST = 1e15, 1e-9
+"""Quantities outside are slips of the keyboard."""
 _PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _DURATION = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -37,14 +39,15 @@ def parse_budget(text: str) -> float:
     >>> parse_budget("$5/h"), parse_budget("120/day")
     (5.0, 5.0)
     """
-    body = text.strip().lstrip("$").strip()
+    body = text.strip().removeprefix("$").strip()
     match = re.fullmatch(_NUMBER + r"\s*(?P<rest>.*)", body)
     if match is None:
         raise PlacerError(f"budget '{text}' is not an amount", "write it as 5/h or '$5/h'")
     rest = match["rest"].replace(" ", "").lower()
     hours = {"/h": 1.0, "/hr": 1.0, "/hour": 1.0, "usd/h": 1.0, "/d": 24.0, "/day": 24.0}.get(rest)
     if rest == "":
-        raise PlacerError(f"budget '{text}': per hour or total?", f"write {body}/h for a rate; a total needs a deadline, so give a rate")
+        example = body if float(body) > 0 else "5"
+        raise PlacerError(f"budget '{text}': per hour or total?", f"write {example}/h for a rate; a total needs a deadline, so give a rate")
     if rest == "total":
         raise PlacerError(f"budget '{text}' is a total; placer needs a rate", "divide it by the hours you plan, such as --budget 5/h")
     if hours is None:
@@ -63,7 +66,9 @@ def parse_rate(text: str) -> float:
     match = re.fullmatch(_NUMBER + r"\s*(?P<prefix>[kKMG]?i?)\s*/\s*(?P<per>s|sec|min|h|hour)", text.strip())
     if match is None:
         raise PlacerError(f"throughput '{text}' is not samples per time", "write it as 400/s")
-    factor = _PREFIX.get(match["prefix"]) or _BINARY[match["prefix"]]
+    factor = _PREFIX.get(match["prefix"]) or _BINARY.get(match["prefix"])
+    if factor is None:
+        raise PlacerError(f"throughput '{text}' has the unknown prefix '{match['prefix']}'", "use K, M or G")
     seconds = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0}[match["per"]]
     return _positive(text, "throughput", float(match["number"]) * factor / seconds)
 
@@ -76,7 +81,8 @@ def parse_count(text: str, what: str = "count") -> int:
     >>> parse_count("32Ki"), parse_count("32K"), parse_count("1,024")
     (32768, 32000, 1024)
     """
-    match = re.fullmatch(_NUMBER + r"(?P<prefix>[kKMG]?i?)", text.strip().replace(",", ""))
+    body = text.strip().replace(",", "") if re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+", text.strip()) else text.strip()
+    match = re.fullmatch(_NUMBER + r"(?P<prefix>[kKMG]?i?)", body)
     prefix = match["prefix"] if match else "?"
     factor = _PREFIX.get(prefix) or _BINARY.get(prefix)
     if match is None or factor is None:
@@ -146,11 +152,11 @@ def parse_range(text: str, what: str = "workers", highest: int = 64) -> tuple[in
     >>> parse_range("1..16"), parse_range("4"), parse_range("8..", highest=32)
     ((1, 16), (4, 4), (8, 32))
     """
-    match = re.fullmatch(r"\s*(?P<low>\d*)\s*(?P<dots>\.\.)?\s*(?P<high>\d*)\s*", text)
+    match = re.fullmatch(r"\s*(?P<low>[0-9]{0,6})\s*(?:(?P<dots>\.\.)\s*(?P<high>[0-9]{0,6}))?\s*", text)
     if match is None or not (match["low"] or match["high"]):
         raise PlacerError(f"{what} '{text}' is not a range of whole numbers", "write it as 4, 1..16 or 8..")
     low = int(match["low"] or 1)
-    high = int(match["high"] or (highest if match["dots"] else low))
+    high = int(match["high"] or (max(highest, low) if match["dots"] else low))
     if low < 1 or high < 1:
         raise PlacerError(f"{what} '{text}': at least 1 is needed", "a placement needs a worker; write it as 1..16")
     if low > high:
@@ -159,20 +165,17 @@ def parse_range(text: str, what: str = "workers", highest: int = 64) -> tuple[in
 
 
 def parse_fraction(text: str, what: str) -> float:
-    """Read a share such as ``0.1%`` or ``0.001``; 0 is allowed, 1 is not.
+    """Read a share such as ``0.1%`` or ``0.001``, from 0 to one half.
 
     Examples
     --------
     >>> parse_fraction("0.5%", "gap"), parse_fraction("0", "gap")
     (0.005, 0.0)
     """
-    body = text.strip()
-    try:
-        value = float(body.rstrip("%")) / (100 if body.endswith("%") else 1)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < 1:
-        raise PlacerError(f"{what} '{text}' is not a share from 0 to below 1", "write it as 0.1% or 0.001")
+    match = re.fullmatch(_NUMBER + r"(?P<percent>%?)", text.strip())
+    value = float(match["number"]) / (100 if match["percent"] else 1) if match else math.nan
+    if not 0 <= value <= 0.5:
+        raise PlacerError(f"{what} '{text}' is not a share from 0 to 50 %", "write it as 0.1% or 0.001")
     return value
 
 
@@ -262,4 +265,6 @@ def _positive(text: str, what: str, value: float) -> float:
         raise PlacerError(f"{what} '{text}' is not finite", "give a finite number")
     if value <= 0:
         raise PlacerError(f"{what} '{text}' must be above zero", "give a positive amount")
+    if not _SMALLEST <= value <= _LARGEST:
+        raise PlacerError(f"{what} '{text}' is out of any reasonable range", "check the exponent and the unit")
     return value

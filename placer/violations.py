@@ -29,6 +29,12 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
         found.append(
             Violation(code="workers", message=f"{placement.workers} workers are not within {wish.min_workers}..{wish.max_workers}")
         )
+    if not wish.min_regions <= len(placement.places) <= wish.max_regions:
+        found.append(
+            Violation(code="regions", message=f"{len(placement.places)} regions are not within {wish.min_regions}..{wish.max_regions}")
+        )
+    if placement.workers > problem.batch:
+        found.append(Violation(code="batch", message=f"a step of {problem.batch} samples cannot be shared by {placement.workers} workers"))
     if any(v.code in ("function", "exchange") for v in found):
         return tuple(found)
     got = estimate(placement, problem)
@@ -46,8 +52,6 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
 def _group_violations(placement: Placement, problem: Problem) -> list[Violation]:
     found = []
     for group in placement.groups:
-        if group.count < 1:
-            found.append(Violation(code="workers", message=f"{group.spec}: at least one worker"))
         offer = pool_of(group, problem).offer
         found += [Violation(code=code, message=message) for code, message in problem.offer_problems(offer)]
         where = problem.place_problem(group.place)
@@ -79,6 +83,9 @@ def _exchange_violations(placement: Placement, problem: Problem) -> list[Violati
         found.append(Violation(code="exchange", message=f"the exchange {exchange.strategy} is not {wish.exchange}"))
     if exchange.compression != problem.compression:
         found.append(Violation(code="compression", message=f"compression {exchange.compression} is not {problem.compression}"))
+    for name, wanted, got in (("aggregator", wish.aggregator, exchange.aggregator), ("storage", wish.storage, exchange.storage)):
+        if wanted not in (None, got) and exchange.strategy != NO_EXCHANGE:
+            found.append(Violation(code=name, message=f"the {name} is in {got}, not in {wanted}"))
     if exchange.strategy == "central":
         found += _function_violations(placement, problem)
     return found

@@ -26,16 +26,14 @@ class ButterflySearch:
         Pools that may be used.
     target
         Incumbent and limits; improved in place.
-    regions
-        Least and most regions that a placement may use.
     """
 
-    def __init__(self, market: Market, target: Target, regions: tuple[int, int] = (1, 1_000)) -> None:
+    def __init__(self, market: Market, target: Target) -> None:
         self.market = market
         self.target = target
-        self.fewest_regions, self.most_regions = regions
         self.problem = market.problem
         wish = self.problem.requirements
+        self.fewest_regions, self.most_regions = wish.min_regions, wish.max_regions
         self.most = min(wish.max_workers, int(market.cap.sum()))
         self.first = max(2, wish.min_workers)
         self.relaxation = Relaxation(market, target, self.first, self.most)
@@ -111,6 +109,7 @@ class ButterflySearch:
         """Grow sets of regions one by one; a set whose superset bound cannot improve is cut."""
         for at, place in enumerate(node.joining):
             self.target.tick()
+            self.target.check_time()
             used = (*node.used, place)
             wan = max([node.wan_s_per_pair_byte, *(self.relaxation.pair_wan(place, other) for other in node.used)])
             child = Node(used, node.joining[at + 1 :], node.workers[node.workers >= len(used)], wan)

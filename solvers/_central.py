@@ -31,14 +31,12 @@ class CentralSearch:
         Pools that may be used.
     target
         Incumbent and limits; improved in place.
-    regions
-        Least and most regions that the workers may use.
     """
 
-    def __init__(self, market: Market, target: Target, regions: tuple[int, int] = (1, 1_000)) -> None:
+    def __init__(self, market: Market, target: Target) -> None:
         self.market, self.target, self.problem = market, target, market.problem
-        self.fewest_regions, self.most_regions = regions
         wish = self.problem.requirements
+        self.fewest_regions, self.most_regions = wish.min_regions, wish.max_regions
         self.most = min(wish.max_workers, int(market.cap.sum()))
         self.first = max(2, wish.min_workers)
         self.size = self.problem.gradient_bytes
@@ -59,10 +57,10 @@ class CentralSearch:
                 aggregate = self._aggregate(function, store, n)
                 fits = central.memory_gib(self.size, n) <= offer.max_memory_gib and n * self.size <= offer.max_memory_gib * GIB
                 if fits and aggregate <= offer.max_seconds:
-                    modes.append((self._least_seconds(n, aggregate), n, function, store))
-        for seconds, n, function, store in sorted(modes):
-            self.target.tick()
-            if self._improves(seconds, self._least_usd_per_hour(n, seconds), 0.0):
+                    modes.append((self._least_seconds(n, aggregate), n, function, store, aggregate))
+        for _, n, function, store, aggregate in sorted(modes):
+            self.target.check_time()
+            if self._open(n, aggregate):
                 self._machines(n, function, store)
 
     def may_improve(self) -> bool:
@@ -71,8 +69,12 @@ class CentralSearch:
 
     def _ideal(self, n: int) -> bool:
         aggregate = timing.aggregate_seconds(self.size, n, IDEAL, IDEAL)
-        seconds = self._least_seconds(n, aggregate)
-        return self._improves(seconds, self._least_usd_per_hour(n, seconds), 0.0)
+        return self._open(n, aggregate)
+
+    def _open(self, n: int, aggregate: float) -> bool:
+        """Whether n workers and a function that runs this long could be an improvement."""
+        seconds, product = self._least_seconds(n, aggregate), self._least_product(n, aggregate)
+        return self._improves(seconds, float(self.cheapest[n]), 0.0, product=product)
 
     def _aggregate(self, function: str, store: str, n: int) -> float:
         network = self.problem.network
@@ -83,37 +85,39 @@ class CentralSearch:
         affordable = self.market.usd <= self.target.max_usd_per_hour - self.cheapest[n - 1]
         if not np.any(affordable):
             return math.inf
-        transfer = timing.store_transfer_seconds(self.size, IDEAL, start=True, cap=timing.STORE_STREAM_BYTES_PER_S)
-        return self.problem.batch / n / float(self.market.speed[affordable].max()) + aggregate + 2 * transfer
+        return float(self._own_seconds(n, aggregate)[affordable].min())
 
-    def _least_usd_per_hour(self, n: int, seconds: float) -> float:
-        """Price per hour of n machines, raised so that price times seconds stays below any worker's own product.
+    def _own_seconds(self, n: int, aggregate: float) -> Array:
+        """Least step of n workers if one is of each pool: its calculation, ideal transfers, the function; shape (pools,)."""
+        transfer = timing.store_transfer_seconds(self.size, IDEAL, start=True, cap=timing.STORE_STREAM_BYTES_PER_S)
+        own: Array = self.problem.batch / n / self.market.speed + aggregate + 2 * transfer
+        return own
+
+    def _least_product(self, n: int, aggregate: float) -> float:
+        """Least price per hour times seconds of a step of n machines.
 
         Notes
         -----
         A slow worker makes the step longer for all: each worker pays its price for at least the step
-        that it alone would need, so n times the least such product bounds the price of a step.
+        that it alone would need, so n times the least such product bounds the whole.
         """
-        if seconds == math.inf:
-            return math.inf
-        fastest = self.problem.batch / n / float(self.market.speed.max())
-        own = seconds - fastest + self.problem.batch / n / self.market.speed
-        product = n * float((self.market.usd * np.maximum(own, seconds)).min())
-        return max(float(self.cheapest[n]), product / seconds) if self.target.max_usd_per_sample < math.inf else float(self.cheapest[n])
+        return n * float((self.market.usd * self._own_seconds(n, aggregate)).min())
 
-    def _improves(self, seconds: float, usd_per_hour: float, usd_per_step: float, slowest: float = 0.0) -> bool:
+    def _improves(self, seconds: float, usd_per_hour: float, usd_per_step: float, slowest: float = 0.0, product: float = 0.0) -> bool:
         """Whether a step this short at these prices could be an improvement.
 
         Notes
         -----
-        Seconds and prices are lower bounds; ``slowest`` is the least samples/s, for which steps are paid.
+        Seconds, prices and their product are lower bounds; ``slowest`` is the least samples/s, for which
+        steps are paid.
         """
         batch, target = self.problem.batch, self.target
         if seconds == math.inf or batch / seconds < target.min_speed:
             return False
         if usd_per_hour + usd_per_step * SECONDS_PER_HOUR * max(target.min_speed, slowest) / batch > target.max_usd_per_hour:
             return False
-        return (usd_per_hour * seconds / SECONDS_PER_HOUR + usd_per_step) / batch <= target.max_usd_per_sample
+        step_usd = max(usd_per_hour * seconds, product) / SECONDS_PER_HOUR
+        return (step_usd + usd_per_step) / batch <= target.max_usd_per_sample
 
     def _way(self, function: str, store: str) -> tuple[Array, Array, Array, float]:
         """Upload and download seconds and egress per step by place, and egress per step that no worker adds."""
@@ -180,7 +184,13 @@ class _Walk:
     def descend(
         self, at: int, left: int, so_far: tuple[float, float, float, float], quota: dict[tuple[str, str, str], int]
     ) -> Iterator[list[int]]:
-        """Yield counts; ``so_far`` is (last ready, last download, USD/h, egress per step)."""
+        """Yield counts; ``so_far`` is (last ready, last download, USD/h, egress per step).
+
+        Notes
+        -----
+        One frame per kind of machine that is used. What is left after pool i can only get dearer as i
+        grows, so the first pool from which nothing can improve ends the loop.
+        """
         self.search.target.tick()
         if left == 0:
             if (
@@ -190,21 +200,20 @@ class _Walk:
             ):
                 yield list(self.counts)
             return
-        if at == len(self.pools):
-            return
-        pool = self.pools[at]
-        used = quota.get(pool.bucket, 0)
-        for count in range(min(self.caps[at], left, (pool.gpu_quota - used) // pool.offer.gpu_count), -1, -1):
-            ready, down, usd, egress = so_far
-            if count:
-                ready, down = max(ready, self.ready[at]), max(down, self.down[at])
-            now = (ready, down, usd + count * self.usd[at], egress + count * self.egress[at])
-            if self._open(at + 1, left - count, now):
-                self.counts[at] = count
-                quota[pool.bucket] = used + count * pool.offer.gpu_count
-                yield from self.descend(at + 1, left - count, now, quota)
-                quota[pool.bucket] = used
-                self.counts[at] = 0
+        ready, down, usd, egress = so_far
+        for i in range(at, len(self.pools)):
+            if not self._open(i, left, so_far):
+                return
+            pool = self.pools[i]
+            used = quota.get(pool.bucket, 0)
+            for count in range(min(self.caps[i], left, (pool.gpu_quota - used) // pool.offer.gpu_count), 0, -1):
+                now = (max(ready, self.ready[i]), max(down, self.down[i]), usd + count * self.usd[i], egress + count * self.egress[i])
+                if self._open(i + 1, left - count, now):
+                    self.counts[i] = count
+                    quota[pool.bucket] = used + count * pool.offer.gpu_count
+                    yield from self.descend(i + 1, left - count, now, quota)
+                    quota[pool.bucket] = used
+                    self.counts[i] = 0
 
     def _open(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
         ready, down, usd, egress = so_far

@@ -11,11 +11,10 @@ from placer.placement import WorkerGroup
 
 from ._market import Array, Indices, suffix_sums
 from ._relaxation import Family, Node, Relaxation, margin
-from ._target import OutOfTimeError
 from .exhaustive import groups_of
 
-MOST_SPLITS = 500_000
-"""More open splits of workers over regions than this end the search like a time limit."""
+MOST_SPLITS = 200_000
+"""A set of regions with more open splits of workers than this is skipped, and nothing is proved."""
 
 
 class Leaf:
@@ -58,6 +57,10 @@ class Leaf:
         splits, reached = np.zeros((1, 0), dtype=np.intp), np.zeros((len(self.market.weights), 1))
         for k in range(len(self.node.used)):
             self.target.tick()
+            self.target.check_time()
+            if len(splits) * (room[k] + 1) > MOST_SPLITS:
+                self.target.skipped = True
+                return splits[:0], reached[:, :0]
             left = workers - splits.sum(axis=1)
             later = len(self.node.used) - k - 1
             parent, count = np.nonzero(np.ones((len(splits), room[k] + 1)))
@@ -69,8 +72,6 @@ class Leaf:
             rest = self.market.best_sums(np.array(self.node.used[k + 1 :], dtype=np.intp), self.family.hosts, workers)
             open_ = margin(reached + rest[:, after], self.thresholds(splits)) >= 0
             splits, reached = splits[open_], reached[:, open_]
-            if len(splits) > MOST_SPLITS:
-                raise OutOfTimeError
         return splits, reached
 
     def thresholds(self, splits: Indices) -> Array:
@@ -90,7 +91,8 @@ class Leaf:
         shard = pair_bytes(self.relaxation.problem.gradient_bytes, workers)
         communication = np.full(len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard)
         data = min(self.market.data_usd[p] for p in self.node.used)
-        slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), communication)
+        longest = communication - self.family.averaging_s[workers] + self.family.slowest_averaging_s[workers]
+        slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), longest)
         return self.target.thresholds(self.market.weights, communication, shard * pairs, data, slowest)
 
 

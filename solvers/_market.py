@@ -31,7 +31,8 @@ class Market:
 
     Notes
     -----
-    A pool is dominated by a cheaper one with the same place, device, number of devices and market.
+    A pool is dominated by a cheaper one with the same place, device, number of devices and market,
+    unless either is limited in number: then both may be needed.
     """
 
     problem: Problem
@@ -41,9 +42,9 @@ class Market:
     def of(problem: Problem) -> Market:
         """Keep the cheapest offer of each kind; the first of the book where prices tie."""
         kept: dict[tuple[object, ...], Pool] = {}
-        for pool in problem.pools:
+        for number, pool in enumerate(problem.pools):
             offer = pool.offer
-            kind = (offer.place, offer.gpu, offer.gpu_count, offer.market, offer.available)
+            kind = (offer.place, offer.gpu, offer.gpu_count, offer.market, None if offer.available is None else number)
             if kind not in kept or offer.usd_per_hour < kept[kind].offer.usd_per_hour:
                 kept[kind] = pool
         return Market(problem, tuple(kept.values()))

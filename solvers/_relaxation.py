@@ -26,10 +26,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Family:
-    """Placements whose slowest host is of one class: the classes they may use and their averaging time by N."""
+    """Placements whose slowest host is of one class.
+
+    Notes
+    -----
+    ``averaging_s`` is the least averaging time of any of them by N, ``slowest_averaging_s`` the most;
+    they differ only where two classes of hosts change places as N grows.
+    """
 
     hosts: frozenset[str]
     averaging_s: Array
+    slowest_averaging_s: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +89,9 @@ class Relaxation:
             within = {h for h, smaller in below.items() if np.all(smaller)}
             crossing = any(np.any(smaller) and not np.all(smaller) for smaller in below.values())
             chosen = frozenset(seconds) if crossing else frozenset(within)
-            built.append(Family(chosen, np.minimum.reduce(list(seconds.values())) if crossing else own))
+            every = list(seconds.values())
+            least, most = (np.minimum.reduce(every), np.maximum.reduce(every)) if crossing else (own, own)
+            built.append(Family(chosen, least, most))
         return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
     def places(self, family: Family) -> tuple[int, ...]:
@@ -105,7 +114,7 @@ class Relaxation:
             pair_bytes=shard,
             egress_usd=shard * self._least_pair_usd(node, family),
             data_usd=min(self.market.data_usd[p] for p in places),
-            slowest=self.slowest(node, n, family.averaging_s[n] + self._slowest_wan(node) * shard),
+            slowest=self.slowest(node, n, family.slowest_averaging_s[n] + self._slowest_wan(node) * shard),
         )
 
     def _slowest_wan(self, node: Node) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,7 +32,8 @@ class Target:
 
     Notes
     -----
-    Mutable on purpose: searches call `offer`, and read what an improvement still needs.
+    Mutable on purpose: searches call `offer`, and read what an improvement still needs. ``skipped`` says
+    that some part was too large to enumerate, so nothing is proved.
     """
 
     problem: Problem
@@ -41,10 +43,12 @@ class Target:
     gap: float
     deadline: float
     node_limit: int | None = None
+    on_better: Callable[[float], None] | None = None
     best: Placement | None = None
     best_value: float = math.nan
     best_key: tuple[float, float] = (math.inf, math.inf)
     candidates: int = 0
+    skipped: bool = False
     ticks: int = field(default=0, repr=False)
 
     def offer(self, placement: Placement) -> None:
@@ -58,6 +62,8 @@ class Target:
         if key < self.best_key and not violations(placement, self.problem):
             self.best, self.best_key = placement, key
             self.best_value = objective_value(self.objective, step, usd, self.problem)
+            if self.on_better is not None:
+                self.on_better(self.best_value)
 
     def tick(self) -> None:
         """Count one node of a search.
@@ -68,7 +74,20 @@ class Target:
             When the time limit or the node limit is reached.
         """
         self.ticks += 1
-        if (self.ticks % 64 == 0 and time.monotonic() > self.deadline) or (self.node_limit is not None and self.ticks > self.node_limit):
+        if self.node_limit is not None and self.ticks > self.node_limit:
+            raise OutOfTimeError
+        if self.ticks % 64 == 0:
+            self.check_time()
+
+    def check_time(self) -> None:
+        """Look at the clock: for nodes that take long.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the time limit is reached.
+        """
+        if time.monotonic() > self.deadline:
             raise OutOfTimeError
 
     @property

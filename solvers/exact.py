@@ -22,10 +22,8 @@ from ._market import Market
 from ._target import OutOfTimeError, Target
 from .exhaustive import groups_of
 
-ANY_REGIONS = (1, 1_000)
 
-
-def solve(problem: Problem, options: SolveOptions, regions: tuple[int, int] = ANY_REGIONS) -> Answer:
+def solve(problem: Problem, options: SolveOptions) -> Answer:
     """Find the best placement and prove it.
 
     Parameters
@@ -34,8 +32,6 @@ def solve(problem: Problem, options: SolveOptions, regions: tuple[int, int] = AN
         The question.
     options
         Relative gap to prove and time limit; the search is deterministic, the seed is not used.
-    regions
-        Least and most regions of the workers: (1, 1) is what a single-region tool would choose.
 
     Returns
     -------
@@ -55,15 +51,16 @@ def solve(problem: Problem, options: SolveOptions, regions: tuple[int, int] = AN
         gap=options.gap,
         deadline=time.monotonic() + options.time_limit_s,
         node_limit=options.node_limit,
+        on_better=options.on_better,
     )
     if options.start is not None:
         target.offer(options.start)
-    finished = _search(market, target, regions)
+    finished = _search(market, target)
     if target.best is None:
         status = Status.INFEASIBLE if finished else Status.TIME_LIMIT
         return Answer(status=status, placement=None, bound=None, candidates=target.candidates)
-    best, candidates = _break_tie(market, target, regions) if finished else (target.best, 0)
-    bound = _proved(target) if finished else _root_bound(market, target, regions)
+    best, candidates = _break_tie(market, target) if finished else (target.best, 0)
+    bound = _proved(target) if finished else _root_bound(market, target)
     return Answer(
         status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
         placement=best.canonical(),
@@ -72,25 +69,25 @@ def solve(problem: Problem, options: SolveOptions, regions: tuple[int, int] = AN
     )
 
 
-def _search(market: Market, target: Target, regions: tuple[int, int]) -> bool:
+def _search(market: Market, target: Target) -> bool:
     """Run every search that the request admits; False if the time ran out or the user stopped it."""
     try:
-        if regions[0] <= 1:
+        if market.problem.requirements.min_regions <= 1:
             _alone(market, target)
-        for search in _searches(market, target, regions):
+        for search in _searches(market, target):
             search.run()
     except (OutOfTimeError, KeyboardInterrupt):
         return False
-    return True
+    return not target.skipped
 
 
-def _searches(market: Market, target: Target, regions: tuple[int, int]) -> list[ButterflySearch | CentralSearch]:
+def _searches(market: Market, target: Target) -> list[ButterflySearch | CentralSearch]:
     wanted = market.problem.requirements.exchange
     found: list[ButterflySearch | CentralSearch] = []
     if wanted in ("auto", "all-reduce"):
-        found.append(ButterflySearch(market, target, regions))
+        found.append(ButterflySearch(market, target))
     if wanted in ("auto", "central") and market.problem.aggregator_places:
-        found.append(CentralSearch(market, target, regions))
+        found.append(CentralSearch(market, target))
     return found
 
 
@@ -113,7 +110,7 @@ def _alone(market: Market, target: Target) -> None:
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
 
-def _break_tie(market: Market, target: Target, regions: tuple[int, int]) -> tuple[Placement, int]:
+def _break_tie(market: Market, target: Target) -> tuple[Placement, int]:
     """Among placements as good as the best, find the cheapest (or the fastest, if cost is the objective)."""
     assert target.best is not None
     if target.objective == "cost-per-sample":
@@ -122,9 +119,9 @@ def _break_tie(market: Market, target: Target, regions: tuple[int, int]) -> tupl
         second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
     else:
         second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
-    second.best, second.best_key, second.candidates = None, (float("inf"), float("inf")), 0
+    second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0
     second.offer(target.best)
-    _search(market, second, regions)
+    _search(market, second)
     return second.best or target.best, second.candidates
 
 
@@ -133,12 +130,14 @@ def _proved(target: Target) -> float:
     return target.best_value * (1 + target.gap if target.objective == "throughput" else 1 - target.gap)
 
 
-def _root_bound(market: Market, target: Target, regions: tuple[int, int]) -> float:
+def _root_bound(market: Market, target: Target) -> float:
     """Best objective value that the first bound of all does not exclude, by bisection."""
-    trial = replace(target, gap=0.0)
-    searches = _searches(market, trial, regions)
-    better = 1.0 if target.objective == "throughput" else -1.0
-    low, high = target.best_value, target.best_value * (1e4 if better > 0 else 1e-4)
+    trial = replace(target, gap=0.0, on_better=None)
+    searches = _searches(market, trial)
+    low, high = target.best_value, _outermost(market, target.objective)
+    trial.best_value = high
+    if high == 0 or any(search.may_improve() for search in searches):
+        return high
     for _ in range(40):
         trial.best_value = (low * high) ** 0.5
         if any(search.may_improve() for search in searches):
@@ -146,3 +145,11 @@ def _root_bound(market: Market, target: Target, regions: tuple[int, int]) -> flo
         else:
             high = trial.best_value
     return high
+
+
+def _outermost(market: Market, objective: str) -> float:
+    """A value that no placement exceeds: all machines that may run at once, or nothing paid."""
+    if objective != "throughput":
+        return 0.0
+    fastest = max((max(pool.alone.value, pool.shared.value) for pool in market.pools), default=0.0)
+    return fastest * market.problem.requirements.max_workers

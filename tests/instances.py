@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
-from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, Region, StoreOffer, VmOffer
+from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
 from placer.problem import OBJECTIVES, Problem, Quota, Requirements
 from placer.profile import Efficiency, ModelProfile, Rate
 
 AS_OF = "2026-01-01"
-CITIES = [("NA", 39.0, -77.5), ("NA", 45.6, -121.2), ("EU", 50.5, 3.8), ("EU", 50.1, 8.7), ("AS", 24.1, 120.5), ("OC", -33.9, 151.2)]
+CITIES = [
+    ("NA", 39.0, -77.5),
+    ("NA", 45.6, -121.2),
+    ("EU", 50.5, 3.8),
+    ("EU", 50.1, 8.7),
+    ("AS", 24.1, 120.5),
+    ("OC", -33.9, 151.2),
+    ("NA", 34.1, -118.2),
+    ("EU", 51.5, -0.1),
+    ("SA", -23.5, -46.6),
+    ("NA", 39.0, -77.4),
+]
 """Continent, latitude, longitude of the places that instances use."""
 GPUS = {"T4": (15.0, 65.0, 320.0, "t4"), "A10": (22.5, 125.0, 600.0, "a10"), "V100": (16.0, 125.0, 900.0, "a10")}
 
@@ -81,7 +93,7 @@ def profile(gradient_mb: float, rates: dict[str, float], batch: int, efficiency:
 def random_problem(seed: int) -> Problem:
     """Draw a market of up to three regions and five offers, and wishes that bind now and then."""
     draw = random.Random(seed)
-    cities = draw.sample(range(len(CITIES)), draw.choice([1, 2, 2, 3]))
+    cities = draw.sample(range(6), draw.choice([1, 2, 2, 3]))
     regions, offers = [], []
     for number, city in enumerate(cities):
         provider = draw.choice(["aws", "gcp"])
@@ -107,6 +119,106 @@ def random_problem(seed: int) -> Problem:
     rates = {gpu: round(draw.uniform(20, 400), 1) for gpu in GPUS}
     model = profile(draw.choice([0.5, 20, 200, 1000]), rates, draw.choice([256, 4096, 32768]))
     return Problem(profile=model, catalog=catalog, requirements=_wishes(draw))
+
+
+def wide_problem(seed: int, most: int = 3000) -> Problem:
+    """Draw what `random_problem` never has: up to six regions, owned and limited machines, measured links, free providers.
+
+    Parameters
+    ----------
+    most
+        Most combinations of counts and exchanges, so that plain enumeration stays quick.
+    """
+    draw = random.Random(seed)
+    while True:
+        problem = _wide(draw)
+        size = len(problem.aggregator_places) or 1
+        for pool in problem.pools:
+            size *= min(pool.max_count, problem.requirements.max_workers) + 1
+        if problem.pools and size <= most:
+            return problem
+
+
+def _wide(draw: random.Random) -> Problem:
+    regions, offers = [], []
+    for number in range(draw.choice([1, 2, 3, 3, 4, 5, 6])):
+        here = region(draw.choice(["aws", "gcp", "lambda", "onprem"]), f"r{number}", draw.randrange(len(CITIES)))
+        regions.append(here)
+        kinds = [(gpu, size, market) for gpu in GPUS for size in (1, 2, 4) for market in ("spot", "on_demand")]
+        for gpu, size, market in draw.sample(kinds, draw.choice([1, 1, 2, 3])):
+            usd = 0.0 if draw.random() < 0.12 else round(draw.uniform(0.05, 2) * size * draw.choice([1, 1, 1, 20]), 3)
+            made = offer(here.provider, here.region, gpu, usd, market=market, gpus=size, available=draw.choice([None, None, None, 1, 2]))
+            offers += [made, replace(made, instance_type=f"{made.instance_type}-twin", usd_per_hour=usd * 1.5)][: draw.choice([1, 1, 1, 2])]
+    places = {**{r.place: r for r in regions}, "backblaze/b": region("backblaze", "b", 1)}
+    catalog = Catalog(
+        name="toy",
+        digest="0",
+        regions=places,
+        gpus={
+            n: Gpu(gpu=n, kind="gpu", memory_gib=m, fp16_tflops=f, memory_gb_per_s=b, host=h, source="test", as_of=AS_OF)
+            for n, (m, f, b, h) in GPUS.items()
+        },
+        offers=tuple(offers),
+        functions=tuple(
+            replace(_function(r), max_seconds=draw.choice([5, 30, 900]), max_memory_gib=draw.choice([1, 8]))
+            for r in regions
+            if draw.random() < 0.5
+        ),
+        stores=(*(_store(r) for r in regions if draw.random() < 0.5), _store(places["backblaze/b"])),
+        egress=tuple(_wide_prices(draw)),
+        links=tuple(_measured(draw, a, b) for a in places for b in places if a != b and draw.random() < 0.3),
+    )
+    rates = {gpu: round(draw.choice([draw.uniform(20, 400), draw.uniform(1, 2000)]), 1) for gpu in GPUS}
+    model = profile(draw.choice([0.1, 0.5, 20, 120, 1000, 4000]), rates, draw.choice([64, 256, 4096, 32768]), draw.choice([0.5, 0.9, 1.0]))
+    return Problem(
+        profile=replace(model, tensors=draw.choice([100, 467, 1000, None])), catalog=catalog, requirements=_wide_wishes(draw, catalog)
+    )
+
+
+def _wide_wishes(draw: random.Random, catalog: Catalog) -> Requirements:
+    low = draw.choice([1, 1, 2, 3])
+    return Requirements(
+        objective=draw.choice(OBJECTIVES),
+        budget_usd_per_hour=draw.choice([None, round(draw.uniform(0.3, 10), 2), round(draw.uniform(0.1, 30), 2)]),
+        min_samples_per_second=draw.choice([None, None, round(draw.uniform(10, 1000), 1)]),
+        places_in=("*/*", "onprem/*"),
+        min_workers=low,
+        max_workers=draw.choice([low, 4, 6, 8, 64]),
+        exchange=draw.choice(["auto", "all-reduce", "central"]),
+        data_store=draw.choice([None, None, *(s.place for s in catalog.stores)]),
+        same_zone=draw.random() < 0.6,
+        quotas=(
+            Quota(place="*", gpu="*", market="*", gpus=draw.choice([2, 3, 4, 8, 20])),
+            Quota(place="*/r0", gpu="*", market="*", gpus=draw.choice([0, 1, 2, 8])),
+        ),
+    )
+
+
+def _wide_prices(draw: random.Random) -> list[EgressPrice]:
+    rows = []
+    for provider in ("aws", "gcp", "lambda", "onprem", "backblaze"):
+        free = provider == "lambda"
+        for dst in ("intra_zone", "inter_zone", "*", "internet"):
+            stays = dst == "intra_zone" and draw.random() < 0.8
+            rows.append(_price(provider, "*", dst, 0.0 if free or stays else draw.choice([0.0, 0.01, 0.02, 0.09, 0.5])))
+        for zone in ("NA", "OC", "AS"):
+            if draw.random() < 0.5 and not free:
+                rows.append(_price(provider, "*", zone, draw.choice([0.0, 0.05, 0.15])))
+            if draw.random() < 0.3 and not free:
+                rows.append(_price(provider, zone, "internet", draw.choice([0.0, 0.05, 0.3])))
+    return rows
+
+
+def _price(provider: str, src: str, dst: str, usd: float) -> EgressPrice:
+    return EgressPrice(provider=provider, src=src, dst=dst, usd_per_gib=usd, source="test", as_of=AS_OF)
+
+
+def _measured(draw: random.Random, src: str, dst: str) -> MeasuredLink:
+    gbps = draw.choice([0.01, 0.1, 1, 5])
+    return MeasuredLink(
+        src=src, dst=dst, gbps_one_stream=gbps, gbps_low=gbps / 2, gbps_high=gbps * 2, rtt_ms=draw.choice([1, 20, 200]), basis="measured",
+        source="test", as_of=AS_OF,
+    )  # fmt: skip
 
 
 def _wishes(draw: random.Random) -> Requirements:
@@ -165,5 +277,5 @@ def _prices(draw: random.Random) -> list[EgressPrice]:
             ("*", draw.choice([0.0, 0.02, 0.1])),
             ("internet", draw.choice([0.01, 0.09])),
         ):
-            rows.append(EgressPrice(provider=provider, src="*", dst=dst, usd_per_gib=usd, source="test", as_of=AS_OF))
+            rows.append(_price(provider, "*", dst, usd))
     return rows

@@ -132,6 +132,9 @@ def _replace(path: Path, old: str, new: str) -> None:
         ("regions.csv", ",41.26,", ",,", "latitude_deg '' is not a number"),
         ("regions.csv", ",41.26,", ",141.26,", "latitude_deg '141.26' is not from -90 to 90"),
         ("links.csv", ",4.87,", ",0,", "gbps_one_stream '0' is not above 0"),
+        ("egress.csv", "gcp,NA,NA,", "gcp,NAA,NA,", "src 'NAA' is no region or egress zone of gcp"),
+        ("egress.csv", "gcp,NA,NA,", "gpc,NA,NA,", "provider 'gpc' has no region"),
+        ("offers.csv", "spot,0.18,", "spot,1e308,", "usd_per_hour '1e308' is not"),
         ("egress.csv", "gcp,*,inter_zone,0.01", "gcp,*,intra_zone,0.01", "stands already in line"),
     ],
 )

@@ -1,12 +1,14 @@
 """The command line as a user meets it: output, errors, exit codes, files."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from conftest import Run
+from conftest import ROOT, Run
 from placer.cli import COMMANDS
 from placer.saved import SCHEMA_FILES, schema_text
 
@@ -29,7 +31,7 @@ def test_recommend_prints_what_was_understood_the_winner_and_the_advice(run: Run
         "tool",
     ):
         assert words in done.stdout
-    assert "warning: prices of catalog 'erben-2023'" in done.stderr
+    assert "warning: the newest price of catalog 'erben-2023'" in done.stderr
     assert "warning" not in done.stdout
 
 
@@ -62,6 +64,43 @@ def test_a_failed_write_leaves_the_old_file(run: Run, tmp_path: Path) -> None:
     done = run("recommend", *ERBEN, "--budget", "5/h", "-o", str(tmp_path / "none" / "r.json"))
     assert (done.returncode, "cannot write" in done.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_output_files_are_checked_before_anything_is_solved_or_written(run: Run, tmp_path: Path) -> None:
+    """The same file twice, a folder, a missing folder for the second: nothing is written at all."""
+    one, gone = str(tmp_path / "r.json"), str(tmp_path / "none" / "m.json")
+    for paths in (("-o", one, "--manifest", one), ("-o", str(tmp_path)), ("-o", one, "--manifest", gone), ("-o", "")):
+        assert run("recommend", *ERBEN, "--budget", "5/h", *paths).returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_are_followed_and_the_mode_kept(run: Run, tmp_path: Path) -> None:
+    """A symbolic link stays one; a private file stays private; a device is refused."""
+    target, link = tmp_path / "real.json", tmp_path / "link.json"
+    target.write_text("{}", encoding="utf-8")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    assert run("recommend", *ERBEN, "--budget", "5/h", "-o", str(link)).returncode == 0
+    assert link.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert json.loads(target.read_text(encoding="utf-8"))["schema"] == "placer.result/v1"
+    assert "no regular file" in run("recommend", *ERBEN, "--budget", "5/h", "-o", "/dev/null").stderr
+
+
+def test_a_closed_pipe_is_no_error(run: Run) -> None:
+    """``placer offers | head -1`` ends well."""
+    command = f"{sys.executable} -m placer offers --limit 500 | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_disk_is_one_line(run: Run) -> None:
+    """Output that cannot be written is exit code 1 without a traceback."""
+    command = f"{sys.executable} -m placer models > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "cannot write the output" in done.stderr
 
 
 def test_infeasible_is_exit_code_three_with_a_change_that_works(run: Run) -> None:
@@ -189,3 +228,11 @@ def test_time_limit_zero_ends_at_once(run: Run) -> None:
     done = run("recommend", "--model", "resnet50", "--budget", "20/h", "--gpu", "T4", "--time-limit", "1us")
     assert done.returncode in (0, 4)
     assert "Traceback" not in done.stderr
+
+
+def test_what_nobody_placed_is_said_with_the_wish_that_binds(run: Run) -> None:
+    """Nine A10 exceed the quota and the budget: each single change that works is named."""
+    done = run("recommend", *ERBEN, "--budget", "5/h", "--workers", "9..12", "--gpu", "A10")
+    assert done.returncode == 3
+    assert "--workers 1..64" in done.stderr
+    assert "no --gpu" in done.stderr

@@ -188,6 +188,30 @@ def test_violations_name_each_broken_limit(erben: Catalog) -> None:
         assert codes(violations(*on_book("roberta-xlm", workers, erben, quotas=quotas, **wish))) == {code}
 
 
+def test_spread_zones_charge_machines_not_stores(phalak: Catalog) -> None:
+    """Between zones of a region workers pay each other's traffic; a store of the region is free to reach."""
+    wishes = {"exchange": "central", "aggregator": "aws/us-west-2", "storage": "aws/us-west-2", "same_zone": False}
+    assert estimate(*on_book("niser", "aws/us-west-2=4xCPU-2", phalak, **wishes)).usd_per_hour.egress == 0.0
+    assert estimate(*on_book("niser", "aws/us-west-2=4xCPU-2", phalak, same_zone=False)).usd_per_hour.egress > 0.0
+
+
+def test_another_aggregator_than_the_wished_one_is_a_violation(phalak: Catalog) -> None:
+    """A wish that a placement does not keep is named."""
+    wishes = {"exchange": "central", "aggregator": "aws/us-west-2", "storage": "aws/us-west-2"}
+    placement, problem = on_book("niser", "aws/us-west-2=4xCPU-2", phalak, **wishes)
+    moved = replace(placement, exchange=replace(placement.exchange, aggregator="aws/eu-west-2"))
+    assert codes(violations(moved, problem)) == {"aggregator"}
+
+
+def test_intervals_hold_most_measured_runs(erben: Catalog) -> None:
+    """At least 85 % of the 36 runs lie within their interval (34 do)."""
+    inside = 0
+    for row in RUNS:
+        speed = estimate(*on_book(row["model"], row["workers"], erben)).samples_per_second
+        inside += speed.low <= float(row["samples_per_second"]) <= speed.high
+    assert inside / len(RUNS) >= 0.85
+
+
 def test_a_gpu_that_is_too_small_is_a_violation(erben: Catalog) -> None:
     """A model that needs 20 GB on each device does not fit a T4."""
     placement, problem = on_book("roberta-xlm", "gcp/us-central1=2xT4:spot", erben)

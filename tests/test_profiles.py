@@ -72,6 +72,11 @@ def test_a_cpu_model_has_no_rate_on_a_gpu(default: Catalog) -> None:
         ({"colour": "red"}, "unknown key 'colour"),
         ({"rates": [{"gpu": "T4"}]}, "rates[0]: 'basis' is missing"),
         ({"rates": "fast"}, "rates is not a list"),
+        ({"parameters": "many"}, "Expected `int`"),
+        ({"parameters": True}, "Expected `int`"),
+        ({"parameters": 10**400}, "parameters is"),
+        ({"tensors": -1}, "tensors is -1"),
+        ({"title": "a\u001bb"}, "must be printable"),
     ],
 )
 def test_bad_profiles_are_refused(change: dict[str, object], says: str) -> None:
@@ -97,3 +102,14 @@ def test_unknown_model_names_the_nearest(tmp_path: Path) -> None:
     assert caught.value.hint == "a similar model exists: 'roberta-xlm'"
     with pytest.raises(PlacerError, match="no profile file"):
         load_profile(str(tmp_path / "none.json"))
+
+
+def test_a_known_node_bounds_its_relatives(default: Catalog) -> None:
+    """4 x T4 were published at 207 samples/s, no more than one T4: 8 x T4 are estimated at twice that, not at 8 x 0.9."""
+    profile = load_profile("roberta-xlm")
+    four, eight = (profile.rate(default.gpu("T4"), n, "none", default) for n in (4, 8))
+    assert four is not None
+    assert eight is not None
+    assert eight.value == pytest.approx(2 * four.value)
+    assert eight.basis == "estimated"
+    assert eight.high > 6 * four.value

@@ -53,7 +53,11 @@ def test_a_family_stands_for_its_sizes(default: Catalog) -> None:
         ({"compression": "fp17"}, "unknown compression 'fp17'", "fp16"),
         ({"zones": "two"}, "unknown zones 'two'", "one"),
         ({"data": "b3"}, "unknown store 'b3'", "b2"),
-        ({"aggregator": "aws/us-west-2"}, "unknown aggregator", "no functions"),
+        ({"aggregator": "aws/us-west-2"}, "has no functions", "all-reduce"),
+        ({"links": "gcp/us-west1=1Gb/s"}, "is not a measured link", "250Mb/s"),
+        ({"links": "gcp/us-west1:aws/us-west-2=250 gb/s"}, "ambiguous", "250Gb/s"),
+        ({"links": "gcp/us-west1:aws/us-west-9=1Gb/s"}, "unknown place", "us-west-2"),
+        ({"regions": "0"}, "at least 1", "1..16"),
         ({"budget": "120"}, "per hour or total?", "120/h"),
         ({"budget": "-1/h"}, "above zero", "positive"),
         ({"budget": "nan"}, "not an amount", "5/h"),
@@ -62,6 +66,15 @@ def test_a_family_stands_for_its_sizes(default: Catalog) -> None:
         ({"tbs": "0"}, "above zero", "positive"),
         ({"min_throughput": "400"}, "not samples per time", "400/s"),
         ({"quota": "/nowhere/q.csv"}, "cannot be read", "place,gpu,market,gpus"),
+        ({"gpu": " "}, "gpu ' ' is empty", "leave it out"),
+        ({"places": ","}, "is empty", "leave it out"),
+        ({"objective": ""}, "unknown objective", "throughput"),
+        ({"exchange": "central"}, "has no functions", "all-reduce"),
+        ({"exchange": "all-reduce", "storage": "b2"}, "no aggregator and no store", "central"),
+        ({"workers": "4 8"}, "not a range", "1..16"),
+        ({"workers": "9" * 5000}, "not a range", "1..16"),
+        ({"tbs": "1,2,3"}, "not a number", "32768"),
+        ({"min_throughput": "400ki/s"}, "unknown prefix", "K"),
     ],
 )
 def test_wrong_words_are_named_with_a_tip(erben: Catalog, words: dict[str, str], message: str, hint: str) -> None:
@@ -76,7 +89,7 @@ def test_wrong_words_are_named_with_a_tip(erben: Catalog, words: dict[str, str],
 def test_the_last_matching_quota_row_wins(erben: Catalog, tmp_path: Path) -> None:
     """Wildcards first, exceptions below; what no row matches keeps the default of 8."""
     path = tmp_path / "q.csv"
-    path.write_text("place,gpu,market,gpus\ngcp/*,*,*,16\ngcp/us-west1,T4,spot,0\n", encoding="utf-8")
+    path.write_text("place,gpu,market,gpus\ngcp,*,*,16\ngcp/us-west1,t4,spot,0\n", encoding="utf-8")
     problem = ask(erben, quota=str(path))
     assert problem.quota("gcp/us-central1", "T4", "spot") == 16
     assert problem.quota("gcp/us-west1", "T4", "spot") == 0
@@ -92,14 +105,18 @@ def test_the_last_matching_quota_row_wins(erben: Catalog, tmp_path: Path) -> Non
         ("place,gpu,market,gpus\n*,T4,cheap,4\n", "q.csv:2: market 'cheap'"),
         ("place,gpu,market,gpus\n*,T4,spot,-4\n", "q.csv:2: gpus '-4'"),
         ("place,gpu,market,gpus\n*,T4,spot,many\n", "q.csv:2: gpus 'many'"),
+        ("place,gpu,market,gpus\n*,T4,spot," + "9" * 5000 + "\n", "q.csv:2: gpus"),
+        ("place,gpu,market,gpus\n" + "x" * 140_000 + ",T4,spot,1\n", "not valid CSV"),
+        ("place,gpu,market,gpus\ngcp/us-centrall1,T4,spot,1\n", "unknown place"),
+        ("place,gpu,market,gpus\n*,T5,spot,1\n", "unknown GPU"),
     ],
 )
-def test_bad_quota_files_name_the_line(tmp_path: Path, text: str, says: str) -> None:
+def test_bad_quota_files_name_the_line(erben: Catalog, tmp_path: Path, text: str, says: str) -> None:
     """File, line and value."""
     path = tmp_path / "q.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(PlacerError) as caught:
-        read_quotas(path)
+        read_quotas(path, erben)
     assert says in caught.value.message
 
 
@@ -113,7 +130,7 @@ def test_require_measured_leaves_estimates_out(default: Catalog) -> None:
     """On today's market only T4 and A10 were measured with this model."""
     pools = ask(default, require_measured=True).pools
     assert {(p.offer.gpu, p.offer.gpu_count) for p in pools} <= {("T4", 1), ("T4", 4), ("A10", 1), ("V100", 8)}
-    assert all(p.alone.basis != "estimated" for p in pools)
+    assert all(p.alone.basis in ("measured", "published") for p in pools)
 
 
 def test_a_problem_survives_its_file(erben: Catalog) -> None:
@@ -125,3 +142,27 @@ def test_a_problem_survives_its_file(erben: Catalog) -> None:
     assert [p.offer for p in again.pools] == [p.offer for p in problem.pools]
     with pytest.raises(PlacerError, match="not a placer"):
         Problem.from_dict({"schema": "placer.problem/v9"})
+
+
+def test_a_measured_link_replaces_the_book(erben: Catalog) -> None:
+    """250 Mb/s are 31.25 MB/s, both directions, labelled measured; the round-trip time stays."""
+    problem = ask(erben, links="gcp/us-west1:aws/us-west-2=250Mb/s")
+    for src, dst in (("gcp/us-west1", "aws/us-west-2"), ("aws/us-west-2", "gcp/us-west1")):
+        link = problem.network.link(src, dst)
+        assert (link.bytes_per_second, link.basis) == (31.25e6, "measured")
+        assert link.rtt_s == pytest.approx(0.0146, abs=0.001)
+
+
+def test_continents_and_providers_are_places(default: Catalog) -> None:
+    """Europe is every region there, aws is aws/*; both may be combined with wildcards."""
+    europe = ask(default, places="europe").requirements.places_in
+    assert {default.region(place).continent for place in europe} == {"EU"}
+    assert len(europe) > 20
+    assert ask(default, places="EU,aws").requirements.places_in == (*europe, "aws/*")
+
+
+def test_a_named_aggregator_asks_for_a_central_exchange(phalak: Catalog) -> None:
+    """The wish is not dropped: auto becomes central, and only that place may aggregate."""
+    problem = ask(phalak, "niser", aggregator="aws/us-west-2", storage="aws/us-west-2")
+    assert problem.requirements.exchange == "central"
+    assert problem.aggregator_places == (("aws/us-west-2", "aws/us-west-2"),)

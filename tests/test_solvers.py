@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instances import random_problem
+from instances import random_problem, wide_problem
 from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.placement import Placement
@@ -67,6 +67,42 @@ def test_exact_equals_exhaustive(chunk: int) -> None:
         assert answer.value == pytest.approx(oracle.value, rel=1e-8), seed
         if problem.requirements.objective != "cost-per-sample":
             assert tie_break(answer) == pytest.approx(tie_break(oracle), rel=1e-8), seed
+
+
+@pytest.mark.parametrize("chunk", range(10))
+def test_exact_equals_exhaustive_on_wide_markets(chunk: int) -> None:
+    """150 instances with up to six regions, owned and limited machines, measured links and free providers."""
+    for seed in range(chunk * 15, chunk * 15 + 15):
+        problem = wide_problem(seed)
+        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+        assert answer.status == oracle.status, seed
+        assert (answer.value is None) == (oracle.value is None), seed
+        if oracle.value is not None:
+            assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+
+
+@pytest.mark.parametrize("seed", [422, 717, 763, 764, 2588, 2629])
+def test_cases_that_once_went_wrong(seed: int) -> None:
+    """Limited twins of an offer, hosts whose averaging times cross, prices per sample beside a budget."""
+    problem = wide_problem(seed)
+    oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+    assert (answer.value is None) == (oracle.value is None)
+    if oracle.value is not None:
+        assert answer.value == pytest.approx(oracle.value, rel=1e-8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 40))
+def test_a_stopped_search_has_an_honest_bound(seed: int, nodes: int) -> None:
+    """Whatever the node limit, no placement beats the bound."""
+    problem = wide_problem(seed, most=600)
+    stopped, best = solve(problem, "exact", SolveOptions(gap=0.0, node_limit=nodes)), solve(problem, "exhaustive").value
+    if stopped.value is None or stopped.bound is None or best is None:
+        return
+    if problem.requirements.objective == "throughput":
+        assert stopped.bound >= best * (1 - 1e-9)
+    else:
+        assert stopped.bound <= best * (1 + 1e-9) + 1e-12
 
 
 def test_instances_exercise_every_strategy_objective_and_outcome() -> None:

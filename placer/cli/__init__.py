@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from placer.errors import PlacerError, unknown
 COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
     "estimate": "Time and price a placement given by hand, no search.",
-    "compare": "Put placements given by hand or saved results side by side.",
+    "compare": "Put placements given by hand side by side.",
     "models": "List the models that have a profile, or show one.",
     "offers": "List what can be rented, filtered and sorted.",
     "network": "Show links between places: bandwidth, round-trip time, egress price.",
@@ -80,9 +81,23 @@ def run(arguments: Sequence[str] | None = None) -> None:
         click.echo("interrupted", err=True)
         code = 130
     except BrokenPipeError:
-        sys.stderr.close()
         code = 0
-    sys.exit(code if isinstance(code, int) else 0)
+    except OSError as error:
+        click.echo(f"error: cannot write the output: {error.strerror or error}", err=True)
+        code = 1
+    sys.exit(_flushed(code if isinstance(code, int) else 0))
+
+
+def _flushed(code: int) -> int:
+    """Flush what is left; a reader that is gone is no error, a full disk is."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            click.echo(f"error: cannot write the output: {error.strerror or error}", err=True)
+            return 1
+    return code
 
 
 def _say(error: PlacerError, given: Sequence[str]) -> int:
@@ -93,10 +108,16 @@ def _say(error: PlacerError, given: Sequence[str]) -> int:
             "error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code},
         }
         click.echo(json.dumps(document, indent=2))
-    click.echo(f"error: {error.message}", err=True)
+    click.echo(f"error: {one_line(error.message)}", err=True)
     if error.hint:
-        click.echo(f"  tip: {error.hint}", err=True)
+        click.echo(f"  tip: {one_line(error.hint)}", err=True)
     return error.exit_code
+
+
+def one_line(text: str, most: int = 400) -> str:
+    """Put text that quotes a user's value on one line of bounded length."""
+    flat = "".join(c if c.isprintable() else " " for c in text)
+    return flat if len(flat) <= most else f"{flat[: most - 4]} ..."
 
 
 def _usage(error: click.UsageError) -> PlacerError:
@@ -108,4 +129,4 @@ def _usage(error: click.UsageError) -> PlacerError:
         name = error.param.opts[-1]
         return PlacerError(f"{name} is missing", f"see {error.ctx.command_path} --help" if error.ctx else "")
     message = error.format_message().rstrip(".")
-    return PlacerError(message[:1].lower() + message[1:], f"see {error.ctx.command_path} --help" if error.ctx else "")
+    return PlacerError(message[:1].lower() + message[1:], f"see {error.ctx.command_path if error.ctx else 'placer'} --help")

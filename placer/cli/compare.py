@@ -22,6 +22,7 @@ Example:
 @json_option
 def command(placements: tuple[str, ...], model: str, catalog: str, as_json: bool, **words: Any) -> None:
     """Put placements given by hand side by side; GROUPS are written as in 'placer estimate --workers'."""
+    from placer.advice import warnings_of
     from placer.advisor import Advisor, place_by_hand
     from placer.estimator import estimate
     from placer.report import document, terminal
@@ -52,4 +53,8 @@ def command(placements: tuple[str, ...], model: str, catalog: str, as_json: bool
         )
         return
     out = console()
+    out.print(terminal.context(problem))
     out.print(terminal.comparison(options, problem, out.width))
+    warnings = {w.message: w for o in options for w in warnings_of(problem, o.placement, o.estimate)}
+    for line in terminal.warning_lines(warnings.values()):
+        console(stderr=True).print(line, style="yellow")

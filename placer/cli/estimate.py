@@ -19,10 +19,12 @@ Example:
 @click.command("estimate", epilog=EXAMPLE)
 @click.option("--workers", required=True, metavar="GROUPS", help="place=COUNTxGPU[:GPUS][:spot|on-demand], comma between groups.")
 @request_options
+@click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus; default 8 GPUs per region, type and market.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, model: str, workers: str, catalog: str, as_json: bool, **words: Any) -> None:
     """Time and price a placement given by hand; nothing is searched, limits are reported."""
+    from placer.advice import warnings_of
     from placer.advisor import Advisor, place_by_hand
     from placer.estimator import estimate
     from placer.report import document, terminal
@@ -44,9 +46,14 @@ def command(ctx: click.Context, /, model: str, workers: str, catalog: str, as_js
             }
         )
     else:
-        out = console()
-        out.print(f"{terminal.headline(placement)}", style="bold")
+        out, err = console(), console(stderr=True)
+        out.print(terminal.context(problem))
+        out.print(f"\n{terminal.headline(placement)}", style="bold")
         out.print(terminal.estimate_lines(placement, got, problem))
-    for violation in broken:
-        click.echo(f"error: {violation.message}", err=True)
+        for line in terminal.warning_lines(warnings_of(problem, placement, got)):
+            err.print(line, style="yellow")
+    for number, violation in enumerate(broken):
+        click.echo(f"{'   also' if number else 'error'}: {violation.message}", err=True)
+    if broken:
+        click.echo("  tip: the estimate above ignores these limits; change --workers or raise --quota FILE", err=True)
     ctx.exit(2 if broken else 0)

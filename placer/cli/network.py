@@ -50,7 +50,7 @@ def show(places: tuple[str, ...], catalog: str, as_json: bool) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="underline")
     for header, right in (("from", 0), ("to", 0), ("one stream", 1), ("rtt", 1), ("USD/GiB", 1), ("basis", 0)):
-        table.add_column(header, justify="right" if right else "left", no_wrap=True)
+        table.add_column(header, justify="right" if right else "left", no_wrap=header not in ("from", "to"), overflow="fold")
     for a, b, d in edges:
         table.add_row(a, b, format_bandwidth(d["bytes_per_second"]), format_seconds(d["rtt_s"]), f"{d['usd_per_gib']:.3f}", d["basis"])
     console().print(table)

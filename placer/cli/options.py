@@ -22,6 +22,13 @@ _REQUEST: list[Option] = [
     click.option("--storage", metavar="PLACE", help="Place of the object store of a central exchange."),
     click.option("--compression", metavar="NAME", help="none, fp16 or int8; default: the profile's."),
     click.option("--data", metavar="STORE", help="Store of the dataset, such as b2; default: the data is with the workers."),
+    click.option(
+        "--link",
+        "links",
+        multiple=True,
+        metavar="A:B=RATE",
+        help="Measured bandwidth of one stream, as in gcp/us-west1:aws/us-west-2=250Mb/s.",
+    ),
     click.option("--zones", default="one", show_default=True, metavar="one|spread", help="Whether workers of a region share a zone."),
 ]
 _WISHES: list[Option] = [
@@ -31,10 +38,11 @@ _WISHES: list[Option] = [
         "--objective", metavar="NAME", help="throughput, cost or cost-per-sample; default: throughput, or cost with a floor alone."
     ),
     click.option("--gpu", metavar="A,B", help="Only these GPUs, such as T4,A10,A100."),
-    click.option("--in", "places", metavar="PLACE,..", help="Only these places; wildcards as in 'aws/*,gcp/europe-*'."),
+    click.option("--in", "places", metavar="PLACE,..", help="Only these places: 'aws/*', 'gcp/europe-*', aws, europe, EU."),
     click.option("--not-in", "not_places", metavar="PLACE,..", help="Not these places."),
     click.option("--market", default="any", show_default=True, metavar="NAME", help="spot, on-demand or any."),
     click.option("--workers", default="1..64", show_default=True, metavar="N..M", help="Fewest and most workers."),
+    click.option("--regions", metavar="N..M", help="Fewest and most regions with workers, such as 2 or 1..3; default: any."),
     click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus; default 8 GPUs per region, type and market."),
     click.option("--require-measured", is_flag=True, help="Leave out GPUs that nobody measured this model on."),
 ]

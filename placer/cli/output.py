@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +19,39 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+PIPED_WIDTH = 120
+"""Columns when the output is no terminal and COLUMNS does not say."""
+
+
 def console(*, stderr: bool = False) -> Console:
     """Console that follows NO_COLOR, TERM and the width of the terminal."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, emoji=False, markup=False, soft_wrap=False)
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
+    made = Console(stderr=stderr, highlight=False, emoji=False, markup=False, soft_wrap=False, width=width)
+    made.on_broken_pipe = _broken_pipe  # type: ignore[method-assign]
+    return made
+
+
+def _broken_pipe() -> None:
+    raise BrokenPipeError
+
+
+@contextmanager
+def progress(words: str) -> Iterator[Callable[[float], None]]:
+    """Show one transient line on a terminal while a search runs; elsewhere show nothing.
+
+    Yields
+    ------
+    Callable[[float], None]
+        Call it with the value of the best placement so far.
+    """
+    if not sys.stderr.isatty():
+        yield lambda value: None
+        return
+    with console(stderr=True).status(f"{words} ...", spinner="line") as status:
+        yield lambda value: status.update(f"{words} ... best so far {value:,.4g}")
 
 
 def print_json(document: Any) -> None:
@@ -28,29 +59,60 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
+def check_targets(*paths: str | None) -> None:
+    """Refuse files that could not be written, before anything is computed.
+
+    Raises
+    ------
+    PlacerError
+        If a path is empty, a folder, something else than a file, in no folder that can be written, or named twice.
+    """
+    seen: set[Path] = set()
+    for path in (p for p in paths if p is not None):
+        target = _resolved(path)
+        if not path.strip() or target.is_dir():
+            raise PlacerError(f"'{path}' is not the name of a file", "give a file name, such as plan.json")
+        if target.exists() and not target.is_file():
+            raise PlacerError(f"'{path}' is no regular file", "give the name of a file that may be replaced")
+        if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+            raise PlacerError(f"cannot write '{path}': its folder does not exist or cannot be written", "choose another folder")
+        if target in seen:
+            raise PlacerError(f"'{path}' is named twice", "give each document a file of its own")
+        seen.add(target)
+
+
 def write_json(path: str, document: Any) -> None:
-    """Write a document to a file: to a temporary one in the same folder, then renamed.
+    """Write a document to a file: to a temporary one in the same folder, then renamed; links are followed.
 
     Raises
     ------
     PlacerError
         If the folder is missing or cannot be written; an existing file stays as it was.
     """
-    target = Path(path)
+    check_targets(path)
+    target = _resolved(path)
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     temporary: str | None = None
     try:
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(mode)
         Path(temporary).replace(target)
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         raise PlacerError(f"cannot write '{path}': {error.strerror or error}", "choose a folder that exists and can be written") from None
+
+
+def _resolved(path: str) -> Path:
+    try:
+        return Path(path).resolve()
+    except (OSError, ValueError, RuntimeError):
+        raise PlacerError(f"'{path}' is not the name of a file", "give a file name, such as plan.json") from None
 
 
 def read_json(path: str) -> Any:
@@ -63,8 +125,8 @@ def read_json(path: str) -> Any:
     """
     try:
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise PlacerError(f"cannot read '{path}': {error.strerror or error}", "check the path") from None
+    except (OSError, ValueError) as error:
+        raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "check the path") from None
     try:
         return json.loads(data, parse_constant=_refuse)
     except json.JSONDecodeError as error:

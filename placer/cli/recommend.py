@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from placer.cli.options import json_option, request_options, wish_options
-from placer.cli.output import console, print_json, write_json
+from placer.cli.output import check_targets, console, print_json, progress, write_json
 from placer.errors import PlacerError
 
 EXAMPLE = """\b
@@ -34,7 +34,9 @@ def command(ctx: click.Context, /, model: str, output: str | None, manifest: str
     """Find, prove and explain the best placement for a model."""
     from placer.advisor import Advisor
 
-    result = Advisor().recommend(model, **words)
+    check_targets(output, manifest)
+    with progress("searching") as better:
+        result = Advisor().recommend(model, on_better=better, **words)
     if output:
         write_json(output, result.to_saved())
     if manifest and result.placement is not None:
@@ -53,16 +55,23 @@ def _print(result: Any, output: str | None, manifest: str | None) -> None:
     err = console(stderr=True)
     if result.placement is None:
         _print_infeasible(result)
+        if output:
+            err.print(f"wrote result to {output}")
+        if manifest:
+            err.print("no manifest was written: there is no placement")
         return
     terminal.print_result(console(), result)
     err.print()
-    for warning in result.warnings:
-        err.print(f"warning: {warning.message}", style="yellow")
+    for line in terminal.warning_lines(result.warnings):
+        err.print(line, style="yellow")
     for path, what in ((output, "result"), (manifest, "manifest")):
         if path:
             err.print(f"wrote {what} to {path}")
     if not (output or manifest):
-        err.print("next: add --manifest plan.json to launch it, --json for programs, or 'placer offers' to see the market", style="dim")
+        err.print(
+            "next: --manifest plan.json keeps the plan for an executor, --json is for programs, 'placer offers' shows the market",
+            style="dim",
+        )
 
 
 def _print_infeasible(result: Any) -> None:
@@ -73,11 +82,12 @@ def _print_infeasible(result: Any) -> None:
         error = PlacerError("the time limit passed before any placement was found", "raise --time-limit, or narrow --gpu and --in")
     else:
         error = PlacerError(f"no placement satisfies the request (proved in {result.seconds:.1f} s)")
-    click.echo(f"error: {error.message}", err=True)
+    err = console(stderr=True)
+    err.print(f"error: {error.message}")
     if str(result.status) == "infeasible":
         for sentence in terminal.infeasible_lines(result):
-            click.echo(f"  {sentence}", err=True)
+            err.print(f"  {sentence}")
         for option in result.nearest:
-            click.echo(f"  tip: a change that works: {option.note}", err=True)
+            err.print(f"  tip: a change that works: {option.note}")
     elif error.hint:
-        click.echo(f"  tip: {error.hint}", err=True)
+        err.print(f"  tip: {error.hint}")

@@ -30,7 +30,7 @@ def phases(workers: Sequence[tuple[str, int]], gradient_bytes: float, exchange: 
     >>> from placer.placement import Exchange
     >>> scatter, gather = phases([("a", 1), ("b", 1)], 100.0, Exchange(strategy="all-reduce", compression="fp16"))
     >>> scatter.transfers
-    (Transfer(src='a', dst='b', bytes=50.0, count=1), Transfer(src='b', dst='a', bytes=50.0, count=1))
+    (Transfer(src='a', dst='b', bytes=50.0, count=1, zonal=True), Transfer(src='b', dst='a', bytes=50.0, count=1, zonal=True))
     """
     total = sum(count for _, count in workers)
     shard = pair_bytes(gradient_bytes, total) / 2
@@ -39,5 +39,5 @@ def phases(workers: Sequence[tuple[str, int]], gradient_bytes: float, exchange: 
         for j, (dst, n_dst) in enumerate(workers):
             pairs = n_src * (n_src - 1) if i == j else n_src * n_dst
             if pairs:
-                transfers.append(Transfer(src, dst, shard, pairs))
+                transfers.append(Transfer(src, dst, shard, pairs, zonal=True))
     return Phase("reduce-scatter", tuple(transfers)), Phase("all-gather", tuple(transfers))

@@ -16,14 +16,14 @@ TRANSPORT = "store"
 
 
 def memory_gib(gradient_bytes: float, workers: int) -> float:
-    """Smallest function memory (1, 2, 4 ... GiB) that holds the N gradients it sums.
+    """Smallest function memory in whole GiB, at least one, that holds the N gradients it sums.
 
     Examples
     --------
     >>> memory_gib(17e6, 4), memory_gib(1.12e9, 8)
-    (1.0, 16.0)
+    (1.0, 9.0)
     """
-    return float(2 ** max(0, math.ceil(math.log2(workers * gradient_bytes / GIB))))
+    return float(max(1, math.ceil(workers * gradient_bytes / GIB)))
 
 
 def phases(workers: Sequence[tuple[str, int]], gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:

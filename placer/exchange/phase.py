@@ -7,12 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """``count`` equal transfers of ``bytes`` each from ``src`` to ``dst``, side by side."""
+    """``count`` equal transfers of ``bytes`` each from ``src`` to ``dst``, side by side.
+
+    Notes
+    -----
+    ``zonal``: both ends are machines, which may be in different zones of a region; a store or a
+    function belongs to the whole region.
+    """
 
     src: str
     dst: str
     bytes: float
     count: int = 1
+    zonal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

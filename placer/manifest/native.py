@@ -17,7 +17,7 @@ from placer.report.document import data_document, estimate_document
 from placer.result import Result
 
 SCHEMA = "placer.manifest/v1"
-MATCHMAKING_S = 15.0
+GROUP_FORMING_S = 15.0
 """hivemind's default time for forming groups; it runs beside the calculation."""
 TIMEOUT_FACTOR = 3.0
 """Time-outs are this multiple of the slow end of the predicted time."""
@@ -42,7 +42,7 @@ def manifest_document(result: Result) -> dict[str, Any]:
         raise PlacerError("nothing fits the request, so there is no manifest", "relax a limit first")
     document = {
         "schema": SCHEMA,
-        "name": _name(f"{problem.profile.name}-{placement.exchange.strategy}-{placement.workers}"),
+        "name": _name(f"{problem.profile.name}-{'one' if placement.workers == 1 else placement.exchange.strategy}-{placement.workers}"),
         "model": {"name": problem.profile.name, "parameters": problem.profile.parameters, "gradient_bytes": problem.gradient_bytes},
         "world_size": placement.workers,
         "groups": _groups(placement, problem),
@@ -102,7 +102,7 @@ def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dic
         "overlap": False,
         "local_steps": 1,
         "timeouts": {
-            "matchmaking_s": MATCHMAKING_S,
+            "matchmaking_s": GROUP_FORMING_S,
             "averaging_s": float(math.ceil(max(60.0, TIMEOUT_FACTOR * estimate.step.communication))),
             "step_s": float(math.ceil(TIMEOUT_FACTOR * slow)),
         },

@@ -57,6 +57,8 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "market": wish.market,
         "min_workers": wish.min_workers,
         "max_workers": wish.max_workers,
+        "min_regions": wish.min_regions,
+        "max_regions": wish.max_regions,
         "exchange": wish.exchange,
         "aggregator": wish.aggregator,
         "storage": wish.storage,
@@ -106,7 +108,14 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         "usd_per_hour": _usd(estimate.usd_per_hour),
         "usd_per_million_samples": estimate.usd_per_million_samples,
         "links": [
-            {"from": use.src, "to": use.dst, "bytes_per_step": use.bytes_per_step, "usd_per_hour": use.usd_per_hour, "basis": use.basis}
+            {
+                "from": use.src,
+                "to": use.dst,
+                "bytes_per_step": use.bytes_per_step,
+                "streams": use.streams,
+                "usd_per_hour": use.usd_per_hour,
+                "basis": use.basis,
+            }
             for use in estimate.links
         ],
         "provenance": list(estimate.provenance),

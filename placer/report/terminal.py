@@ -9,10 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from placer.estimator import Estimate
+from placer.estimator import Estimate, Interval, LinkUse
 from placer.placement import Placement
 from placer.problem import DEFAULT_QUOTA_GPUS, Problem
-from placer.result import Option, Result
+from placer.result import Option, Result, Warn
 from placer.units import (
     format_bandwidth,
     format_bytes,
@@ -22,12 +22,18 @@ from placer.units import (
 )
 
 COMPRESSION_NAMES = {"none": "FP32", "fp16": "FP16", "int8": "INT8"}
+COLUMNS = ("", "workers", "exchange", "samples/s", "USD/h", "egress", "data", "USD/M")
+"""Of the tables of placements; egress and data are parts of USD/h, USD/M is per million samples."""
+MOST_LINKS = 4
+"""Links that are listed; --json lists all."""
+DIRECT = ("budget", "throughput")
+"""Limits whose nearest placement has a sentence of its own."""
 OBJECTIVE_WORDS = {"throughput": "most samples/s", "cost": "lowest USD/h", "cost-per-sample": "lowest USD per sample"}
 
 
 def reading(problem: Problem) -> RenderableType:
     """Say how the request was understood, so that a misread wish is seen."""
-    wish, profile = problem.requirements, problem.profile
+    wish = problem.requirements
     limits = []
     if wish.budget_usd_per_hour is not None:
         limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h")
@@ -41,27 +47,35 @@ def reading(problem: Problem) -> RenderableType:
         limits.append(f"not in {', '.join(wish.places_not_in)}")
     limits.append({"any": "spot and on-demand", "spot": "spot only", "on_demand": "on-demand only"}[wish.market])
     limits.append(f"{wish.min_workers} to {wish.max_workers} workers")
-    oldest, newest = problem.catalog.as_of
+    if wish.exchange != "auto":
+        limits.append(f"exchange {wish.exchange}")
+    limits += [f"{name} {place}" for name, place in (("aggregator", wish.aggregator), ("store", wish.storage)) if place]
+    if wish.require_measured:
+        limits.append("measured devices only")
+    quota = f"{DEFAULT_QUOTA_GPUS} GPUs per region, type and market"
     lines = [
-        (
-            "model",
-            f"{profile.name}: {profile.parameters / 1e6:,.0f} M parameters, {COMPRESSION_NAMES[problem.compression]} gradients "
-            f"{format_bytes(problem.gradient_bytes)}, TBS {problem.batch:,}",
-        ),
+        *_context(problem),
         ("wanted", f"{OBJECTIVE_WORDS[wish.objective]}; {', '.join(limits)}"),
-        (
-            "quota",
-            f"{DEFAULT_QUOTA_GPUS} GPUs per region, type and market (default; change with --quota FILE)"
-            if not wish.quotas
-            else "from the quota file, else 8 GPUs per region, type and market",
-        ),
-        ("data", f"read from {wish.data_store}" if wish.data_store else "with the workers (assumed; name its store with --data)"),
-        (
-            "prices",
-            f"catalog {problem.catalog.name}, {oldest} to {newest}, {len(problem.pools):,} of {len(problem.catalog.offers):,} offers fit",
-        ),
+        ("quota", f"from the quota file, else {quota}" if wish.quotas else f"{quota} (default; change with --quota FILE)"),
     ]
     return _pairs(lines)
+
+
+def context(problem: Problem) -> RenderableType:
+    """Say what a hand-made placement is estimated for."""
+    return _pairs(_context(problem))
+
+
+def _context(problem: Problem) -> list[tuple[str, str]]:
+    profile, store = problem.profile, problem.requirements.data_store
+    oldest, newest = problem.catalog.as_of
+    fitting = f"{len(problem.pools):,} of {len(problem.catalog.offers):,}"
+    gradients = f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
+    return [
+        ("model", f"{profile.name}: {profile.parameters / 1e6:,.0f} M parameters, {gradients}, {problem.batch:,} samples a step (TBS)"),
+        ("data", f"read from {store}" if store else "with the workers (assumed; name its store with --data)"),
+        ("prices", f"catalog {problem.catalog.name}, {oldest} to {newest}, {fitting} offers fit"),
+    ]
 
 
 def winner(result: Result) -> RenderableType:
@@ -76,32 +90,39 @@ def estimate_lines(placement: Placement, got: Estimate, problem: Problem, proof:
     """Lines about speed, step, price and links of one estimate."""
     speed = got.samples_per_second
     lines = [
-        ("speed", f"{format_number(speed.value)} samples/s ({format_number(speed.low)} to {format_number(speed.high)}; {_bases(got)})"),
+        (
+            "speed",
+            f"{format_number(speed.value)} samples/s ({format_number(speed.low)} to {format_number(speed.high)}; from {_bases(got)} rates)",
+        ),
         ("step", _step_words(got)),
         ("price", _price_words(got)),
     ]
     if placement.workers > 1:
         lines.insert(1, ("exchange", _exchange_words(placement, got, problem)))
-    between = [use for use in got.links if use.src != use.dst]
-    for use in sorted(between, key=lambda u: -u.usd_per_hour)[:4]:
-        link = problem.network.link(use.src, use.dst)
-        lines.append(
-            (
-                "link",
-                f"{use.src} to {use.dst}: {format_bytes(use.bytes_per_step)} a step, {format_bandwidth(link.bytes_per_second)} a stream "
-                f"({use.basis}), {format_usd(use.usd_per_hour)}/h",
-            )
-        )
-    if len(between) > 4:
-        lines.append(("link", f"and {len(between) - 4} more (--json lists all)"))
+    paid = [use for use in got.links if use.src != use.dst or use.usd_per_hour > 0]
+    lines += [("link", _link_words(use, problem)) for use in sorted(paid, key=lambda u: -u.usd_per_hour)[:MOST_LINKS]]
+    if len(paid) > MOST_LINKS:
+        lines.append(("link", f"and {len(paid) - MOST_LINKS} more (--json lists all)"))
+    store, size = problem.requirements.data_store, problem.profile.bytes_per_sample
+    if store is not None and size is not None:
+        hourly = format_bytes(size * speed.value * 3600)
+        lines.append(("data", f"{format_bytes(size)} a sample, {hourly} an hour from {store}, read anew in every pass"))
     if proof:
         lines.append(("proof", proof))
     return _pairs(lines)
 
 
+def _link_words(use: LinkUse, problem: Problem) -> str:
+    """Bytes, streams, bandwidth and price of one directed pair of places."""
+    link = problem.network.link(use.src, use.dst)
+    where = f"between zones of {use.src}" if use.src == use.dst else f"{use.src} to {use.dst}"
+    streams = f"{use.streams} stream{'s' if use.streams > 1 else ''} of {format_bandwidth(link.bytes_per_second)}"
+    return f"{where}: {format_bytes(use.bytes_per_step)} a step over {streams} ({use.basis}), {format_usd(use.usd_per_hour)}/h"
+
+
 def considered(result: Result, width: int) -> RenderableType:
     """Table of the considered placements, the winner marked."""
-    table = _table(["", "workers", "exchange", "samples/s", "USD/h", "egress", "USD/M samples"], width)
+    table = _table(COLUMNS, width)
     for option in result.options:
         chosen = option.placement == result.placement
         table.add_row("*" if chosen else "", *_cells(option.placement, option.estimate), style="bold" if chosen else "dim")
@@ -110,30 +131,34 @@ def considered(result: Result, width: int) -> RenderableType:
 
 def comparison(options: Sequence[Option], problem: Problem, width: int) -> RenderableType:
     """Table of placements side by side."""
-    table = _table(["", "workers", "exchange", "samples/s", "USD/h", "egress", "USD/M samples"], width)
+    table = _table(COLUMNS, width)
     for option in options:
         table.add_row(option.label, *_cells(option.placement, option.estimate), style="dim" if option.note else None)
         if option.note:
-            table.add_row("", Text(option.note), "", "", "", "", "")
+            table.add_row("", Text(option.note), *[""] * (len(COLUMNS) - 2))
     return table
 
 
 def advice(result: Result) -> RenderableType:
     """Verdict, baselines and near misses in sentences."""
     lines: list[tuple[str, str]] = [("verdict" if i == 0 else "", sentence) for i, sentence in enumerate(result.verdict)]
-    for option in result.baselines:
-        text = f"chooses {'the same' if option.note == 'the same' else headline(option.placement)}"
-        if option.note != "the same":
-            text += f": {format_number(option.estimate.samples_per_second.value)} samples/s"
-            text += f", truly {format_usd(option.estimate.usd_per_hour.total)}/h"
-            text += f" ({option.note})" if option.note else ""
-        lines.append((f"{option.label} tool", text))
+    lines += [("compare" if i == 0 else "", _baseline_words(option)) for i, option in enumerate(result.baselines)]
     for option in result.near_misses:
         speed, usd = option.estimate.samples_per_second.value, option.estimate.usd_per_hour.total
         lines.append(
             ("near miss", f"{headline(option.placement)}: {format_number(speed)} samples/s for {format_usd(usd)}/h; {option.note}")
         )
     return Group(Text(""), _pairs(lines))
+
+
+def _baseline_words(option: Option) -> str:
+    """What a simpler tool would choose and what it would really cost."""
+    article = "An" if option.label[0] in "aeiou" else "A"
+    if option.same:
+        return f"{article} {option.label} tool would choose the same."
+    speed, usd = option.estimate.samples_per_second.value, option.estimate.usd_per_hour
+    text = f"{article} {option.label} tool would choose {headline(option.placement)}: {format_number(speed)} samples/s for what is really "
+    return f"{text}{format_usd(usd.total)}/h, {format_usd(usd.egress)}/h of it egress{f' ({option.note})' if option.note else ''}."
 
 
 def headline(placement: Placement) -> str:
@@ -169,11 +194,17 @@ def infeasible_lines(result: Result) -> list[str]:
                 f"Because the fastest placement{limit} is {headline(option.placement)} with {format_number(speed)} samples/s, "
                 f"a floor of {format_number(wish.min_samples_per_second)} samples/s cannot hold."
             )
+    said += [f"With {option.note} {headline(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
     if not said:
         said.append(
             f"Quotas, the range of {wish.min_workers} to {wish.max_workers} workers and the exchange '{wish.exchange}' leave nothing."
         )
     return said
+
+
+def warning_lines(warnings: Iterable[Warn]) -> list[str]:
+    """One sentence for each warning."""
+    return [f"warning: {warning.message}" for warning in warnings]
 
 
 def print_result(console: Console, result: Result) -> None:
@@ -203,6 +234,7 @@ def _cells(placement: Placement, got: Estimate) -> list[str]:
         format_number(got.samples_per_second.value),
         f"{usd.total:.2f}" if usd.total >= 0.095 else f"{usd.total:.4f}",
         f"{usd.egress:.2f}",
+        f"{usd.data:.2f}",
         f"{got.usd_per_million_samples:.2f}" if got.usd_per_million_samples >= 0.095 else f"{got.usd_per_million_samples:.4f}",
     ]
 
@@ -248,15 +280,21 @@ def _price_words(got: Estimate) -> str:
     return f"{format_usd(usd.total)}/h = {text}; {format_usd(got.usd_per_million_samples)} per million samples"
 
 
+def _range_words(interval: Interval) -> str:
+    return f"{format_number(interval.low)} to {format_number(interval.high)}"
+
+
 def _bases(got: Estimate) -> str:
     """How the speeds are known: the worst basis comes last."""
     found = [line.split(": ")[1] for line in got.provenance if line.startswith("speed on ")]
-    return "speed " + " and ".join(dict.fromkeys(found))
+    return " and ".join(dict.fromkeys(found))
 
 
 def _proof(result: Result) -> str:
-    seconds = f"{result.candidates:,} placements priced, solver {result.solver}, {format_seconds(result.seconds)}"
+    counted = f"{result.candidates:,} priced in full, the others ruled out by bounds"
+    seconds = f"{counted}; solver {result.solver}, {format_seconds(result.seconds)}"
     if result.status == "optimal" and result.gap is not None:
-        return f"optimal: nothing in the catalog is better by more than {100 * result.gap:.2g} % ({seconds})"
+        margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
+        return f"optimal at the expected speeds: nothing in the catalog is better{margin} ({seconds})"
     gap = "not known" if result.gap is None else f"{100 * result.gap:.1f} %"
     return f"best so far, stopped early: gap {gap} ({seconds})"
