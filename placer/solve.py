@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import time
 from pathlib import Path
 from typing import cast
@@ -12,6 +14,9 @@ from placer.estimator import estimate
 from placer.problem import Problem
 from placer.result import Answer, Result, SolveOptions
 from placer.violations import violations
+
+SAME = 1e-9
+"""Relative slack between a value and its bound."""
 
 
 def solver_names() -> list[str]:
@@ -42,7 +47,8 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     PlacerError
         If there is no such solver.
     AssertionError
-        If a solver returned a placement that breaks a limit: an internal error, never shown as an answer.
+        If a solver returned a placement that breaks a limit, or a bound that its value beats: an internal
+        error, never shown as an answer. The message names a file with the problem.
     """
     if solver not in solver_names():
         raise unknown("solver", solver, solver_names())
@@ -52,10 +58,32 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     seconds = time.perf_counter() - started
     if answer.placement is None:
         return _result(problem, answer, solver, seconds)
-    broken = violations(answer.placement, problem)
-    if broken:
-        raise AssertionError(f"solver {solver} returned a placement that breaks: {'; '.join(v.message for v in broken)}")
-    return _result(problem, answer, solver, seconds)
+    result = _result(problem, answer, solver, seconds)
+    wrong = "; ".join(v.message for v in violations(answer.placement, problem)) or _beaten(result)
+    if wrong:
+        raise AssertionError(f"solver {solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}")
+    return result
+
+
+def _beaten(result: Result) -> str:
+    """Say so if the value is better than its own bound."""
+    value, bound = result.value, result.bound
+    if value is None or bound is None:
+        return ""
+    excess = value - bound if result.problem.requirements.objective == "throughput" else bound - value
+    return f"its bound {bound:.9g} is beaten by its value {value:.9g}" if excess > SAME * max(1.0, abs(value)) else ""
+
+
+def _reproducer(problem: Problem) -> Path:
+    """Save the problem where a bug report can take it from."""
+    import platformdirs
+
+    text = json.dumps(problem.to_dict(), sort_keys=True)
+    folder = platformdirs.user_cache_path("placer")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"problem-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def _result(problem: Problem, answer: Answer, solver: str, seconds: float) -> Result:

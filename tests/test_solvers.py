@@ -1,6 +1,11 @@
 """Every solver keeps one contract; `exact` equals plain enumeration."""
 
+import importlib
+import json
+import sys
+import types
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -204,3 +209,23 @@ def test_optimum_on_the_erben_book_is_proved(erben: Catalog, model: str, budget:
     """From one T4 to everything, over all exchanges."""
     problem = Problem(profile=load_profile(model), catalog=erben, requirements=Requirements(budget_usd_per_hour=budget))
     assert solve(problem, "exact", SolveOptions(time_limit_s=60)).status is Status.OPTIMAL
+
+
+def test_a_lying_solver_is_caught_and_the_problem_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A placement over the budget, or a bound that the value beats, is an internal error with a file to reproduce it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    honest = next(p for p in map(random_problem, range(50)) if solve(p, "exact", PROOF).placement is not None)
+    answer = importlib.import_module("placer.solvers.exact").solve(honest, PROOF)
+    liar = types.ModuleType("placer.solvers.liar")
+    monkeypatch.setitem(sys.modules, "placer.solvers.liar", liar)
+    monkeypatch.setattr("placer.solve.solver_names", lambda: ["liar"])
+    better = 0.5 if honest.requirements.objective == "throughput" else 2.0
+    liar.solve = lambda problem, options: replace(answer, bound=answer.bound * better)  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError, match="is beaten by its value") as caught:
+        solve(honest, "liar")
+    saved = json.loads(Path(str(caught.value).split(" is in ")[1]).read_text(encoding="utf-8"))
+    assert Problem.from_dict(saved).requirements == honest.requirements
+    tight = replace(honest, requirements=replace(honest.requirements, budget_usd_per_hour=1e-6))
+    liar.solve = lambda problem, options: answer  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError, match="above the budget"):
+        solve(tight, "liar")

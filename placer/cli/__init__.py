@@ -85,6 +85,12 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         click.echo(f"error: cannot write the output: {error.strerror or error}", err=True)
         code = 1
+    except Exception as error:
+        if os.environ.get("PLACER_DEBUG"):
+            raise
+        click.echo(f"error: internal failure: {type(error).__name__}: {one_line(str(error))}", err=True)
+        click.echo("  tip: run it again with PLACER_DEBUG=1 for the traceback, and report it", err=True)
+        code = 1
     sys.exit(_flushed(code if isinstance(code, int) else 0))
 
 
