@@ -41,7 +41,7 @@ def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
     said = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
     if spread is not None:
         said += _spread_sentences(result, spread)
-    elif result.problem.requirements.exchange in ("auto", "all-reduce"):
+    elif result.status == "optimal" and result.problem.requirements.exchange in ("auto", "all-reduce"):
         said.append("No placement over two regions that was tried fits the limits.")
     return tuple(said)
 

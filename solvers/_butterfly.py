@@ -42,26 +42,30 @@ class ButterflySearch:
         """Search all families; raises OutOfTimeError when the time is up."""
         if self.first > self.most:
             return
-        for family in self.relaxation.families():
-            everywhere = self.relaxation.places(family)
-            root = Node((), everywhere, np.arange(self.first, self.most + 1), 0.0)
-            alive = self.relaxation.alive(root, family)
-            if len(alive) == 0:
-                continue
-            self._seed(family)
-            if self.target.best is None:
+        families = self.relaxation.families()
+        for family in families:
+            if len(self._open(family)):
+                self._seed(family)
+        for family in families:
+            if self.target.best is None and len(self._open(family)):
                 self._seed_near(family)
-            if self.fewest_regions <= 1:
+        for family in families:
+            everywhere, alive = self.relaxation.places(family), self._open(family)
+            if len(alive) and self.fewest_regions <= 1:
                 self._single_regions(everywhere, alive, family)
-            if self.most_regions > 1:
+            if len(alive) and self.most_regions > 1:
                 self._several_regions(Node((), everywhere, alive, 0.0), family)
+
+    def _open(self, family: Family) -> Indices:
+        """Worker counts at which some placement of a family may be an improvement."""
+        workers = np.arange(self.first, self.most + 1)
+        return self.relaxation.alive(Node((), self.relaxation.places(family), workers, 0.0), family)
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
         if self.first > self.most:
             return False
-        workers = np.arange(self.first, self.most + 1)
-        return any(len(self.relaxation.alive(Node((), self.relaxation.places(f), workers, 0.0), f)) > 0 for f in self.relaxation.families())
+        return any(len(self._open(family)) > 0 for family in self.relaxation.families())
 
     def _seed(self, family: Family) -> None:
         """Offer equal machines of the most promising pools, so that the search starts with an incumbent."""
@@ -78,18 +82,24 @@ class ButterflySearch:
         market, pools = self.market, self.relaxation.pools(Node((), self.relaxation.places(family), np.array([]), 0.0), family).tolist()
         for place in self.relaxation.places(family)[:SEED_PLACES]:
             self.target.tick()
-            near = sorted(
-                pools, key=lambda i: (self.relaxation.pair_wan(place, int(market.place_of[i])), market.usd[i] / market.speed[i], i)
-            )
-            counts, used, left = dict.fromkeys(near, 0), dict.fromkeys((market.pools[i].bucket for i in near), 0), self.first
-            for i in near:
-                pool = market.pools[i]
-                counts[i] = min(left, int(market.cap[i]), (pool.gpu_quota - used[pool.bucket]) // pool.offer.gpu_count)
-                used[pool.bucket] += counts[i] * pool.offer.gpu_count
-                left -= counts[i]
-            if left == 0:
-                groups = groups_of([market.pools[i] for i in near], list(counts.values()))
-                self._offer(groups, self.first)
+            away = {i: self.relaxation.pair_wan(place, int(market.place_of[i])) for i in pools}
+            value = {i: market.usd[i] / market.speed[i] for i in pools}
+            size = {i: market.pools[i].offer.gpu_count for i in pools}
+            for near in (sorted(pools, key=lambda i: (away[i], value[i], i)), sorted(pools, key=lambda i: (away[i], size[i], value[i], i))):
+                counts = self._filled(near)
+                if counts is not None:
+                    self._offer(groups_of([market.pools[i] for i in near], counts), self.first)
+
+    def _filled(self, order: list[int]) -> list[int] | None:
+        """Counts that place the fewest workers on pools in their order; None if the quotas do not hold them."""
+        left, used, counts = self.first, dict.fromkeys((self.market.pools[i].bucket for i in order), 0), []
+        for i in order:
+            pool = self.market.pools[i]
+            count = min(left, int(self.market.cap[i]), (pool.gpu_quota - used[pool.bucket]) // pool.offer.gpu_count)
+            used[pool.bucket] += count * pool.offer.gpu_count
+            left -= count
+            counts.append(count)
+        return None if left else counts
 
     def _offer(self, groups: tuple[WorkerGroup, ...], workers: int) -> None:
         placement = Placement(groups=groups, exchange=exchange_for("all-reduce", workers, self.problem))

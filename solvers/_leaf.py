@@ -115,6 +115,7 @@ class Machines:
         self.caps = [int(market.cap[i]) for i in self.order]
         self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
         self.suffix = self._suffixes()
+        self.smallest = self._smallest()
 
     def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
         """Yield groups that reach every threshold, which tightens as the incumbent improves."""
@@ -159,6 +160,24 @@ class Machines:
             if all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)):
                 self.counts[at] = count
                 self.quota[bucket] += count * pool.offer.gpu_count
-                yield from self._descend(at + 1, rest, now)
+                if rest <= self._room(at + 1, self.region[at]):
+                    yield from self._descend(at + 1, rest, now)
                 self.quota[bucket] -= count * pool.offer.gpu_count
                 self.counts[at] = 0
+
+    def _room(self, at: int, region: int) -> int:
+        """Most machines that the quotas left over allow among the pools of a region from a position on."""
+        if at == len(self.order) or self.region[at] != region:
+            return 0
+        return sum((quota - self.quota[bucket]) // smallest for bucket, (quota, smallest) in self.smallest[at].items())
+
+    def _smallest(self) -> list[dict[tuple[str, str, str], tuple[int, int]]]:
+        """Quota and least devices per machine of each bucket, among the pools of the same region from each position on."""
+        built: list[dict[tuple[str, str, str], tuple[int, int]]] = []
+        for at in range(len(self.order) - 1, -1, -1):
+            same = bool(built) and self.region[at] == self.region[at + 1]
+            row, pool = dict(built[-1]) if same else {}, self.pools[at]
+            size = min(pool.offer.gpu_count, row.get(pool.bucket, (0, pool.offer.gpu_count))[1])
+            row[pool.bucket] = (pool.gpu_quota, size)
+            built.append(row)
+        return built[::-1]

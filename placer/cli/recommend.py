@@ -79,7 +79,7 @@ def _print_infeasible(result: Any) -> None:
 
     console().print(terminal.reading(result.problem))
     if str(result.status) == "time_limit":
-        error = PlacerError("the time limit passed before any placement was found", "raise --time-limit, or narrow --gpu and --in")
+        error = PlacerError("the search was stopped before any placement was found", "raise --time-limit, or narrow --gpu and --in")
     else:
         error = PlacerError(f"no placement satisfies the request (proved in {result.seconds:.1f} s)")
     err = console(stderr=True)
