@@ -189,7 +189,8 @@ def _after(problem: Problem, changed: Requirements, solver: str, options: SolveO
     result = solve(replace(problem, requirements=changed), solver, replace(options, node_limit=BASELINE_NODES, on_better=None))
     if result.placement is None or result.estimate is None:
         return None
-    return Option(placement=result.placement, estimate=result.estimate, label=label, note=note)
+    proved = result.status is Status.OPTIMAL
+    return Option(placement=result.placement, estimate=result.estimate, label=label, note=note, proved=proved)
 
 
 def _baselines(problem: Problem, result: Result, solver: str, options: SolveOptions) -> Iterator[Option]:

@@ -62,13 +62,16 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Option:
-    """A placement that was considered, with its estimate and what is said about it; ``same`` as the answer or not."""
+    """A placement that was considered, with its estimate and what is said about it; ``same`` as the answer or not,
+    ``proved`` best of its kind or only found.
+    """
 
     placement: Placement
     estimate: Estimate
     label: str = ""
     note: str = ""
     same: bool = False
+    proved: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

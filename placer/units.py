@@ -221,6 +221,8 @@ def format_usd(value: float) -> str:
     >>> format_usd(4.8), format_usd(0.0021), format_usd(0)
     ('$4.80', '$0.0021', '$0.00')
     """
+    if 0 < value < 1e-4:
+        return "under $0.0001"
     if value and abs(value) < 0.095:
         digits = f"{value:.{1 - math.floor(math.log10(abs(value)))}f}".rstrip("0")
         return f"${digits}{'0' * (4 - len(digits))}"

@@ -24,6 +24,8 @@ from placer.units import (
 COMPRESSION_NAMES = {"none": "FP32", "fp16": "FP16", "int8": "INT8"}
 COLUMNS = ("", "workers", "exchange", "samples/s", "USD/h", "egress", "data", "USD/M")
 """Of the tables of placements; egress and data are parts of USD/h, USD/M is per million samples."""
+BRIEF_GROUPS = 3
+"""More groups are counted, not listed, inside a sentence."""
 MOST_LINKS = 4
 """Links that are listed; --json lists all."""
 DIRECT = ("budget", "throughput")
@@ -172,12 +174,21 @@ def headline(placement: Placement) -> str:
     return " + ".join(parts) + central
 
 
+def brief(placement: Placement) -> str:
+    """The headline, or with many groups only how many machines where."""
+    if len(placement.groups) <= BRIEF_GROUPS:
+        return headline(placement)
+    where = placement.places[0] if len(placement.places) == 1 else f"{len(placement.places)} regions"
+    return f"{placement.workers} workers of {len(placement.groups)} kinds in {where}"
+
+
 def infeasible_lines(result: Result) -> list[str]:
     """Sentences that say why nothing fits and what binds."""
     wish = result.problem.requirements
     said = []
     for option in result.nearest:
         speed, usd = option.estimate.samples_per_second.value, option.estimate.usd_per_hour.total
+        found = "" if option.proved else " found (not proved)"
         if option.label == "budget" and wish.budget_usd_per_hour is not None:
             floor = (
                 f"reaches {format_number(wish.min_samples_per_second)} samples/s"
@@ -185,16 +196,16 @@ def infeasible_lines(result: Result) -> list[str]:
                 else "meets the other wishes"
             )
             said.append(
-                f"Because the cheapest placement that {floor} is {headline(option.placement)} at {format_usd(usd)}/h, "
+                f"Because the cheapest placement{found} that {floor} is {brief(option.placement)} at {format_usd(usd)}/h, "
                 f"a budget of {format_usd(wish.budget_usd_per_hour)}/h cannot hold."
             )
         if option.label == "throughput" and wish.min_samples_per_second is not None:
             limit = f" within {format_usd(wish.budget_usd_per_hour)}/h" if wish.budget_usd_per_hour is not None else ""
             said.append(
-                f"Because the fastest placement{limit} is {headline(option.placement)} with {format_number(speed)} samples/s, "
+                f"Because the fastest placement{found}{limit} is {brief(option.placement)} with {format_number(speed)} samples/s, "
                 f"a floor of {format_number(wish.min_samples_per_second)} samples/s cannot hold."
             )
-    said += [f"With {option.note} {headline(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
+    said += [f"With {option.note} {brief(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
     if not said:
         said.append(
             f"Quotas, the range of {wish.min_workers} to {wish.max_workers} workers and the exchange '{wish.exchange}' leave nothing."
