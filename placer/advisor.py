@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from placer.book import load_catalog
-from placer.catalog import Catalog
+from placer.catalog import Catalog, device_name
 from placer.errors import PlacerError, unknown
 from placer.estimator import Estimate, exchange_for
 from placer.estimator import estimate as estimate_placement
@@ -216,7 +216,7 @@ def _find_group(spec: WorkerSpec, problem: Problem) -> WorkerGroup:
         if (offer.gpu, offer.gpu_count) == (gpu, spec.gpu_count) and spec.market in (None, offer.market)
     ]
     if not matches:
-        device = gpu if spec.gpu_count == 1 else f"{gpu}:{spec.gpu_count}"
+        device = device_name(gpu, spec.gpu_count)
         there = sorted({f"{o.device}:{o.market.replace('_', '-')}" for o in problem.catalog.offers_at(spec.place)})
         wanted = f" {spec.market.replace('_', '-')}" if spec.market else ""
         raise PlacerError(
@@ -224,11 +224,4 @@ def _find_group(spec: WorkerSpec, problem: Problem) -> WorkerGroup:
         )
     fitting = [o for o in matches if not any("memory" in code for code, _ in problem.offer_problems(o))] or matches
     offer = min(fitting, key=lambda o: (o.usd_per_hour, o.instance_type))
-    return WorkerGroup(
-        place=offer.place,
-        instance_type=offer.instance_type,
-        gpu=offer.gpu,
-        gpu_count=offer.gpu_count,
-        market=offer.market,
-        count=spec.count,
-    )
+    return WorkerGroup.of(offer, spec.count)

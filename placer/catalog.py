@@ -13,6 +13,11 @@ SPOT = "spot"
 MARKETS = (ON_DEMAND, SPOT)
 
 
+def device_name(gpu: str, gpu_count: int) -> str:
+    """Devices of one machine as users write them: ``T4`` or ``V100:8``."""
+    return gpu if gpu_count == 1 else f"{gpu}:{gpu_count}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Region:
     """A place where a provider rents machines; latitude and longitude in degrees."""
@@ -67,7 +72,7 @@ class VmOffer:
     @property
     def device(self) -> str:
         """GPU and number of one machine, such as ``T4`` or ``V100:8``."""
-        return self.gpu if self.gpu_count == 1 else f"{self.gpu}:{self.gpu_count}"
+        return device_name(self.gpu, self.gpu_count)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from placer.catalog import VmOffer, device_name
 from placer.errors import PlacerError
 
 NO_EXCHANGE = "none"
@@ -30,10 +31,22 @@ class WorkerGroup:
                 f"{self.count} workers with {self.gpu_count} GPUs in {self.place}", f"a group has 1 to {MOST_WORKERS:,} workers"
             )
 
+    @staticmethod
+    def of(offer: VmOffer, count: int) -> WorkerGroup:
+        """Build the group of some machines of an offer."""
+        return WorkerGroup(
+            place=offer.place,
+            instance_type=offer.instance_type,
+            gpu=offer.gpu,
+            gpu_count=offer.gpu_count,
+            market=offer.market,
+            count=count,
+        )
+
     @property
     def device(self) -> str:
         """GPU and number of one machine, such as ``T4`` or ``V100:8``."""
-        return self.gpu if self.gpu_count == 1 else f"{self.gpu}:{self.gpu_count}"
+        return device_name(self.gpu, self.gpu_count)
 
     @property
     def spec(self) -> str:

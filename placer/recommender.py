@@ -90,7 +90,9 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
     for pool in cheapest.values():
         for n in range(wish.min_workers, min(pool.max_count, wish.max_workers) + 1):
             if n * pool.offer.usd_per_hour <= budget and (n == 1 or wish.exchange != "central"):
-                yield Placement(groups=(_group(pool, n),), exchange=exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem))
+                yield Placement(
+                    groups=(WorkerGroup.of(pool.offer, n),), exchange=exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem)
+                )
 
 
 def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
@@ -120,7 +122,7 @@ def _scored(pair: tuple[Pool, Pool], counts: tuple[int, int], problem: Problem) 
     if any(n > pool.max_count for n, pool in zip(counts, pair, strict=True)) or sum(counts) > problem.requirements.max_workers:
         return None
     made = Placement(
-        groups=tuple(_group(pool, n) for pool, n in zip(pair, counts, strict=True)),
+        groups=tuple(WorkerGroup.of(pool.offer, n) for pool, n in zip(pair, counts, strict=True)),
         exchange=exchange_for("all-reduce", sum(counts), problem),
     )
     step, usd = evaluate(made, problem)
@@ -240,8 +242,3 @@ def _near_misses(problem: Problem, result: Result, considered: list[Placement]) 
 
 def _key(placement: Placement, problem: Problem) -> tuple[float, float]:
     return score(problem.requirements.objective, *evaluate(placement, problem), problem)
-
-
-def _group(pool: Pool, count: int) -> WorkerGroup:
-    o = pool.offer
-    return WorkerGroup(place=o.place, instance_type=o.instance_type, gpu=o.gpu, gpu_count=o.gpu_count, market=o.market, count=count)

@@ -46,7 +46,7 @@ SUM_BYTES_PER_S = 500e6
 POLL_SECONDS = 1.0
 """How often the aggregator lists the store while it waits: assumed."""
 STORE_SPREAD = (1.0, 1.5, 0.7)
-"""The store's figures are assumed; intervals take these multiples of its time."""
+"""The store's figures are assumed: intervals take these multiples of its delays, and its speeds by as much less."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,8 +153,8 @@ def butterfly_step(
 
 def store_transfer_seconds(byte_count: float, link: Link, *, start: bool, cap: float, case: int = 0) -> float:
     """Time to put or get one object: affine in its bytes, never bytes over bandwidth alone."""
-    speed = min(cap, (link.bytes_per_second, link.low, link.high)[case])
-    return STORE_SPREAD[case] * ((STORE_START_S if start else 0.0) + STORE_ROUND_TRIPS * link.rtt_s + byte_count / speed)
+    speed = min(cap / STORE_SPREAD[case], (link.bytes_per_second, link.low, link.high)[case])
+    return STORE_SPREAD[case] * ((STORE_START_S if start else 0.0) + STORE_ROUND_TRIPS * link.rtt_s) + byte_count / speed
 
 
 def aggregate_seconds(gradient_bytes: float, workers: int, fetch: Link, put: Link, case: int = 0) -> float:
@@ -166,7 +166,8 @@ def aggregate_seconds(gradient_bytes: float, workers: int, fetch: Link, put: Lin
     """
     read = store_transfer_seconds(gradient_bytes, fetch, start=False, cap=FUNCTION_BYTES_PER_S, case=case)
     write = store_transfer_seconds(gradient_bytes, put, start=False, cap=FUNCTION_BYTES_PER_S, case=case)
-    return STORE_SPREAD[case] * STORE_START_S + workers * read + workers * gradient_bytes / SUM_BYTES_PER_S + write
+    summing = workers * gradient_bytes / SUM_BYTES_PER_S
+    return STORE_SPREAD[case] * (STORE_START_S + summing) + workers * read + write
 
 
 def store_step(

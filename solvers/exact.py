@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from placer.cost import usd_per_million_samples
 from placer.estimator import exchange_for
 from placer.placement import Placement
 from placer.problem import Problem
@@ -105,7 +106,7 @@ def _alone(market: Market, target: Target) -> None:
     for i in sorted(range(len(market.pools)), key=lambda i: (orders[target.objective](i), market.usd[i])):
         pool = market.pools[i]
         if pool.alone.value >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
-            if pool.offer.usd_per_hour / 3600 / pool.alone.value > target.max_usd_per_sample:
+            if usd_per_million_samples(pool.offer.usd_per_hour, pool.alone.value) / 1e6 > target.max_usd_per_sample:
                 return
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 

@@ -60,12 +60,7 @@ def placements(problem: Problem) -> Iterator[Placement]:
 
 def groups_of(pools: Sequence[Pool], counts: Sequence[int]) -> tuple[WorkerGroup, ...]:
     """Turn counts per pool into worker groups."""
-    return tuple(
-        WorkerGroup(place=o.place, instance_type=o.instance_type, gpu=o.gpu, gpu_count=o.gpu_count, market=o.market, count=count)
-        for pool, count in zip(pools, counts, strict=True)
-        if count
-        for o in [pool.offer]
-    )
+    return tuple(WorkerGroup.of(pool.offer, count) for pool, count in zip(pools, counts, strict=True) if count)
 
 
 def exchanges(problem: Problem, workers: int) -> Iterator[Exchange]:

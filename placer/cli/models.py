@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from placer.catalog import device_name
 from placer.cli.options import json_option
 from placer.cli.output import console, print_json
 
 if TYPE_CHECKING:
-    from placer.profile import ModelProfile, Rate
+    from placer.profile import ModelProfile
 
 
 @click.command("models", epilog="Example: placer models roberta-xlm")
@@ -50,7 +51,7 @@ def _show(p: ModelProfile) -> None:
         table.add_column(header)
     for rate in p.rates:
         speed = f"{format_number(rate.value)} ({format_number(rate.low)} to {format_number(rate.high)})"
-        table.add_row(_device(rate), rate.framework, speed, rate.basis, rate.source)
+        table.add_row(device_name(rate.gpu, rate.gpu_count), rate.framework, speed, rate.basis, rate.source)
     out.print(table)
 
 
@@ -63,11 +64,7 @@ def _list(profiles: list[ModelProfile]) -> None:
     for header in ("model", "parameters", "gradients", "TBS", "known on"):
         table.add_column(header, justify="right" if header in ("parameters", "gradients", "TBS") else "left")
     for p in profiles:
-        devices = ", ".join(dict.fromkeys(_device(rate) for rate in p.rates))
+        devices = ", ".join(dict.fromkeys(device_name(rate.gpu, rate.gpu_count) for rate in p.rates))
         sizes = (f"{p.parameters / 1e6:.1f} M", format_bytes(p.gradient_bytes(p.compression)), f"{p.target_batch_size:,}")
         table.add_row(p.name, *sizes, devices)
     console().print(table)
-
-
-def _device(rate: Rate) -> str:
-    return rate.gpu if rate.gpu_count == 1 else f"{rate.gpu}:{rate.gpu_count}"
