@@ -13,6 +13,10 @@ from ._relaxation import Family, Node, Relaxation
 from ._target import Target
 from .exhaustive import groups_of
 
+SEED_NEIGHBOURS = 2
+"""Nearest places with which a place is paired at first, where several regions are asked for."""
+SEED_COUNTS = ((1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (4, 4), (8, 8))
+"""Machines on either side of such a pair."""
 SEED_PLACES = 40
 """Places from which a first placement over several regions is grown."""
 
@@ -43,23 +47,36 @@ class ButterflySearch:
         if self.first > self.most:
             return
         families = self.relaxation.families()
-        for family in families:
-            if len(self._open(family)):
-                self._seed(family)
-        for family in families:
-            if self.target.best is None and len(self._open(family)):
-                self._seed_near(family)
+        self._seed_all([family for family in families if len(self._open(family))])
         for family in families:
             everywhere, alive = self.relaxation.places(family), self._open(family)
             if len(alive) and self.fewest_regions <= 1:
                 self._single_regions(everywhere, alive, family)
             if len(alive) and self.most_regions > 1:
-                self._several_regions(Node((), everywhere, alive, 0.0), family)
+                self._several_regions(Node((), self._by_promise(everywhere, family), alive, 0.0, max(2, self.fewest_regions)), family)
+
+    def _seed_all(self, families: list[Family]) -> None:
+        """Give the search an incumbent, from whichever class of hosts, before any of them is searched."""
+        for family in families:
+            self._seed(family)
+        for family in families:
+            if self.target.best is None:
+                self._seed_near(family)
+        for family in families:
+            if self.fewest_regions > 1:
+                self._seed_pairs(family)
+
+    def _by_promise(self, places: tuple[int, ...], family: Family) -> tuple[int, ...]:
+        """Places with the most speed for their room first: sets of regions are grown in this order."""
+        sums = {place: self.market.best_sums(np.array([place]), family.hosts, self.most)[0] for place in places}
+        reach = {place: float(np.max(sums[place][np.isfinite(sums[place])])) for place in places}
+        return tuple(sorted(places, key=lambda place: (-reach[place], place)))
 
     def _open(self, family: Family) -> Indices:
         """Worker counts at which some placement of a family may be an improvement."""
         workers = np.arange(self.first, self.most + 1)
-        return self.relaxation.alive(Node((), self.relaxation.places(family), workers, 0.0), family)
+        wan = self.relaxation.fastest_pair if self.fewest_regions > 1 else 0.0
+        return self.relaxation.alive(Node((), self.relaxation.places(family), workers, wan, self.fewest_regions), family)
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
@@ -89,6 +106,31 @@ class ButterflySearch:
                 counts = self._filled(near)
                 if counts is not None:
                     self._offer(groups_of([market.pools[i] for i in near], counts), self.first)
+
+    def _seed_pairs(self, family: Family) -> None:
+        """Offer pairs of neighbouring places, a few machines of their best kinds on either side."""
+        market, places = self.market, self.relaxation.places(family)
+        best = {place: self._best_pools(place, family) for place in places}
+        for place in places:
+            self.target.tick()
+            others = sorted((p for p in places if p != place), key=lambda p: (self.relaxation.pair_wan(place, p), p))[:SEED_NEIGHBOURS]
+            for a, b in ((a, b) for other in others for a in best[place] for b in best[other]):
+                for n, m in SEED_COUNTS:
+                    if self.first <= n + m <= self.most and n <= market.cap[a] and m <= market.cap[b]:
+                        usd = n * market.usd[a] + m * market.usd[b]
+                        if usd <= self.target.max_usd_per_hour:
+                            self._offer(groups_of([market.pools[a], market.pools[b]], [n, m]), n + m)
+
+    def _best_pools(self, place: int, family: Family) -> list[int]:
+        """The fastest pool of a place that half the budget pays, and the one with the best value."""
+        market = self.market
+        pools = self.relaxation.pools(Node((place,), (), np.array([]), 0.0), family).tolist()
+        payable = [i for i in pools if market.usd[i] <= self.target.max_usd_per_hour / 2]
+        rankings = (
+            sorted(payable, key=lambda i: (-market.speed[i], i)),
+            sorted(payable, key=lambda i: (market.usd[i] / market.speed[i], i)),
+        )
+        return list(dict.fromkeys(ranked[0] for ranked in rankings if ranked))
 
     def _filled(self, order: list[int]) -> list[int] | None:
         """Counts that place the fewest workers on pools in their order; None if the quotas do not hold them."""
@@ -121,10 +163,14 @@ class ButterflySearch:
             self.target.tick()
             self.target.check_time()
             used = (*node.used, place)
+            joining = node.joining[at + 1 :]
+            if len(used) + len(joining) < node.least_regions:
+                return
             wan = max([node.wan_s_per_pair_byte, *(self.relaxation.pair_wan(place, other) for other in node.used)])
-            child = Node(used, node.joining[at + 1 :], node.workers[node.workers >= len(used)], wan)
+            child = Node(used, joining, node.workers[node.workers >= max(len(used), node.least_regions)], wan, node.least_regions)
+            nearest = min((self.relaxation.pair_wan(place, other) for other in joining), default=0.0) if len(used) == 1 else 0.0
             bound = self.relaxation.bound(child, family)
-            alive = child.workers[bound.margins(wan) >= 0]
+            alive = child.workers[bound.margins(max(wan, nearest)) >= 0]
             if len(alive) == 0:
                 continue
             if self.fewest_regions <= len(used) and len(used) > 1:
@@ -132,9 +178,9 @@ class ButterflySearch:
                     self._leaf(used, int(n), wan, family)
             if len(used) < self.most_regions:
                 slack = self.relaxation.wan_slack(bound, wan)
-                joining = tuple(j for j in child.joining if self.relaxation.pair_wan(place, j) <= slack)
-                if joining:
-                    self._several_regions(Node(used, joining, alive, wan), family)
+                near = tuple(j for j in joining if self.relaxation.pair_wan(place, j) <= slack)
+                if near:
+                    self._several_regions(Node(used, near, alive, wan, node.least_regions), family)
 
     def _leaf(self, used: tuple[int, ...], workers: int, wan: float, family: Family) -> None:
         """Offer the placements of one set of regions and one N that may improve."""

@@ -16,12 +16,18 @@ from ._target import Target
 
 @dataclass(frozen=True)
 class Node:
-    """Regions that are used, regions that may join, and the worker counts that are still open."""
+    """Regions that are used, regions that may join, how many are used at least, and the worker counts still open."""
 
     used: tuple[int, ...]
     joining: tuple[int, ...]
     workers: Indices
     wan_s_per_pair_byte: float
+    least_regions: int = 1
+
+    @property
+    def regions(self) -> int:
+        """Regions that every placement of the node uses at least."""
+        return max(len(self.used), self.least_regions)
 
 
 @dataclass(frozen=True)
@@ -147,19 +153,21 @@ class Relaxation:
         its own cheapest price.
         """
         n, used = node.workers, node.used
-        if not used:
+        if not used and node.regions < 2:
             return np.zeros(len(n))
-        if len(used) == 1 and not node.joining:
+        if node.regions == 1 and not node.joining:
             inside: Array = n * (n - 1) * float(self.prices[used[0], used[0]])
             return inside
         places = np.array((*used, *node.joining), dtype=np.intp)
+        if len(places) < 2:
+            return np.zeros(len(n))
         mutual = (self.prices[np.ix_(places, places)] + self.prices[np.ix_(places, places)].T) / 2
         np.fill_diagonal(mutual, np.inf)
         room = self.room(family)
-        least = np.asarray(fewest_crossing_pairs(n, room[places], len(used)) * float(mutual.min()), dtype=np.float64)
-        if len(used) > 1:
+        least = np.asarray(fewest_crossing_pairs(n, room[places], node.regions) * float(mutual.min()), dtype=np.float64)
+        if node.regions > 1:
             for at, place in enumerate(used):
-                most = np.minimum(room[place], n - (len(used) - 1))
+                most = np.minimum(room[place], n - (node.regions - 1))
                 own = 2.0 * np.minimum(n - 1, most * (n - most)) * float(mutual[at].min())
                 least = np.maximum(least, own, dtype=np.float64)
         return least
@@ -197,6 +205,12 @@ class Relaxation:
             slowest = max(timing.transfer_seconds(1.0, network.link(src, dst)), timing.transfer_seconds(1.0, network.link(dst, src)))
             found = self._wan[key] = timing.KAPPA[0] * slowest
         return found
+
+    @cached_property
+    def fastest_pair(self) -> float:
+        """Seconds per pair byte of the fastest pair of regions."""
+        n = len(self.market.places)
+        return min((self.pair_wan(a, b) for a in range(n) for b in range(a)), default=0.0)
 
     @cached_property
     def _slowest_pair(self) -> float:
