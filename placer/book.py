@@ -22,6 +22,7 @@ from placer.catalog import (
     VmOffer,
 )
 from placer.errors import PlacerError, unknown
+from placer.shipped import shipped_folder
 from placer.units import parse_date
 
 FILES: dict[str, type] = {
@@ -48,12 +49,7 @@ KEYS: dict[str, tuple[str, ...]] = {
 
 def shipped_catalogs() -> Path:
     """Folder of the books that come with placer, installed or in a checkout."""
-    from importlib.util import find_spec
-
-    spec = find_spec("placer.catalogs")
-    if spec is not None and spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations)))
-    return Path(__file__).resolve().parent.parent / "catalogs"
+    return shipped_folder("catalogs")
 
 
 def catalog_names() -> list[str]:

@@ -18,8 +18,21 @@ def device_name(gpu: str, gpu_count: int) -> str:
     return gpu if gpu_count == 1 else f"{gpu}:{gpu_count}"
 
 
+class Placed:
+    """Something in a region of a provider."""
+
+    __slots__ = ()
+    provider: str
+    region: str
+
+    @property
+    def place(self) -> str:
+        """The name that users write: ``provider/region``."""
+        return f"{self.provider}/{self.region}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Region:
+class Region(Placed):
     """A place where a provider rents machines; latitude and longitude in degrees."""
 
     provider: str
@@ -34,14 +47,9 @@ class Region:
     source: str
     as_of: str
 
-    @property
-    def place(self) -> str:
-        """The name that users write: ``provider/region``."""
-        return f"{self.provider}/{self.region}"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class VmOffer:
+class VmOffer(Placed):
     """One machine that a provider rents in one region and market.
 
     Notes
@@ -65,18 +73,13 @@ class VmOffer:
     as_of: str
 
     @property
-    def place(self) -> str:
-        """The name that users write: ``provider/region``."""
-        return f"{self.provider}/{self.region}"
-
-    @property
     def device(self) -> str:
         """GPU and number of one machine, such as ``T4`` or ``V100:8``."""
         return device_name(self.gpu, self.gpu_count)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FunctionOffer:
+class FunctionOffer(Placed):
     """A cloud function that can aggregate gradients; prices per GiB-second and per million requests."""
 
     provider: str
@@ -90,14 +93,9 @@ class FunctionOffer:
     source: str
     as_of: str
 
-    @property
-    def place(self) -> str:
-        """The name that users write: ``provider/region``."""
-        return f"{self.provider}/{self.region}"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StoreOffer:
+class StoreOffer(Placed):
     """An object store; USD per GiB and month, and per thousand requests of each kind."""
 
     provider: str
@@ -109,11 +107,6 @@ class StoreOffer:
     usd_per_thousand_lists: float
     source: str
     as_of: str
-
-    @property
-    def place(self) -> str:
-        """The name that users write: ``provider/region``."""
-        return f"{self.provider}/{self.region}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

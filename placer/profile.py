@@ -10,6 +10,7 @@ from typing import Any
 
 from placer.catalog import Catalog, Gpu
 from placer.errors import PlacerError, unknown
+from placer.shipped import shipped_folder
 
 SCHEMA = "placer.profile/v1"
 LARGEST = 10**15
@@ -192,12 +193,7 @@ def device_ratio(device: Gpu, reference: Gpu) -> float:
 
 def shipped_profiles() -> Path:
     """Folder of the profiles that come with placer, installed or in a checkout."""
-    from importlib.util import find_spec
-
-    spec = find_spec("placer.profiles")
-    if spec is not None and spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations)))
-    return Path(__file__).resolve().parent.parent / "profiles"
+    return shipped_folder("profiles")
 
 
 def profile_names() -> list[str]:

@@ -22,7 +22,7 @@ LAYERS = [
     {"exchange"},
     {"problem", "placement"},
     {"network", "link_model", "profile", "book", "catalog"},
-    {"units", "errors"},
+    {"units", "errors", "shipped"},
 ]
 """A module imports only from its own line or lines below; `placer/__init__` names lazily and is exempt."""
 LAZY = {("result", "report"), ("result", "manifest"), ("result", "saved")}
