@@ -9,7 +9,7 @@ from placer.estimator import Estimate, estimate, worker_rate
 from placer.estimator import pool_of as find_pool
 from placer.exchange import strategy
 from placer.placement import Placement
-from placer.problem import Problem
+from placer.problem import ALL_REGIONS, Problem
 from placer.result import Result, Warn
 from placer.units import format_number, format_seconds, format_usd, parse_date
 
@@ -41,7 +41,11 @@ def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
     said = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
     if spread is not None:
         said += _spread_sentences(result, spread)
-    elif result.status == "optimal" and result.problem.requirements.exchange in ("auto", "all-reduce"):
+    elif (
+        result.status == "optimal"
+        and result.problem.requirements.max_regions > 1
+        and result.problem.requirements.exchange in ("auto", "all-reduce")
+    ):
         said.append("No placement over two regions that was tried fits the limits.")
     return tuple(said)
 
@@ -50,7 +54,8 @@ def _proof(result: Result) -> str:
     if result.status != "optimal" or result.gap is None:
         return "the search was stopped before the proof was complete."
     margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
-    return f"at the expected speeds no placement of this catalog, over however many regions, is better{margin}."
+    within = ", over however many regions," if result.problem.requirements.max_regions == ALL_REGIONS else " that meets the wishes"
+    return f"at the expected speeds no placement of this catalog{within} is better{margin}."
 
 
 def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:

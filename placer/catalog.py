@@ -8,10 +8,6 @@ from functools import cached_property
 
 from placer.errors import unknown
 
-ON_DEMAND = "on_demand"
-SPOT = "spot"
-MARKETS = (ON_DEMAND, SPOT)
-
 
 def device_name(gpu: str, gpu_count: int) -> str:
     """Devices of one machine as users write them: ``T4`` or ``V100:8``."""

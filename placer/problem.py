@@ -18,6 +18,8 @@ from placer.units import GIB
 SCHEMA = "placer.problem/v1"
 OBJECTIVES = ("throughput", "cost", "cost-per-sample")
 EXCHANGES = ("auto", "all-reduce", "central")
+ALL_REGIONS = 1_000
+"""More regions than any market has: no limit."""
 DEFAULT_QUOTA_GPUS = 8
 """GPUs per region, type and market when no quota file says otherwise: a small account's usual limit."""
 KM_PER_DEGREE = 111.0
@@ -50,7 +52,7 @@ class Requirements:
     min_workers: int = 1
     max_workers: int = 64
     min_regions: int = 1
-    max_regions: int = 1_000
+    max_regions: int = ALL_REGIONS
     exchange: str = "auto"
     aggregator: str | None = None
     storage: str | None = None

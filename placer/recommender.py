@@ -13,7 +13,7 @@ from placer.problem import Pool, Problem, Quota, Requirements
 from placer.result import Option, Result, SolveOptions, Status, score
 from placer.solve import require_pools, solve
 from placer.units import format_usd
-from placer.violations import violations
+from placer.violations import Violation, violations
 
 CLEARLY = 1.05
 """A near miss gives at least this much more."""
@@ -59,11 +59,11 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
     result = solve(problem, solver, options)
     if result.placement is None:
         return replace(result, nearest=nearest(problem, solver, options), warnings=warnings_of(problem, None, None))
-    considered = list(equal_machines(problem))
+    considered = [(placement, violations(placement, problem)) for placement in equal_machines(problem)]
     stopped = result.status is not Status.OPTIMAL
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
     spread = None if leaves else best_spread(problem, solver, options)
-    feasible = [p for p in considered if not violations(p, problem)]
+    feasible = [placement for placement, broken in considered if not broken]
     best_of_kind: dict[tuple[str, str], Placement] = {}
     for placement in sorted(feasible, key=lambda p: _key(p, problem)):
         best_of_kind.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
@@ -98,7 +98,7 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
 def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
     """Best placement over at least two regions that a short search finds, from the best of promising pairs on."""
     wish = problem.requirements
-    spread = replace(problem, requirements=replace(wish, min_regions=max(2, wish.min_regions), max_regions=max(2, wish.max_regions)))
+    spread = replace(problem, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
     limited = replace(options, start=_best_pair(spread), node_limit=SPREAD_NODES, on_better=None)
     return solve(spread, solver, limited).placement
 
@@ -217,14 +217,14 @@ def _baselines(problem: Problem, result: Result, solver: str, options: SolveOpti
         yield Option(placement=blind, estimate=true, label="egress-blind", note="the same" if same else broken, same=same)
 
 
-def _near_misses(problem: Problem, result: Result, considered: list[Placement]) -> Iterator[Option]:
+def _near_misses(problem: Problem, result: Result, considered: list[tuple[Placement, tuple[Violation, ...]]]) -> Iterator[Option]:
     """Placements just outside one limit that give clearly more: the nearest, and the one that gives most."""
     wish, got = problem.requirements, result.estimate
     assert got is not None
     speed, usd = got.samples_per_second.value, got.usd_per_hour.total
     found: list[tuple[float, float, Option]] = []
-    for placement in considered:
-        broken = {v.code for v in violations(placement, problem)}
+    for placement, found_broken in considered:
+        broken = {violation.code for violation in found_broken}
         if broken not in ({"budget"}, {"throughput"}):
             continue
         other = estimate(placement, problem)

@@ -12,7 +12,7 @@ from pathlib import Path
 from placer.catalog import Catalog, MeasuredLink, VmOffer
 from placer.errors import PlacerError, unknown
 from placer.network import Network
-from placer.problem import Problem, Quota, Requirements
+from placer.problem import ALL_REGIONS, Problem, Quota, Requirements
 from placer.profile import ModelProfile
 from placer.units import parse_bandwidth, parse_budget, parse_count, parse_range, parse_rate
 
@@ -21,8 +21,6 @@ CONTINENTS = {"africa": "AF", "asia": "AS", "europe": "EU", "north-america": "NA
 """Continents as --in and --not-in take them: by name or code."""
 USER_SPREAD = 0.1
 """A measured stream of the user's repeats within this share: as the cloud links of Erben et al. (2024) did."""
-ALL_REGIONS = 1_000
-"""More regions than any market has."""
 QUOTA_COLUMNS = ["place", "gpu", "market", "gpus"]
 
 

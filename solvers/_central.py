@@ -12,7 +12,7 @@ from placer.estimator import exchange_for
 from placer.exchange import central
 from placer.network import Link
 from placer.placement import Placement
-from placer.units import GIB, SECONDS_PER_HOUR
+from placer.units import SECONDS_PER_HOUR
 
 from ._market import Array, Indices, Market, suffix_sums
 from ._target import Target
@@ -55,8 +55,7 @@ class CentralSearch:
             for function, store in self.problem.aggregator_places:
                 offer = self.problem.catalog.function(function)
                 aggregate = self._aggregate(function, store, n)
-                fits = central.memory_gib(self.size, n) <= offer.max_memory_gib and n * self.size <= offer.max_memory_gib * GIB
-                if fits and aggregate <= offer.max_seconds:
+                if central.memory_gib(self.size, n) <= offer.max_memory_gib and aggregate <= offer.max_seconds:
                     modes.append((self._least_seconds(n, aggregate), n, function, store, aggregate))
         for _, n, function, store, aggregate in sorted(modes):
             self.target.check_time()
@@ -68,8 +67,7 @@ class CentralSearch:
         return bool(self.problem.aggregator_places) and any(self._ideal(n) for n in range(self.first, self.most + 1))
 
     def _ideal(self, n: int) -> bool:
-        aggregate = timing.aggregate_seconds(self.size, n, IDEAL, IDEAL)
-        return self._open(n, aggregate)
+        return self._open(n, timing.aggregate_seconds(self.size, n, IDEAL, IDEAL))
 
     def _open(self, n: int, aggregate: float) -> bool:
         """Whether n workers and a function that runs this long could be an improvement."""

@@ -230,6 +230,12 @@ def test_time_limit_zero_ends_at_once(run: Run) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_the_wish_for_regions_is_echoed(run: Run) -> None:
+    """What was understood is printed, for an open and a closed range."""
+    assert "2 regions or more" in run("recommend", *ERBEN, "--budget", "5/h", "--gpu", "T4", "--regions", "2..", columns=120).stdout
+    assert "1 to 1 regions" in run("recommend", *ERBEN, "--budget", "5/h", "--regions", "1", columns=120).stdout
+
+
 def test_what_nobody_placed_is_said_with_the_wish_that_binds(run: Run) -> None:
     """Nine A10 exceed the quota and the budget: each single change that works is named."""
     done = run("recommend", *ERBEN, "--budget", "5/h", "--workers", "9..12", "--gpu", "A10")

@@ -193,3 +193,11 @@ def test_wrong_words_in_python_are_placer_errors(words: dict[str, Any], says: st
     with pytest.raises(PlacerError) as caught:
         placer.recommend("roberta-xlm", **{"catalog": "erben-2023", **words})
     assert says in caught.value.message
+
+
+def test_one_region_by_wish_is_not_called_a_finding() -> None:
+    """With --regions 1 nothing is said about spreading, which was not looked at."""
+    text = " ".join(placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", regions=1).verdict)
+    assert "over two regions" not in text
+    assert "however many regions" not in text
+    assert "that meets the wishes" in text

@@ -27,7 +27,7 @@ def command(ctx: click.Context, /, model: str, workers: str, catalog: str, as_js
     from placer.advice import warnings_of
     from placer.advisor import Advisor, place_by_hand
     from placer.estimator import estimate
-    from placer.report import document, terminal
+    from placer.report import document, sentences, terminal
     from placer.violations import violations
 
     problem = Advisor(catalog).problem(model, **words)
@@ -48,7 +48,7 @@ def command(ctx: click.Context, /, model: str, workers: str, catalog: str, as_js
     else:
         out, err = console(), console(stderr=True)
         out.print(terminal.context(problem))
-        out.print(f"\n{terminal.headline(placement)}", style="bold")
+        out.print(f"\n{sentences.headline(placement)}", style="bold")
         out.print(terminal.estimate_lines(placement, got, problem))
         for line in terminal.warning_lines(warnings_of(problem, placement, got)):
             err.print(line, style="yellow")

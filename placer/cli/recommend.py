@@ -75,7 +75,7 @@ def _print(result: Any, output: str | None, manifest: str | None) -> None:
 
 
 def _print_infeasible(result: Any) -> None:
-    from placer.report import terminal
+    from placer.report import sentences, terminal
 
     console().print(terminal.reading(result.problem))
     if str(result.status) == "time_limit":
@@ -85,7 +85,7 @@ def _print_infeasible(result: Any) -> None:
     err = console(stderr=True)
     err.print(f"error: {error.message}")
     if str(result.status) == "infeasible":
-        for sentence in terminal.infeasible_lines(result):
+        for sentence in sentences.infeasible_lines(result):
             err.print(f"  {sentence}")
         for option in result.nearest:
             err.print(f"  tip: a change that works: {option.note}")

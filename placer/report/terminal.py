@@ -9,9 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from placer.estimator import Estimate, Interval, LinkUse
+from placer.estimator import Estimate, LinkUse
 from placer.placement import Placement
-from placer.problem import DEFAULT_QUOTA_GPUS, Problem
+from placer.problem import ALL_REGIONS, DEFAULT_QUOTA_GPUS, Problem
+from placer.report.sentences import device_words, headline
 from placer.result import Option, Result, Warn
 from placer.units import (
     format_bandwidth,
@@ -24,12 +25,8 @@ from placer.units import (
 COMPRESSION_NAMES = {"none": "FP32", "fp16": "FP16", "int8": "INT8"}
 COLUMNS = ("", "workers", "exchange", "samples/s", "USD/h", "egress", "data", "USD/M")
 """Of the tables of placements; egress and data are parts of USD/h, USD/M is per million samples."""
-BRIEF_GROUPS = 3
-"""More groups are counted, not listed, inside a sentence."""
 MOST_LINKS = 4
 """Links that are listed; --json lists all."""
-DIRECT = ("budget", "throughput")
-"""Limits whose nearest placement has a sentence of its own."""
 OBJECTIVE_WORDS = {"throughput": "most samples/s", "cost": "lowest USD/h", "cost-per-sample": "lowest USD per sample"}
 
 
@@ -49,6 +46,10 @@ def reading(problem: Problem) -> RenderableType:
         limits.append(f"not in {', '.join(wish.places_not_in)}")
     limits.append({"any": "spot and on-demand", "spot": "spot only", "on_demand": "on-demand only"}[wish.market])
     limits.append(f"{wish.min_workers} to {wish.max_workers} workers")
+    if wish.min_regions > 1 or wish.max_regions < ALL_REGIONS:
+        limits.append(
+            f"{wish.min_regions} to {wish.max_regions} regions" if wish.max_regions < ALL_REGIONS else f"{wish.min_regions} regions or more"
+        )
     if wish.exchange != "auto":
         limits.append(f"exchange {wish.exchange}")
     limits += [f"{name} {place}" for name, place in (("aggregator", wish.aggregator), ("store", wish.storage)) if place]
@@ -163,56 +164,6 @@ def _baseline_words(option: Option) -> str:
     return f"{text}{format_usd(usd.total)}/h, {format_usd(usd.egress)}/h of it egress{f' ({option.note})' if option.note else ''}."
 
 
-def headline(placement: Placement) -> str:
-    """One line that names the machines of a placement, and where a central exchange runs."""
-    parts = [
-        f"{g.count} x {_device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')} in {g.place} ({g.instance_type})"
-        for g in placement.groups
-    ]
-    exchange = placement.exchange
-    central = f", aggregator in {exchange.aggregator}, store in {exchange.storage}" if exchange.aggregator else ""
-    return " + ".join(parts) + central
-
-
-def brief(placement: Placement) -> str:
-    """The headline, or with many groups only how many machines where."""
-    if len(placement.groups) <= BRIEF_GROUPS:
-        return headline(placement)
-    where = placement.places[0] if len(placement.places) == 1 else f"{len(placement.places)} regions"
-    return f"{placement.workers} workers of {len(placement.groups)} kinds in {where}"
-
-
-def infeasible_lines(result: Result) -> list[str]:
-    """Sentences that say why nothing fits and what binds."""
-    wish = result.problem.requirements
-    said = []
-    for option in result.nearest:
-        speed, usd = option.estimate.samples_per_second.value, option.estimate.usd_per_hour.total
-        found = "" if option.proved else " found (not proved)"
-        if option.label == "budget" and wish.budget_usd_per_hour is not None:
-            floor = (
-                f"reaches {format_number(wish.min_samples_per_second)} samples/s"
-                if wish.min_samples_per_second
-                else "meets the other wishes"
-            )
-            said.append(
-                f"Because the cheapest placement{found} that {floor} is {brief(option.placement)} at {format_usd(usd)}/h, "
-                f"a budget of {format_usd(wish.budget_usd_per_hour)}/h cannot hold."
-            )
-        if option.label == "throughput" and wish.min_samples_per_second is not None:
-            limit = f" within {format_usd(wish.budget_usd_per_hour)}/h" if wish.budget_usd_per_hour is not None else ""
-            said.append(
-                f"Because the fastest placement{found}{limit} is {brief(option.placement)} with {format_number(speed)} samples/s, "
-                f"a floor of {format_number(wish.min_samples_per_second)} samples/s cannot hold."
-            )
-    said += [f"With {option.note} {brief(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
-    if not said:
-        said.append(
-            f"Quotas, the range of {wish.min_workers} to {wish.max_workers} workers and the exchange '{wish.exchange}' leave nothing."
-        )
-    return said
-
-
 def warning_lines(warnings: Iterable[Warn]) -> list[str]:
     """One sentence for each warning."""
     return [f"warning: {warning.message}" for warning in warnings]
@@ -235,9 +186,7 @@ def _table(headers: Iterable[str], width: int) -> Table:
 
 
 def _cells(placement: Placement, got: Estimate) -> list[str]:
-    workers = "\n".join(
-        f"{g.count} x {_device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}, {g.place}" for g in placement.groups
-    )
+    workers = "\n".join(f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}, {g.place}" for g in placement.groups)
     usd = got.usd_per_hour
     return [
         workers,
@@ -257,10 +206,6 @@ def _pairs(lines: Iterable[tuple[str, str]]) -> RenderableType:
     for name, text in lines:
         table.add_row(name, Text(text))
     return Padding(table, (0, 0, 0, 0))
-
-
-def _device_words(gpu: str, gpu_count: int) -> str:
-    return gpu if gpu_count == 1 else f"({gpu_count} x {gpu})"
 
 
 def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> str:
@@ -289,10 +234,6 @@ def _price_words(got: Estimate) -> str:
     parts = [(n, getattr(usd, n)) for n in ("compute", "egress", "storage", "functions", "data")]
     text = ", ".join(f"{name} {format_usd(value)}" for name, value in parts if value or name in ("compute", "egress"))
     return f"{format_usd(usd.total)}/h = {text}; {format_usd(got.usd_per_million_samples)} per million samples"
-
-
-def _range_words(interval: Interval) -> str:
-    return f"{format_number(interval.low)} to {format_number(interval.high)}"
 
 
 def _bases(got: Estimate) -> str:
