@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 
 from placer.advice import stay_verdict, warnings_of
 from placer.estimator import estimate, evaluate, exchange_for
@@ -21,14 +20,10 @@ NEAR = 1.5
 """A near miss breaks one limit by at most this factor."""
 BASELINE_NODES = 1_000
 """Nodes of a search whose answer is only compared with and need not be proved."""
-SPREAD_NODES = 150
+SPREAD_NODES = 50
 """Nodes of the search for a placement over two regions to compare with."""
-GROWN_PAIRS = 16
-"""Pairs of kinds of machine from which such a placement is grown."""
 AMPLE_GPUS = 64
 """Quota that is tried when nothing fits."""
-SPREAD_POOLS = 8
-"""Kinds of machine that are tried in pairs of regions to show what spreading would give."""
 
 
 def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | None = None, top: int = 8) -> Result:
@@ -96,69 +91,15 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
 
 
 def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
-    """Best placement over at least two regions that a short search finds, from the best of promising pairs on."""
+    """Best placement over at least two regions that a short search finds."""
     wish = problem.requirements
     spread = replace(problem, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
-    limited = replace(options, start=_best_pair(spread), node_limit=SPREAD_NODES, on_better=None)
-    return solve(spread, solver, limited).placement
+    return solve(spread, solver, _short(options, SPREAD_NODES)).placement
 
 
-def _best_pair(problem: Problem) -> Placement | None:
-    """Best of pairs of promising kinds of machine in two regions, grown worker by worker while that helps."""
-    if problem.requirements.exchange == "central":
-        return None
-    pairs = [(a, b) for a, b in combinations(_promising(problem), 2) if a.offer.place != b.offer.place]
-    started = sorted((found for pair in pairs for found in [_scored(pair, (1, 1), problem)] if found), key=lambda f: f[0])
-    grown = sorted((_grown(pair, problem) for _, pair, _ in started[:GROWN_PAIRS]), key=lambda f: f[0])
-    return next((made for _, _, made in grown if not violations(made, problem)), None)
-
-
-Scored = tuple[tuple[float, float], tuple[Pool, Pool], Placement]
-
-
-def _scored(pair: tuple[Pool, Pool], counts: tuple[int, int], problem: Problem) -> Scored | None:
-    """Placement of a pair and its sort key; None above a quota or the budget."""
-    budget = problem.requirements.budget_usd_per_hour or float("inf")
-    if any(n > pool.max_count for n, pool in zip(counts, pair, strict=True)) or sum(counts) > problem.requirements.max_workers:
-        return None
-    made = Placement(
-        groups=tuple(WorkerGroup.of(pool.offer, n) for pool, n in zip(pair, counts, strict=True)),
-        exchange=exchange_for("all-reduce", sum(counts), problem),
-    )
-    step, usd = evaluate(made, problem)
-    return (score(problem.requirements.objective, step, usd, problem), pair, made) if usd.total <= budget else None
-
-
-def _grown(pair: tuple[Pool, Pool], problem: Problem) -> Scored:
-    """Add a worker to either side as long as the score improves or too few workers are there."""
-    counts, best = (1, 1), _scored(pair, (1, 1), problem)
-    assert best is not None
-    while True:
-        nearby = [(c, _scored(pair, c, problem)) for c in ((counts[0] + 1, counts[1]), (counts[0], counts[1] + 1))]
-        better = [(found, c) for c, found in nearby if found and (found[0] < best[0] or sum(counts) < problem.requirements.min_workers)]
-        if not better:
-            return best
-        best, counts = min(better, key=lambda f: f[0][0])
-
-
-def _promising(problem: Problem) -> list[Pool]:
-    """A few pools of different places: best value, fastest that two of fit the budget, fastest of all."""
-    budget = problem.requirements.budget_usd_per_hour or float("inf")
-    payable = [pool for pool in problem.pools if pool.offer.usd_per_hour <= budget]
-    rankings = (
-        sorted(payable, key=lambda p: (-p.shared.value / max(p.offer.usd_per_hour, 1e-6), p.offer.place)),
-        sorted((p for p in payable if p.offer.usd_per_hour <= budget / 2), key=lambda p: (-p.shared.value, p.offer.usd_per_hour)),
-        sorted(payable, key=lambda p: (-p.shared.value, p.offer.usd_per_hour)),
-    )
-    chosen: dict[tuple[str, str, int], Pool] = {}
-    for ranked in rankings:
-        fresh: dict[tuple[str, str, int], Pool] = {}
-        for pool in ranked:
-            fresh.setdefault((pool.offer.place, pool.offer.gpu, pool.offer.gpu_count), pool)
-            if len(fresh) == SPREAD_POOLS:
-                break
-        chosen |= fresh
-    return list(chosen.values())
+def _short(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
+    """Options of a search whose answer is only compared with: a number of nodes, no bound, nothing shown."""
+    return replace(options, start=start, node_limit=nodes, bound_if_stopped=False, on_better=None)
 
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
@@ -188,7 +129,7 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
 
 def _after(problem: Problem, changed: Requirements, solver: str, options: SolveOptions, label: str, note: str = "") -> Option | None:
     """Solve the problem with changed wishes."""
-    result = solve(replace(problem, requirements=changed), solver, replace(options, node_limit=BASELINE_NODES, on_better=None))
+    result = solve(replace(problem, requirements=changed), solver, _short(options, BASELINE_NODES))
     if result.placement is None or result.estimate is None:
         return None
     proved = result.status is Status.OPTIMAL
@@ -199,8 +140,7 @@ def _baselines(problem: Problem, result: Result, solver: str, options: SolveOpti
     """What simpler tools would choose, priced truly."""
     assert result.placement is not None
     blind_catalog = replace(problem.catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in problem.catalog.egress))
-    limited = replace(options, start=result.placement, node_limit=BASELINE_NODES, on_better=None)
-    blind = solve(replace(problem, catalog=blind_catalog), solver, limited).placement
+    blind = solve(replace(problem, catalog=blind_catalog), solver, _short(options, BASELINE_NODES, result.placement)).placement
     if len(result.placement.places) > 1:
         within = replace(problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1))
         single = solve(within, solver, replace(options, on_better=None)).placement

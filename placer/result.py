@@ -33,7 +33,8 @@ class SolveOptions:
     Notes
     -----
     Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if one
-    is known, and a function that hears the objective value of every better placement.
+    is known, a function that hears the objective value of every better placement, and whether a stopped search
+    should work out a bound.
     """
 
     gap: float = 0.001
@@ -41,6 +42,7 @@ class SolveOptions:
     node_limit: int | None = None
     seed: int = 0
     start: Placement | None = None
+    bound_if_stopped: bool = True
     on_better: Callable[[float], None] | None = None
 
 

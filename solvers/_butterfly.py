@@ -13,8 +13,6 @@ from ._relaxation import Family, Node, Relaxation
 from ._target import Target
 from .exhaustive import groups_of
 
-SEED_NEIGHBOURS = 2
-"""Nearest places with which a place is paired at first, where several regions are asked for."""
 SEED_COUNTS = ((1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (4, 4), (8, 8))
 """Machines on either side of such a pair."""
 SEED_PLACES = 40
@@ -60,11 +58,11 @@ class ButterflySearch:
         for family in families:
             self._seed(family)
         for family in families:
-            if self.target.best is None:
-                self._seed_near(family)
-        for family in families:
             if self.fewest_regions > 1:
                 self._seed_pairs(family)
+        for family in families:
+            if self.target.best is None:
+                self._seed_near(family)
 
     def _by_promise(self, places: tuple[int, ...], family: Family) -> tuple[int, ...]:
         """Places with the most speed for their room first: sets of regions are grown in this order."""
@@ -98,7 +96,7 @@ class ButterflySearch:
         """Offer the fewest workers that are allowed, filled from each place outwards to its nearest ones."""
         market, pools = self.market, self.relaxation.pools(Node((), self.relaxation.places(family), np.array([]), 0.0), family).tolist()
         for place in self.relaxation.places(family)[:SEED_PLACES]:
-            self.target.tick()
+            self.target.check_time()
             away = {i: self.relaxation.pair_wan(place, int(market.place_of[i])) for i in pools}
             value = {i: market.usd[i] / market.speed[i] for i in pools}
             size = {i: market.pools[i].offer.gpu_count for i in pools}
@@ -112,14 +110,21 @@ class ButterflySearch:
         market, places = self.market, self.relaxation.places(family)
         best = {place: self._best_pools(place, family) for place in places}
         for place in places:
-            self.target.tick()
-            others = sorted((p for p in places if p != place), key=lambda p: (self.relaxation.pair_wan(place, p), p))[:SEED_NEIGHBOURS]
+            self.target.check_time()
+            others = self._neighbours(place, places)
             for a, b in ((a, b) for other in others for a in best[place] for b in best[other]):
                 for n, m in SEED_COUNTS:
                     if self.first <= n + m <= self.most and n <= market.cap[a] and m <= market.cap[b]:
                         usd = n * market.usd[a] + m * market.usd[b]
                         if usd <= self.target.max_usd_per_hour:
                             self._offer(groups_of([market.pools[a], market.pools[b]], [n, m]), n + m)
+
+    def _neighbours(self, place: int, places: tuple[int, ...]) -> list[int]:
+        """Nearest place of the same provider, whose traffic is cheap, and nearest of another one."""
+        provider = [name.split("/")[0] for name in self.market.places]
+        others = sorted((p for p in places if p != place), key=lambda p: (self.relaxation.pair_wan(place, p), p))
+        same = [p for p in others if provider[p] == provider[place]]
+        return same[:1] + [p for p in others if provider[p] != provider[place]][:1]
 
     def _best_pools(self, place: int, family: Family) -> list[int]:
         """The fastest pool of a place that half the budget pays, and the one with the best value."""

@@ -61,7 +61,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         status = Status.INFEASIBLE if finished else Status.TIME_LIMIT
         return Answer(status=status, placement=None, bound=None, candidates=target.candidates)
     best, candidates = _break_tie(market, target) if finished else (target.best, 0)
-    bound = _proved(target) if finished else _root_bound(market, target)
+    bound = _proved(target) if finished else _root_bound(market, target) if options.bound_if_stopped else None
     return Answer(
         status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
         placement=best.canonical(),
