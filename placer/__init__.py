@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from placer.book import catalog_names, load_catalog
     from placer.catalog import Catalog
     from placer.errors import PlacerError
-    from placer.estimator import Estimate, Interval
+    from placer.estimator import Estimate
+    from placer.interval import Interval
     from placer.placement import Exchange, Placement, WorkerGroup
-    from placer.problem import Problem, Quota, Requirements
+    from placer.problem import Problem
     from placer.profile import ModelProfile, load_profile, profile_names
+    from placer.requirements import Quota, Requirements
     from placer.result import Option, Result, SolveOptions, Status
 
 __version__ = "0.1.0"
@@ -28,14 +30,14 @@ _HOMES = {
     "Catalog": "placer.catalog",
     "Estimate": "placer.estimator",
     "Exchange": "placer.placement",
-    "Interval": "placer.estimator",
+    "Interval": "placer.interval",
     "ModelProfile": "placer.profile",
     "Option": "placer.result",
     "Placement": "placer.placement",
     "PlacerError": "placer.errors",
     "Problem": "placer.problem",
-    "Quota": "placer.problem",
-    "Requirements": "placer.problem",
+    "Quota": "placer.requirements",
+    "Requirements": "placer.requirements",
     "Result": "placer.result",
     "SolveOptions": "placer.result",
     "Status": "placer.result",

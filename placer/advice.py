@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
-from placer.estimator import Estimate, estimate, worker_rate
+from placer.estimator import Estimate, estimate
 from placer.estimator import pool_of as find_pool
-from placer.exchange import strategy
+from placer.exchange import traits
 from placer.placement import Placement
-from placer.problem import ALL_REGIONS, Problem
+from placer.problem import Problem
+from placer.requirements import ALL_REGIONS
 from placer.result import Result, Warn
+from placer.steps import worker_rate
 from placer.units import format_number, format_seconds, format_usd, parse_date
 
 SHORTEST_STEP_S = 5.5
@@ -63,7 +65,7 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
     problem, got = result.problem, result.estimate
     assert got is not None
     other = estimate(spread, problem)
-    speed, other_speed = got.samples_per_second.value, other.samples_per_second.value
+    speed, other_speed = got.effective_samples_per_second.value, other.effective_samples_per_second.value
     text = " + ".join(group.spec for group in spread.groups)
     yield (
         f"Best found over two or more regions: {text} reaches {format_number(other_speed)} samples/s "
@@ -105,8 +107,8 @@ def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn
 
 def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
     pools = [find_pool(group, problem) for group in placement.groups]
-    chosen = strategy(placement.exchange.strategy)
-    guessed = sorted({p.offer.device for p in pools if worker_rate(p, chosen.FRAMEWORK).basis in ("estimated", "assumed")})
+    chosen = traits(placement.exchange.strategy)
+    guessed = sorted({p.offer.device for p in pools if worker_rate(p, chosen.framework).basis in ("estimated", "assumed")})
     if guessed:
         low, high = format_number(got.samples_per_second.low), format_number(got.samples_per_second.high)
         message = f"the speed on {', '.join(guessed)} is not measured: expect {low} to {high} samples/s, or add --require-measured"
@@ -117,15 +119,15 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
         )
     if any(p.offer.market == "spot" for p in pools):
         yield Warn(code="spot", message="spot machines can be taken away at any time; a rejoin costs about two steps")
-    if chosen.TRANSPORT == "butterfly" and got.step.calculation < SHORTEST_STEP_S:
+    if chosen.transport == "butterfly" and got.step.calculation < SHORTEST_STEP_S:
         seconds = format_seconds(got.step.calculation)
         yield Warn(
             code="matchmaking",
             message=f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes steps erratic: raise --tbs",
         )
-    if chosen.TRANSPORT == "butterfly" and placement.workers > CALIBRATED_WORKERS:
+    if chosen.transport == "butterfly" and placement.workers > CALIBRATED_WORKERS:
         yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {CALIBRATED_WORKERS}")
-    if problem.requirements.exchange == "central" and chosen.TRANSPORT == "none":
+    if problem.requirements.exchange == "central" and chosen.transport == "none":
         yield Warn(code="no-exchange", message="one machine exchanges nothing, so no aggregator is used; ask for --workers 2.. to have one")
-    if chosen.TRANSPORT == "store":
+    if chosen.transport == "store":
         yield Warn(code="assumed-store", message="store and function times are assumed, not measured")

@@ -6,32 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from placer import cost, timing
+from placer import cost
+from placer.convergence import Multiplier, samples_to_target
+from placer.data_usd import data_usd_per_sample, moves_of
+from placer.elastic import Move
 from placer.errors import PlacerError
-from placer.exchange import strategy
-from placer.exchange.central import memory_gib
+from placer.exchange import strategy, traits
 from placer.exchange.phase import Phase, bytes_by_link
+from placer.exchanges import server_offer
+from placer.interval import Interval
 from placer.placement import Exchange, Placement, WorkerGroup
 from placer.problem import Pool, Problem
-from placer.profile import Rate
-from placer.timing import StepSeconds
+from placer.steps import EXPECTED, FAST, SLOW, crew_of, samples_per_round, step_seconds, worker_rate
+from placer.timing.step import StepSeconds
 from placer.units import SECONDS_PER_HOUR
 
-EXPECTED, SLOW, FAST = 0, 1, 2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Interval:
-    """A value with a low and a high."""
-
-    value: float
-    low: float
-    high: float
+PRICE_SPREAD = {"estimated": (0.7, 1.6), "published": (0.9, 1.1)}
+"""Low and high of a price that is no list price: an estimated spot price, or one that a paper reports."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkUse:
-    """What one directed pair of places carries: bytes per step, streams side by side and their price in USD/h."""
+    """What one directed pair of places carries: bytes per round, streams side by side and their price in USD/h."""
 
     src: str
     dst: str
@@ -42,14 +38,58 @@ class LinkUse:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What a placement does and costs in the mean, without intervals and sources: all that a solver compares.
+
+    Notes
+    -----
+    ``samples`` pass from exchange to exchange. ``samples_per_second`` counts samples at equal progress: those processed,
+    divided by the samples-to-target multiplier.
+    """
+
+    step: StepSeconds
+    usd: cost.UsdPerHour
+    samples: int
+    multiplier: float
+
+    @property
+    def processed_per_second(self) -> float:
+        """Samples that pass through the workers each second."""
+        return self.samples / self.step.total
+
+    @property
+    def samples_per_second(self) -> float:
+        """Samples each second that count towards the target."""
+        return self.processed_per_second / self.multiplier
+
+    @property
+    def usd_per_million_samples(self) -> float:
+        """Price of a million samples that count."""
+        return cost.usd_per_million_samples(self.usd.total, self.samples_per_second)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """What a placement does and costs."""
+    """What a placement does and costs.
+
+    Notes
+    -----
+    ``samples_per_second`` is what passes through the workers and can be measured; ``effective_samples_per_second``
+    divides it by ``samples_to_target`` and is what strategies are compared by. ``step`` is the round from exchange to
+    exchange, ``local_steps`` optimizer steps. ``moves`` happen once before the run.
+    """
 
     samples_per_second: Interval
+    effective_samples_per_second: Interval
+    samples_to_target: Multiplier
+    local_steps: int
     step: StepSeconds
     usd_per_hour: cost.UsdPerHour
+    usd_per_hour_interval: Interval
     usd_per_million_samples: float
     links: tuple[LinkUse, ...]
+    shares: tuple[tuple[str, float], ...]
+    moves: tuple[Move, ...]
     provenance: tuple[str, ...]
 
     @property
@@ -68,39 +108,64 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
     """
     machines = [(pool_of(group, problem), group.count) for group in placement.groups]
     phases = exchange_phases(placement, problem)
-    step, usd_per_hour = _expected(machines, placement, phases, problem)
-    slow, fast = (_step(machines, placement, phases, problem, case).total for case in (SLOW, FAST))
-    samples_per_second, steps_per_hour = problem.batch / step.total, SECONDS_PER_HOUR / step.total
+    got = _outcome(machines, placement, phases, problem, EXPECTED)
+    slow, fast = (_outcome(machines, placement, phases, problem, case) for case in (SLOW, FAST))
+    multiplier = samples_to_target(placement.exchange, problem.requirements.samples_to_target)
+    part = crew_of(machines, placement, phases, problem, EXPECTED).shares() if placement.workers > 1 else {machines[0][0].offer.place: 1.0}
     return Estimate(
-        samples_per_second=Interval(value=samples_per_second, low=problem.batch / slow, high=problem.batch / fast),
-        step=step,
-        usd_per_hour=usd_per_hour,
-        usd_per_million_samples=cost.usd_per_million_samples(usd_per_hour.total, samples_per_second),
-        links=_links(phases, steps_per_hour, problem),
-        provenance=_provenance(machines, placement, phases, problem),
+        samples_per_second=Interval(value=got.processed_per_second, low=slow.processed_per_second, high=fast.processed_per_second),
+        effective_samples_per_second=Interval(
+            value=got.samples_per_second,
+            low=slow.processed_per_second / multiplier.high,
+            high=fast.processed_per_second / multiplier.low,
+        ),
+        samples_to_target=multiplier,
+        local_steps=placement.exchange.local_steps,
+        step=got.step,
+        usd_per_hour=got.usd,
+        usd_per_hour_interval=_usd_interval(machines, got.usd, slow.usd, fast.usd),
+        usd_per_million_samples=got.usd_per_million_samples,
+        links=_links(phases, SECONDS_PER_HOUR / got.step.total, placement.exchange, problem),
+        shares=tuple(part.items()),
+        moves=moves_of(part, problem),
+        provenance=_provenance(machines, placement, phases, multiplier, problem),
     )
 
 
-def evaluate(placement: Placement, problem: Problem) -> tuple[StepSeconds, cost.UsdPerHour]:
-    """Expected step and price of a placement, as in `estimate` but without intervals and sources (for solvers)."""
+def evaluate(placement: Placement, problem: Problem) -> Outcome:
+    """Expected round and price of a placement, as in `estimate` but without intervals and sources (for solvers)."""
     machines = [(pool_of(group, problem), group.count) for group in placement.groups]
-    return _expected(machines, placement, exchange_phases(placement, problem), problem)
+    return _outcome(machines, placement, exchange_phases(placement, problem), problem, EXPECTED)
 
 
-def _expected(
-    machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem
-) -> tuple[StepSeconds, cost.UsdPerHour]:
-    step = _step(machines, placement, phases, problem, EXPECTED)
-    steps_per_hour = SECONDS_PER_HOUR / step.total
-    functions, storage = _central_usd(placement, step, problem)
-    usd_per_hour = cost.UsdPerHour(
-        compute=cost.compute_usd_per_hour((pool.offer, n) for pool, n in machines),
-        egress=cost.egress_usd(phases, problem.network, same_zone=problem.requirements.same_zone) * steps_per_hour,
-        storage=storage * steps_per_hour,
-        functions=functions * steps_per_hour,
-        data=_data_usd_per_sample(machines, placement, problem) * problem.batch * steps_per_hour,
+def _outcome(machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem, case: int) -> Outcome:
+    step = step_seconds(machines, placement, phases, problem, case)
+    rounds_per_hour = SECONDS_PER_HOUR / step.total
+    exchange, samples = placement.exchange, samples_per_round(placement.exchange, problem)
+    server = [] if exchange.server is None else [(server_offer(exchange.server, problem), 1)]
+    usd = cost.UsdPerHour(
+        compute=cost.compute_usd_per_hour([*((pool.offer, n) for pool, n in machines), *server]),
+        egress=cost.egress_usd(phases, problem.network, same_zone=problem.requirements.same_zone) * rounds_per_hour,
+        storage=_storage_usd(step, problem) * rounds_per_hour,
+        functions=_functions_usd(exchange, step, problem) * rounds_per_hour,
+        data=data_usd_per_sample(machines, placement, problem) * samples * rounds_per_hour,
     )
-    return step, usd_per_hour
+    return Outcome(
+        step=step,
+        usd=usd,
+        samples=samples,
+        multiplier=samples_to_target(exchange, problem.requirements.samples_to_target).value,
+    )
+
+
+def _usd_interval(machines: Sequence[tuple[Pool, int]], usd: cost.UsdPerHour, slow: cost.UsdPerHour, fast: cost.UsdPerHour) -> Interval:
+    """USD/h between the cheapest and dearest case: prices that are estimates, and use that grows with speed."""
+    low = high = 0.0
+    for pool, n in machines:
+        below, above = PRICE_SPREAD.get(pool.offer.price_basis, (1.0, 1.0))
+        low, high = low + (below - 1) * pool.offer.usd_per_hour * n, high + (above - 1) * pool.offer.usd_per_hour * n
+    totals = (usd.total, slow.total, fast.total)
+    return Interval(value=usd.total, low=min(totals) + low, high=max(totals) + high)
 
 
 def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
@@ -129,132 +194,70 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
     )
 
 
-def worker_rate(pool: Pool, framework: str) -> Rate:
-    """Speed of one worker while it computes under a framework."""
-    return pool.alone if framework == "none" else pool.shared
-
-
 def exchange_phases(placement: Placement, problem: Problem) -> tuple[Phase, ...]:
     """Transfers of one exchange of a placement."""
-    counts: dict[str, int] = {}
-    for group in placement.groups:
-        counts[group.place] = counts.get(group.place, 0) + group.count
-    return strategy(placement.exchange.strategy).phases(list(counts.items()), problem.gradient_bytes, placement.exchange)
+    workers = list(placement.workers_by_place.items())
+    return strategy(placement.exchange.strategy).phases(workers, problem.gradient_bytes, placement.exchange)
 
 
-def exchange_for(strategy_name: str, workers: int, problem: Problem, aggregator: str | None = None, storage: str | None = None) -> Exchange:
-    """Fill in what a strategy needs: the compression, and for central the function's memory."""
-    memory = memory_gib(problem.gradient_bytes, workers) if strategy_name == "central" else None
-    return Exchange(
-        strategy=strategy_name, compression=problem.compression, aggregator=aggregator, aggregator_memory_gib=memory, storage=storage
-    )
+def _functions_usd(exchange: Exchange, step: StepSeconds, problem: Problem) -> float:
+    """Runs of cloud functions in USD per round."""
+    memory = exchange.aggregator_memory_gib or 0.0
+    return fsum(cost.function_usd(problem.catalog.function(run.place), memory, run.seconds) for run in step.functions)
 
 
-def _step(
-    machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem, case: int
-) -> StepSeconds:
-    chosen, network, size = strategy(placement.exchange.strategy), problem.network, problem.gradient_bytes
-    rates = [(rate.value, rate.low, rate.high)[case] for pool, n in machines for rate in [worker_rate(pool, chosen.FRAMEWORK)] * n]
-    if chosen.TRANSPORT == "none":
-        return StepSeconds(calculation=problem.batch / rates[0], communication=0.0)
-    if chosen.TRANSPORT == "butterfly":
-        hosts = {problem.catalog.gpu(pool.offer.gpu).host for pool, _ in machines}
-        return timing.butterfly_step(
-            batch=problem.batch,
-            rates=rates,
-            hosts=hosts,
-            phases=phases,
-            gradient_bytes=size,
-            tensors=problem.profile.tensors,
-            network=network,
-            case=case,
-        )
-    store, function = placement.exchange.storage or "", placement.exchange.aggregator or ""
-    places = [pool.offer.place for pool, n in machines for _ in range(n)]
-    return timing.store_step(
-        calculation=[problem.batch / len(rates) / rate for rate in rates],
-        uplinks=[network.link(place, store) for place in places],
-        downlinks=[network.link(store, place) for place in places],
-        fetch=network.link(store, function),
-        put=network.link(function, store),
-        gradient_bytes=size,
-        case=case,
-    )
+def _storage_usd(step: StepSeconds, problem: Problem) -> float:
+    """Space and requests of object stores in USD per round."""
+    size, catalog = problem.gradient_bytes, problem.catalog
+    return fsum(cost.storage_usd(catalog.store(use.place), size, use.gradients, step.total, use.failed_polls) for use in step.stores)
 
 
-def _central_usd(placement: Placement, step: StepSeconds, problem: Problem) -> tuple[float, float]:
-    """Function and storage in USD per step; (0, 0) where nothing of the kind is used."""
-    exchange = placement.exchange
-    if exchange.aggregator is None or exchange.storage is None or exchange.aggregator_memory_gib is None:
-        return 0.0, 0.0
-    function = cost.function_usd(problem.catalog.function(exchange.aggregator), exchange.aggregator_memory_gib, step.function)
-    polls = int(step.waiting / timing.POLL_SECONDS)
-    return function, cost.storage_usd(problem.catalog.store(exchange.storage), problem.gradient_bytes, placement.workers, step.total, polls)
-
-
-def _data_usd_per_sample(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> float:
-    """Price of reading one sample, averaged over the workers by the samples they do."""
-    store = problem.data_store
-    if store is None:
-        return 0.0
-    per_place = {pool.offer.place: sample_usd(pool.offer.place, problem) for pool, _ in machines}
-    chosen = strategy(placement.exchange.strategy)
-    equal = chosen.DIVISION == "equal"
-    shares = [(pool.offer.place, n * (1.0 if equal else worker_rate(pool, chosen.FRAMEWORK).value)) for pool, n in machines]
-    return fsum(per_place[place] * share for place, share in shares) / fsum(share for _, share in shares)
-
-
-def sample_usd(place: str, problem: Problem) -> float:
-    """Price of reading one sample from the dataset's store at a place; 0 if no store is named.
-
-    Raises
-    ------
-    PlacerError
-        If nobody measured how many bytes a sample has.
-    """
-    if problem.data_store is None:
-        return 0.0
-    if problem.profile.bytes_per_sample is None:
-        raise PlacerError(
-            f"profile {problem.profile.name} does not say how many bytes a sample has",
-            "leave --data out, or add bytes_per_sample",
-            exit_code=5,
-        )
-    return cost.data_usd_per_sample(problem.profile.bytes_per_sample, problem.data_store.place, place, problem.network)
-
-
-def _links(phases: tuple[Phase, ...], steps_per_hour: float, problem: Problem) -> tuple[LinkUse, ...]:
+def _links(phases: tuple[Phase, ...], rounds_per_hour: float, exchange: Exchange, problem: Problem) -> tuple[LinkUse, ...]:
     usd = cost.egress_usd_by_link(phases, problem.network, same_zone=problem.requirements.same_zone)
-    streams: dict[tuple[str, str], int] = {}
+    pairs: dict[tuple[str, str], int] = {}
     for phase in phases:
         for t in phase.transfers:
-            streams[t.src, t.dst] = max(t.count, streams.get((t.src, t.dst), 0))
+            pairs[t.src, t.dst] = max(t.count, pairs.get((t.src, t.dst), 0))
     return tuple(
         LinkUse(
             src=src,
             dst=dst,
             bytes_per_step=total,
-            streams=streams[src, dst],
-            usd_per_hour=usd[src, dst] * steps_per_hour,
+            streams=pairs[src, dst] * exchange.streams,
+            usd_per_hour=usd[src, dst] * rounds_per_hour,
             basis=problem.network.link(src, dst).basis,
         )
         for (src, dst), total in sorted(bytes_by_link(phases).items())
     )
 
 
-def _provenance(machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem) -> tuple[str, ...]:
-    framework = strategy(placement.exchange.strategy).FRAMEWORK
+TRANSPORT_BASES = {
+    "butterfly": "averaging time: measured: runs of Erben et al. (2024) inside one zone; hosts of unmeasured devices: assumed alike",
+    "leaders": "averaging time: estimated: measured averages inside a zone (Erben et al., 2024), put together by level",
+    "region-hub": "transfers between servers: published: 2 to 5 % of runs through emulated links; averages inside regions as measured",
+    "region-gossip": "transfers between servers: published: 2 to 5 % of runs through emulated links; averages inside regions as measured",
+    "server": "push and pull: published: 1 to 5 % of runs through emulated links; loss of speed beside a server: assumed as under hivemind",
+    "store": "store and function times: assumed",
+    "regional-stores": "store and function times: assumed",
+}
+"""How the time of each transport is known."""
+
+
+def _provenance(
+    machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], multiplier: Multiplier, problem: Problem
+) -> tuple[str, ...]:
+    chosen = traits(placement.exchange.strategy)
     said = []
     for pool, _ in machines:
-        rate, offer = worker_rate(pool, framework), pool.offer
+        rate, offer = worker_rate(pool, chosen.framework), pool.offer
         said.append(f"speed on {offer.device}: {rate.basis}: {rate.source}")
         said.append(f"price of {offer.device} {offer.market} in {offer.place}: {offer.price_basis}, {offer.as_of}: {offer.source}")
     between = {(t.src, t.dst) for phase in phases for t in phase.transfers if t.src != t.dst}
     for src, dst in sorted(between):
         link = problem.network.link(src, dst)
         said.append(f"link {src} to {dst}: {link.basis}: {link.source}")
-    if placement.exchange.strategy == "all-reduce":
-        said.append("averaging time: measured: runs of Erben et al. (2024) inside one zone; hosts of unmeasured devices: assumed alike")
-    if placement.exchange.strategy == "central":
-        said.append("store and function times: assumed")
+    if chosen.transport in TRANSPORT_BASES:
+        said.append(TRANSPORT_BASES[chosen.transport])
+    if multiplier.high > 1:
+        said.append(f"samples to target: {multiplier.basis}: {multiplier.source}")
     return tuple(dict.fromkeys(said))

@@ -73,5 +73,9 @@ def estimated_rtt_s(a: Region, b: Region) -> float:
 
 def one_stream_bytes_per_s(src: Region, dst: Region, rtt_s: float) -> float:
     """Throughput of one TCP stream: min(cap of the slower side, window / rtt), in bytes per second."""
-    cap = min(STREAM_CAP_BYTES_PER_S.get(r.provider, DEFAULT_STREAM_CAP_BYTES_PER_S) for r in (src, dst))
-    return min(cap, STREAM_WINDOW_BYTES / rtt_s)
+    return min(pair_cap_bytes_per_s(src, dst), STREAM_WINDOW_BYTES / rtt_s)
+
+
+def pair_cap_bytes_per_s(src: Region, dst: Region) -> float:
+    """What any number of streams between two machines reaches: the cap of the slower side."""
+    return min(STREAM_CAP_BYTES_PER_S.get(r.provider, DEFAULT_STREAM_CAP_BYTES_PER_S) for r in (src, dst))

@@ -56,19 +56,31 @@ class WorkerGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exchange:
-    """How gradients are exchanged.
+    """How workers keep their models alike.
 
     Notes
     -----
-    ``strategy`` is ``none`` (one worker), ``all-reduce`` or ``central``; the other fields name the
-    compression and, for central, the places of aggregator and store and the function's memory in GiB.
+    ``strategy`` is a name of `placer.exchange.STRATEGIES`. ``local_steps`` optimizer steps pass from exchange to
+    exchange (H); ``streams`` TCP streams run side by side on each pair; ``overlap``: the exchange runs beside the
+    calculation of the next step. ``aggregator`` is the place of the function, server or hub that the strategy needs,
+    with the function's memory in GiB or the server machine; ``storage`` the place of its store.
     """
 
     strategy: str
     compression: str
+    local_steps: int = 1
+    streams: int = 1
+    overlap: bool = False
     aggregator: str | None = None
     aggregator_memory_gib: float | None = None
+    server: WorkerGroup | None = None
     storage: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse counts below one."""
+        for name in ("local_steps", "streams"):
+            if getattr(self, name) < 1:
+                raise PlacerError(f"{name} is {getattr(self, name)}", "give a whole number from 1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +99,14 @@ class Placement:
     def places(self) -> tuple[str, ...]:
         """Places with workers, sorted."""
         return tuple(sorted({group.place for group in self.groups}))
+
+    @property
+    def workers_by_place(self) -> dict[str, int]:
+        """Workers of each place."""
+        counts: dict[str, int] = {}
+        for group in self.groups:
+            counts[group.place] = counts.get(group.place, 0) + group.count
+        return counts
 
     def canonical(self) -> Placement:
         """Merge equal groups and sort them, so that equal decisions compare equal."""

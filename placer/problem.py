@@ -8,79 +8,27 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
+from placer.calibration import PUBLISHED, Calibration
 from placer.catalog import Catalog, StoreOffer, VmOffer
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError
+from placer.exchange import traits
 from placer.link_model import great_circle_km
 from placer.network import Network
-from placer.profile import COMPRESSION_BYTES, ModelProfile, Rate
+from placer.profile import ModelProfile, Rate
+from placer.requirements import LOCAL, SYNCHRONOUS, Requirements
 from placer.units import GIB
 
 SCHEMA = "placer.problem/v1"
-OBJECTIVES = ("throughput", "cost", "cost-per-sample")
-EXCHANGES = ("auto", "all-reduce", "central")
-ALL_REGIONS = 1_000
-"""More regions than any market has: no limit."""
+PARTS = ("profile", "requirements", "catalog", "calibration")
+"""What a problem file holds."""
+MOST_LOCAL_STEPS = 64
+"""Local steps that are tried where a local strategy is asked for without a number."""
 DEFAULT_QUOTA_GPUS = 8
 """GPUs per region, type and market when no quota file says otherwise: a small account's usual limit."""
 KM_PER_DEGREE = 111.0
 """Kilometres of one degree of latitude, rounded down."""
 SAME_CITY_KM = 100.0
 """An aggregator and its store are chosen in one city unless the user names their places."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Quota:
-    """At most ``gpus`` devices wherever place, GPU and market match (wildcards)."""
-
-    place: str
-    gpu: str
-    market: str
-    gpus: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Requirements:
-    """The user's wishes, in SI units; None means no limit."""
-
-    objective: str = "throughput"
-    budget_usd_per_hour: float | None = None
-    min_samples_per_second: float | None = None
-    gpus: tuple[str, ...] = ()
-    places_in: tuple[str, ...] = ()
-    places_not_in: tuple[str, ...] = ()
-    market: str = "any"
-    min_workers: int = 1
-    max_workers: int = 64
-    min_regions: int = 1
-    max_regions: int = ALL_REGIONS
-    exchange: str = "auto"
-    aggregator: str | None = None
-    storage: str | None = None
-    compression: str | None = None
-    target_batch_size: int | None = None
-    data_store: str | None = None
-    quotas: tuple[Quota, ...] = ()
-    same_zone: bool = True
-    require_measured: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse unknown words and limits that are not positive."""
-        for kind, value, known in (
-            ("objective", self.objective, OBJECTIVES),
-            ("exchange", self.exchange, EXCHANGES),
-            ("market", self.market, ("any", "spot", "on_demand")),
-            ("compression", self.compression or "none", COMPRESSION_BYTES),
-        ):
-            if value not in known:
-                raise unknown(kind, value, known)
-        if not 1 <= self.min_workers <= self.max_workers:
-            raise PlacerError(f"workers {self.min_workers}..{self.max_workers}", "at least 1, and the lower end first")
-        if not 1 <= self.min_regions <= self.max_regions:
-            raise PlacerError(f"regions {self.min_regions}..{self.max_regions}", "at least 1, and the lower end first")
-        for name in ("budget_usd_per_hour", "min_samples_per_second", "target_batch_size"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise PlacerError(f"{name} is {value}", "give a finite amount above 0")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +59,7 @@ class Problem:
     profile: ModelProfile
     catalog: Catalog
     requirements: Requirements
+    calibration: Calibration = PUBLISHED
 
     @cached_property
     def network(self) -> Network:
@@ -163,6 +112,30 @@ class Problem:
                 if chosen or self._same_city(regions[function].place, regions[store].place):
                     pairs.append((function, store))
         return tuple(sorted(pairs))
+
+    @cached_property
+    def modes(self) -> tuple[tuple[str, int], ...]:
+        """Pairs (strategy, local steps) that the request admits for two workers or more.
+
+        Notes
+        -----
+        ``auto`` admits what is synchronous, and with local steps also what exchanges every H steps. Local steps are
+        tried as powers of two between the ends of their range.
+        """
+        wish = self.requirements
+        least, most = wish.min_local_steps or 1, wish.max_local_steps or MOST_LOCAL_STEPS
+        counts = sorted({least, most, *(2**k for k in range(most.bit_length()) if least <= 2**k <= most)})
+        wanted = wish.exchange
+        named = SYNCHRONOUS + (LOCAL if wish.max_local_steps is not None else ()) if wanted == "auto" else (wanted,)
+        able = [name for name in named if traits(name).may_overlap or not wish.overlap]
+        found = [(name, 1) for name in able if name not in LOCAL and least == 1]
+        return tuple(found + [(name, h) for name in able if name in LOCAL for h in counts])
+
+    @cached_property
+    def serverless_places(self) -> frozenset[str]:
+        """Places that have a function and exactly one store."""
+        stores = [store.place for store in self.catalog.stores]
+        return frozenset(f.place for f in self.catalog.functions if stores.count(f.place) == 1)
 
     def quota(self, place: str, gpu: str, market: str) -> int:
         """GPUs allowed for a place, type and market; the last matching row of the quota file wins."""
@@ -238,12 +211,14 @@ class Problem:
         return a == b or great_circle_km(here, there) <= SAME_CITY_KM
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything that the answer depends on, ready for JSON: only admitted offers are kept."""
+        """Everything that the answer depends on, ready for JSON: only admitted offers are kept, unless others may serve."""
         import msgspec
 
-        built = msgspec.to_builtins({"profile": self.profile, "requirements": self.requirements, "catalog": self.catalog})
+        built = msgspec.to_builtins({name: getattr(self, name) for name in PARTS})
         assert isinstance(built, dict)
-        built["catalog"]["offers"] = [msgspec.to_builtins(pool.offer) for pool in self.pools]
+        kept = {id(pool.offer) for pool in self.pools}
+        servers = "parameter-server" in {name for name, _ in self.modes}
+        built["catalog"]["offers"] = [msgspec.to_builtins(o) for o in self.catalog.offers if servers or id(o) in kept]
         return {"schema": SCHEMA, **built}
 
     @staticmethod
@@ -260,6 +235,6 @@ class Problem:
         if raw.get("schema") != SCHEMA:
             raise PlacerError(f"not a {SCHEMA} file", f'its "schema" must be "{SCHEMA}"')
         try:
-            return msgspec.convert({k: raw[k] for k in ("profile", "requirements", "catalog")}, Problem)
+            return msgspec.convert({k: raw[k] for k in PARTS}, Problem)
         except (msgspec.ValidationError, KeyError) as error:
             raise PlacerError(f"problem file: {error}", "write it with Problem.to_dict") from None

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from placer.advice import stay_verdict, warnings_of
-from placer.estimator import estimate, evaluate, exchange_for
+from placer.estimator import estimate, evaluate
+from placer.exchanges import exchange_for
 from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
-from placer.problem import Pool, Problem, Quota, Requirements
+from placer.problem import Pool, Problem
+from placer.requirements import Quota, Requirements
 from placer.result import Option, Result, SolveOptions, Status, score
 from placer.solve import require_pools, solve
 from placer.units import format_usd
@@ -112,7 +114,7 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
     if wish.min_samples_per_second is not None:
         option = _after(problem, replace(wish, min_samples_per_second=None, objective="throughput"), solver, options, "throughput")
         if option is not None:
-            found.append(replace(option, note=f"--min-throughput {option.estimate.samples_per_second.value * 0.9995:.4g}/s"))
+            found.append(replace(option, note=f"--min-throughput {option.estimate.effective_samples_per_second.value * 0.9995:.4g}/s"))
     if not found:
         widened = (
             ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
@@ -161,14 +163,14 @@ def _near_misses(problem: Problem, result: Result, considered: list[tuple[Placem
     """Placements just outside one limit that give clearly more: the nearest, and the one that gives most."""
     wish, got = problem.requirements, result.estimate
     assert got is not None
-    speed, usd = got.samples_per_second.value, got.usd_per_hour.total
+    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
     found: list[tuple[float, float, Option]] = []
     for placement, found_broken in considered:
         broken = {violation.code for violation in found_broken}
         if broken not in ({"budget"}, {"throughput"}):
             continue
         other = estimate(placement, problem)
-        other_speed, other_usd = other.samples_per_second.value, other.usd_per_hour.total
+        other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
         budget, floor = wish.budget_usd_per_hour, wish.min_samples_per_second
         if budget is not None and broken == {"budget"} and other_speed > speed * CLEARLY and other_usd <= budget * NEAR:
             note = f"{format_usd(other_usd - budget)}/h over the budget, {100 * (other_speed / speed - 1):+.0f} % samples/s"
@@ -181,4 +183,4 @@ def _near_misses(problem: Problem, result: Result, considered: list[tuple[Placem
 
 
 def _key(placement: Placement, problem: Problem) -> tuple[float, float]:
-    return score(problem.requirements.objective, *evaluate(placement, problem), problem)
+    return score(problem.requirements.objective, evaluate(placement, problem))

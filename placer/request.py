@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,18 +9,22 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from placer.catalog import Catalog, MeasuredLink, VmOffer
+from placer.data_words import parse_datasets, parse_kept, parse_multipliers, places_of
 from placer.errors import PlacerError, unknown
+from placer.exchange import traits
 from placer.network import Network
-from placer.problem import ALL_REGIONS, Problem, Quota, Requirements
+from placer.problem import Problem
 from placer.profile import ModelProfile
+from placer.quotas import read_quotas
+from placer.requirements import ALL_REGIONS, EXCHANGES, LOCAL, Requirements
+from placer.residency import homeless
 from placer.units import parse_bandwidth, parse_budget, parse_count, parse_range, parse_rate
 
 Words = str | Iterable[str] | None
-CONTINENTS = {"africa": "AF", "asia": "AS", "europe": "EU", "north-america": "NA", "oceania": "OC", "south-america": "SA"}
-"""Continents as --in and --not-in take them: by name or code."""
 USER_SPREAD = 0.1
 """A measured stream of the user's repeats within this share: as the cloud links of Erben et al. (2024) did."""
-QUOTA_COLUMNS = ["place", "gpu", "market", "gpus"]
+MOST_LOCAL_STEPS = 100_000
+"""More local steps are a slip of the keyboard."""
 
 
 def build_problem(
@@ -42,8 +45,14 @@ def build_problem(
     aggregator: str | None = None,
     storage: str | None = None,
     compression: str | None = None,
+    local_steps: str | int | None = None,
+    streams: str | int = 1,
+    overlap: bool = False,
+    samples_to_target: Words = None,
     tbs: str | int | None = None,
-    data: str | None = None,
+    data: Words = None,
+    passes: str | float = 1,
+    keep: Words = None,
     links: Words = None,
     zones: str = "one",
     require_measured: bool = False,
@@ -68,9 +77,19 @@ def build_problem(
     quota
         CSV file with the columns place, gpu, market, gpus.
     exchange, aggregator, storage, compression, tbs
-        How gradients are exchanged; None takes the profile's or the best.
+        How gradients are exchanged; None takes the profile's or the best. ``aggregator`` is the place of the
+        function, parameter server or hub.
+    local_steps
+        Optimizer steps between exchanges, a number or a range; None: 1, or for a local strategy whatever is best up to 64.
+    streams, overlap
+        TCP streams of each pair of machines; whether the exchange runs beside the next step.
+    samples_to_target
+        The user's own multipliers, such as ``local-sgd=1.2``, in place of the default table.
     data
-        Store of the dataset, such as ``b2``; None: the data is with the workers.
+        Store of the dataset, such as ``b2``, or datasets with a place, such as ``aws/us-east-1=2M:stay``;
+        None: the data is with the workers.
+    passes, keep
+        How often the data is read before it moves again; residency rules such as ``gradients=europe``.
     links
         Measured single streams, both directions, such as ``gcp/us-west1:aws/us-west-2=250Mb/s``.
     zones
@@ -97,67 +116,72 @@ def build_problem(
         min_regions=1 if regions is None else parse_range(str(regions), "regions", ALL_REGIONS)[0],
         max_regions=ALL_REGIONS if regions is None else parse_range(str(regions), "regions", ALL_REGIONS)[1],
         exchange=_exchange(exchange, aggregator, storage, catalog),
-        aggregator=None if aggregator is None else catalog.function(aggregator).place,
+        aggregator=None if aggregator is None else _hub_place(exchange, aggregator, catalog),
         storage=None if storage is None else catalog.store(storage).place,
         compression=compression,
+        min_local_steps=None if local_steps is None else _local_steps(local_steps)[0],
+        max_local_steps=None if local_steps is None else _local_steps(local_steps)[1],
+        streams=_streams(streams),
+        overlap=overlap,
+        samples_to_target=parse_multipliers(words(samples_to_target, "samples to target")) if samples_to_target else (),
         target_batch_size=None if tbs is None else parse_count(str(tbs), "tbs"),
-        data_store=None if data is None else catalog.store(data).place,
+        data_store=_data_store(data, catalog),
+        datasets=parse_datasets(_datasets(data), catalog),
+        passes=_passes(passes),
+        kept=parse_kept(words(keep, "keep"), catalog) if keep else (),
         quotas=() if quota is None else read_quotas(Path(quota), catalog),
         same_zone=_zones(zones),
         require_measured=require_measured,
     )
-    return Problem(profile=profile, catalog=catalog, requirements=requirements)
+    return checked(Problem(profile=profile, catalog=catalog, requirements=requirements))
 
 
-def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]:
-    """Read a quota file: CSV with place, gpu, market, gpus; ``*`` matches all, the last matching row wins.
-
-    Parameters
-    ----------
-    catalog
-        If given, every row must match a place and a device of it.
+def checked(problem: Problem) -> Problem:
+    """Refuse wishes that contradict each other before anything is searched.
 
     Raises
     ------
     PlacerError
-        Names file, line, column and value.
+        Names the wishes.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, ValueError) as error:
-        raise PlacerError(
-            f"quota file '{path}' cannot be read ({type(error).__name__})", "give a CSV file with place,gpu,market,gpus"
-        ) from None
-    rows = csv.reader(lines)
-    try:
-        header = [c.strip() for c in next(rows, [])]
-        if header != QUOTA_COLUMNS:
-            raise PlacerError(f"{path}:1: columns {','.join(header) or '(none)'}", f"the columns are {','.join(QUOTA_COLUMNS)}")
-        return tuple(_quota([cell.strip() for cell in row], f"{path}:{rows.line_num}", catalog) for row in rows if any(row))
-    except csv.Error as error:
-        raise PlacerError(f"{path}:{rows.line_num}: not valid CSV: {error}", "check this line") from None
+    wish = problem.requirements
+    if not problem.modes:
+        if wish.overlap:
+            raise PlacerError(f"a {wish.exchange} exchange cannot run beside the next step", "leave out --overlap, or use all-reduce")
+        raise PlacerError(f"{wish.exchange} exchanges in every step", f"leave out --local-steps, or use {', '.join(LOCAL)}")
+    for sentence in homeless(problem):
+        raise PlacerError(sentence, "change --data, --keep, or the wish that excludes its place")
+    return problem
 
 
-def _quota(cells: list[str], where: str, catalog: Catalog | None) -> Quota:
-    if len(cells) != len(QUOTA_COLUMNS):
-        raise PlacerError(f"{where}: {len(cells)} cells instead of 4", f"the columns are {','.join(QUOTA_COLUMNS)}")
-    place, gpu, market, gpus = (
-        cells[0] if "/" in cells[0] or cells[0] == "*" else f"{cells[0]}/*",
-        cells[1],
-        cells[2].replace("-", "_"),
-        cells[3],
-    )
-    if market not in ("*", "spot", "on_demand"):
-        raise PlacerError(f"{where}: market '{cells[2]}'", "write spot, on-demand or *")
-    if not re.fullmatch(r"[0-9]{1,9}", gpus):
-        raise PlacerError(f"{where}: gpus '{gpus}' is not a whole number", "write 0 to allow none")
-    if catalog is not None:
-        if not any(fnmatchcase(known, place) for known in catalog.regions):
-            raise unknown("place", f"{cells[0]}' in '{where}", catalog.regions)
-        gpu = next((known for known in catalog.gpus if known.upper() == gpu.upper()), gpu)
-        if not any(fnmatchcase(known, gpu) for known in catalog.gpus):
-            raise unknown("GPU", f"{gpu}' in '{where}", catalog.rented_gpus)
-    return Quota(place=place, gpu=gpu, market=market, gpus=int(gpus))
+def _local_steps(value: str | int) -> tuple[int, int]:
+    return parse_range(str(value), "local-steps", MOST_LOCAL_STEPS)
+
+
+def _streams(value: str | int) -> int:
+    return parse_count(str(value), "streams")
+
+
+def _passes(value: str | float) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise PlacerError(f"passes '{value}' is not a number", "write how often the data is read, such as 3") from None
+
+
+def _datasets(data: Words) -> list[str]:
+    """The words of --data that give a dataset its place."""
+    return [word for word in words(data, "data") if "=" in word] if data else []
+
+
+def _data_store(data: Words, catalog: Catalog) -> str | None:
+    """The one word of --data that names a store."""
+    stores = [word for word in words(data, "data") if "=" not in word] if data else []
+    if not stores:
+        return None
+    if len(stores) > 1 or _datasets(data):
+        raise PlacerError(f"data '{', '.join(stores)}' beside other data", "name one store, or datasets as PLACE=SAMPLES:stay")
+    return catalog.store(stores[0]).place
 
 
 def with_links(catalog: Catalog, given: list[str]) -> Catalog:
@@ -228,17 +252,28 @@ def words(value: Words, what: str) -> list[str]:
 
 
 def _exchange(exchange: str, aggregator: str | None, storage: str | None, catalog: Catalog) -> str:
-    """Places of an aggregator or a store ask for a central exchange."""
-    if exchange == "all-reduce" and (aggregator is not None or storage is not None):
-        raise PlacerError("an all-reduce has no aggregator and no store", "leave out --aggregator and --storage, or use --exchange central")
-    if exchange != "central" and aggregator is None and storage is None:
+    """Places of an aggregator or a store ask for a central exchange unless another one is named."""
+    if exchange not in EXCHANGES:
+        raise unknown("exchange", exchange, EXCHANGES)
+    hub = "function" if exchange == "auto" else traits(exchange).hub
+    if (not hub and aggregator is not None) or (hub != "function" and storage is not None):
+        what = "store" if hub else "aggregator and no store"
+        raise PlacerError(f"the exchange {exchange} has no {what}", "leave out --aggregator and --storage, or use --exchange central")
+    if hub != "function" or (exchange == "auto" and aggregator is None and storage is None):
         return exchange
-    if exchange in ("auto", "central") and not (catalog.functions and catalog.stores):
+    if not (catalog.functions and catalog.stores):
         missing = "stores" if catalog.functions else "functions"
         raise PlacerError(
             f"catalog '{catalog.name}' has no {missing}, so a central exchange cannot run", "use --exchange all-reduce, or another catalog"
         )
     return "central" if exchange == "auto" else exchange
+
+
+def _hub_place(exchange: str, place: str, catalog: Catalog) -> str:
+    """Check the place of a function, or of a server."""
+    if exchange == "auto" or traits(exchange).hub == "function":
+        return catalog.function(place).place
+    return catalog.region(place).place
 
 
 def _gpus(value: Words, catalog: Catalog) -> tuple[str, ...]:
@@ -258,17 +293,7 @@ def _gpus(value: Words, catalog: Catalog) -> tuple[str, ...]:
 
 
 def _places(value: Words, catalog: Catalog) -> tuple[str, ...]:
-    found = []
-    for word in words(value, "place"):
-        continent = CONTINENTS.get(word.lower(), word.upper() if word.upper() in CONTINENTS.values() else None)
-        if continent is not None:
-            found += [place for place, region in catalog.regions.items() if region.continent == continent]
-            continue
-        pattern = word if "/" in word or word.startswith("*") else f"{word}/*"
-        if not any(fnmatchcase(place, pattern) for place in catalog.regions):
-            raise unknown("place", word, [*catalog.regions, *{r.provider for r in catalog.regions.values()}])
-        found.append(pattern)
-    return tuple(found)
+    return tuple(place for word in words(value, "place") for place in places_of(word, catalog))
 
 
 def _zones(value: str) -> bool:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from placer.cost import UsdPerHour, usd_per_million_samples
-from placer.estimator import Estimate
+from placer.cost import usd_per_million_samples
+from placer.estimator import Estimate, Outcome
 from placer.placement import Placement
 from placer.problem import Problem
-from placer.timing import StepSeconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +115,8 @@ class Result:
         """Value of the objective."""
         if self.estimate is None:
             return None
-        return objective_value(self.problem.requirements.objective, self.estimate.step, self.estimate.usd_per_hour, self.problem)
+        got = self.estimate
+        return objective_value(self.problem.requirements.objective, got.effective_samples_per_second.value, got.usd_per_hour.total)
 
     @property
     def gap(self) -> float | None:
@@ -153,16 +153,15 @@ class Result:
         return frame
 
 
-def objective_value(objective: str, step: StepSeconds, usd: UsdPerHour, problem: Problem) -> float:
-    """Objective of a placement: samples/s, USD/h or USD per million samples."""
-    speed = problem.batch / step.total
+def objective_value(objective: str, samples_per_second: float, usd_per_hour: float) -> float:
+    """Objective of a placement: samples/s that count, USD/h or USD per million samples that count."""
     if objective == "throughput":
-        return speed
-    return usd.total if objective == "cost" else usd_per_million_samples(usd.total, speed)
+        return samples_per_second
+    return usd_per_hour if objective == "cost" else usd_per_million_samples(usd_per_hour, samples_per_second)
 
 
-def score(objective: str, step: StepSeconds, usd: UsdPerHour, problem: Problem) -> tuple[float, float]:
+def score(objective: str, got: Outcome) -> tuple[float, float]:
     """Sort key, lowest is best; ties in throughput go to the cheaper, ties in cost to the faster."""
-    value = objective_value(objective, step, usd, problem)
-    speed = problem.batch / step.total
-    return (-value, usd.total) if objective == "throughput" else (value, -speed)
+    speed, usd = got.samples_per_second, got.usd.total
+    value = objective_value(objective, speed, usd)
+    return (-value, usd) if objective == "throughput" else (value, -speed)

@@ -12,6 +12,7 @@ from typing import Any
 from placer.catalog import Catalog
 from placer.errors import PlacerError, unknown
 from placer.estimator import estimate, pool_of
+from placer.exchanges import server_offer
 from placer.manifest.native import SCHEMA as MANIFEST_SCHEMA
 from placer.manifest.native import document_digest
 from placer.placement import Exchange, Placement, WorkerGroup
@@ -47,12 +48,14 @@ def saved_document(result: Result) -> dict[str, Any]:
 def used_problem(problem: Problem, placement: Placement) -> Problem:
     """Cut the catalog down to the regions, offers, prices and links that a placement uses."""
     exchange, book = placement.exchange, problem.catalog
-    places = {*placement.places, *filter(None, (exchange.aggregator, exchange.storage, problem.requirements.data_store))}
+    wish = problem.requirements
+    places = {*placement.places, *filter(None, (exchange.aggregator, exchange.storage, wish.data_store)), *(d.place for d in wish.datasets)}
+    server = [] if exchange.server is None else [server_offer(exchange.server, problem)]
     providers = {book.region(place).provider for place in places}
     catalog: Catalog = replace(
         book,
         regions={place: region for place, region in book.regions.items() if place in places},
-        offers=tuple(dict.fromkeys(pool_of(group, problem).offer for group in placement.groups)),
+        offers=tuple(dict.fromkeys([*(pool_of(group, problem).offer for group in placement.groups), *server])),
         functions=tuple(f for f in book.functions if f.place in places),
         stores=tuple(s for s in book.stores if s.place in places),
         egress=tuple(price for price in book.egress if price.provider in providers),
@@ -97,21 +100,31 @@ def schema_text(name: str) -> str:
 
 def placement_from(document: Mapping[str, Any]) -> Placement:
     """Rebuild a placement from its part of a result document."""
-    aggregator, storage = document["aggregator"], document["storage"]
+    aggregator, storage, server = document["aggregator"], document["storage"], document["server"]
     return Placement(
-        groups=tuple(
-            WorkerGroup(
-                place=w["place"], instance_type=w["offer"], gpu=w["gpu"], gpu_count=w["gpu_count"], market=w["market"], count=w["count"]
-            )
-            for w in document["workers"]
-        ),
+        groups=tuple(_group_from(w) for w in document["workers"]),
         exchange=Exchange(
             strategy=document["exchange"],
             compression=document["compression"],
+            local_steps=document["local_steps"],
+            streams=document["streams"],
+            overlap=document["overlap"],
             aggregator=aggregator and aggregator["place"],
             aggregator_memory_gib=aggregator and aggregator["memory_gib"],
+            server=server and _group_from(server),
             storage=storage and storage["place"],
         ),
+    )
+
+
+def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
+    return WorkerGroup(
+        place=row["place"],
+        instance_type=row["offer"],
+        gpu=row["gpu"],
+        gpu_count=row["gpu_count"],
+        market=row["market"],
+        count=row["count"],
     )
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placer.estimator import estimate, pool_of
+from placer.elastic import needs_place
+from placer.estimator import Estimate, estimate, exchange_phases, pool_of
+from placer.exchange import traits
+from placer.exchanges import server_bytes, server_offer
 from placer.placement import NO_EXCHANGE, Placement
 from placer.problem import Problem
+from placer.residency import leaks
 from placer.units import GIB, format_bytes, format_number, format_usd
 
 TOLERANCE = 1e-9
@@ -35,10 +39,12 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
         )
     if placement.workers > problem.batch:
         found.append(Violation(code="batch", message=f"a step of {problem.batch} samples cannot be shared by {placement.workers} workers"))
-    if any(v.code in ("function", "exchange") for v in found):
+    found += _unplaced_data(placement, problem)
+    if any(v.code in ("function", "exchange", "data") for v in found):
         return tuple(found)
     got = estimate(placement, problem)
-    usd, speed = got.usd_per_hour.total, got.samples_per_second.value
+    found += [*_function_time(got, problem), *_data_violations(placement, got, problem)]
+    usd, speed = got.usd_per_hour.total, got.effective_samples_per_second.value
     if wish.budget_usd_per_hour is not None and usd > wish.budget_usd_per_hour * (1 + TOLERANCE):
         found.append(
             Violation(code="budget", message=f"{format_usd(usd)}/h is above the budget of {format_usd(wish.budget_usd_per_hour)}/h")
@@ -47,6 +53,16 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
         floor = format_number(wish.min_samples_per_second)
         found.append(Violation(code="throughput", message=f"{format_number(speed)} samples/s is below the floor of {floor} samples/s"))
     return tuple(found)
+
+
+def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
+    """Data that must stay where no worker is, and workers that would have no data."""
+    datasets, used = problem.requirements.datasets, placement.places
+    stay = needs_place(datasets)
+    found = [Violation(code="data", message=f"data must stay in {place}, where no worker is") for place in stay if place not in used]
+    if datasets and not any(data.may_move for data in datasets):
+        found += [Violation(code="data", message=f"workers in {place} have no data") for place in used if place not in stay]
+    return found
 
 
 def _group_violations(placement: Placement, problem: Problem) -> list[Violation]:
@@ -76,36 +92,91 @@ def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]
 
 def _exchange_violations(placement: Placement, problem: Problem) -> list[Violation]:
     exchange, wish = placement.exchange, problem.requirements
+    chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
     found = []
-    if (placement.workers == 1) != (exchange.strategy == NO_EXCHANGE):
+    if (placement.workers == 1) == several:
         found.append(Violation(code="exchange", message=f"{placement.workers} workers with the exchange '{exchange.strategy}'"))
-    if wish.exchange not in ("auto", exchange.strategy) and exchange.strategy != NO_EXCHANGE:
-        found.append(Violation(code="exchange", message=f"the exchange {exchange.strategy} is not {wish.exchange}"))
+    elif several and (exchange.strategy, exchange.local_steps) not in problem.modes:
+        said = f"{exchange.strategy} with {exchange.local_steps} local steps" if exchange.local_steps > 1 else exchange.strategy
+        found.append(Violation(code="exchange", message=f"the exchange {said} is not what {wish.exchange} admits"))
+    if len(placement.places) < chosen.least_regions:
+        text = f"the exchange {exchange.strategy} needs workers in {chosen.least_regions} regions"
+        found.append(Violation(code="exchange", message=text))
     if exchange.compression != problem.compression:
         found.append(Violation(code="compression", message=f"compression {exchange.compression} is not {problem.compression}"))
+    if several and (exchange.streams, exchange.overlap) != (wish.streams, wish.overlap and chosen.may_overlap):
+        asked = f"{exchange.streams} streams, overlap {exchange.overlap} are not what was asked for"
+        found.append(Violation(code="exchange", message=asked))
+    return found + _hub_violations(placement, problem)
+
+
+def _hub_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    """What is wrong with the places where gradients or models meet."""
+    exchange, wish = placement.exchange, problem.requirements
+    chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
+    found = []
     for name, wanted, got in (("aggregator", wish.aggregator, exchange.aggregator), ("storage", wish.storage, exchange.storage)):
-        if wanted not in (None, got) and exchange.strategy != NO_EXCHANGE:
+        if wanted not in (None, got) and several:
             found.append(Violation(code=name, message=f"the {name} is in {got}, not in {wanted}"))
-    if exchange.strategy == "central":
+    if chosen.hub == "function":
         found += _function_violations(placement, problem)
+    if chosen.hub == "server":
+        found += _server_violations(placement, problem)
+    if chosen.hub == "region" and exchange.aggregator not in placement.places:
+        found.append(Violation(code="exchange", message=f"the hub {exchange.aggregator} is not among the regions with workers"))
+    return found
+
+
+def _server_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    """What a parameter server lacks."""
+    server = placement.exchange.server
+    if server is None or server.place != placement.exchange.aggregator:
+        return [Violation(code="exchange", message="a parameter server needs a machine at its place")]
+    offer, needed = server_offer(server, problem), server_bytes(placement.workers, problem)
+    found = []
+    if offer.memory_gib * GIB < needed:
+        text = f"{placement.workers} gradients and the model need {format_bytes(needed)} on the server; {offer.instance_type} has"
+        found.append(Violation(code="host-memory", message=f"{text} {offer.memory_gib:g} GiB"))
+    if problem.requirements.market not in ("any", offer.market):
+        found.append(Violation(code="market", message=f"the server is {offer.market}, not {problem.requirements.market}"))
     return found
 
 
 def _function_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    exchange = placement.exchange
+    """Memory and time that the cloud functions of an exchange lack."""
+    exchange, counts = placement.exchange, placement.workers_by_place
     if exchange.aggregator is None or exchange.storage is None or exchange.aggregator_memory_gib is None:
-        return [Violation(code="function", message="a central exchange needs an aggregator and a store")]
-    function, needed = problem.catalog.function(exchange.aggregator), placement.workers * problem.gradient_bytes
-    if exchange.aggregator_memory_gib > function.max_memory_gib:
-        text = f"{placement.workers} gradients ({format_bytes(needed)}) need {exchange.aggregator_memory_gib:g} GiB"
-        return [Violation(code="function", message=f"{text}; a function in {function.place} has at most {function.max_memory_gib:g} GiB")]
-    if needed > exchange.aggregator_memory_gib * GIB:
-        return [
-            Violation(code="function", message=f"{format_bytes(needed)} of gradients do not fit {exchange.aggregator_memory_gib:g} GiB")
-        ]
-    seconds = estimate(placement, problem).step.function
-    if seconds > function.max_seconds:
-        return [
-            Violation(code="function", message=f"the function runs {seconds:.0f} s; {function.place} allows {function.max_seconds:g} s")
-        ]
+        return [Violation(code="function", message=f"a {exchange.strategy} exchange needs an aggregator and a store")]
+    regional = traits(exchange.strategy).transport == "regional-stores"
+    lacking = [place for place in counts if place not in problem.serverless_places] if regional else []
+    if lacking:
+        return [Violation(code="function", message=f"{place} has no function and store of its own") for place in lacking]
+    sums = {**counts, exchange.aggregator: max(len(counts), counts.get(exchange.aggregator, 0))} if regional else {}
+    for place, gradients in (sums or {exchange.aggregator: placement.workers}).items():
+        function, needed = problem.catalog.function(place), gradients * problem.gradient_bytes
+        if exchange.aggregator_memory_gib > function.max_memory_gib or needed > exchange.aggregator_memory_gib * GIB:
+            text = f"{gradients} gradients ({format_bytes(needed)}) need {exchange.aggregator_memory_gib:g} GiB"
+            if needed > exchange.aggregator_memory_gib * GIB:
+                text = f"{format_bytes(needed)} of gradients do not fit {exchange.aggregator_memory_gib:g} GiB"
+            most = f"a function in {function.place} has at most {function.max_memory_gib:g} GiB"
+            return [Violation(code="function", message=f"{text}; {most}")]
     return []
+
+
+def _function_time(got: Estimate, problem: Problem) -> list[Violation]:
+    """Functions that would run longer than their provider allows."""
+    late = [run for run in got.step.functions if run.seconds > problem.catalog.function(run.place).max_seconds]
+    return [
+        Violation(
+            code="function",
+            message=f"the function in {run.place} runs {run.seconds:.0f} s; its provider allows "
+            f"{problem.catalog.function(run.place).max_seconds:g} s",
+        )
+        for run in late
+    ]
+
+
+def _data_violations(placement: Placement, got: Estimate, problem: Problem) -> list[Violation]:
+    """What residency forbids."""
+    phases = exchange_phases(placement, problem)
+    return [Violation(code="residency", message=text) for text in leaks(placement, phases, got.moves, problem)]

@@ -91,9 +91,9 @@ class Leaf:
         shard = pair_bytes(self.relaxation.problem.gradient_bytes, workers)
         communication = np.full(len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard)
         data = min(self.market.data_usd[p] for p in self.node.used)
-        longest = communication - self.family.averaging_s[workers] + self.family.slowest_averaging_s[workers]
+        longest = communication - self.family.averaging_s[workers] + self.family.slowest_averaging_s[workers] + self.relaxation.most_load_s
         slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), longest)
-        return self.target.thresholds(self.market.weights, communication, shard * pairs, data, slowest)
+        return self.target.thresholds(self.relaxation.mode, self.market.weights, communication, shard * pairs, data, slowest)
 
 
 class Machines:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.estimator import sample_usd
+from placer.data_usd import sample_usd
+from placer.elastic import needs_place
 from placer.problem import Pool, Problem
 
 Array = NDArray[Any]
@@ -40,14 +41,24 @@ class Market:
 
     @staticmethod
     def of(problem: Problem) -> Market:
-        """Keep the cheapest offer of each kind; the first of the book where prices tie."""
+        """Keep the cheapest offer of each kind; the first of the book where prices tie. Data that stays keeps workers to its places."""
         kept: dict[tuple[object, ...], Pool] = {}
+        datasets = problem.requirements.datasets
+        only = set() if any(data.may_move for data in datasets) else {data.place for data in datasets}
         for number, pool in enumerate(problem.pools):
             offer = pool.offer
+            if only and offer.place not in only:
+                continue
             kind = (offer.place, offer.gpu, offer.gpu_count, offer.market, None if offer.available is None else number)
             if kind not in kept or offer.usd_per_hour < kept[kind].offer.usd_per_hour:
                 kept[kind] = pool
         return Market(problem, tuple(kept.values()))
+
+    @property
+    def fewest_regions(self) -> int:
+        """Regions that must be used at least: those wished for, and those where data must stay."""
+        wish = self.problem.requirements
+        return max(wish.min_regions, len(needs_place(wish.datasets)))
 
     @cached_property
     def speed(self) -> Array:
@@ -83,7 +94,7 @@ class Market:
 
     @cached_property
     def data_usd(self) -> tuple[float, ...]:
-        """Price of reading one sample at each place, in the order of `places`."""
+        """Least price of reading one sample at each place, in the order of `places`; data that moves is paid when it does."""
         return tuple(sample_usd(place, self.problem) for place in self.places)
 
     @cached_property

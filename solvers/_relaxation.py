@@ -7,10 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from placer import timing
 from placer.exchange.allreduce import pair_bytes
+from placer.timing.averaging import averaging_seconds
+from placer.timing.transfer import transfer_seconds
 
 from ._market import Array, Indices, Market
+from ._mode import Mode
 from ._target import Target
 
 
@@ -50,6 +52,7 @@ class Bound:
     """What the placements of a node reach at best, and what they pay at least, per open worker count."""
 
     target: Target
+    mode: Mode
     weights: Array
     sums: Array
     averaging_s: Array
@@ -61,7 +64,11 @@ class Bound:
     def margins(self, wan_s_per_pair_byte: float) -> Array:
         """Smallest margin over the thresholds of an improvement; negative is cut; shape (workers,)."""
         communication_s = self.averaging_s + wan_s_per_pair_byte * self.pair_bytes
-        return margin(self.sums, self.target.thresholds(self.weights, communication_s, self.egress_usd, self.data_usd, self.slowest))
+        return margin(self.sums, self.thresholds(communication_s))
+
+    def thresholds(self, communication_s: Array) -> Array:
+        """Thresholds of an improvement; shape (rows, workers)."""
+        return self.target.thresholds(self.mode, self.weights, communication_s, self.egress_usd, self.data_usd, self.slowest)
 
 
 class Relaxation:
@@ -73,12 +80,14 @@ class Relaxation:
         Pools that may be used.
     target
         Incumbent and limits.
+    mode
+        The strategy.
     first, most
         Fewest and most workers.
     """
 
-    def __init__(self, market: Market, target: Target, first: int, most: int) -> None:
-        self.market, self.target, self.problem = market, target, market.problem
+    def __init__(self, market: Market, target: Target, mode: Mode, first: int, most: int) -> None:
+        self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
         self.first, self.most = first, most
         self._wan: dict[tuple[int, int], float] = {}
         self._rooms: dict[frozenset[str], Indices] = {}
@@ -87,8 +96,8 @@ class Relaxation:
         """One family per class of host; the pools of a family have hosts that are no slower, at any N."""
         n = np.arange(self.most + 1)
         hosts = self.market.host_of
-        size, tensors = self.problem.gradient_bytes, self.problem.profile.tensors
-        seconds = {h: np.array([timing.averaging_seconds([h], size, int(k), tensors) for k in n]) for h in sorted(set(hosts))}
+        size, tensors, fitted = self.problem.gradient_bytes, self.problem.profile.tensors, self.problem.calibration
+        seconds = {h: np.array([averaging_seconds([h], size, int(k), tensors, fitted) for k in n]) for h in sorted(set(hosts))}
         built = []
         for own in seconds.values():
             below = {h: (other <= own)[self.first :] for h, other in seconds.items()}
@@ -114,13 +123,14 @@ class Relaxation:
         shard = np.array([pair_bytes(self.problem.gradient_bytes, int(k)) for k in n])
         return Bound(
             target=self.target,
+            mode=self.mode,
             weights=self.market.weights,
             sums=self.market.best_sums(places, family.hosts, self.most)[:, n],
             averaging_s=family.averaging_s[n],
             pair_bytes=shard,
             egress_usd=shard * self._least_pair_usd(node, family),
             data_usd=min(self.market.data_usd[p] for p in places),
-            slowest=self.slowest(node, n, family.slowest_averaging_s[n] + self._slowest_wan(node) * shard),
+            slowest=self.slowest(node, n, family.slowest_averaging_s[n] + self._slowest_wan(node) * shard + self.most_load_s),
         )
 
     def _slowest_wan(self, node: Node) -> float:
@@ -133,8 +143,15 @@ class Relaxation:
         """Samples/s of as many of the slowest machines, with the slowest exchange; 0 where that is not known."""
         places = (*node.used, *node.joining)
         speed = min(self._slowest_machine[p] for p in places)
-        built: Array = self.problem.batch / (self.problem.batch / (workers * speed) + communication_s)
+        together = 1 if self.problem.requirements.datasets else workers
+        built: Array = self.mode.samples / (self.mode.samples / (together * speed) + communication_s) / self.mode.multiplier
         return built
+
+    @cached_property
+    def most_load_s(self) -> float:
+        """Most seconds that a machine's own network can add: it sends 2 S at most."""
+        slowest = min(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
+        return 2 * self.problem.gradient_bytes / slowest
 
     @cached_property
     def _slowest_machine(self) -> Array:
@@ -202,8 +219,8 @@ class Relaxation:
         found = self._wan.get(key)
         if found is None:
             network, (src, dst) = self.problem.network, (self.market.places[key[0]], self.market.places[key[1]])
-            slowest = max(timing.transfer_seconds(1.0, network.link(src, dst)), timing.transfer_seconds(1.0, network.link(dst, src)))
-            found = self._wan[key] = timing.KAPPA[0] * slowest
+            slowest = max(transfer_seconds(1.0, network.link(*way), self.mode.streams) for way in ((src, dst), (dst, src)))
+            found = self._wan[key] = self.problem.calibration.kappa[0] * slowest
         return found
 
     @cached_property

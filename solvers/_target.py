@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from placer.elastic import needs_place
 from placer.estimator import evaluate
 from placer.placement import Placement
 from placer.problem import Problem
@@ -17,6 +18,7 @@ from placer.units import SECONDS_PER_HOUR
 from placer.violations import TOLERANCE, violations
 
 from ._market import Array
+from ._mode import Mode
 
 STRICT = 1e-9
 """An improvement smaller than this counts as a tie."""
@@ -54,14 +56,16 @@ class Target:
     def offer(self, placement: Placement) -> None:
         """Evaluate a placement and keep it if it is within the limits and better."""
         self.candidates += 1
-        step, usd = evaluate(placement, self.problem)
-        speed = self.problem.batch / step.total
+        if not {*needs_place(self.problem.requirements.datasets)} <= {*placement.places}:
+            return
+        got = evaluate(placement, self.problem)
+        speed, usd = got.samples_per_second, got.usd
         if usd.total > self.budget_usd_per_hour * (1 + TOLERANCE) or speed < self.floor_samples_per_second * (1 - TOLERANCE):
             return
-        key = score(self.objective, step, usd, self.problem)
+        key = score(self.objective, got)
         if key < self.best_key and not violations(placement, self.problem):
             self.best, self.best_key = placement, key
-            self.best_value = objective_value(self.objective, step, usd, self.problem)
+            self.best_value = objective_value(self.objective, speed, usd.total)
             if self.on_better is not None:
                 self.on_better(self.best_value)
 
@@ -118,11 +122,13 @@ class Target:
             return self.best_value * (1 - self.slack) / 1e6
         return math.inf
 
-    def thresholds(self, weights: Array, communication_s: Array, egress_usd: Array, data_usd: float, slowest: Array) -> Array:
+    def thresholds(self, mode: Mode, weights: Array, communication_s: Array, egress_usd: Array, data_usd: float, slowest: Array) -> Array:
         """Values that the weighted sums of `Market.best_sums` must reach for an improvement.
 
         Parameters
         ----------
+        mode
+            Samples of a round and samples to target.
         weights
             Rows (alpha, beta).
         communication_s, egress_usd
@@ -141,33 +147,39 @@ class Target:
         Notes
         -----
         With T = B / V + communication the limits become linear in the counts: V is at least
-        B / (B / X - communication), and C at most the budget less what X samples/s pay for egress
-        and data. Cost per sample uses the tangent of the concave X(V) whose slope fits the row.
+        B / (T - communication), and C at most the budget less what X samples/s pay for egress
+        and data. Where the exchange overlaps, T is the larger of the two instead of the sum. Cost per sample uses the
+        tangent of the concave X(V) whose slope fits the row.
         """
-        batch, speed = self.problem.batch, self.min_speed
-        usd_per_speed = SECONDS_PER_HOUR * (egress_usd / batch + data_usd)
-        calculation_s = (batch / speed if speed > 0 else math.inf) - communication_s
+        samples, speed = mode.samples, self.min_speed
+        usd_per_speed = SECONDS_PER_HOUR * mode.multiplier * (egress_usd / samples + data_usd)
+        round_s = mode.seconds_at(speed)
+        calculation_s = np.where(communication_s <= round_s, round_s, 0.0) if mode.overlap else round_s - communication_s
         with np.errstate(divide="ignore", invalid="ignore"):
-            least_v = np.where(calculation_s > 0, batch / calculation_s, np.inf)
+            least_v = np.where(calculation_s > 0, samples / calculation_s, np.inf)
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
             paid = np.where(weights[:, 1:] > 0, weights[:, 1:] * most_c, 0.0)
             built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid
         built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)
         if self.max_usd_per_sample < math.inf:
-            built = np.maximum(built, self._per_sample(weights, communication_s, usd_per_speed))
+            built = np.maximum(built, self._per_sample(mode, weights, communication_s, usd_per_speed))
         return built - 1e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(built), built, 0.0)))
 
-    def _per_sample(self, weights: Array, communication_s: Array, usd_per_speed: Array) -> Array:
-        """Tangent form of C <= (3600 z - g) X(V), with X = B V / (B + V communication)."""
-        batch = float(self.problem.batch)
-        worth = SECONDS_PER_HOUR * self.max_usd_per_sample - usd_per_speed
+    def _per_sample(self, mode: Mode, weights: Array, communication_s: Array, usd_per_speed: Array) -> Array:
+        """Tangent form of C <= (3600 z - g) X(V), with X = B V / (B + V communication), or the smaller of V and B / communication."""
+        samples = float(mode.samples)
+        worth = (SECONDS_PER_HOUR * self.max_usd_per_sample - usd_per_speed) / mode.multiplier
         multiplier = weights[:, 1:]
         with np.errstate(divide="ignore", invalid="ignore"):
             slope = 1 / (multiplier * worth)
-            v_tangent = batch * (1 / np.sqrt(slope) - 1) / communication_s
-            x_tangent = batch * v_tangent / (batch + v_tangent * communication_s)
-            intercept = np.where(slope >= 1, 0.0, x_tangent - slope * v_tangent)
-            built = -multiplier * worth * intercept
+            if mode.overlap:
+                most = np.where(communication_s > 0, samples / communication_s, np.inf)
+                built = np.where(slope >= 1, 0.0, most * (1 - multiplier * worth))
+            else:
+                v_tangent = samples * (1 / np.sqrt(slope) - 1) / communication_s
+                x_tangent = samples * v_tangent / (samples + v_tangent * communication_s)
+                intercept = np.where(slope >= 1, 0.0, x_tangent - slope * v_tangent)
+                built = -multiplier * worth * intercept
         usable = (weights[:, :1] > 0) & (multiplier > 0) & np.isfinite(built)
         built = np.where(usable, built, -np.inf)
         return np.where(worth <= 0, np.inf, built)

@@ -1,6 +1,6 @@
 """The default: branch and bound that proves its gap, with NumPy alone.
 
-Alone, all-reduce and serverless placements are searched one after the other with one incumbent. Ties
+Single machines, then every strategy and number of local steps are searched one after the other with one incumbent. Ties
 are broken by a second search: the cheapest among the fastest, the fastest among the cheapest.
 """
 
@@ -11,15 +11,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from placer.cost import usd_per_million_samples
-from placer.estimator import exchange_for
+from placer.exchange import traits
+from placer.exchanges import exchange_for
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.result import Answer, SolveOptions, Status
 from placer.violations import TOLERANCE
 
 from ._butterfly import ButterflySearch
-from ._central import CentralSearch
+from ._hubs import HubSearch
 from ._market import Market
+from ._mode import Mode
+from ._regions import RegionSearch
 from ._target import OutOfTimeError, Target
 from .exhaustive import groups_of
 
@@ -73,7 +76,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
 def _search(market: Market, target: Target) -> bool:
     """Run every search that the request admits; False if the time ran out or the user stopped it."""
     try:
-        if market.problem.requirements.min_regions <= 1:
+        if market.fewest_regions <= 1:
             _alone(market, target)
         for search in _searches(market, target):
             search.run()
@@ -82,14 +85,21 @@ def _search(market: Market, target: Target) -> bool:
     return not target.skipped
 
 
-def _searches(market: Market, target: Target) -> list[ButterflySearch | CentralSearch]:
-    wanted = market.problem.requirements.exchange
-    found: list[ButterflySearch | CentralSearch] = []
-    if wanted in ("auto", "all-reduce"):
-        found.append(ButterflySearch(market, target))
-    if wanted in ("auto", "central") and market.problem.aggregator_places:
-        found.append(CentralSearch(market, target))
-    return found
+def _searches(market: Market, target: Target) -> list[ButterflySearch | RegionSearch | HubSearch]:
+    """One search for each strategy and number of local steps that the request admits."""
+    return [SEARCHES[traits(name).transport](market, target, Mode(market.problem, name, steps)) for name, steps in market.problem.modes]
+
+
+SEARCHES: dict[str, type[ButterflySearch] | type[RegionSearch] | type[HubSearch]] = {
+    "butterfly": ButterflySearch,
+    "leaders": RegionSearch,
+    "region-hub": RegionSearch,
+    "region-gossip": RegionSearch,
+    "store": HubSearch,
+    "regional-stores": HubSearch,
+    "server": HubSearch,
+}
+"""Which search knows the bounds of a transport."""
 
 
 def _alone(market: Market, target: Target) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from placer.errors import PlacerError
-from placer.estimator import evaluate, exchange_for
-from placer.placement import Exchange, Placement, WorkerGroup
+from placer.estimator import evaluate
+from placer.exchanges import exchange_for, exchanges
+from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem import Pool, Problem
 from placer.result import Answer, SolveOptions, Status, objective_value, score
 from placer.violations import violations
@@ -30,11 +31,10 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         tried += 1
         if violations(placement, problem):
             continue
-        step, usd = evaluate(placement, problem)
-        objective = problem.requirements.objective
-        key = score(objective, step, usd, problem)
+        got, objective = evaluate(placement, problem), problem.requirements.objective
+        key = score(objective, got)
         if best is None or key < best[0]:
-            best = key, placement, objective_value(objective, step, usd, problem)
+            best = key, placement, objective_value(objective, got.samples_per_second, got.usd.total)
     if best is None:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=tried)
     return Answer(status=Status.OPTIMAL, placement=best[1].canonical(), bound=best[2], candidates=tried)
@@ -54,23 +54,11 @@ def placements(problem: Problem) -> Iterator[Placement]:
         workers = sum(counts)
         if wish.min_workers <= workers <= wish.max_workers:
             groups = groups_of(pools, counts)
-            for exchange in exchanges(problem, workers):
+            at = Placement(groups=groups, exchange=exchange_for(NO_EXCHANGE, 1, problem)).workers_by_place
+            for exchange in exchanges(problem, at):
                 yield Placement(groups=groups, exchange=exchange)
 
 
 def groups_of(pools: Sequence[Pool], counts: Sequence[int]) -> tuple[WorkerGroup, ...]:
     """Turn counts per pool into worker groups."""
     return tuple(WorkerGroup.of(pool.offer, count) for pool, count in zip(pools, counts, strict=True) if count)
-
-
-def exchanges(problem: Problem, workers: int) -> Iterator[Exchange]:
-    """Yield every exchange that the request admits for a number of workers."""
-    wanted = problem.requirements.exchange
-    if workers == 1:
-        yield exchange_for("none", 1, problem)
-        return
-    if wanted in ("auto", "all-reduce"):
-        yield exchange_for("all-reduce", workers, problem)
-    if wanted in ("auto", "central"):
-        for function, store in problem.aggregator_places:
-            yield exchange_for("central", workers, problem, function, store)

@@ -12,8 +12,9 @@ import pytest
 
 from placer.book import load_catalog
 from placer.catalog import Catalog
-from placer.problem import Problem, Requirements
+from placer.problem import Problem
 from placer.profile import load_profile
+from placer.requirements import Requirements
 
 ROOT = Path(__file__).resolve().parent.parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -6,8 +6,10 @@ import random
 from dataclasses import replace
 
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
-from placer.problem import OBJECTIVES, Problem, Quota, Requirements
+from placer.elastic import Dataset
+from placer.problem import Problem
 from placer.profile import Efficiency, ModelProfile, Rate
+from placer.requirements import EXCHANGES, OBJECTIVES, Quota, Requirements
 
 AS_OF = "2026-01-01"
 CITIES = [
@@ -279,3 +281,41 @@ def _prices(draw: random.Random) -> list[EgressPrice]:
         ):
             rows.append(_price(provider, "*", dst, usd))
     return rows
+
+
+def exchange_problem(seed: int) -> Problem:
+    """Draw a wide market of a few hundred combinations, and any strategy, local steps, streams, overlap and placed data."""
+    draw = random.Random(seed)
+    while True:
+        problem = _wide(draw)
+        wish = problem.requirements
+        size = 1
+        for pool in problem.pools:
+            size *= min(pool.max_count, wish.max_workers) + 1
+        if 1 < size <= 300:
+            break
+    least, most = draw.choice([(None, None), (1, 2), (1, 8), (4, 4)])
+    changed = replace(
+        wish,
+        exchange=draw.choice(["auto", "auto", *EXCHANGES]),
+        min_local_steps=least,
+        max_local_steps=most,
+        streams=draw.choice([1, 1, 4]),
+        overlap=draw.random() < 0.3,
+        samples_to_target=draw.choice([(), (), (("local-sgd", 1.5), ("parameter-server", 0.9))]),
+        data_store=None,
+        datasets=_datasets(draw, problem),
+        passes=draw.choice([1, 100]),
+    )
+    made = replace(problem, requirements=changed)
+    return (
+        made if made.modes else replace(problem, requirements=replace(changed, overlap=False, min_local_steps=None, max_local_steps=None))
+    )
+
+
+def _datasets(draw: random.Random, problem: Problem) -> tuple[Dataset, ...]:
+    if draw.random() < 0.6:
+        return ()
+    places = sorted({pool.offer.place for pool in problem.pools})
+    chosen = draw.sample(places, min(len(places), draw.choice([1, 2, 2, 3])))
+    return tuple(Dataset(place=place, samples=draw.choice([10**3, 10**6, 3 * 10**6]), may_move=draw.random() < 0.3) for place in chosen)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conftest import ROOT
 from instances import random_problem
-from placer.advisor import place_by_hand
+from placer.by_hand import place_by_hand
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, StoreOffer
 from placer.cost import egress_usd, function_usd, storage_usd
 from placer.errors import PlacerError
@@ -19,8 +19,9 @@ from placer.estimator import estimate, exchange_phases
 from placer.exchange.phase import Phase, Transfer
 from placer.network import Network
 from placer.placement import Placement
-from placer.problem import Problem, Quota, Requirements
+from placer.problem import Problem
 from placer.profile import load_profile
+from placer.requirements import Quota, Requirements
 from placer.units import GIB
 from placer.violations import Violation, violations
 

@@ -1,87 +1,188 @@
 """Exchange strategies: their bytes against a plain simulation that moves real arrays."""
 
 from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from placer.errors import PlacerError
-from placer.exchange import STRATEGIES, strategy
-from placer.exchange.allreduce import phases as butterfly
+from placer.exchange import STRATEGIES, strategy, traits
 from placer.exchange.central import memory_gib
-from placer.exchange.central import phases as central
 from placer.exchange.phase import bytes_by_link
 from placer.placement import Exchange
 
-FP16 = Exchange(strategy="all-reduce", compression="fp16")
-STORE = Exchange(strategy="central", compression="fp16", aggregator="f", aggregator_memory_gib=1.0, storage="s")
+ELEMENTS = 60
+"""Divides evenly among 2 to 6 owners."""
+SIZE = ELEMENTS * 8.0
+"""Bytes of one gradient of 60 float64."""
+Array = NDArray[Any]
 Sent = dict[tuple[str, str], float]
 
 
-def simulated_butterfly(places: list[str], elements: int) -> tuple[list[np.ndarray], Sent]:
-    """Average by shards: worker j collects shard j from everybody and sends the mean back; count what is sent."""
-    rng = np.random.default_rng(0)
-    gradients = [rng.normal(size=elements) for _ in places]
-    shards = np.array_split(np.arange(elements), len(places))
-    sent: Sent = defaultdict(float)
-    results = [np.zeros(elements) for _ in places]
-    for owner, shard in enumerate(shards):
-        collected = []
-        for worker, gradient in enumerate(gradients):
-            part = gradient[shard].copy()
-            if worker != owner:
-                sent[places[worker], places[owner]] += part.nbytes
-            collected.append(part)
-        mean = np.mean(collected, axis=0)
-        for worker in range(len(places)):
-            if worker != owner:
-                sent[places[owner], places[worker]] += mean.nbytes
-            results[worker][shard] = mean
-    return results, sent
+class Machines:
+    """Workers with a model each; `send` copies an array to another place and counts its bytes."""
+
+    def __init__(self, places: list[str]) -> None:
+        rng = np.random.default_rng(0)
+        self.places = places
+        self.values: list[Array] = [rng.normal(size=ELEMENTS) for _ in places]
+        self.mean = np.mean(self.values, axis=0)
+        self.sent: Sent = defaultdict(float)
+
+    def send(self, array: Array, src: str, dst: str) -> Array:
+        """Copy an array over a link."""
+        self.sent[src, dst] += array.nbytes
+        return array.copy()
+
+    def by_region(self) -> dict[str, list[int]]:
+        """Workers of each place."""
+        return {place: [i for i, p in enumerate(self.places) if p == place] for place in sorted(set(self.places))}
+
+    def butterfly(self, members: list[int], weights: list[float]) -> None:
+        """Average among some workers by shards: owner j collects shard j from all and sends the mean back."""
+        results = [np.zeros(ELEMENTS) for _ in members]
+        for owner, shard in enumerate(np.array_split(np.arange(ELEMENTS), len(members))):
+            home = self.places[members[owner]]
+            parts = [
+                self.values[i][shard] if k == owner else self.send(self.values[i][shard], self.places[i], home)
+                for k, i in enumerate(members)
+            ]
+            mean = np.average(parts, axis=0, weights=weights)
+            for k, i in enumerate(members):
+                results[k][shard] = mean if k == owner else self.send(mean, home, self.places[i])
+        for k, i in enumerate(members):
+            self.values[i] = results[k]
+
+    def inside_regions(self) -> None:
+        """Average inside each region."""
+        for members in self.by_region().values():
+            if len(members) > 1:
+                self.butterfly(members, [1.0] * len(members))
+
+    def broadcast(self) -> None:
+        """Hand the leader's model to the other workers of its region."""
+        for place, members in self.by_region().items():
+            for i in members[1:]:
+                self.values[i] = self.send(self.values[members[0]], place, place)
 
 
-def simulated_store(places: list[str], elements: int) -> tuple[np.ndarray, Sent]:
-    """Put gradients into a dictionary, let one function read, sum and write, let all read back; count what moves."""
-    rng = np.random.default_rng(0)
-    store: dict[str, np.ndarray] = {}
-    sent: Sent = defaultdict(float)
-    for worker, place in enumerate(places):
-        store[f"gradient-{worker}"] = rng.normal(size=elements)
-        sent[place, "s"] += store[f"gradient-{worker}"].nbytes
-    total = np.zeros(elements)
-    for worker in range(len(places)):
-        read = store[f"gradient-{worker}"]
-        sent["s", "f"] += read.nbytes
-        total += read
-    store["mean"] = total / len(places)
-    sent["f", "s"] += store["mean"].nbytes
-    for place in places:
-        sent["s", place] += store["mean"].nbytes
-    return store["mean"], sent
+def all_reduce(machines: Machines, exchange: Exchange) -> None:
+    """Flat butterfly."""
+    machines.butterfly(list(range(len(machines.places))), [1.0] * len(machines.places))
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=2, max_size=6))
-def test_butterfly_bytes_are_those_of_a_simulation(places: list[str]) -> None:
-    """60 float64 divide evenly among 2 to 6 workers: the bytes of each pair of places agree exactly."""
-    results, sent = simulated_butterfly(places, 60)
-    assert all(np.allclose(r, results[0]) for r in results)
+def hierarchical_all_reduce(machines: Machines, exchange: Exchange) -> None:
+    """Regions, then their leaders weighted by workers, then regions."""
+    machines.inside_regions()
+    regions = machines.by_region()
+    machines.butterfly([members[0] for members in regions.values()], [float(len(m)) for m in regions.values()])
+    machines.broadcast()
+
+
+def parameter_server(machines: Machines, exchange: Exchange) -> None:
+    """Push to one machine, pull its mean."""
+    hub = str(exchange.aggregator)
+    mean = np.mean([machines.send(v, p, hub) for v, p in zip(machines.values, machines.places, strict=True)], axis=0)
+    machines.values = [machines.send(mean, hub, place) for place in machines.places]
+
+
+def model_averaging(machines: Machines, exchange: Exchange) -> None:
+    """H averages inside the regions, models up to the hub, their mean down and on to the workers."""
+    for _ in range(exchange.local_steps):
+        machines.inside_regions()
+    hub, regions = str(exchange.aggregator), machines.by_region()
+    models = [machines.values[m[0]] if p == hub else machines.send(machines.values[m[0]], p, hub) for p, m in regions.items()]
+    mean = np.average(models, axis=0, weights=[float(len(m)) for m in regions.values()])
+    for place, members in regions.items():
+        machines.values[members[0]] = mean if place == hub else machines.send(mean, hub, place)
+    machines.broadcast()
+
+
+def asgd_ga(machines: Machines, exchange: Exchange) -> None:
+    """Run R - 1 exchanges, so that every partner has its turn, and count their mean."""
+    regions = machines.by_region()
+    for turn in range(1, len(regions)):
+        for _ in range(exchange.local_steps):
+            machines.inside_regions()
+        names = list(regions)
+        for k, place in enumerate(names):
+            machines.send(machines.values[regions[place][0]], place, names[(k + turn) % len(names)])
+    for link in machines.sent:
+        machines.sent[link] /= len(regions) - 1
+
+
+def central(machines: Machines, exchange: Exchange) -> None:
+    """Use a dictionary as the store and one function that reads, sums and writes."""
+    store, function = str(exchange.storage), str(exchange.aggregator)
+    objects = {i: machines.send(v, machines.places[i], store) for i, v in enumerate(machines.values)}
+    total = np.sum([machines.send(array, store, function) for array in objects.values()], axis=0)
+    mean = machines.send(total / len(objects), function, store)
+    machines.values = [machines.send(mean, store, place) for place in machines.places]
+
+
+def hierarchical(machines: Machines, exchange: Exchange) -> None:
+    """Use a store and function in each region, sums into the global store, the mean copied back to each region."""
+    store, function, sums = str(exchange.storage), str(exchange.aggregator), []
+    for place, members in machines.by_region().items():
+        objects = [machines.send(machines.values[i], place, place) for i in members]
+        total = np.sum([machines.send(array, place, place) for array in objects], axis=0)
+        sums.append(machines.send(total, place, store))
+    mean = machines.send(np.sum([machines.send(s, store, function) for s in sums], axis=0) / len(machines.places), function, store)
+    for place, members in machines.by_region().items():
+        copy = machines.send(machines.send(mean, store, place), place, place)
+        for i in members:
+            machines.values[i] = machines.send(copy, place, place)
+
+
+SIMULATIONS: dict[str, Callable[[Machines, Exchange], None]] = {
+    "all-reduce": all_reduce,
+    "local-sgd": all_reduce,
+    "hierarchical-all-reduce": hierarchical_all_reduce,
+    "parameter-server": parameter_server,
+    "model-averaging": model_averaging,
+    "asgd-ga": asgd_ga,
+    "central": central,
+    "hierarchical": hierarchical,
+}
+
+
+def test_every_strategy_has_a_simulation() -> None:
+    """A new strategy needs one."""
+    assert {*SIMULATIONS, "none"} == {*STRATEGIES}
+
+
+@pytest.mark.parametrize("name", SIMULATIONS)
+@given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=2, max_size=6), st.integers(1, 3))
+def test_bytes_are_those_of_a_simulation(name: str, places: list[str], local_steps: int) -> None:
+    """Bytes of every pair of places agree exactly, and what averages ends with the mean everywhere."""
+    found = traits(name)
+    if len(set(places)) < found.least_regions:
+        return
+    exchange = Exchange(
+        strategy=name,
+        compression="none",
+        local_steps=local_steps if found.local_steps else 1,
+        aggregator={"function": "f", "server": "a", "region": places[0]}.get(found.hub),
+        storage="s" if found.hub == "function" else None,
+    )
+    machines = Machines(sorted(places))
+    SIMULATIONS[name](machines, exchange)
     workers = [(place, places.count(place)) for place in sorted(set(places))]
-    assert bytes_by_link(butterfly(workers, 60 * 8.0, FP16)) == pytest.approx(sent)
-
-
-@given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=2, max_size=6))
-def test_central_bytes_are_those_of_a_simulation(places: list[str]) -> None:
-    """Upload, fetch, put and download move what a dictionary store moves."""
-    _, sent = simulated_store(places, 50)
-    workers = [(place, places.count(place)) for place in sorted(set(places))]
-    assert bytes_by_link(central(workers, 50 * 8.0, STORE)) == pytest.approx(sent)
+    counted = {link: size for link, size in bytes_by_link(strategy(name).phases(workers, SIZE, exchange)).items() if size}
+    assert counted == pytest.approx({link: size for link, size in machines.sent.items() if size})
+    if name != "asgd-ga":
+        assert all(np.allclose(value, machines.mean) for value in machines.values)
 
 
 def test_a_worker_sends_two_n_minus_one_over_n_gradients() -> None:
     """4 workers, S = 100: each sends 2 x 3/4 x 100 = 150 bytes; all together 600."""
-    assert sum(bytes_by_link(butterfly([("a", 4)], 100.0, FP16)).values()) == pytest.approx(600)
+    phases = strategy("all-reduce").phases([("a", 4)], 100.0, Exchange(strategy="all-reduce", compression="fp16"))
+    assert sum(bytes_by_link(phases).values()) == pytest.approx(600)
 
 
 def test_one_worker_exchanges_nothing() -> None:
@@ -94,17 +195,16 @@ def test_function_memory_holds_all_gradients() -> None:
     assert (memory_gib(17e6, 4), memory_gib(17e6, 64)) == (1.0, 2.0)
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_every_strategy_names_framework_division_and_transport(name: str) -> None:
-    """A new strategy is tested without an edit here."""
-    found = strategy(name)
-    assert found.FRAMEWORK in ("none", "hivemind")
-    assert found.DIVISION in ("adaptive", "equal")
-    assert found.TRANSPORT in ("none", "butterfly", "store")
-
-
 def test_unknown_strategy_names_the_nearest() -> None:
     """Did-you-mean."""
     with pytest.raises(PlacerError) as caught:
         strategy("allreduce")
     assert "all-reduce" in caught.value.hint
+
+
+def test_counts_below_one_are_refused() -> None:
+    """H and streams are whole numbers from 1."""
+    with pytest.raises(PlacerError, match="local_steps is 0"):
+        Exchange(strategy="local-sgd", compression="fp16", local_steps=0)
+    with pytest.raises(PlacerError, match="streams is 0"):
+        Exchange(strategy="local-sgd", compression="fp16", streams=0)

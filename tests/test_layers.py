@@ -12,17 +12,22 @@ from conftest import ROOT
 LAYERS = [
     {"cli", "__main__"},
     {"advisor", "saved"},
-    {"recommender", "request", "advice", "report", "manifest"},
+    {"recommender", "request", "data_words", "quotas", "by_hand", "advice", "report", "manifest"},
     {"solve"},
     {"solvers"},
     {"result"},
     {"violations"},
+    {"residency"},
     {"estimator"},
+    {"data_usd"},
+    {"steps", "convergence", "exchanges"},
     {"timing", "cost"},
-    {"exchange"},
-    {"problem", "placement"},
-    {"network", "link_model", "profile", "book", "catalog"},
-    {"units", "errors", "shipped"},
+    {"problem"},
+    {"requirements"},
+    {"exchange", "elastic"},
+    {"placement"},
+    {"network", "link_model", "profile", "book", "catalog", "calibration"},
+    {"units", "errors", "shipped", "interval"},
 ]
 """A module imports only from its own line or lines below; `placer/__init__` names lazily and is exempt."""
 LAZY = {("result", "report"), ("result", "manifest"), ("result", "saved")}

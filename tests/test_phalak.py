@@ -2,11 +2,12 @@
 
 import pytest
 
-from placer.advisor import place_by_hand
+from placer.by_hand import place_by_hand
 from placer.catalog import Catalog
 from placer.estimator import Estimate, estimate
-from placer.problem import Problem, Requirements
+from placer.problem import Problem
 from placer.profile import load_profile
+from placer.requirements import Requirements
 from placer.units import GIB
 
 CITIES = {

@@ -9,7 +9,8 @@ from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.problem import Problem
 from placer.profile import load_profile
-from placer.request import build_problem, read_quotas
+from placer.quotas import read_quotas
+from placer.request import build_problem
 
 
 def ask(book: Catalog, model: str = "roberta-xlm", **words: Any) -> Problem:

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instances import random_problem, wide_problem
+from instances import exchange_problem, random_problem, wide_problem
 from placer.catalog import Catalog
 from placer.errors import PlacerError
+from placer.exchange import STRATEGIES
 from placer.placement import Placement
-from placer.problem import OBJECTIVES, Problem, Requirements
+from placer.problem import Problem
 from placer.profile import load_profile
+from placer.requirements import OBJECTIVES, Requirements
 from placer.result import Result, SolveOptions, Status
 from placer.solve import solve, solver_names
 from placer.violations import violations
@@ -96,6 +98,24 @@ def test_cases_that_once_went_wrong(seed: int) -> None:
         assert answer.value == pytest.approx(oracle.value, rel=1e-8)
 
 
+@pytest.mark.parametrize("chunk", range(10))
+def test_exact_equals_exhaustive_with_every_exchange(chunk: int) -> None:
+    """200 instances with any strategy, up to 8 local steps, streams, overlap, own multipliers and data that has its place."""
+    for seed in range(chunk * 20, chunk * 20 + 20):
+        problem = exchange_problem(seed)
+        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+        assert answer.status == oracle.status, seed
+        assert (answer.value is None) == (oracle.value is None), seed
+        if oracle.value is not None:
+            assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+
+
+def test_exchange_instances_choose_every_strategy() -> None:
+    """Each strategy is the best of some of 500 instances, as often as it can be with a few machines."""
+    answers = (solve(exchange_problem(seed), "exact", PROOF).placement for seed in range(500))
+    assert {p.exchange.strategy for p in answers if p is not None} >= {*STRATEGIES} - {"hierarchical"}
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 40))
 def test_a_stopped_search_has_an_honest_bound(seed: int, nodes: int) -> None:
@@ -114,7 +134,7 @@ def test_instances_exercise_every_strategy_objective_and_outcome() -> None:
     """The 500 seeds are no accident of easy cases: alone, all-reduce, central, several regions, infeasible."""
     answers = [solve(random_problem(seed), "exact", PROOF) for seed in range(200)]
     found = [a.placement for a in answers if a.placement is not None]
-    assert {p.exchange.strategy for p in found} == {"none", "all-reduce", "central"}
+    assert {p.exchange.strategy for p in found} >= {"none", "all-reduce", "central", "parameter-server"}
     assert sum(len(p.places) > 1 for p in found) >= 8
     assert sum(a.placement is None for a in answers) >= 20
     assert {a.problem.requirements.objective for a in answers if a.placement} == set(OBJECTIVES)

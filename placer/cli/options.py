@@ -7,21 +7,39 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from placer.exchange import STRATEGIES
+
 F = TypeVar("F", bound=Callable[..., Any])
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 catalog_option = click.option("--catalog", default="default", show_default=True, metavar="NAME|DIR", help="Price book.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
+NAMES = [name for name in STRATEGIES if name != "none"]
 _REQUEST: list[Option] = [
     click.option("--model", required=True, metavar="NAME|FILE", help="Model profile: a name of 'placer models' or a JSON file."),
     catalog_option,
     click.option("--tbs", metavar="N", help="Target batch size: samples per step over all workers (32768, 32K, 32Ki)."),
-    click.option("--exchange", default="auto", show_default=True, metavar="NAME", help="auto, all-reduce or central."),
-    click.option("--aggregator", metavar="PLACE", help="Place of the cloud function of a central exchange."),
-    click.option("--storage", metavar="PLACE", help="Place of the object store of a central exchange."),
+    click.option("--exchange", default="auto", show_default=True, metavar="NAME", help=f"auto (any synchronous one), {', '.join(NAMES)}."),
+    click.option("--local-steps", metavar="N..M", help="Optimizer steps between exchanges; above 1 auto adds local-sgd and its kin."),
+    click.option("--streams", default="1", show_default=True, metavar="N", help="TCP streams of each pair of machines."),
+    click.option("--overlap", is_flag=True, help="Run the exchange beside the next step: one step of staleness."),
+    click.option(
+        "--samples-to-target", multiple=True, metavar="NAME=X", help="Samples an exchange needs over synchronous ones, as in local-sgd=1.2."
+    ),
+    click.option("--aggregator", metavar="PLACE", help="Place of the cloud function, parameter server or hub."),
+    click.option("--storage", metavar="PLACE", help="Place of the object store of a serverless exchange."),
     click.option("--compression", metavar="NAME", help="none, fp16 or int8; default: the profile's."),
-    click.option("--data", metavar="STORE", help="Store of the dataset, such as b2; default: the data is with the workers."),
+    click.option(
+        "--data",
+        multiple=True,
+        metavar="STORE|PLACE=N:stay",
+        help="Store of the dataset, such as b2, or samples with a place that stay or move; default: with the workers.",
+    ),
+    click.option("--passes", default="1", show_default=True, metavar="N", help="How often data is read once it has moved."),
+    click.option(
+        "--keep", multiple=True, metavar="KIND=AREA", help="raw-data, gradients or checkpoints must not leave an area: gradients=europe."
+    ),
     click.option(
         "--link",
         "links",

@@ -22,7 +22,7 @@ def command(path: str, as_json: bool) -> None:
         book = load_catalog(str(Path(path).resolve()))
         said = f"{path}: price book with {len(book.offers):,} offers in {len(book.regions)} regions"
     elif path.endswith(".csv"):
-        from placer.request import read_quotas
+        from placer.quotas import read_quotas
 
         said = f"{path}: quota file with {len(read_quotas(Path(path)))} rows"
     else:

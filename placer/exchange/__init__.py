@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from typing import Protocol, cast
 
 from placer.errors import unknown
-from placer.exchange.phase import Phase
+from placer.exchange.phase import Phase, Workers
+from placer.exchange.traits import Traits
 from placer.placement import Exchange
 
 STRATEGIES = {
     "none": "placer.exchange.alone",
     "all-reduce": "placer.exchange.allreduce",
+    "hierarchical-all-reduce": "placer.exchange.hierarchical_allreduce",
     "central": "placer.exchange.central",
+    "hierarchical": "placer.exchange.hierarchical",
+    "parameter-server": "placer.exchange.parameter_server",
+    "local-sgd": "placer.exchange.local_sgd",
+    "model-averaging": "placer.exchange.model_averaging",
+    "asgd-ga": "placer.exchange.asgd_ga",
 }
 """Name on the command line and module; a new strategy is one file and one line here."""
 
 
 class Strategy(Protocol):
-    """What a strategy module offers.
+    """What a strategy module offers."""
 
-    Notes
-    -----
-    ``FRAMEWORK`` names the efficiency that slows its workers; ``DIVISION`` is ``adaptive`` (fast
-    workers do more of the batch) or ``equal``; ``TRANSPORT`` names the timing in placer.timing.
-    """
+    TRAITS: Traits
 
-    FRAMEWORK: str
-    DIVISION: str
-    TRANSPORT: str
-
-    def phases(self, workers: Sequence[tuple[str, int]], gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
-        """Return the transfers of one exchange; ``workers`` are (place, count)."""
+    def phases(self, workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
+        """Return the transfers from one exchange to the next; ``workers`` are (place, count)."""
 
 
 def strategy(name: str) -> Strategy:
@@ -41,3 +39,8 @@ def strategy(name: str) -> Strategy:
     if module is None:
         raise unknown("exchange", name, STRATEGIES)
     return cast(Strategy, importlib.import_module(module))
+
+
+def traits(name: str) -> Traits:
+    """What sets a strategy apart; see `Traits`."""
+    return strategy(name).TRAITS

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from placer.exchange.phase import Phase
+from placer.exchange.phase import Phase, Workers
+from placer.exchange.traits import Traits
 from placer.placement import Exchange
 
-FRAMEWORK = "none"
-DIVISION = "adaptive"
-TRANSPORT = "none"
+TRAITS = Traits(framework="none", transport="none")
 
 
-def phases(workers: Sequence[tuple[str, int]], gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
+def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
     """Return no phase."""
     return ()

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from placer.exchange.phase import Phase, Transfer
+from placer.exchange.phase import Phase, Transfer, Workers
+from placer.exchange.traits import Traits
 from placer.placement import Exchange
 from placer.units import GIB
 
 # Nobody published what a worker loses beside a serverless aggregator: assumed as under hivemind, never faster.
-FRAMEWORK = "hivemind"
-DIVISION = "equal"
-TRANSPORT = "store"
+TRAITS = Traits(division="equal", transport="store", hub="function")
 
 
-def memory_gib(gradient_bytes: float, workers: int) -> float:
-    """Smallest function memory in whole GiB, at least one, that holds the N gradients it sums.
+def memory_gib(gradient_bytes: float, gradients: int) -> float:
+    """Smallest function memory in whole GiB, at least one, that holds the gradients it sums.
 
     Examples
     --------
     >>> memory_gib(17e6, 4), memory_gib(1.12e9, 8)
     (1.0, 9.0)
     """
-    return float(max(1, math.ceil(workers * gradient_bytes / GIB)))
+    return float(max(1, math.ceil(gradients * gradient_bytes / GIB)))
 
 
-def phases(workers: Sequence[tuple[str, int]], gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
+def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
     """Return upload, fetch, put and download.
 
     Notes
@@ -39,8 +37,8 @@ def phases(workers: Sequence[tuple[str, int]], gradient_bytes: float, exchange: 
     store, function = exchange.storage, exchange.aggregator
     total = sum(count for _, count in workers)
     return (
-        Phase("upload", tuple(Transfer(place, store, gradient_bytes, n) for place, n in workers)),
+        Phase("upload", tuple(Transfer(place, store, gradient_bytes, n, src_hosts=n) for place, n in workers)),
         Phase("fetch", (Transfer(store, function, gradient_bytes, total),)),
         Phase("put", (Transfer(function, store, gradient_bytes),)),
-        Phase("download", tuple(Transfer(store, place, gradient_bytes, n) for place, n in workers)),
+        Phase("download", tuple(Transfer(store, place, gradient_bytes, n, dst_hosts=n) for place, n in workers)),
     )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+Workers = Sequence[tuple[str, int]]
+"""Place and number of the workers there; each place once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +16,7 @@ class Transfer:
     Notes
     -----
     ``zonal``: both ends are machines, which may be in different zones of a region; a store or a
-    function belongs to the whole region.
+    function belongs to the whole region. ``src_hosts`` and ``dst_hosts`` machines share the transfers evenly.
     """
 
     src: str
@@ -20,6 +24,8 @@ class Transfer:
     bytes: float
     count: int = 1
     zonal: bool = False
+    src_hosts: int = 1
+    dst_hosts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,12 @@ from typing import Any
 from placer.catalog import VmOffer
 from placer.errors import PlacerError
 from placer.estimator import Estimate, pool_of
+from placer.exchange import traits
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.report.document import data_document, estimate_document
 from placer.result import Result
+from placer.steps import samples_per_round
 
 SCHEMA = "placer.manifest/v1"
 GROUP_FORMING_S = 15.0
@@ -49,7 +51,7 @@ def manifest_document(result: Result) -> dict[str, Any]:
         "exchange": _exchange(placement, estimate, problem),
         "aggregator": _aggregator(placement, problem),
         "storage": _storage(placement, problem),
-        "data": {"store": problem.requirements.data_store, "assumption": None if problem.requirements.data_store else "with the workers"},
+        "data": _data(estimate, problem),
         "expected": {**_expected(estimate), "status": str(result.status), "gap": result.gap},
         "drift": {
             "min_samples_per_second": estimate.samples_per_second.low * (1 - DRIFT),
@@ -92,15 +94,15 @@ def _groups(placement: Placement, problem: Problem) -> list[dict[str, Any]]:
 
 
 def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:
-    slow = problem.batch / estimate.samples_per_second.low
+    slow = samples_per_round(placement.exchange, problem) / estimate.samples_per_second.low
     return {
         "strategy": placement.exchange.strategy,
         "target_batch_size": problem.batch,
         "microbatch": problem.profile.microbatch,
         "compression": placement.exchange.compression,
-        "streams": 1,
-        "overlap": False,
-        "local_steps": 1,
+        "streams": placement.exchange.streams,
+        "overlap": placement.exchange.overlap,
+        "local_steps": placement.exchange.local_steps,
         "timeouts": {
             "matchmaking_s": GROUP_FORMING_S,
             "averaging_s": float(math.ceil(max(60.0, TIMEOUT_FACTOR * estimate.step.communication))),
@@ -110,16 +112,18 @@ def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dic
 
 
 def _aggregator(placement: Placement, problem: Problem) -> dict[str, Any] | None:
+    """Where gradients or models meet: a function, a server machine, or one of the regions."""
     exchange = placement.exchange
     if exchange.aggregator is None:
         return None
-    offer = problem.catalog.function(exchange.aggregator)
-    return {
-        "place": offer.place,
-        "function": offer.function,
-        "memory_gib": exchange.aggregator_memory_gib,
-        "max_seconds": offer.max_seconds,
-    }
+    kind = traits(exchange.strategy).hub
+    if kind == "function":
+        offer = problem.catalog.function(exchange.aggregator)
+        limits = {"memory_gib": exchange.aggregator_memory_gib, "max_seconds": offer.max_seconds}
+        return {"kind": kind, "place": offer.place, "function": offer.function, **limits}
+    server = exchange.server
+    machine = None if server is None else {"instance_type": server.instance_type, "market": server.market}
+    return {"kind": kind, "place": exchange.aggregator, "server": machine}
 
 
 def _storage(placement: Placement, problem: Problem) -> dict[str, Any] | None:
@@ -127,6 +131,13 @@ def _storage(placement: Placement, problem: Problem) -> dict[str, Any] | None:
         return None
     offer = problem.catalog.store(placement.exchange.storage)
     return {"place": offer.place, "store": offer.store, "bucket": _name(f"placer-{problem.profile.name}-{offer.region}")}
+
+
+def _data(estimate: Estimate, problem: Problem) -> dict[str, Any]:
+    """Store of the data, or the share of each region and what has to move before the run."""
+    wish = problem.requirements
+    placed = {"shares": dict(estimate.shares), "moves": estimate_document(estimate)["moves"]} if wish.datasets else {}
+    return {"store": wish.data_store, "assumption": None if wish.data_store or wish.datasets else "with the workers", **placed}
 
 
 def _expected(estimate: Estimate) -> dict[str, Any]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from placer.convergence import Multiplier
 from placer.cost import UsdPerHour
-from placer.estimator import Estimate, Interval, pool_of
-from placer.placement import Placement
-from placer.problem import Problem, Requirements
+from placer.estimator import Estimate, pool_of
+from placer.exchanges import server_offer
+from placer.interval import Interval
+from placer.placement import Placement, WorkerGroup
+from placer.problem import Problem
+from placer.requirements import Requirements
 from placer.result import Option, Result
-from placer.timing import StepSeconds
+from placer.timing.step import StepSeconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +66,15 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "exchange": wish.exchange,
         "aggregator": wish.aggregator,
         "storage": wish.storage,
+        "local_steps": None if wish.max_local_steps is None else [wish.min_local_steps, wish.max_local_steps],
+        "streams": wish.streams,
+        "overlap": wish.overlap,
+        "samples_to_target": dict(wish.samples_to_target),
         "data_store": wish.data_store,
+        "datasets": [{"place": d.place, "samples": d.samples, "may_move": d.may_move} for d in wish.datasets],
+        "passes": wish.passes,
+        "keep": [{"kind": rule.kind, "area": rule.area} for rule in wish.kept],
+        "calibration": problem.calibration.name,
         "quotas": [{"place": q.place, "gpu": q.gpu, "market": q.market, "gpus": q.gpus} for q in wish.quotas],
         "same_zone": wish.same_zone,
         "require_measured": wish.require_measured,
@@ -79,23 +91,28 @@ def placement_document(placement: Placement, problem: Problem) -> dict[str, Any]
     """Workers, exchange, aggregator and storage of a placement."""
     exchange = placement.exchange
     return {
-        "workers": [
-            {
-                "offer": group.instance_type,
-                "place": group.place,
-                "gpu": group.gpu,
-                "gpu_count": group.gpu_count,
-                "market": group.market,
-                "count": group.count,
-                "usd_per_hour": pool_of(group, problem).offer.usd_per_hour,
-            }
-            for group in placement.groups
-        ],
+        "workers": [_group(group, pool_of(group, problem).offer.usd_per_hour) for group in placement.groups],
         "worker_count": placement.workers,
         "exchange": exchange.strategy,
         "compression": exchange.compression,
+        "local_steps": exchange.local_steps,
+        "streams": exchange.streams,
+        "overlap": exchange.overlap,
+        "server": None if exchange.server is None else _group(exchange.server, server_offer(exchange.server, problem).usd_per_hour),
         "aggregator": None if exchange.aggregator is None else {"place": exchange.aggregator, "memory_gib": exchange.aggregator_memory_gib},
         "storage": None if exchange.storage is None else {"place": exchange.storage},
+    }
+
+
+def _group(group: WorkerGroup, usd_per_hour: float) -> dict[str, Any]:
+    return {
+        "offer": group.instance_type,
+        "place": group.place,
+        "gpu": group.gpu,
+        "gpu_count": group.gpu_count,
+        "market": group.market,
+        "count": group.count,
+        "usd_per_hour": usd_per_hour,
     }
 
 
@@ -103,10 +120,22 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
     """Seconds, dollars, links and provenance of an estimate."""
     return {
         "samples_per_second": _interval(estimate.samples_per_second),
+        "effective_samples_per_second": _interval(estimate.effective_samples_per_second),
+        "samples_to_target": {
+            **_interval(estimate.samples_to_target),
+            "basis": estimate.samples_to_target.basis,
+            "source": estimate.samples_to_target.source,
+        },
+        "local_steps": estimate.local_steps,
         "step_seconds": _step(estimate.step),
         "granularity": estimate.granularity,
         "usd_per_hour": _usd(estimate.usd_per_hour),
+        "usd_per_hour_interval": _interval(estimate.usd_per_hour_interval),
         "usd_per_million_samples": estimate.usd_per_million_samples,
+        "shares": dict(estimate.shares),
+        "moves": [
+            {"from": m.src, "to": m.dst, "samples": m.samples, "bytes": m.bytes, "usd": m.usd, "seconds": m.seconds} for m in estimate.moves
+        ],
         "links": [
             {
                 "from": use.src,
@@ -134,7 +163,9 @@ def result_frame(result: Result) -> pd.DataFrame:
                 "chosen": option.placement == result.placement,
                 "workers": " + ".join(group.spec for group in option.placement.groups),
                 "exchange": option.placement.exchange.strategy,
+                "local_steps": option.placement.exchange.local_steps,
                 "samples_per_second": option.estimate.samples_per_second.value,
+                "effective_samples_per_second": option.estimate.effective_samples_per_second.value,
                 "step_seconds": option.estimate.step.total,
                 "usd_per_hour": usd.total,
                 "egress_usd_per_hour": usd.egress,
@@ -153,13 +184,19 @@ def _option(option: Option, label: str, problem: Problem) -> dict[str, Any]:
     }
 
 
-def _interval(interval: Interval) -> dict[str, float]:
+def _interval(interval: Interval | Multiplier) -> dict[str, float]:
     return {"value": interval.value, "low": interval.low, "high": interval.high}
 
 
 def _step(step: StepSeconds) -> dict[str, float]:
     parts = {name.replace(" ", "_"): seconds for name, seconds in step.parts}
-    return {"calculation": step.calculation, "communication": step.communication, "total": step.total, **parts}
+    return {
+        "calculation": step.calculation,
+        "communication": step.communication,
+        "hidden": step.hidden,
+        "total": step.total,
+        **parts,
+    }
 
 
 def _usd(usd: UsdPerHour) -> dict[str, float]:

@@ -18,9 +18,19 @@ def headline(placement: Placement) -> str:
         f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')} in {g.place} ({g.instance_type})"
         for g in placement.groups
     ]
+    return " + ".join(parts) + hub_words(placement)
+
+
+def hub_words(placement: Placement) -> str:
+    """Where gradients or models meet, to be put behind the machines; empty for an all-reduce."""
     exchange = placement.exchange
-    central = f", aggregator in {exchange.aggregator}, store in {exchange.storage}" if exchange.aggregator else ""
-    return " + ".join(parts) + central
+    if exchange.aggregator is None:
+        return ""
+    if exchange.storage is not None:
+        return f", aggregator in {exchange.aggregator}, store in {exchange.storage}"
+    if exchange.server is not None:
+        return f", server {exchange.server.instance_type} {exchange.server.market.replace('_', '-')} in {exchange.aggregator}"
+    return f", hub in {exchange.aggregator}"
 
 
 def brief(placement: Placement) -> str:
@@ -36,7 +46,7 @@ def infeasible_lines(result: Result) -> list[str]:
     wish = result.problem.requirements
     said = []
     for option in result.nearest:
-        speed, usd = option.estimate.samples_per_second.value, option.estimate.usd_per_hour.total
+        speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour.total
         found = "" if option.proved else " found (not proved)"
         if option.label == "budget" and wish.budget_usd_per_hour is not None:
             floor = (

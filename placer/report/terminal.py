@@ -9,10 +9,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from placer.elastic import Move
 from placer.estimator import Estimate, LinkUse
 from placer.placement import Placement
-from placer.problem import ALL_REGIONS, DEFAULT_QUOTA_GPUS, Problem
-from placer.report.sentences import device_words, headline
+from placer.problem import DEFAULT_QUOTA_GPUS, Problem
+from placer.report.sentences import device_words, headline, hub_words
+from placer.requirements import ALL_REGIONS
 from placer.result import Option, Result, Warn
 from placer.units import (
     format_bandwidth,
@@ -25,6 +27,8 @@ from placer.units import (
 COMPRESSION_NAMES = {"none": "FP32", "fp16": "FP16", "int8": "INT8"}
 COLUMNS = ("", "workers", "exchange", "samples/s", "USD/h", "egress", "data", "USD/M")
 """Of the tables of placements; egress and data are parts of USD/h, USD/M is per million samples."""
+SAME_PRICE = 1e-4
+"""A price whose ends are closer together is shown without them."""
 MOST_LINKS = 4
 """Links that are listed; --json lists all."""
 OBJECTIVE_WORDS = {"throughput": "most samples/s", "cost": "lowest USD/h", "cost-per-sample": "lowest USD per sample"}
@@ -52,6 +56,9 @@ def reading(problem: Problem) -> RenderableType:
         )
     if wish.exchange != "auto":
         limits.append(f"exchange {wish.exchange}")
+    if wish.max_local_steps is not None:
+        limits.append(f"{wish.min_local_steps} to {wish.max_local_steps} local steps")
+    limits += [f"{rule.kind} kept in {rule.area}" for rule in wish.kept]
     limits += [f"{name} {place}" for name, place in (("aggregator", wish.aggregator), ("store", wish.storage)) if place]
     if wish.require_measured:
         limits.append("measured devices only")
@@ -70,13 +77,15 @@ def context(problem: Problem) -> RenderableType:
 
 
 def _context(problem: Problem) -> list[tuple[str, str]]:
-    profile, store = problem.profile, problem.requirements.data_store
+    wish, profile = problem.requirements, problem.profile
+    store = wish.data_store
     oldest, newest = problem.catalog.as_of
     fitting = f"{len(problem.pools):,} of {len(problem.catalog.offers):,}"
     gradients = f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
+    datasets = ", ".join(f"{d.samples:,} samples in {d.place} that {'may move' if d.may_move else 'stay'}" for d in wish.datasets)
     return [
         ("model", f"{profile.name}: {profile.parameters / 1e6:,.0f} M parameters, {gradients}, {problem.batch:,} samples a step (TBS)"),
-        ("data", f"read from {store}" if store else "with the workers (assumed; name its store with --data)"),
+        ("data", f"read from {store}" if store else datasets or "with the workers (assumed; name its store with --data)"),
         ("prices", f"catalog {problem.catalog.name}, {oldest} to {newest}, {fitting} offers fit"),
     ]
 
@@ -101,7 +110,10 @@ def estimate_lines(placement: Placement, got: Estimate, problem: Problem, proof:
         ("price", _price_words(got)),
     ]
     if placement.workers > 1:
-        lines.insert(1, ("exchange", _exchange_words(placement, got, problem)))
+        lines[1:1] = [("exchange", _exchange_words(placement, got, problem)), ("to target", _target_words(got))]
+    lines += [("moves", _move_words(move)) for move in got.moves]
+    if problem.requirements.datasets:
+        lines.append(("shares", ", ".join(f"{place} {100 * share:.1f} %" for place, share in got.shares) + " of each step"))
     paid = [use for use in got.links if use.src != use.dst or use.usd_per_hour > 0]
     lines += [("link", _link_words(use, problem)) for use in sorted(paid, key=lambda u: -u.usd_per_hour)[:MOST_LINKS]]
     if len(paid) > MOST_LINKS:
@@ -113,6 +125,20 @@ def estimate_lines(placement: Placement, got: Estimate, problem: Problem, proof:
     if proof:
         lines.append(("proof", proof))
     return _pairs(lines)
+
+
+def _target_words(got: Estimate) -> str:
+    """Samples to target: how many more samples than synchronous training in FP32, and what speed that leaves."""
+    times, speed = got.samples_to_target, got.effective_samples_per_second
+    spread = f"{times.value:.2f} x the samples of synchronous FP32 ({times.low:.2f} to {times.high:.2f}, {times.basis})"
+    counted = f"{format_number(speed.value)} samples/s count ({format_number(speed.low)} to {format_number(speed.high)})"
+    return f"{spread}: {counted}"
+
+
+def _move_words(move: Move) -> str:
+    """What a dataset's move costs, once."""
+    size, took = format_bytes(move.bytes), format_seconds(move.seconds)
+    return f"{format_number(move.samples)} samples from {move.src} to {move.dst}, once: {size}, {format_usd(move.usd)}, about {took}"
 
 
 def _link_words(use: LinkUse, problem: Problem) -> str:
@@ -190,13 +216,20 @@ def _cells(placement: Placement, got: Estimate) -> list[str]:
     usd = got.usd_per_hour
     return [
         workers,
-        "-" if placement.exchange.strategy == "none" else placement.exchange.strategy,
-        format_number(got.samples_per_second.value),
+        _strategy_words(placement),
+        format_number(got.effective_samples_per_second.value),
         f"{usd.total:.2f}" if usd.total >= 0.095 else f"{usd.total:.4f}",
         f"{usd.egress:.2f}",
         f"{usd.data:.2f}",
         f"{got.usd_per_million_samples:.2f}" if got.usd_per_million_samples >= 0.095 else f"{got.usd_per_million_samples:.4f}",
     ]
+
+
+def _strategy_words(placement: Placement) -> str:
+    exchange = placement.exchange
+    if exchange.strategy == "none":
+        return "-"
+    return exchange.strategy + (f" H={exchange.local_steps}" if exchange.local_steps > 1 else "")
 
 
 def _pairs(lines: Iterable[tuple[str, str]]) -> RenderableType:
@@ -210,12 +243,17 @@ def _pairs(lines: Iterable[tuple[str, str]]) -> RenderableType:
 
 def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> str:
     exchange, sent = placement.exchange, sum(use.bytes_per_step for use in got.links)
-    text = f"{exchange.strategy}, {COMPRESSION_NAMES[exchange.compression]}, {format_bytes(sent)} a step in all"
-    if exchange.aggregator is not None and exchange.storage is not None:
-        function, store = problem.catalog.function(exchange.aggregator), problem.catalog.store(exchange.storage)
-        text += f"; aggregator {function.function} in {function.place} ({exchange.aggregator_memory_gib:g} GiB)"
-        text += f", store {store.store} in {store.place}"
-    return text
+    every = f"every {exchange.local_steps} steps" if exchange.local_steps > 1 else "a step"
+    text = f"{exchange.strategy}, {COMPRESSION_NAMES[exchange.compression]}, {format_bytes(sent)} {every} in all"
+    if exchange.streams > 1:
+        text += f", {exchange.streams} streams a pair"
+    if exchange.overlap:
+        text += ", beside the next step"
+    if exchange.aggregator is None or exchange.storage is None:
+        return text + hub_words(placement).replace(",", ";", 1)
+    function, store = problem.catalog.function(exchange.aggregator), problem.catalog.store(exchange.storage)
+    text += f"; aggregator {function.function} in {function.place} ({exchange.aggregator_memory_gib:g} GiB)"
+    return text + f", store {store.store} in {store.place}"
 
 
 def _step_words(got: Estimate) -> str:
@@ -223,9 +261,11 @@ def _step_words(got: Estimate) -> str:
     if got.granularity is None:
         return f"{format_seconds(step.total)} of calculation, no exchange"
     parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in step.parts)
+    hidden = f" - {format_seconds(step.hidden)} that overlap" if step.hidden else ""
+    rounds = f", a round of {got.local_steps} steps" if got.local_steps > 1 else ""
     return (
         f"{format_seconds(step.total)} = calculation {format_seconds(step.calculation)} + communication "
-        f"{format_seconds(step.communication)} ({parts}); granularity {got.granularity:.2f}"
+        f"{format_seconds(step.communication)} ({parts}){hidden}{rounds}; granularity {got.granularity:.2f}"
     )
 
 
@@ -233,7 +273,9 @@ def _price_words(got: Estimate) -> str:
     usd = got.usd_per_hour
     parts = [(n, getattr(usd, n)) for n in ("compute", "egress", "storage", "functions", "data")]
     text = ", ".join(f"{name} {format_usd(value)}" for name, value in parts if value or name in ("compute", "egress"))
-    return f"{format_usd(usd.total)}/h = {text}; {format_usd(got.usd_per_million_samples)} per million samples"
+    range_ = got.usd_per_hour_interval
+    spread = f" ({format_usd(range_.low)} to {format_usd(range_.high)})" if range_.high > range_.low * (1 + SAME_PRICE) else ""
+    return f"{format_usd(usd.total)}/h{spread} = {text}; {format_usd(got.usd_per_million_samples)} per million samples"
 
 
 def _bases(got: Estimate) -> str:

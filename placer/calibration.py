@@ -1,0 +1,60 @@
+"""The constants of the timing model that a user's own measured steps can replace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from placer.errors import PlacerError
+
+
+@dataclass(frozen=True, slots=True)
+class HostConstants:
+    """What averaging costs a host inside one zone: seconds, s/GB, s/peer and s/tensor."""
+
+    base_s: float
+    s_per_gb: float
+    s_per_peer: float
+    s_per_tensor: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse negative and infinite times."""
+        for name in ("base_s", "s_per_gb", "s_per_peer", "s_per_tensor"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise PlacerError(f"{name} of a host is {getattr(self, name)}", "give a time of 0 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Host constants by class, the factor on links between regions, and how far measurements lie around them.
+
+    Notes
+    -----
+    The tuples are (value, slow, fast): multiples of a time.
+    """
+
+    name: str
+    hosts: Mapping[str, HostConstants]
+    kappa: tuple[float, float, float]
+    averaging_spread: tuple[float, float, float]
+
+    def __post_init__(self) -> None:
+        """Refuse factors that are not positive and ordered."""
+        for what, (value, slow, fast) in (("kappa", self.kappa), ("averaging_spread", self.averaging_spread)):
+            if not 0 < fast <= value <= slow < float("inf"):
+                raise PlacerError(f"{what} is {value}, {slow}, {fast}", "give value, slow, fast with 0 < fast <= value <= slow")
+
+
+PUBLISHED = Calibration(
+    name="published",
+    hosts={"t4": HostConstants(0.386, 10.53, 0.978), "a10": HostConstants(0.0, 7.26, 0.304, 0.00669)},
+    kappa=(1.0, 1.2, 0.74),
+    averaging_spread=(1.0, 1.15, 0.87),
+)
+"""Fitted to the logs of Erben et al. (2024).
+
+t4 on runs A-2 and A-8 (one zone, 2 and 8 x T4, two models of like tensor counts, so no term for them),
+a10 on the 2x and 8x runs of all eight models by non-negative least squares of the relative error in
+samples/s. Hosts of devices nobody measured use a10: assumed. kappa = 1 is conservative and needs no run
+between regions; 0.74 fits their two-continent runs.
+"""

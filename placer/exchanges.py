@@ -1,0 +1,121 @@
+"""Every exchange that a request admits for some workers: what a solver chooses among, and a hand-made placement too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from placer.catalog import VmOffer
+from placer.errors import PlacerError
+from placer.exchange import traits
+from placer.exchange.central import memory_gib
+from placer.placement import NO_EXCHANGE, Exchange, WorkerGroup
+from placer.problem import Problem
+from placer.units import GIB
+
+
+def exchanges(problem: Problem, counts: Mapping[str, int]) -> Iterator[Exchange]:
+    """Yield every exchange that the request admits.
+
+    Parameters
+    ----------
+    counts
+        Workers by place.
+    """
+    workers = sum(counts.values())
+    if workers == 1:
+        yield exchange_for(NO_EXCHANGE, 1, problem)
+        return
+    for name, local_steps in problem.modes:
+        if len(counts) >= traits(name).least_regions:
+            yield from exchanges_of(name, local_steps, problem, counts)
+
+
+def exchange_for(
+    strategy_name: str,
+    gradients: int,
+    problem: Problem,
+    aggregator: str | None = None,
+    storage: str | None = None,
+    *,
+    local_steps: int = 1,
+    server: WorkerGroup | None = None,
+) -> Exchange:
+    """Fill in what a strategy needs: compression, streams, overlap, and the function's memory.
+
+    Parameters
+    ----------
+    gradients
+        How many gradients one function or server sums at most.
+    """
+    chosen, wish = traits(strategy_name), problem.requirements
+    return Exchange(
+        strategy=strategy_name,
+        compression=problem.compression,
+        local_steps=local_steps,
+        streams=wish.streams if chosen.transport != "none" else 1,
+        overlap=wish.overlap and chosen.may_overlap,
+        aggregator=aggregator if chosen.hub else None,
+        aggregator_memory_gib=memory_gib(problem.gradient_bytes, gradients) if chosen.hub == "function" else None,
+        server=server,
+        storage=storage if chosen.hub == "function" else None,
+    )
+
+
+def exchanges_of(name: str, local_steps: int, problem: Problem, counts: Mapping[str, int]) -> Iterator[Exchange]:
+    """Yield one strategy with every place that its aggregator and store may have."""
+    workers, hub, wanted = sum(counts.values()), traits(name).hub, problem.requirements.aggregator
+    if hub == "function":
+        regional = traits(name).transport == "regional-stores"
+        if not regional or all(place in problem.serverless_places for place in counts):
+            most = max(*counts.values(), len(counts)) if regional else workers
+            for function, store in problem.aggregator_places:
+                yield exchange_for(name, most, problem, function, store)
+    elif hub == "server":
+        for place in sorted(counts) if wanted is None else [wanted]:
+            offer = server_at(place, workers, problem)
+            if offer is not None:
+                yield exchange_for(name, workers, problem, place, server=WorkerGroup.of(offer, 1))
+    elif hub == "region":
+        for place in sorted(counts):
+            if wanted in (None, place):
+                yield exchange_for(name, len(counts), problem, place, local_steps=local_steps)
+    else:
+        yield exchange_for(name, workers, problem, local_steps=local_steps)
+
+
+def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
+    """Find the offer of a parameter server.
+
+    Raises
+    ------
+    PlacerError
+        If the catalog has no such machine.
+    """
+    for offer in problem.catalog.offers_at(server.place):
+        if WorkerGroup.of(offer, 1) == server:
+            return offer
+    raise PlacerError(
+        f"catalog {problem.catalog.name} has no {server.instance_type} {server.market} in {server.place}", "see placer offers"
+    )
+
+
+def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
+    """Find the cheapest machine at a place that can hold N gradients and the sum; None if there is none.
+
+    Notes
+    -----
+    Machines of limited number are left to the workers; quotas count workers only.
+    """
+    needed = server_bytes(workers, problem)
+    market = problem.requirements.market
+    fitting = [
+        offer
+        for offer in problem.catalog.offers_at(place)
+        if offer.available is None and market in ("any", offer.market) and offer.memory_gib * GIB >= needed
+    ]
+    return min(fitting, key=lambda offer: (offer.usd_per_hour, offer.instance_type, offer.market), default=None)
+
+
+def server_bytes(workers: int, problem: Problem) -> float:
+    """Memory of a parameter server: the model and its sum in FP32, and N gradients as they arrive."""
+    return 2 * problem.profile.gradient_bytes_fp32 + workers * problem.gradient_bytes

@@ -1,0 +1,106 @@
+"""The user's wishes, in SI units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placer.elastic import Dataset
+from placer.errors import PlacerError, unknown
+from placer.exchange import STRATEGIES, traits
+from placer.profile import COMPRESSION_BYTES
+
+OBJECTIVES = ("throughput", "cost", "cost-per-sample")
+LOCAL = tuple(name for name in STRATEGIES if traits(name).local_steps)
+"""Strategies that exchange every H steps: `auto` adds them where the user allows local steps."""
+SYNCHRONOUS = tuple(name for name in STRATEGIES if name not in ("none", *LOCAL))
+"""Strategies that leave the course of the training as it is: `auto` chooses among them."""
+EXCHANGES = ("auto", *SYNCHRONOUS, *LOCAL)
+MOST_STREAMS = 256
+"""More TCP streams between two machines are a slip of the keyboard."""
+LEAST_MULTIPLIER = 0.01
+ALL_REGIONS = 1_000
+"""More regions than any market has: no limit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quota:
+    """At most ``gpus`` devices wherever place, GPU and market match (wildcards)."""
+
+    place: str
+    gpu: str
+    market: str
+    gpus: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept:
+    """A residency rule: what of a kind is in one of some places must not leave them."""
+
+    kind: str
+    area: str
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Requirements:
+    """The user's wishes, in SI units; None means no limit."""
+
+    objective: str = "throughput"
+    budget_usd_per_hour: float | None = None
+    min_samples_per_second: float | None = None
+    gpus: tuple[str, ...] = ()
+    places_in: tuple[str, ...] = ()
+    places_not_in: tuple[str, ...] = ()
+    market: str = "any"
+    min_workers: int = 1
+    max_workers: int = 64
+    min_regions: int = 1
+    max_regions: int = ALL_REGIONS
+    exchange: str = "auto"
+    aggregator: str | None = None
+    storage: str | None = None
+    compression: str | None = None
+    min_local_steps: int | None = None
+    max_local_steps: int | None = None
+    streams: int = 1
+    overlap: bool = False
+    samples_to_target: tuple[tuple[str, float], ...] = ()
+    target_batch_size: int | None = None
+    data_store: str | None = None
+    datasets: tuple[Dataset, ...] = ()
+    passes: float = 1.0
+    kept: tuple[Kept, ...] = ()
+    quotas: tuple[Quota, ...] = ()
+    same_zone: bool = True
+    require_measured: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse unknown words and limits that are not positive."""
+        for kind, value, known in (
+            ("objective", self.objective, OBJECTIVES),
+            ("exchange", self.exchange, EXCHANGES),
+            ("market", self.market, ("any", "spot", "on_demand")),
+            ("compression", self.compression or "none", COMPRESSION_BYTES),
+        ):
+            if value not in known:
+                raise unknown(kind, value, known)
+        self._check_ranges()
+        for strategy, factor in self.samples_to_target:
+            if not LEAST_MULTIPLIER <= factor <= 1 / LEAST_MULTIPLIER:
+                raise PlacerError(f"samples to target of {strategy} is {factor}", "1 is as good as synchronous training, 2 needs twice")
+        for name in ("budget_usd_per_hour", "min_samples_per_second", "target_batch_size", "passes"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise PlacerError(f"{name} is {value}", "give a finite amount above 0")
+
+    def _check_ranges(self) -> None:
+        """Refuse ranges whose lower end is below one or above the upper end."""
+        for what, low, high in (
+            ("workers", self.min_workers, self.max_workers),
+            ("regions", self.min_regions, self.max_regions),
+            ("local steps", self.min_local_steps or 1, self.max_local_steps or self.min_local_steps or 1),
+        ):
+            if not 1 <= low <= high:
+                raise PlacerError(f"{what} {low}..{high}", "at least 1, and the lower end first")
+        if not 1 <= self.streams <= MOST_STREAMS:
+            raise PlacerError(f"streams is {self.streams}", f"give 1 to {MOST_STREAMS} TCP streams for each pair")

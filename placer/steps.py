@@ -1,0 +1,272 @@
+"""The round of a placement in seconds: one function for each transport that a strategy names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from placer.elastic import shares
+from placer.exchange import traits
+from placer.exchange.phase import Phase
+from placer.network import Network
+from placer.placement import Exchange, Placement
+from placer.problem import Pool, Problem
+from placer.profile import Rate
+from placer.timing import store as stores
+from placer.timing.averaging import averaging_seconds, wan_seconds
+from placer.timing.direct import DIRECT_SPREAD, GOODPUT, arrival_seconds, direct_phase_seconds, direct_seconds
+from placer.timing.step import FunctionRun, StepSeconds, StoreUse, overlapped
+
+EXPECTED, SLOW, FAST = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What the timing of one round looks at; ``crew`` holds place, machines and samples/s of one machine, by group."""
+
+    crew: tuple[tuple[str, int, float], ...]
+    hosts: frozenset[str]
+    exchange: Exchange
+    phases: tuple[Phase, ...]
+    problem: Problem
+    case: int
+
+    @property
+    def network(self) -> Network:
+        """Links of the catalog."""
+        return self.problem.network
+
+    @property
+    def size(self) -> float:
+        """Bytes of one gradient on the wire."""
+        return self.problem.gradient_bytes
+
+    @property
+    def workers(self) -> int:
+        """Machines of all groups."""
+        return sum(count for _, count, _ in self.crew)
+
+    def at_places(self) -> dict[str, int]:
+        """Machines by place."""
+        found: dict[str, int] = {}
+        for place, count, _ in self.crew:
+            found[place] = found.get(place, 0) + count
+        return found
+
+    def speeds(self) -> dict[str, float]:
+        """Samples/s by place."""
+        found: dict[str, float] = {}
+        for place, count, rate in self.crew:
+            found[place] = found.get(place, 0.0) + count * rate
+        return found
+
+    def shares(self) -> dict[str, float]:
+        """Share of each step by place: as the data lies, else as the workers are fast."""
+        speeds, datasets = self.speeds(), self.problem.requirements.datasets
+        if datasets:
+            return shares(datasets, speeds)
+        total = fsum(speeds.values())
+        return {place: speed / total for place, speed in speeds.items()}
+
+    def averaging(self, workers: int) -> float:
+        """Seconds of one average among some of the workers inside a zone."""
+        calibration, tensors = self.problem.calibration, self.problem.profile.tensors
+        return calibration.averaging_spread[self.case] * averaging_seconds(self.hosts, self.size, workers, tensors, calibration)
+
+    def wan(self, phases: Sequence[Phase]) -> float:
+        """Seconds of the slowest pair between regions."""
+        return wan_seconds(phases, self.network, self.problem.calibration, self.exchange.streams, self.case)
+
+    def named(self, *names: str) -> list[Phase]:
+        """Phases of the exchange whose name starts with one of some words."""
+        return [phase for phase in self.phases if phase.name.startswith(names)]
+
+
+def step_seconds(
+    machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem, case: int
+) -> StepSeconds:
+    """Time one round of a placement; ``case`` 0 is expected, 1 slow, 2 fast."""
+    step = TRANSPORTS[traits(placement.exchange.strategy).transport](crew_of(machines, placement, phases, problem, case))
+    return overlapped(step) if placement.exchange.overlap else step
+
+
+def crew_of(machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem, case: int) -> Round:
+    """Gather what the timing of a placement looks at."""
+    framework = traits(placement.exchange.strategy).framework
+    rates = [(pool, n, worker_rate(pool, framework)) for pool, n in machines]
+    return Round(
+        crew=tuple((pool.offer.place, n, (rate.value, rate.low, rate.high)[case]) for pool, n, rate in rates),
+        hosts=frozenset(problem.catalog.gpu(pool.offer.gpu).host for pool, _ in machines),
+        exchange=placement.exchange,
+        phases=phases,
+        problem=problem,
+        case=case,
+    )
+
+
+def worker_rate(pool: Pool, framework: str) -> Rate:
+    """Speed of one worker while it computes under a framework."""
+    return pool.alone if framework == "none" else pool.shared
+
+
+def samples_per_round(exchange: Exchange, problem: Problem) -> int:
+    """Samples from one exchange to the next: TBS times local steps."""
+    return problem.batch * exchange.local_steps
+
+
+def _adaptive(this: Round) -> float:
+    """Seconds of calculation when the workers of a region share its part and fast ones do more: B max(share / speed)."""
+    batch = samples_per_round(this.exchange, this.problem)
+    if not this.problem.requirements.datasets:
+        return batch / sum(count * rate for _, count, rate in this.crew)
+    speeds = this.speeds()
+    return batch * max(share / speeds[place] for place, share in this.shares().items())
+
+
+def _equal(this: Round) -> list[float]:
+    """Seconds of calculation of one machine of each group when the workers of a region get equal parts."""
+    batch, counts = this.problem.batch, this.at_places()
+    if not this.problem.requirements.datasets:
+        return [batch / this.workers / rate for _, _, rate in this.crew]
+    part = this.shares()
+    return [part[place] * batch / counts[place] / rate for place, _, rate in this.crew]
+
+
+def _alone(this: Round) -> StepSeconds:
+    return StepSeconds(calculation=_adaptive(this), communication=0.0)
+
+
+def _butterfly(this: Round) -> StepSeconds:
+    """B / sum r, then averaging among all, then the slowest pair of the WAN."""
+    averaging, wan = this.averaging(this.workers), this.wan(this.phases)
+    parts = (("averaging", averaging), ("between regions", wan))
+    return StepSeconds(calculation=_adaptive(this), communication=averaging + wan, parts=parts)
+
+
+def _leaders(this: Round) -> StepSeconds:
+    """Averages inside the regions, among their leaders, and a broadcast: a composition of measured parts."""
+    counts = this.at_places()
+    inside = this.averaging(max(counts.values()))
+    between = this.averaging(len(counts)) + this.wan(this.named("reduce-scatter between", "all-gather between"))
+    spread = _broadcast(this)
+    parts = (("inside regions", inside), ("between regions", between), ("broadcast", spread))
+    return StepSeconds(calculation=_adaptive(this), communication=inside + between + spread, parts=parts)
+
+
+def _broadcast(this: Round) -> float:
+    return sum(direct_phase_seconds(phase, this.network, this.exchange.streams, this.case) for phase in this.named("broadcast"))
+
+
+def _region_hub(this: Round) -> StepSeconds:
+    """H steps that the regions synchronise inside, then all models up to the hub and its mean down, with a barrier."""
+    inside = this.exchange.local_steps * this.averaging(max(this.at_places().values()))
+    up, down = (
+        sum(direct_phase_seconds(p, this.network, this.exchange.streams, this.case) for p in this.named(name)) for name in ("up", "down")
+    )
+    spread = _broadcast(this)
+    parts = (("inside regions", inside), ("up", up), ("down", down), ("broadcast", spread))
+    return StepSeconds(calculation=_adaptive(this), communication=inside + up + down + spread, parts=parts)
+
+
+def _region_gossip(this: Round) -> StepSeconds:
+    """H steps of each region at its own pace; a send to a partner hides behind them unless it takes longer.
+
+    Notes
+    -----
+    A region whose send is not through waits with the next one. All regions together do
+    sum(share H B / period) samples/s, and the round is H B over that; where data has its place, the last region ends it.
+    """
+    steps, batch, counts = this.exchange.local_steps, this.problem.batch, this.at_places()
+    speeds, part = this.speeds(), this.shares()
+    pace, sent, last = 0.0, 0.0, 0.0
+    for place, speed in speeds.items():
+        own = steps * (batch * part[place] / speed + this.averaging(counts[place]))
+        links = [this.network.link(place, other) for other in speeds if other != place]
+        sends = [direct_seconds(this.size, link, this.exchange.streams, this.case) for link in links]
+        period = fsum(max(own, send) for send in sends) / len(sends)
+        pace += part[place] / period
+        sent, last = max(sent, fsum(sends) / len(sends)), max(last, period)
+    total, calculation = (last if this.problem.requirements.datasets else 1 / pace), _adaptive(this)
+    inside = max(0.0, total - calculation)
+    parts = (("inside regions and waiting", inside), ("sending beside the calculation", sent))
+    return StepSeconds(calculation=calculation, communication=inside + sent, parts=parts, hidden=sent)
+
+
+def _server(this: Round) -> StepSeconds:
+    """max(calculation + push) + max(pull); the server's own network is shared by all workers."""
+    hub = this.exchange.aggregator or ""
+    shared = DIRECT_SPREAD[this.case] * this.size / this.network.machine_bytes_per_s(hub) / GOODPUT
+    starts, alone = [], []
+    for (place, count, _), own in zip(this.crew, _equal(this), strict=True):
+        seconds = direct_seconds(this.size, this.network.link(place, hub), this.exchange.streams, this.case)
+        starts += [own] * count
+        alone += [seconds] * count
+    ready = arrival_seconds(starts, alone, shared)
+    pull = sum(direct_phase_seconds(phase, this.network, this.exchange.streams, this.case) for phase in this.named("pull"))
+    slowest, push = max(starts), ready - max(starts)
+    parts = (("push", push), ("pull", pull))
+    return StepSeconds(calculation=slowest, communication=push + pull, parts=parts, waiting=slowest - min(starts))
+
+
+def _store(this: Round) -> StepSeconds:
+    """max(calculation + upload) + aggregate + max(download), through one store and one function."""
+    function, store = this.exchange.aggregator or "", this.exchange.storage or ""
+    streams, case, network = this.exchange.streams, this.case, this.network
+    calculation = _equal(this)
+    ready, downloads = [], []
+    for (place, _, _), own in zip(this.crew, calculation, strict=True):
+        ready.append(own + stores.worker_transfer_seconds(this.size, network.link(place, store), streams, case))
+        downloads.append(stores.worker_transfer_seconds(this.size, network.link(store, place), streams, case))
+    aggregate = stores.aggregate_seconds(this.size, this.workers, network.link(store, function), network.link(function, store), case)
+    slowest, waiting = max(calculation), max(ready) - min(ready)
+    upload, download = max(ready) - slowest, max(downloads)
+    return StepSeconds(
+        calculation=slowest,
+        communication=upload + aggregate + download,
+        parts=(("upload", upload), ("aggregate", aggregate), ("download", download)),
+        waiting=waiting,
+        functions=(FunctionRun(place=function, seconds=waiting + aggregate),),
+        stores=(StoreUse(place=store, gradients=this.workers, failed_polls=int(waiting / stores.POLL_SECONDS)),),
+    )
+
+
+def _regional_stores(this: Round) -> StepSeconds:
+    """A store and a function in each region, then a global pair; the mean comes back through the regions' stores."""
+    function, store, case, size = this.exchange.aggregator or "", this.exchange.storage or "", this.case, this.size
+    network, counts, calculation = this.network, this.at_places(), _equal(this)
+    slowest, arrived, copies, runs, uses = max(calculation), [], [], [], []
+    for place, count in counts.items():
+        home = network.link(place, place)
+        move = stores.worker_transfer_seconds(size, home, this.exchange.streams, case)
+        own = [c for (p, _, _), c in zip(this.crew, calculation, strict=True) if p == place]
+        waiting = max(own) - min(own)
+        forward = stores.aggregate_seconds(size, count, home, network.link(place, store), case)
+        copy = stores.copy_seconds(size, network.link(store, place), home, case)
+        arrived.append(max(own) + move + forward)
+        copies.append(copy + move)
+        runs += [FunctionRun(place=place, seconds=waiting + forward), FunctionRun(place=place, seconds=copy)]
+        uses.append(StoreUse(place=place, gradients=count, failed_polls=int(waiting / stores.POLL_SECONDS)))
+    aggregate = stores.aggregate_seconds(size, len(counts), network.link(store, function), network.link(function, store), case)
+    waiting, collect, back = max(arrived) - min(arrived), max(arrived) - slowest, max(copies)
+    return StepSeconds(
+        calculation=slowest,
+        communication=collect + aggregate + back,
+        parts=(("regions", collect), ("aggregate", aggregate), ("back to regions", back)),
+        waiting=waiting,
+        functions=(*runs, FunctionRun(place=function, seconds=waiting + aggregate)),
+        stores=(*uses, StoreUse(place=store, gradients=len(counts), failed_polls=int(waiting / stores.POLL_SECONDS))),
+    )
+
+
+TRANSPORTS: dict[str, Callable[[Round], StepSeconds]] = {
+    "none": _alone,
+    "butterfly": _butterfly,
+    "leaders": _leaders,
+    "region-hub": _region_hub,
+    "region-gossip": _region_gossip,
+    "server": _server,
+    "store": _store,
+    "regional-stores": _regional_stores,
+}
+"""Transport of a strategy's traits and the timing of its round."""

@@ -1,0 +1,32 @@
+"""Bytes over links: one pair's streams, and what a machine can send and receive in all."""
+
+from __future__ import annotations
+
+from placer.exchange.phase import Phase
+from placer.network import Link, Network
+
+
+def transfer_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 0) -> float:
+    """Time of some streams side by side over one link; ``case`` 0 takes the value, 1 the low, 2 the high bandwidth."""
+    return byte_count / link.speed(streams, case)
+
+
+def load_seconds(phase: Phase, network: Network, *, inside: bool) -> float:
+    """Time that the busiest machine needs to send or receive its share of a phase.
+
+    Parameters
+    ----------
+    inside
+        Whether transfers inside a region count as well.
+
+    Notes
+    -----
+    A machine sends and receives at most what one stream reaches inside its region.
+    """
+    out: dict[str, float] = {}
+    into: dict[str, float] = {}
+    for t in phase.transfers:
+        if inside or t.src != t.dst:
+            out[t.src] = out.get(t.src, 0.0) + t.bytes * t.count / t.src_hosts
+            into[t.dst] = into.get(t.dst, 0.0) + t.bytes * t.count / t.dst_hosts
+    return max((size / network.machine_bytes_per_s(place) for side in (out, into) for place, size in side.items()), default=0.0)

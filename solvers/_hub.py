@@ -1,0 +1,150 @@
+"""Places where gradients meet: one function and store, stores of regions with a global one, or a server."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from placer import cost
+from placer.exchange import strategy, traits
+from placer.exchange.central import memory_gib
+from placer.exchanges import server_at
+from placer.network import Link
+from placer.placement import Exchange
+from placer.problem import Problem
+from placer.timing import store as stores
+from placer.timing.direct import GOODPUT, direct_seconds
+
+from ._market import Array, Market
+from ._mode import Mode
+
+IDEAL = Link(src="", dst="", bytes_per_second=math.inf, low=math.inf, high=math.inf, cap=math.inf, rtt_s=0.0, basis="", source="")
+"""A link that no real one beats, for bounds."""
+
+
+@dataclass(frozen=True)
+class Hub:
+    """One place, or pair of places, where gradients meet; all figures are lower bounds, per round.
+
+    Parameters
+    ----------
+    market, mode
+        Pools and strategy.
+    aggregator, storage
+        Places of function and store; of the server, storage is empty. None: a hub that no real one beats.
+    """
+
+    market: Market
+    mode: Mode
+    aggregator: str | None
+    storage: str | None
+
+    @property
+    def problem(self) -> Problem:
+        """The question."""
+        return self.market.problem
+
+    @property
+    def size(self) -> float:
+        """Bytes of one gradient."""
+        return self.problem.gradient_bytes
+
+    @property
+    def transport(self) -> str:
+        """Transport of the strategy."""
+        return traits(self.mode.strategy).transport
+
+    def link(self, src: str | None, dst: str | None) -> Link:
+        """Find a link; the ideal one where an end is not known."""
+        return IDEAL if src is None or dst is None else self.problem.network.link(src, dst)
+
+    def able(self, workers: int) -> bool:
+        """Whether memory and time suffice for so many workers."""
+        if self.aggregator is None:
+            return True
+        if self.transport == "server":
+            return server_at(self.aggregator, workers, self.problem) is not None
+        offer = self.problem.catalog.function(self.aggregator)
+        gradients = workers if self.transport == "store" else 2
+        return memory_gib(self.size, gradients) <= offer.max_memory_gib and self.aggregate(workers) <= offer.max_seconds
+
+    def aggregate(self, workers: int) -> float:
+        """Seconds between the last gradient and the result."""
+        if self.transport == "server":
+            return 0.0
+        gradients = workers if self.transport == "store" else 2
+        fetch, put = self.link(self.storage, self.aggregator), self.link(self.aggregator, self.storage)
+        return stores.aggregate_seconds(self.size, gradients, fetch, put)
+
+    def shared(self, workers: int) -> float:
+        """Seconds in which all gradients pass through the hub's own network, in and out."""
+        if self.transport != "server":
+            return 0.0
+        places = self.market.places if self.aggregator is None else (self.aggregator,)
+        fastest = max(self.problem.network.machine_bytes_per_s(place) for place in places)
+        return 2 * workers * self.size / fastest / GOODPUT
+
+    @cached_property
+    def ways(self) -> tuple[Array, Array]:
+        """Seconds from a worker to the hub and back, by place; shapes (places,)."""
+        return np.array([self._up(place) for place in self.market.places]), np.array([self._down(place) for place in self.market.places])
+
+    def _up(self, place: str) -> float:
+        if self.transport == "server":
+            return direct_seconds(self.size, self.link(place, self.aggregator), self.mode.streams)
+        if self.transport == "store":
+            return stores.worker_transfer_seconds(self.size, self.link(place, self.storage), self.mode.streams)
+        home = self.link(place, place)
+        forward = stores.aggregate_seconds(self.size, 1, home, self.link(place, self.storage))
+        return stores.worker_transfer_seconds(self.size, home, self.mode.streams) + forward
+
+    def _down(self, place: str) -> float:
+        if self.transport == "server":
+            return direct_seconds(self.size, self.link(self.aggregator, place), self.mode.streams)
+        if self.transport == "store":
+            return stores.worker_transfer_seconds(self.size, self.link(self.storage, place), self.mode.streams)
+        home = self.link(place, place)
+        return stores.copy_seconds(self.size, self.link(self.storage, place), home) + stores.worker_transfer_seconds(
+            self.size, home, self.mode.streams
+        )
+
+    @cached_property
+    def egress(self) -> tuple[Array, Array]:
+        """Egress of each worker and of each region that is used, by place; what no region adds is left out; shapes (places,)."""
+        if self.aggregator is None:
+            return np.zeros(len(self.market.places)), np.zeros(len(self.market.places))
+        network, same_zone = self.problem.network, self.problem.requirements.same_zone
+        exchange = Exchange(strategy=self.mode.strategy, compression="none", aggregator=self.aggregator, storage=self.storage or "")
+        phases = strategy(self.mode.strategy).phases
+        put = 0.0 if self.transport == "server" else self.size * network.usd_per_byte(self.aggregator, self.storage or "")
+        worker, region = [], []
+        for place in self.market.places:
+            one, two = (cost.egress_usd(phases([(place, k)], self.size, exchange), network, same_zone=same_zone) for k in (1, 2))
+            worker.append(two - one)
+            region.append(max(0.0, 2 * one - two - put))
+        return np.array(worker), np.array(region)
+
+    def fixed_usd(self, workers: int) -> float:
+        """What a round pays beside workers and regions: one result into the store, one run of the function."""
+        if self.aggregator is None or self.transport == "server":
+            return 0.0
+        gradients = workers if self.transport == "store" else 1
+        run = cost.function_usd(self.problem.catalog.function(self.aggregator), memory_gib(self.size, gradients), self.aggregate(workers))
+        return run + self.size * self.problem.network.usd_per_byte(self.aggregator, self.storage or "")
+
+    def usd_per_hour(self, workers: int) -> float:
+        """Price of the server."""
+        if self.aggregator is None or self.transport != "server":
+            return 0.0
+        offer = server_at(self.aggregator, workers, self.problem)
+        return math.inf if offer is None else offer.usd_per_hour
+
+    def admits(self, counts: Mapping[str, int]) -> bool:
+        """Whether a server stands beside one of the workers, or where the user wants it."""
+        if self.transport != "server":
+            return len(counts) >= traits(self.mode.strategy).least_regions
+        return self.problem.requirements.aggregator is not None or self.aggregator in counts

@@ -1,0 +1,211 @@
+"""Best placement around a hub: its place, number of workers, then machines, each pruned by its bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from placer.exchanges import exchanges_of
+from placer.placement import Placement
+from placer.units import SECONDS_PER_HOUR
+
+from ._hub import Hub
+from ._market import Array, Indices, Market, suffix_sums
+from ._mode import Mode
+from ._target import Target
+from .exhaustive import groups_of
+
+
+class HubSearch:
+    """Branch and bound over placements whose workers get equal parts and send them to a hub.
+
+    Parameters
+    ----------
+    market
+        Pools that may be used.
+    target
+        Incumbent and limits; improved in place.
+    mode
+        Central or hierarchical serverless, or a parameter server.
+    """
+
+    def __init__(self, market: Market, target: Target, mode: Mode) -> None:
+        self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
+        wish = self.problem.requirements
+        self.fewest_regions, self.most_regions = market.fewest_regions, wish.max_regions
+        self.most = min(wish.max_workers, int(market.cap.sum()))
+        self.first = max(2, wish.min_workers)
+        order = np.argsort(market.usd, kind="stable")
+        sizes = np.concatenate([[0.0], np.cumsum(market.cap[order])])
+        sums = np.concatenate([[0.0], np.cumsum(market.usd[order] * market.cap[order])])
+        self.cheapest: Array = np.interp(np.arange(self.most + 1), sizes, sums)
+        self.ideal = Hub(market, mode, None, None)
+        self.hubs = [Hub(market, mode, place, storage) for place, storage in self._places()]
+
+    def _places(self) -> list[tuple[str, str | None]]:
+        """Where the hub may be."""
+        wanted = self.problem.requirements.aggregator
+        if self.ideal.transport == "server":
+            return [(place, None) for place in (self.market.places if wanted is None else (wanted,))]
+        return list(self.problem.aggregator_places)
+
+    def run(self) -> None:
+        """Search all hubs and worker counts; raises OutOfTimeError when the time is up."""
+        modes = []
+        for n in range(self.first, self.most + 1):
+            if self._open(n, self.ideal):
+                modes += [(self._least_seconds(n, hub), n, k) for k, hub in enumerate(self.hubs) if hub.able(n)]
+        for _, n, k in sorted(modes):
+            self.target.check_time()
+            if self._open(n, self.hubs[k]):
+                self._machines(n, self.hubs[k])
+
+    def may_improve(self) -> bool:
+        """Whether the bound of all placements together still allows an improvement."""
+        return bool(self.hubs) and any(self._open(n, self.ideal) for n in range(self.first, self.most + 1))
+
+    def _open(self, n: int, hub: Hub) -> bool:
+        """Whether n workers around a hub could be an improvement."""
+        usd = float(self.cheapest[n]) + hub.usd_per_hour(n)
+        return self.improves(self._least_seconds(n, hub), usd, 0.0, product=self._least_product(n, hub))
+
+    def _own_seconds(self, n: int, hub: Hub) -> Array:
+        """Least round of n workers if one is of each pool: its calculation, ideal transfers, the hub; shape (pools,).
+
+        Notes
+        -----
+        Where data has its place, parts are not equal; the mean over workers of part over speed still counts.
+        """
+        if self.problem.requirements.datasets:
+            return np.full(len(self.market.pools), self.problem.batch / n / self.market.speed.max() + hub.aggregate(n) + hub.shared(n))
+        up, down = self.ideal.ways
+        own: Array = self.problem.batch / n / self.market.speed + hub.aggregate(n) + np.maximum(up[0] + down[0], hub.shared(n))
+        return own
+
+    def _least_seconds(self, n: int, hub: Hub) -> float:
+        """Least round with n workers: the fastest machine that the limit can pay, ideal links."""
+        affordable = self.market.usd <= self.target.max_usd_per_hour - self.cheapest[n - 1]
+        return float(self._own_seconds(n, hub)[affordable].min()) if np.any(affordable) else math.inf
+
+    def _least_product(self, n: int, hub: Hub) -> float:
+        """Least price per hour times seconds of a round of n machines.
+
+        Notes
+        -----
+        A slow worker makes the round longer for all: each worker pays its price for at least the round
+        that it alone would need, so n times the least such product bounds the whole.
+        """
+        return n * float((self.market.usd * self._own_seconds(n, hub)).min())
+
+    def improves(self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0, product: float = 0.0) -> bool:
+        """Whether a round this short at these prices could be an improvement.
+
+        Notes
+        -----
+        Seconds, prices and their product are lower bounds; ``slowest`` is the least samples/s, for which
+        rounds are paid.
+        """
+        counted, target = self.mode.samples / self.mode.multiplier, self.target
+        if seconds == math.inf or counted / seconds < target.min_speed:
+            return False
+        if usd_per_hour + usd_per_round * SECONDS_PER_HOUR * max(target.min_speed, slowest) / counted > target.max_usd_per_hour:
+            return False
+        round_usd = max(usd_per_hour * seconds, product) / SECONDS_PER_HOUR
+        return (round_usd + usd_per_round) / counted <= target.max_usd_per_sample
+
+    def _machines(self, n: int, hub: Hub) -> None:
+        """Enumerate the machines of one hub and one n that may improve."""
+        market, (up, down), place = self.market, hub.ways, self.market.place_of
+        calculation = np.zeros(len(market.pools)) if self.problem.requirements.datasets else self.problem.batch / n / market.speed
+        ready = calculation + up[place]
+        seconds = np.maximum(ready + hub.aggregate(n) + down[place], calculation + hub.shared(n))
+        server = hub.usd_per_hour(n)
+        affordable = market.usd <= self.target.max_usd_per_hour - self.cheapest[n - 1] - server
+        counted = self.mode.samples / self.mode.multiplier
+        per_sample = (self.cheapest[n - 1] + market.usd + server) * seconds / SECONDS_PER_HOUR / counted
+        allowed = (seconds <= self.mode.seconds_at(self.target.min_speed)) & affordable & (per_sample <= self.target.max_usd_per_sample)
+        if hub.transport == "regional-stores":
+            allowed &= np.array([market.places[p] in self.problem.serverless_places for p in place])
+        chosen = np.flatnonzero(allowed)
+        chosen = chosen[np.lexsort((seconds[chosen], market.usd[chosen]))]
+        if market.cap[chosen].sum() < n:
+            return
+        pools = [market.pools[i] for i in chosen]
+        for counts in _Walk(self, n, chosen, ready, hub).run():
+            groups = groups_of(pools, counts)
+            at = {group.place: 0 for group in groups}
+            for group in groups:
+                at[group.place] += group.count
+            if hub.admits(at) and self.fewest_regions <= len(at) <= self.most_regions:
+                for exchange in exchanges_of(self.mode.strategy, 1, self.problem, at):
+                    if (exchange.aggregator, exchange.storage) == (hub.aggregator, hub.storage):
+                        self.target.offer(Placement(groups=groups, exchange=exchange))
+
+
+class _Walk:
+    """Depth-first enumeration of counts, cheapest machines first."""
+
+    def __init__(self, search: HubSearch, n: int, chosen: Indices, ready: Array, hub: Hub) -> None:
+        market, place, egress = search.market, search.market.place_of[chosen], hub.egress
+        self.search, self.n = search, n
+        self.aggregate, self.fixed, self.server = hub.aggregate(n), hub.fixed_usd(n), hub.usd_per_hour(n)
+        self.pools = [market.pools[i] for i in chosen]
+        self.places = place.tolist()
+        self.caps = [int(market.cap[i]) for i in chosen]
+        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), egress[0][place].tolist(), egress[1][place].tolist()
+        self.ready, self.down = ready[chosen].tolist(), hub.ways[1][place].tolist()
+        self.least_s = float((ready[chosen] - hub.ways[0][place]).min()) + hub.shared(n) if n else 0.0
+        self.usd_left = suffix_sums([-u for u in self.usd], self.caps, n)
+        self.egress_left = suffix_sums([-e for e in self.egress], self.caps, n)
+        self.counts = [0] * len(chosen)
+        certain = hub.transport == "store" and not search.problem.requirements.datasets
+        longest = max(self.ready) + self.aggregate + max(self.down)
+        self.slowest = search.mode.samples / search.mode.multiplier / longest if certain else 0.0
+
+    def run(self) -> Iterator[list[int]]:
+        """Yield counts that may improve."""
+        yield from self._descend(0, self.n, (0.0, 0.0, self.server, self.fixed), {}, frozenset())
+
+    def _descend(
+        self,
+        at: int,
+        left: int,
+        so_far: tuple[float, float, float, float],
+        quota: dict[tuple[str, str, str], int],
+        used: frozenset[int],
+    ) -> Iterator[list[int]]:
+        """Choose the next kind of machine; ``so_far`` is (last ready, last download, USD/h, USD per round).
+
+        Notes
+        -----
+        One frame per kind of machine that is used. What is left after pool i can only get dearer as i
+        grows, so the first pool from which nothing can improve ends the loop.
+        """
+        self.search.target.tick()
+        if left == 0:
+            yield list(self.counts)
+            return
+        ready, down, usd, egress = so_far
+        for i in range(at, len(self.pools)):
+            if not self._open(i, left, so_far):
+                return
+            pool, place = self.pools[i], self.places[i]
+            taken, charge = quota.get(pool.bucket, 0), 0.0 if place in used else self.region_usd[i]
+            for count in range(min(self.caps[i], left, (pool.gpu_quota - taken) // pool.offer.gpu_count), 0, -1):
+                paid = egress + count * self.egress[i] + charge
+                now = (max(ready, self.ready[i]), max(down, self.down[i]), usd + count * self.usd[i], paid)
+                if self._open(i + 1, left - count, now):
+                    self.counts[i] = count
+                    quota[pool.bucket] = taken + count * pool.offer.gpu_count
+                    yield from self._descend(i + 1, left - count, now, quota, used | {place})
+                    quota[pool.bucket] = taken
+                    self.counts[i] = 0
+
+    def _open(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
+        ready, down, usd, egress = so_far
+        if self.usd_left[at][left] == -math.inf:
+            return False
+        usd_per_hour, usd_per_round = usd - self.usd_left[at][left], egress - self.egress_left[at][left]
+        return self.search.improves(max(ready + self.aggregate + down, self.least_s), usd_per_hour, usd_per_round, self.slowest)

@@ -1,0 +1,195 @@
+"""Best placement whose regions synchronise inside and meet through one machine each: sets of regions, then machines."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from placer.exchange import traits
+from placer.exchanges import exchanges_of
+from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
+from placer.timing.direct import GOODPUT, direct_seconds
+
+from ._leaf import Leaf
+from ._market import Array, Indices, Market
+from ._mode import Mode
+from ._relaxation import Family, Node, Relaxation, margin
+from ._seeds import Seeds
+from ._target import Target
+
+
+class RegionSearch:
+    """Branch and bound over sets of R regions, for each R.
+
+    Parameters
+    ----------
+    market
+        Pools that may be used.
+    target
+        Incumbent and limits; improved in place.
+    mode
+        Hierarchical all-reduce, or servers of regions that exchange every H steps.
+    """
+
+    def __init__(self, market: Market, target: Target, mode: Mode) -> None:
+        self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
+        wish = self.problem.requirements
+        self.transport, self.size = traits(mode.strategy).transport, self.problem.gradient_bytes
+        self.fewest_regions = max(traits(mode.strategy).least_regions, market.fewest_regions)
+        self.most = min(wish.max_workers, int(market.cap.sum()))
+        self.first = max(self.fewest_regions, wish.min_workers)
+        self.most_regions = min(wish.max_regions, len(market.places), self.most)
+        self.relaxation = Relaxation(market, target, mode, self.first, self.most)
+
+    def run(self) -> None:
+        """Search all numbers of regions; raises OutOfTimeError when the time is up."""
+        if self.first > self.most:
+            return
+        families = self.relaxation.families()
+        open_ = [family for family in families if any(len(self._open(r, family)) for r in self._counts())]
+        Seeds(self.relaxation, self._offer).run(open_, self.fewest_regions)
+        for family in open_:
+            for regions in self._counts():
+                alive = self._open(regions, family)
+                if len(alive):
+                    self._grow((), self.relaxation.places(family), alive, regions, family)
+
+    def may_improve(self) -> bool:
+        """Whether the bound of all placements together still allows an improvement."""
+        if self.first > self.most:
+            return False
+        return any(len(self._open(r, family)) > 0 for family in self.relaxation.families() for r in self._counts())
+
+    def _counts(self) -> range:
+        return range(self.fewest_regions, self.most_regions + 1)
+
+    def _open(self, regions: int, family: Family) -> Indices:
+        """Worker counts at which some placement over so many regions may be an improvement."""
+        workers, places = np.arange(max(self.first, regions), self.most + 1), self.relaxation.places(family)
+        if len(places) < regions or len(workers) == 0:
+            return workers[:0]
+        return workers[self._margins((), places, workers, regions, family) >= 0]
+
+    def _grow(self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, regions: int, family: Family) -> None:
+        """Add regions one by one; a set whose superset bound cannot improve is cut."""
+        for at, place in enumerate(joining):
+            self.target.tick()
+            self.target.check_time()
+            now = (*used, place)
+            rest = joining[at + 1 :] if len(now) < regions else ()
+            if len(now) + len(rest) < regions:
+                return
+            alive = workers[self._margins(now, rest, workers, regions, family) >= 0]
+            if len(alive) == 0:
+                continue
+            if len(now) < regions:
+                self._grow(now, rest, alive, regions, family)
+                continue
+            for n in alive:
+                leaf = RegionLeaf(self, Node(now, (), np.array([n]), 0.0), family)
+                for groups in leaf.improvements():
+                    self._offer(groups)
+
+    def _margins(self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
+        """Margins over an improvement for each worker count; negative is cut."""
+        places = np.array((*used, *joining), dtype=np.intp)
+        sums = self.market.best_sums(places, family.hosts, self.most)[:, workers]
+        return margin(sums, self.thresholds(used, joining, workers, -(-workers // regions), regions, family))
+
+    def thresholds(
+        self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, largest: Indices, regions: int, family: Family
+    ) -> Array:
+        """Thresholds of an improvement; ``largest`` is how many workers some region has at least."""
+        seconds, usd = self._between(used, joining, regions)
+        places = np.array((*used, *joining), dtype=np.intp)
+        home = float(self.relaxation.prices[places, places].min())
+        inside_usd = (workers - regions) * self.size * (2 * self.mode.local_steps + self._broadcasts) * home
+        communication = self._inside(largest, regions, family) + seconds
+        data = min(self.market.data_usd[p] for p in places)
+        return self.target.thresholds(self.mode, self.market.weights, communication, usd + inside_usd, data, np.zeros(len(workers)))
+
+    @property
+    def _broadcasts(self) -> int:
+        return 0 if self.transport == "region-gossip" else 1
+
+    def _inside(self, largest: Indices, regions: int, family: Family) -> Array:
+        """Least seconds of a round inside the regions.
+
+        Notes
+        -----
+        Without a barrier a region of one worker goes ahead alone, so nothing is certain there.
+        """
+        if self.transport == "region-gossip":
+            return np.zeros(len(largest))
+        fastest = max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
+        spread = (largest - 1) * self.size / fastest / GOODPUT
+        among = family.averaging_s[regions] if self.transport == "leaders" else 0.0
+        built: Array = self.mode.local_steps * family.averaging_s[largest] + spread + among
+        return built
+
+    def _between(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
+        """Least seconds and egress of a round between the regions."""
+        if self.transport == "region-hub":
+            return self._star(used, joining, regions)
+        pair = 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
+        prices, here, there = self.relaxation.prices, np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
+        usd = float(prices[np.ix_(here, here)].sum() - prices[here, here].sum())
+        slowest = max((self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0)
+        missing = regions - len(used)
+        if missing and len(used):
+            usd += missing * float((prices[np.ix_(here, there)] + prices[np.ix_(there, here)].T).min(axis=1).sum())
+            slowest = max(slowest, *(min(self.relaxation.pair_wan(a, b) for b in joining) for a in used))
+        return (slowest * pair if self.transport == "leaders" else 0.0), usd * pair
+
+    def _star(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
+        """Least seconds and egress through a hub that may be any of the regions."""
+        here, open_ = np.array(used, dtype=np.intp), np.array((*used, *joining), dtype=np.intp)
+        wanted = self.problem.requirements.aggregator
+        if wanted is not None:
+            open_ = np.array([p for p in open_ if self.market.places[p] == wanted], dtype=np.intp)
+            if len(open_) == 0:
+                return np.inf, np.inf
+        if len(here) == 0:
+            return 0.0, 0.0
+        up, down, prices = self._direct[np.ix_(here, open_)], self._direct[np.ix_(open_, here)].T, self._far_prices
+        seconds = float((up.max(axis=0) + down.max(axis=0)).min())
+        usd = float((prices[np.ix_(here, open_)] + prices[np.ix_(open_, here)].T).sum(axis=0).min())
+        return seconds, usd * self.size
+
+    @cached_property
+    def _direct(self) -> Array:
+        """Seconds in which S goes from one place to another, 0 to itself; shape (places, places)."""
+        network, places, streams = self.problem.network, self.market.places, self.mode.streams
+        return np.array([[0.0 if a == b else direct_seconds(self.size, network.link(a, b), streams) for b in places] for a in places])
+
+    @cached_property
+    def _far_prices(self) -> Array:
+        """Egress price per byte, 0 from a place to itself; shape (places, places)."""
+        prices = self.relaxation.prices.copy()
+        np.fill_diagonal(prices, 0.0)
+        return prices
+
+    def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
+        """Offer groups with every hub that the mode allows."""
+        first = Placement(groups=groups, exchange=Exchange(strategy=NO_EXCHANGE, compression=self.problem.compression))
+        counts = first.workers_by_place
+        if self.fewest_regions <= len(counts) <= self.most_regions:
+            for exchange in exchanges_of(self.mode.strategy, self.mode.local_steps, self.problem, counts):
+                self.target.offer(Placement(groups=groups, exchange=exchange))
+
+
+class RegionLeaf(Leaf):
+    """Enumeration of the machines of one set of regions: what passes between them is known."""
+
+    def __init__(self, search: RegionSearch, node: Node, family: Family) -> None:
+        super().__init__(search.relaxation, node, family)
+        self.search = search
+
+    def thresholds(self, splits: Indices) -> Array:
+        """Thresholds at known workers of the first regions; shape (rows, splits)."""
+        regions, known = len(self.node.used), splits.shape[1]
+        left = self.workers - splits.sum(axis=1)
+        rest = -(-left // (regions - known)) if known < regions else np.zeros(len(splits), dtype=np.intp)
+        largest = np.maximum(rest, splits.max(axis=1) if known else 0)
+        return self.search.thresholds(self.node.used, (), np.full(len(splits), self.workers), largest, regions, self.family)
