@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conftest import ROOT
 from instances import random_problem
-from placer.advisor import place_by_hand
+from placer.by_hand import place_by_hand
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, StoreOffer
 from placer.cost import egress_usd, function_usd, storage_usd
 from placer.errors import PlacerError
@@ -26,7 +26,7 @@ from placer.violations import Violation, violations
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 
-with (ROOT / "tests/papers/erben_runs.csv").open(encoding="utf-8", newline="") as handle:
+with (ROOT / "catalogs/erben-2023/runs.csv").open(encoding="utf-8", newline="") as handle:
     RUNS = list(csv.DictReader(handle))
 
 

@@ -12,7 +12,7 @@ from conftest import ROOT
 LAYERS = [
     {"cli", "__main__"},
     {"advisor", "saved"},
-    {"recommender", "request", "advice", "report", "manifest"},
+    {"recommender", "request", "by_hand", "advice", "report", "manifest", "reproduce"},
     {"solve"},
     {"solvers"},
     {"result"},

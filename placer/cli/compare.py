@@ -23,7 +23,8 @@ Example:
 def command(placements: tuple[str, ...], model: str, catalog: str, as_json: bool, **words: Any) -> None:
     """Put placements given by hand side by side; GROUPS are written as in 'placer estimate --workers'."""
     from placer.advice import warnings_of
-    from placer.advisor import Advisor, place_by_hand
+    from placer.advisor import Advisor
+    from placer.by_hand import place_by_hand
     from placer.estimator import estimate
     from placer.report import document, terminal
     from placer.result import Option

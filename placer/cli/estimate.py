@@ -25,7 +25,8 @@ Example:
 def command(ctx: click.Context, /, model: str, workers: str, catalog: str, as_json: bool, **words: Any) -> None:
     """Time and price a placement given by hand; nothing is searched, limits are reported."""
     from placer.advice import warnings_of
-    from placer.advisor import Advisor, place_by_hand
+    from placer.advisor import Advisor
+    from placer.by_hand import place_by_hand
     from placer.estimator import estimate
     from placer.report import document, sentences, terminal
     from placer.violations import violations
