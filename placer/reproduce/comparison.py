@@ -117,12 +117,14 @@ def group_errors(rows: Iterable[Row]) -> tuple[Group, ...]:
     >>> round(group_errors(rows)[0].mean_error, 6), round(group_errors(rows)[0].worst_error, 6)
     (0.03, 0.04)
     """
-    members: dict[tuple[str, str], list[Row]] = {}
+    members: dict[tuple[str, int, str], list[Row]] = {}
     for row in rows:
         if row.published is not None:
-            for name in row.groups:
-                members.setdefault((row.quantity, name), []).append(row)
-    return tuple(_group(name, quantity, found) for (quantity, name), found in members.items())
+            for position, name in enumerate(row.groups):
+                members.setdefault((row.quantity, position, name), []).append(row)
+    quantities = list(dict.fromkeys(quantity for quantity, _, _ in members))
+    order = sorted(members, key=lambda key: (quantities.index(key[0]), key[1]))
+    return tuple(_group(key[2], key[0], members[key]) for key in order)
 
 
 def _group(name: str, quantity: str, rows: list[Row]) -> Group:

@@ -12,7 +12,8 @@ from placer.units import SECONDS_PER_HOUR
 TITLE = "Phalak et al., Towards Geo-Distributed Training of ML Models in a Multi-Cloud Environment (ICPE 2024)"
 USD, SECONDS = "USD per mini-batch", "seconds per mini-batch"
 NOTES = (
-    "48 placements: VMs of 3 clouds, one in each of 4 cities, x Lambda or GCP function x S3 or GCS x 4 cities; 2 VM cores, 8 GB.",
+    "48 placements: VMs of 3 clouds, one in each of 4 cities, x Lambda or Google Cloud Functions (GCF) "
+    "x S3 or GCS in 4 cities; VMs with 2 vCPUs and 8 GB.",
     "Prices are list prices. Links are estimated from distance, store and function times and the speed of the VMs are assumed: "
     "the paper gives none of them as numbers, so orders of time within 9 % are not decided.",
     "Seconds: calculation, upload until the first gradient is there, waiting for the last one, aggregate, download.",

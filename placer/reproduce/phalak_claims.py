@@ -78,12 +78,14 @@ def waiting_is_the_largest_share(claim: PublishedClaim, study: Study) -> Finding
         parts = dict(got.step.parts)
         waited = got.step.calculation + parts["upload"]
         margins += [waited / parts["download"] - 1, parts["download"] / parts["aggregate"] - 1]
-    step = study.estimates[MODEL][Choice("aws", "aws", "aws", "Oregon")].step
+    oregon = Choice("aws", "aws", "aws", "Oregon")
+    step = study.estimates[MODEL][oregon].step
     parts = dict(step.parts)
     orderly = sum(wait > 0 and transfer > 0 for wait, transfer in zip(margins[::2], margins[1::2], strict=True))
-    ours = f"AWS + Lambda + S3, Oregon: {step.calculation + parts['upload']:.1f} s waiting, {parts['download']:.1f} s transfer to the "
+    ours = f"{oregon.label}: {step.calculation + parts['upload']:.1f} s waiting, {parts['download']:.1f} s transfer to the "
     ours += f"workers, {parts['aggregate']:.1f} s aggregating; the same order in {orderly} of {len(CHOICES)} placements"
-    why = f"waiting is counted from the start of the mini-batch; from the first gradient on it is {step.waiting:.1f} s, less than transfer"
+    why = "waiting is counted from the start of the mini-batch, calculation at an assumed speed included; "
+    why += f"from the first gradient to the last it is {step.waiting:.1f} s"
     return Finding(verdict=decided(min(margins)), ours=ours, why=why)
 
 
@@ -91,7 +93,7 @@ def all_aws_is_fastest_and_all_gcp_slowest(claim: PublishedClaim, study: Study) 
     """P18: compare everything in GCP with everything in AWS, city by city."""
     pairs = [[study.seconds(MODEL, Choice(cloud, cloud, cloud, city)) for cloud in ("aws", "gcp")] for city in CITIES]
     margins = [gcp / aws - 1 for aws, gcp in pairs]
-    ours = f"all-GCP takes {percent_range(margins)} more than all-AWS"
+    ours = f"seconds of all-GCP against all-AWS in each city: {percent_range(margins)}"
     return Finding(verdict=decided(min(margins)), ours=ours, why=UNTOLD)
 
 
@@ -116,7 +118,7 @@ def the_fastest_placement(claim: PublishedClaim, study: Study) -> Finding:
         margins.append(min(study.seconds(model, choice) for choice in CHOICES if choice != named) / seconds - 1)
         said.append(f"{model}: {fastest.label} in {study.seconds(model, fastest):.2f} s, the paper's {seconds:.2f} s")
     where = "the same city" if all(study.fastest(model).city == named.city for model in MODELS) else "another city"
-    why = f"{where}; the best other placement takes {percent_range(margins)}, {KNOWN}; {UNTOLD}"
+    why = f"{where}; the best other placement differs by {percent_range(margins)}, {KNOWN}; {UNTOLD}"
     return Finding(verdict=decided(min(margins)), ours="; ".join(said), why=why)
 
 

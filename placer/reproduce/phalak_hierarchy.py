@@ -36,7 +36,7 @@ def one_aggregator_is_faster(claim: PublishedClaim, study: Study) -> Finding:
 def lambda_is_faster(claim: PublishedClaim, study: Study) -> Finding:
     """Compare Lambda beside S3 with the GCP function beside GCS in each city, for both ways."""
     alone = [_behind(study.estimates[MODEL][a], study.estimates[MODEL][g]) for a, g in _beside()]
-    ours = f"global aggregator alone: GCP function beside GCS {percent_range(alone)} against Lambda beside S3"
+    ours = f"global aggregator alone, GCF beside GCS against Lambda beside S3: {percent_range(alone)} seconds"
     margins = list(alone)
     for choice_aws, choice_gcp in _beside():
         pair = [placed_with_regional(MODEL, choice, study.book, 1) for choice in (choice_aws, choice_gcp)]

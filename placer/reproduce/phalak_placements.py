@@ -22,7 +22,7 @@ CITIES = {
     "Sydney": {"aws": "aws/ap-southeast-2", "gcp": "gcp/australia-southeast1", "azure": "azure/australiaeast"},
 }
 CLOUDS = {"aws": "AWS", "gcp": "GCP", "azure": "Azure"}
-FUNCTIONS = {"aws": "Lambda", "gcp": "GCP function"}
+FUNCTIONS = {"aws": "Lambda", "gcp": "GCF"}
 STORES = {"aws": "S3", "gcp": "GCS"}
 
 
@@ -38,11 +38,11 @@ class Choice:
     @property
     def family(self) -> str:
         """The placement without its city."""
-        return f"{CLOUDS[self.vms]} + {FUNCTIONS[self.function]} + {STORES[self.store]}"
+        return f"{CLOUDS[self.vms]}/{FUNCTIONS[self.function]}/{STORES[self.store]}"
 
     @property
     def label(self) -> str:
-        """The placement as claims.csv writes it."""
+        """The placement as claims.csv writes it: VMs/function/store, city."""
         return f"{self.family}, {self.city}"
 
     @property
