@@ -89,7 +89,7 @@ def test_the_claims_are_p14_to_p29() -> None:
 
 def test_verdicts(study: Study) -> None:
     """What price lists, distance and assumptions settle; a change of a verdict is a change of the model."""
-    verdicts = {name: finding.verdict for name, finding in found(study).items()}
+    verdicts = {name: finding.verdict for name, finding in found(study).items() if name not in HIERARCHY}
     assert {name for name, verdict in verdicts.items() if verdict == Verdict.REPRODUCED} == {"P14", "P17", "P21", "P27", "P28"}
     assert {name for name, verdict in verdicts.items() if verdict == Verdict.CONTRADICTED} == {"P19"}
 
@@ -100,15 +100,11 @@ def test_dearer_oregon_contradicts_the_cheapest_placement(phalak: Catalog) -> No
     assert found(work_out(replace(phalak, egress=egress)))["P21"].verdict == Verdict.CONTRADICTED
 
 
-@pytest.mark.skipif(
-    phalak_hierarchy.placed_with_regional("niser", CHOICES[0], None, 1) is not None,  # type: ignore[arg-type]
-    reason="regional aggregators exist",
-)
-def test_regional_aggregators_are_pending(study: Study) -> None:
+def test_regional_aggregators_are_pending_as_long_as_they_cannot_be_estimated(study: Study) -> None:
     """Nothing is claimed that cannot be computed yet."""
+    pending = phalak_hierarchy.placed_with_regional("niser", CHOICES[0], study.book, 1) is None
     for name in HIERARCHY:
-        assert found(study)[name].verdict == Verdict.NOT_REPRODUCIBLE
-        assert "pending" in found(study)[name].why
+        assert found(study)[name].why.startswith("pending") == pending
 
 
 def test_regional_aggregators_are_judged_once_they_can_be_estimated(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 import json
 import math
 from collections.abc import Iterator
+from datetime import date
+from statistics import fmean
 from typing import Any
 
 import jsonschema
@@ -29,14 +31,22 @@ def groups(got: Reproduction, quantity: str) -> dict[str, Group]:
 
 
 def test_held_out_runs_are_within_four_percent(erben_again: Reproduction) -> None:
-    """Mean at most 4 %, worst 12 % over the 16 runs to which nothing was fitted; the 20 calibrating ones 2 % and 6 %."""
-    found = groups(erben_again, SPEED)
-    held_out, calibrating = found["held out"], found["calibrating"]
-    assert (held_out.rows, calibrating.rows) == (16, 20)
+    """Mean absolute error at most 4 %, worst 12 %, over the 16 runs that calibrated nothing; kappa is 1."""
+    held_out = groups(erben_again, SPEED)["held out"]
+    assert held_out.rows == 16
     assert held_out.mean_error <= 0.04
     assert abs(held_out.worst_error) <= 0.12
-    assert calibrating.mean_error <= 0.02
-    assert abs(calibrating.worst_error) <= 0.06
+
+
+def test_calibrating_runs_are_reproduced(erben_again: Reproduction) -> None:
+    """T4 runs A-2 and A-8 within 4 %; the eight models on 2 and 8 x A10 within 2 % in the mean, 6 % at worst."""
+    errors = {
+        host: [abs(row.error or 0.0) for row in erben_again.rows if row.calibrates.endswith(f"{host} hosts")] for host in ("t4", "a10")
+    }
+    assert (len(errors["t4"]), len(errors["a10"])) == (4, 16)
+    assert max(errors["t4"]) <= 0.04
+    assert fmean(errors["a10"]) <= 0.02
+    assert max(errors["a10"]) <= 0.06
 
 
 def test_every_series_is_within_its_tolerance(erben_again: Reproduction) -> None:
@@ -78,6 +88,14 @@ def test_every_claim_has_a_verdict_and_a_reason(paper: str) -> None:
         assert claim.finding.verdict in set(Verdict)
         assert len(claim.finding.why) > 10
         assert claim.finding.ours or "pending" in claim.finding.why
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_claim_has_a_source_and_a_date_that_has_passed(paper: str) -> None:
+    """No statement without provenance, none from the future; no name twice."""
+    claims = [claim.published for claim in reproduce(paper).claims]
+    assert len({claim.id for claim in claims}) == len(claims)
+    assert all(claim.source.strip() and date(2022, 1, 1) <= date.fromisoformat(claim.as_of) <= date(2026, 11, 21) for claim in claims)
 
 
 def numbers(value: Any) -> Iterator[float]:

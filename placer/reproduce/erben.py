@@ -137,7 +137,7 @@ def more_workers_gain_less_than_the_bound(claim: PublishedClaim, runs: Sequence[
     worst = max(found, key=lambda g: g.measured / g.bound)
     ours = f"within the bound are {' and '.join(counted)}; {worst.small.label} to {worst.large.published.experiment} gained "
     ours += f"{worst.measured:.2f} times, bound {worst.bound:.2f}, placer {worst.expected:.2f}"
-    why = f"bound at placer's granularity, {100 * GRANULARITY_SPREAD:.0f} % allowed for its error"
+    why = f"bound at placer's wall-clock granularity, {100 * GRANULARITY_SPREAD:.0f} % allowed for its error"
     if len(held) < len(found):
         why += "; between regions communication falls as well: every pair of workers has a stream of its own and sends 2 S / N"
     return Finding(verdict=Verdict.REPRODUCED if len(held) == len(found) else Verdict.CONTRADICTED, ours=ours, why=why)

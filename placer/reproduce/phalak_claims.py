@@ -29,7 +29,7 @@ TIE = 1e-9
 BATCHES = 100
 """Mini-batches of the bill in P29."""
 KNOWN = f"estimated links are known within {100 * LINK_ERROR:.0f} %"
-UNTOLD = "figure 4 is a plot without numbers; estimated links know distance, not the front ends of a store"
+UNTOLD = "no figures of the bandwidths of figure 4 are known; estimated links know distance, not the front ends of a store"
 
 
 def judged(study: Study) -> tuple[Claim, ...]:
@@ -174,7 +174,7 @@ def error_against_the_bill(claim: PublishedClaim, study: Study) -> Finding:
     choices = [Choice("aws", "aws", "aws", city) for city in CITIES]
     usd = [BATCHES * usd_per_step(study.estimates[MODEL][choice]) for choice in choices]
     ours = f"{min(usd):.2f} to {max(usd):.2f} USD for {BATCHES} mini-batches, by city of Lambda and S3"
-    return Finding(verdict=Verdict.NOT_REPRODUCIBLE, ours=ours, why="needs their bill and the seconds of their VMs: neither was published")
+    return Finding(verdict=Verdict.NOT_REPRODUCIBLE, ours=ours, why="needs their bill and the seconds of their VMs: no figures of either are known")
 
 
 CHECKS: dict[str, Callable[[PublishedClaim, Study], Finding]] = {
