@@ -174,7 +174,9 @@ def error_against_the_bill(claim: PublishedClaim, study: Study) -> Finding:
     choices = [Choice("aws", "aws", "aws", city) for city in CITIES]
     usd = [BATCHES * usd_per_step(study.estimates[MODEL][choice]) for choice in choices]
     ours = f"{min(usd):.2f} to {max(usd):.2f} USD for {BATCHES} mini-batches, by city of Lambda and S3"
-    return Finding(verdict=Verdict.NOT_REPRODUCIBLE, ours=ours, why="needs their bill and the seconds of their VMs: no figures of either are known")
+    return Finding(
+        verdict=Verdict.NOT_REPRODUCIBLE, ours=ours, why="needs their bill and the seconds of their VMs: no figures of either are known"
+    )
 
 
 CHECKS: dict[str, Callable[[PublishedClaim, Study], Finding]] = {
