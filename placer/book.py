@@ -43,8 +43,10 @@ KEYS: dict[str, tuple[str, ...]] = {
     "stores.csv": ("provider", "region", "store"),
     "egress.csv": ("provider", "src", "dst"),
     "links.csv": ("src", "dst"),
+    "runs.csv": ("experiment", "model"),
+    "claims.csv": ("id",),
 }
-"""What may occur only once in each file."""
+"""What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its book, no part of it."""
 
 
 def shipped_catalogs() -> Path:
@@ -185,6 +187,10 @@ def _text(cell: str) -> str:
     return cell
 
 
+def _optional_text(cell: str) -> str:
+    return _text(cell) if cell else ""
+
+
 def _number(low: float, high: float, *, open_low: bool = False) -> Callable[[str], float]:
     def parse(cell: str) -> float:
         try:
@@ -230,6 +236,7 @@ def _choice(allowed: list[str]) -> Callable[[str], str]:
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "text": _text,
+    "optional_text": _optional_text,
     "positive": _number(0.0, 1e9, open_low=True),
     "nonnegative": _number(0.0, 1e9),
     "latitude": _number(-90.0, 90.0),

@@ -29,6 +29,7 @@ SCHEMA_FILES = {
     "result": ("placer.report", "result-v1.json"),
     "manifest": ("placer.manifest", "manifest-v1.json"),
     "profile": ("placer.report", "profile-v1.json"),
+    "reproduction": ("placer.report", "reproduction-v1.json"),
 }
 """Where each JSON Schema lies."""
 LARGEST = 1e300

@@ -15,6 +15,9 @@ from conftest import ROOT
 SHIPPED = [
     "placer/catalogs/default/offers.csv",
     "placer/catalogs/columns.csv",
+    "placer/catalogs/erben-2023/runs.csv",
+    "placer/catalogs/phalak-2023/claims.csv",
+    "placer/report/reproduction-v1.json",
     "placer/profiles/roberta-xlm.json",
     "placer/solvers/exact.py",
 ]

@@ -29,6 +29,8 @@ COLUMNS = ("", "workers", "exchange", "samples/s", "USD/h", "egress", "data", "U
 """Of the tables of placements; egress and data are parts of USD/h, USD/M is per million samples."""
 SAME_PRICE = 1e-4
 """A price whose ends are closer together is shown without them."""
+MOST_WIDTH = 118
+"""Columns of a table on a wider terminal."""
 MOST_LINKS = 4
 """Links that are listed; --json lists all."""
 OBJECTIVE_WORDS = {"throughput": "most samples/s", "cost": "lowest USD/h", "cost-per-sample": "lowest USD per sample"}
@@ -204,7 +206,7 @@ def print_result(console: Console, result: Result) -> None:
 
 
 def _table(headers: Iterable[str], width: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1), expand=False, header_style="underline", width=min(width, 118))
+    table = Table(box=None, pad_edge=False, padding=(0, 1), expand=False, header_style="underline", width=min(width, MOST_WIDTH))
     for header in headers:
         right = header not in ("", "workers", "exchange")
         table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=right)
