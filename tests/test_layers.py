@@ -18,10 +18,10 @@ LAYERS = [
     {"result"},
     {"violations"},
     {"estimator"},
-    {"timing", "cost"},
+    {"timing", "cost", "volume", "spot"},
     {"exchange"},
     {"problem", "placement"},
-    {"network", "link_model", "profile", "book", "catalog"},
+    {"network", "link_model", "profile", "book", "book_checks", "catalog"},
     {"units", "errors", "shipped"},
 ]
 """A module imports only from its own line or lines below; `placer/__init__` names lazily and is exempt."""
