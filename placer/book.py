@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from placer.book_checks import check_book
 from placer.catalog import (
     Catalog,
     EgressPrice,
@@ -41,7 +42,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "offers.csv": ("provider", "region", "instance_type", "gpu", "gpu_count", "market"),
     "functions.csv": ("provider", "region"),
     "stores.csv": ("provider", "region", "store"),
-    "egress.csv": ("provider", "src", "dst"),
+    "egress.csv": ("provider", "src", "dst", "above_gib_per_month"),
     "links.csv": ("src", "dst"),
     "runs.csv": ("experiment", "model"),
     "claims.csv": ("id",),
@@ -92,7 +93,7 @@ def load_catalog(name: str) -> Catalog:
     digest.update(gpu_path.read_bytes())
     gpus = {row["gpu"]: Gpu(**row) for row in read_rows(gpu_path, "gpus.csv")}
     regions = {region.place: region for region in rows["regions.csv"]}
-    _check_references(folder, rows, regions, gpus)
+    check_book(folder, rows, regions, gpus)
     return Catalog(
         name=folder.name,
         digest=digest.hexdigest()[:16],
@@ -136,13 +137,13 @@ def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
 
 def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable[[str], Any]]) -> Iterator[dict[str, Any]]:
     header: list[str] = next(lines, [])
-    if sorted(header) != sorted(columns):
-        missing = [c for c in columns if c not in header]
-        extra = [c for c in header if c not in columns]
+    missing = [c for c in columns if c not in header and c not in optional_columns(file)]
+    extra = [c for c in header if c not in columns]
+    if missing or extra or len(set(header)) != len(header):
         wrong = f"column '{missing[0]}' is missing" if missing else f"unknown column '{extra[0] if extra else header}'"
         raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
     parsers = [(name, columns[name]) for name in header]
-    key_at = [header.index(name) for name in KEYS[file]]
+    key_at = [header.index(name) for name in KEYS[file] if name in header]
     seen: dict[tuple[str, ...], int] = {}
     for cells in lines:
         if not cells:
@@ -167,9 +168,22 @@ def _cell(parse: Callable[[str], Any], cell: str, name: str, where: str) -> Any:
 @lru_cache(maxsize=16)
 def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
     """Columns of one file with their parsers, as catalogs/columns.csv describes them."""
+    return {column: _parser(kind.removeprefix(_OPTIONAL)) for column, kind in _column_types(file).items()}
+
+
+@lru_cache(maxsize=16)
+def optional_columns(file: str) -> frozenset[str]:
+    """Columns that a file may lack; the field of the row then has its default."""
+    return frozenset(column for column, kind in _column_types(file).items() if kind.startswith(_OPTIONAL))
+
+
+_OPTIONAL = "optional:"
+"""Before a type of columns.csv: the whole column may be missing."""
+
+
+def _column_types(file: str) -> dict[str, str]:
     with (shipped_catalogs() / "columns.csv").open(encoding="utf-8", newline="") as handle:
-        rows = [row for row in csv.DictReader(handle) if row["file"] == file]
-    return {row["column"]: _parser(row["type"]) for row in rows}
+        return {row["column"]: row["type"] for row in csv.DictReader(handle) if row["file"] == file}
 
 
 def _parser(kind: str) -> Callable[[str], Any]:
@@ -245,42 +259,3 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "optional_whole": _optional_whole,
     "date": _date,
 }
-
-
-def _check_references(folder: Path, rows: dict[str, tuple[Any, ...]], regions: dict[str, Region], gpus: dict[str, Gpu]) -> None:
-    """Refuse rows whose place or device no other file knows, and prices of nothing."""
-    for file in ("offers.csv", "functions.csv", "stores.csv"):
-        for number, row in enumerate(rows[file], start=2):
-            if row.place not in regions:
-                raise PlacerError(
-                    f"{folder / file}:{number}: region '{row.place}' is not in regions.csv", "add it there with its coordinates"
-                )
-    for number, offer in enumerate(rows["offers.csv"], start=2):
-        where = f"{folder / 'offers.csv'}:{number}"
-        if offer.gpu not in gpus:
-            raise PlacerError(f"{where}: gpu '{offer.gpu}' is not in gpus.csv", "add it there with its memory")
-        if offer.usd_per_hour == 0 and offer.price_basis != "owned":
-            raise PlacerError(f"{where}: usd_per_hour '0' of a rented machine", "give its price, or price_basis owned")
-    _check_egress(folder / "egress.csv", rows["egress.csv"], regions)
-    for number, link in enumerate(rows["links.csv"], start=2):
-        for place in (link.src, link.dst):
-            if place not in regions:
-                raise PlacerError(f"{folder / 'links.csv'}:{number}: region '{place}' is not in regions.csv", "add it there")
-
-
-def _check_egress(path: Path, prices: tuple[EgressPrice, ...], regions: dict[str, Region]) -> None:
-    """Refuse prices whose provider, source or destination no region has: a slip would fall back to a wider price."""
-    known: dict[str, set[str]] = {}
-    for region in regions.values():
-        known.setdefault(region.provider, {"*"}).update((region.region, region.egress_zone))
-    zones = {region.egress_zone for region in regions.values()}
-    for number, price in enumerate(prices, start=2):
-        if price.provider not in known:
-            raise PlacerError(f"{path}:{number}: provider '{price.provider}' has no region", "correct it, or add its regions")
-        allowed = known[price.provider] | zones | _CONTINENTS
-        for name, value, words in (("src", price.src, allowed), ("dst", price.dst, allowed | {"intra_zone", "inter_zone", "internet"})):
-            if value not in words:
-                raise PlacerError(f"{path}:{number}: {name} '{value}' is no region or egress zone of {price.provider}", "correct this cell")
-
-
-_CONTINENTS = {"AF", "AS", "EU", "NA", "OC", "SA"}

@@ -112,7 +112,8 @@ class EgressPrice:
     Notes
     -----
     ``src`` is ``*``, an egress zone or a region. ``dst`` is the same, or ``intra_zone``,
-    ``inter_zone`` (same region) or ``internet`` (another provider).
+    ``inter_zone`` (same region) or ``internet`` (another provider). A pair with volume tiers has
+    several rows: each holds for the GiB of a calendar month above its ``above_gib_per_month``.
     """
 
     provider: str
@@ -121,6 +122,7 @@ class EgressPrice:
     usd_per_gib: float
     source: str
     as_of: str
+    above_gib_per_month: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,11 @@ class Link:
         return min(streams * one, max(self.cap, one))
 
 
+def first_paid(tiers: Sequence[EgressPrice]) -> EgressPrice:
+    """First tier that costs something, lowest mark first; the first one if all are free."""
+    return next((tier for tier in tiers if tier.usd_per_gib > 0), tiers[0])
+
+
 class Network:
     """Links and egress prices of a catalog, worked out when first asked for.
 
@@ -66,7 +72,10 @@ class Network:
         self._measured = {(link.src, link.dst): link for link in catalog.links}
         self._links: dict[tuple[str, str], Link] = {}
         self._egress: dict[tuple[str, str, bool], EgressPrice] = {}
-        self._prices = {(price.provider, price.src, price.dst): price for price in catalog.egress}
+        self._tiers: dict[tuple[str, str, bool], tuple[EgressPrice, ...]] = {}
+        self._prices: dict[tuple[str, str, str], list[EgressPrice]] = {}
+        for price in catalog.egress:
+            self._prices.setdefault((price.provider, price.src, price.dst), []).append(price)
 
     def link(self, src: str, dst: str) -> Link:
         """Find the link from ``src`` to ``dst``: measured if the book has it, else estimated.
@@ -86,7 +95,34 @@ class Network:
         return self.link(place, place).bytes_per_second
 
     def egress_price(self, src: str, dst: str, *, same_zone: bool = True) -> EgressPrice:
-        """Find the price of bytes from ``src`` to ``dst``; the most specific row of the book wins.
+        """Find the price per GiB that everything per hour counts with: the first paid tier of `egress_tiers`.
+
+        Parameters
+        ----------
+        src, dst
+            Places.
+        same_zone
+            Whether two machines of one region share a zone.
+
+        Raises
+        ------
+        PlacerError
+            If the book has no price: egress is never free by omission.
+
+        Notes
+        -----
+        A monthly free allowance and the cheaper tiers of large volumes are left out, so that dollars
+        per hour stay linear in bytes and, with prices that fall with volume, never too low.
+        `placer.volume` prices a whole month with all tiers.
+        """
+        key = (src, dst, same_zone)
+        found = self._egress.get(key)
+        if found is None:
+            found = self._egress[key] = first_paid(self.egress_tiers(src, dst, same_zone=same_zone))
+        return found
+
+    def egress_tiers(self, src: str, dst: str, *, same_zone: bool = True) -> tuple[EgressPrice, ...]:
+        """Find all volume tiers of bytes from ``src`` to ``dst``, lowest mark first; the most specific pair of the book wins.
 
         Parameters
         ----------
@@ -101,9 +137,9 @@ class Network:
             If the book has no price: egress is never free by omission.
         """
         key = (src, dst, same_zone)
-        found = self._egress.get(key)
+        found = self._tiers.get(key)
         if found is None:
-            found = self._egress[key] = self._find_price(self._catalog.region(src), self._catalog.region(dst), same_zone)
+            found = self._tiers[key] = self._find_tiers(self._catalog.region(src), self._catalog.region(dst), same_zone)
         return found
 
     def usd_per_byte(self, src: str, dst: str, *, same_zone: bool = True) -> float:
@@ -151,7 +187,7 @@ class Network:
             source="link model: distance, continents, window / rtt",
         )
 
-    def _find_price(self, src: Region, dst: Region, same_zone: bool) -> EgressPrice:
+    def _find_tiers(self, src: Region, dst: Region, same_zone: bool) -> tuple[EgressPrice, ...]:
         if src.place == dst.place:
             wanted = ["intra_zone" if same_zone else "inter_zone"]
         elif src.provider != dst.provider:
@@ -163,11 +199,11 @@ class Network:
             for i, a in enumerate((src.region, src.egress_zone, "*"))
             for j, b in enumerate(wanted)
         )
-        matches = [(rank, price) for rank, price in ranked if price is not None]
+        matches = [(rank, tiers) for rank, tiers in ranked if tiers is not None]
         if not matches:
             raise PlacerError(
                 f"catalog {self._catalog.name} has no egress price from {src.place} to {dst.place}",
                 "add a row to egress.csv; a missing price is never taken as free",
                 exit_code=5,
             )
-        return min(matches, key=lambda m: m[0])[1]
+        return tuple(sorted(min(matches, key=lambda m: m[0])[1], key=lambda tier: tier.above_gib_per_month))

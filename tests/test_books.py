@@ -164,6 +164,50 @@ def test_byte_order_mark_and_crlf_are_read(tmp_path: Path) -> None:
     assert len(load_catalog(str(folder)).offers) == 20
 
 
+TIERS = "provider,src,dst,above_gib_per_month,usd_per_gib,source,as_of\n"
+REST = "t,2026-01-01\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (f"gcp,*,internet,0,0.1,{REST}gcp,*,internet,0,0.2,{REST}", "gcp/*/internet/0 stands already in line 2"),
+        (
+            f"gcp,*,internet,0,0.1,{REST}gcp,*,internet,0.0,0.2,{REST}",
+            "egress.csv:3: above_gib_per_month '0' of gcp/*/internet is not above",
+        ),
+        (f"gcp,*,internet,1024,0.1,{REST}", "egress.csv:2: above_gib_per_month '1024' of gcp/*/internet has no tier from 0"),
+        (f"gcp,*,internet,0,0,{REST}gcp,*,internet,20,0.1,{REST}gcp,*,internet,10,0.2,{REST}", "egress.csv:4: above_gib_per_month '10' of"),
+        (f"gcp,*,internet,-1,0.1,{REST}", "above_gib_per_month '-1' is not from 0"),
+        (f"gcp,*,internet,,0.1,{REST}", "above_gib_per_month '' is not a number"),
+        (f"gcp,*,internet,inf,0.1,{REST}", "above_gib_per_month 'inf' is not a finite number"),
+    ],
+)
+def test_volume_tiers_that_do_not_rise_from_zero_are_refused(tmp_path: Path, rows: str, says: str) -> None:
+    """A doubled, missing, falling, negative or empty mark would leave GiB without a price or with two."""
+    folder = _copy(tmp_path)
+    (folder / "egress.csv").write_text(TIERS + rows, encoding="utf-8")
+    with pytest.raises(PlacerError) as caught:
+        load_catalog(str(folder))
+    assert says in caught.value.message
+
+
+def test_the_column_of_the_volume_tiers_may_be_missing(erben: Catalog, default: Catalog) -> None:
+    """The papers' books price every GiB alike, as published; the default book has the tiers of three clouds."""
+    assert {price.above_gib_per_month for price in erben.egress} == {0.0}
+    tiered = {price.provider for price in default.egress if price.above_gib_per_month > 0}
+    assert tiered == {"aws", "azure", "gcp"}
+
+
+def test_paid_tiers_fall_with_volume(book: Catalog) -> None:
+    """List prices get cheaper with volume, so the first paid price, which solvers count with, is never too low."""
+    tiers: dict[tuple[str, str, str], list[float]] = {}
+    for price in book.egress:
+        if price.usd_per_gib > 0:
+            tiers.setdefault((price.provider, price.src, price.dst), []).append(price.usd_per_gib)
+    assert all(prices == sorted(prices, reverse=True) for prices in tiers.values())
+
+
 def test_a_region_without_egress_price_is_an_error_never_free(tmp_path: Path) -> None:
     """Dropping the rows of a provider makes its egress unknown."""
     folder = _copy(tmp_path)

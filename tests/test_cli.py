@@ -197,6 +197,7 @@ def test_schemas_are_printed_and_valid(run: Run, name: str) -> None:
         (("models", "roberta-xlm"), "time-weighted"),
         (("offers", "--gpu", "A100", "--market", "spot", "--limit", "3"), "A100"),
         (("network", "show", "gcp/us-central1", "gcp/europe-west1", "--catalog", "erben-2023"), "210 Mb/s"),
+        (("network", "show", "gcp/us-central1", "aws/us-west-2"), "* first paid price of a month"),
         (("catalog", "list"), "erben-2023"),
         (("compare", *ERBEN, "lambda/us-west-1=8xA10", "gcp/us-central1=8xT4:spot"), "8 x T4"),
         (("estimate", *ERBEN, "--workers", "gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot"), "granularity"),

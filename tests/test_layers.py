@@ -21,12 +21,12 @@ LAYERS = [
     {"estimator"},
     {"data_usd"},
     {"steps", "convergence", "exchanges"},
-    {"timing", "cost"},
+    {"timing", "cost", "volume", "spot"},
     {"problem"},
     {"requirements"},
     {"exchange", "elastic"},
     {"placement"},
-    {"network", "link_model", "profile", "book", "catalog", "calibration"},
+    {"network", "link_model", "profile", "book", "book_checks", "catalog", "calibration"},
     {"units", "errors", "shipped", "interval"},
 ]
 """A module imports only from its own line or lines below; `placer/__init__` names lazily and is exempt."""

@@ -29,7 +29,8 @@ def show(places: tuple[str, ...], catalog: str, as_json: bool) -> None:
     found = match_places(places, book)
     if len(found) > 40:
         raise PlacerError(f"{len(found)} places are {len(found) ** 2:,} links", "name at most 40 places")
-    graph = Network(book).graph(found)
+    network = Network(book)
+    graph = network.graph(found)
     edges = sorted(graph.edges(data=True), key=lambda e: (e[0], e[1]))
     if as_json:
         links = [
@@ -39,6 +40,10 @@ def show(places: tuple[str, ...], catalog: str, as_json: bool) -> None:
                 "bytes_per_second": d["bytes_per_second"],
                 "rtt_seconds": d["rtt_s"],
                 "usd_per_gib": d["usd_per_gib"],
+                "egress_tiers": [
+                    {"above_gib_per_month": tier.above_gib_per_month, "usd_per_gib": tier.usd_per_gib}
+                    for tier in network.egress_tiers(a, b)
+                ],
                 "basis": d["basis"],
                 "source": d["source"],
             }
@@ -51,6 +56,10 @@ def show(places: tuple[str, ...], catalog: str, as_json: bool) -> None:
     table = Table(box=None, pad_edge=False, header_style="underline")
     for header, right in (("from", 0), ("to", 0), ("one stream", 1), ("rtt", 1), ("USD/GiB", 1), ("basis", 0)):
         table.add_column(header, justify="right" if right else "left", no_wrap=header not in ("from", "to"), overflow="fold")
+    tiered = {(a, b) for a, b, _ in edges if len(network.egress_tiers(a, b)) > 1}
     for a, b, d in edges:
-        table.add_row(a, b, format_bandwidth(d["bytes_per_second"]), format_seconds(d["rtt_s"]), f"{d['usd_per_gib']:.3f}", d["basis"])
+        price = f"{d['usd_per_gib']:.3f}{'*' if (a, b) in tiered else ' ' if tiered else ''}"
+        table.add_row(a, b, format_bandwidth(d["bytes_per_second"]), format_seconds(d["rtt_s"]), price, d["basis"])
     console().print(table)
+    if tiered:
+        console().print("* first paid price of a month; other volumes cost otherwise: --json lists the tiers")

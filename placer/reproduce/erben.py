@@ -16,7 +16,7 @@ from placer.profile import load_profile
 from placer.reproduce.comparison import Claim, Finding, Reproduction, Row, Verdict
 from placer.reproduce.published import PublishedClaim, PublishedRun, published_claims, published_runs
 from placer.requirements import Requirements
-from placer.timing import GB
+from placer.timing.averaging import GB
 
 BOOK = "erben-2023"
 TITLE = "Erben et al., How Can We Train Deep Learning Models Across Clouds and Continents? (PVLDB 17(6), 2024)"

@@ -19,7 +19,7 @@ from placer.reproduce.phalak_placements import (
     usd_per_step,
 )
 from placer.reproduce.published import PublishedClaim, published_claims
-from placer.timing import STORE_STREAM_BYTES_PER_S, store_transfer_seconds
+from placer.timing.store import worker_transfer_seconds
 
 MODEL = "niser"
 TOLERANCE = 0.1
@@ -202,7 +202,7 @@ def upload_rate(study: Study, vms: str, city: str, store: str, store_city: str) 
     """Bytes per second of one gradient on its way from a VM to a store, start-up included."""
     size = study.gradient_bytes[MODEL]
     link = study.network.link(CITIES[city][vms], CITIES[store_city][store])
-    return size / store_transfer_seconds(size, link, start=True, cap=STORE_STREAM_BYTES_PER_S)
+    return size / worker_transfer_seconds(size, link)
 
 
 def _ratio(study: Study, vms: str, city: str, store_city: str, winner: str) -> float:

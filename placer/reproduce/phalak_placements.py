@@ -92,11 +92,11 @@ def work_out(book: Catalog) -> Study:
     return Study(book=book, estimates={model: {choice: placed(model, choice, book) for choice in CHOICES} for model in MODELS})
 
 
-def placed(model: str, choice: Choice, book: Catalog, workers_per_city: int = 1) -> Estimate:
-    """Estimate workers in each city on one cloud; function and store in one city on any two clouds."""
+def placed(model: str, choice: Choice, book: Catalog, workers_per_city: int = 1, exchange: str = "central") -> Estimate:
+    """Estimate workers in each city on one cloud; the global function and store in one city on any two clouds."""
     workers = ",".join(f"{places[choice.vms]}={workers_per_city}xCPU-2" for places in CITIES.values())
     places = CITIES[choice.city]
-    wish = Requirements(exchange="central", aggregator=places[choice.function], storage=places[choice.store])
+    wish = Requirements(exchange=exchange, aggregator=places[choice.function], storage=places[choice.store])
     problem = Problem(profile=load_profile(model), catalog=book, requirements=wish)
     return estimate(place_by_hand(workers, problem), problem)
 

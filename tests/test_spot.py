@@ -1,0 +1,241 @@
+"""Spot machines: interruptions by formula and by simulation, and zones that lose capacity together."""
+
+import heapq
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placer.errors import PlacerError
+from placer.interval import Interval
+from placer.spot import (
+    ASSUMED_INTERRUPTION,
+    OBSERVED_CORRELATION,
+    Correlation,
+    Interruption,
+    chance_all_lost,
+    chance_any_lost,
+    expected_share,
+    rate_per_hour,
+)
+
+
+def exactly(chance: float, restart_s: float, lost_steps: float) -> Interruption:
+    """Build an interruption without a spread."""
+    figures = (Interval(value=x, low=x, high=x) for x in (chance, restart_s, lost_steps))
+    return Interruption(chance_per_month=next(figures), restart_s=next(figures), lost_steps=next(figures), basis="assumed", source="test")
+
+
+chances, restarts, steps = st.floats(0.0, 0.999), st.floats(0.0, 7200.0), st.floats(0.1, 3600.0)
+counts = st.integers(1, 64)
+
+
+@pytest.mark.parametrize(("chance", "per_month"), [(0.0, 0.0), (0.05, 0.051293), (0.2, 0.223144), (0.5, 0.693147)])
+def test_chance_of_a_month_as_a_rate(chance: float, per_month: float) -> None:
+    """-ln(1 - f) interruptions a month: more than f, as a machine can be taken away twice."""
+    assert rate_per_hour(chance) * 730 == pytest.approx(per_month, abs=1e-6)
+
+
+def test_share_without_lost_steps_is_the_frequency_of_erben() -> None:
+    """Half of the workers on spot, 1 - 1/e a month = 1/730 an hour, away 73 h: 1/11 of their time, 1/22 of the run."""
+    away = exactly(1 - math.exp(-1), 73 * 3600.0, 0.0)
+    assert expected_share(4, 8, 60.0, away).value == pytest.approx(21 / 22)
+
+
+def test_share_without_restart_is_the_lost_steps() -> None:
+    """Ten workers at 1/730 an hour and two steps of 36.5 h each: one event lasts 73 h, exp(-10 x 73 / 730) = 1/e is left."""
+    lost = exactly(1 - math.exp(-1), 0.0, 2.0)
+    assert expected_share(10, 10, 36.5 * 3600, lost).value == pytest.approx(math.exp(-1))
+
+
+def test_published_bands_cost_little_by_themselves() -> None:
+    """Eight spot workers with steps of a minute lose 0.01 %, at worst 0.05 %: what hurts is capacity that does not come back."""
+    share = expected_share(8, 8, 60.0)
+    assert 1 - share.value == pytest.approx(1.07e-4, rel=0.01)  # 2.55e-5 away + 8.15e-5 lost steps
+    assert 1 - share.low == pytest.approx(4.11e-4, rel=0.01)  # rate 0.693147 / 730 h: 1.58e-4 away 600 s + 2.53e-4 lost steps
+    assert 1 - share.high == pytest.approx(5.86e-7, rel=0.01)  # rate 0.051293 / 730 h: away 30 s, no step lost
+
+
+@given(counts, steps, chances, restarts)
+def test_without_spot_workers_nothing_is_lost(workers: int, step_s: float, chance: float, restart_s: float) -> None:
+    """On-demand machines stay."""
+    assert expected_share(0, workers, step_s, exactly(chance, restart_s, 2.0)) == Interval(value=1.0, low=1.0, high=1.0)
+
+
+@given(counts, counts, steps, chances, restarts, st.floats(0.0, 2.0), st.floats(0.0, 1.0))
+def test_share_falls_with_everything_that_goes_wrong(
+    a: int, b: int, step_s: float, chance: float, restart_s: float, lost: float, more: float
+) -> None:
+    """Frequency, restart, lost steps, length of a step, spot workers among as many; always from 0 to 1."""
+    spot, workers = sorted((a, b))
+    share = expected_share(spot, workers, step_s, exactly(chance, restart_s, lost)).value
+    assert 0 <= share <= 1
+    worse = [
+        expected_share(spot, workers, step_s, exactly(chance + (0.9995 - chance) * more, restart_s, lost)),
+        expected_share(spot, workers, step_s, exactly(chance, restart_s * (1 + more), lost)),
+        expected_share(spot, workers, step_s, exactly(chance, restart_s, lost + more)),
+        expected_share(spot, workers, step_s * (1 + more), exactly(chance, restart_s, lost)),
+        expected_share(min(spot + 1, workers), workers, step_s, exactly(chance, restart_s, lost)),
+        expected_share(spot + 1, workers + 1, step_s, exactly(chance, restart_s, lost)),
+    ]
+    assert all(other.value <= share * (1 + 1e-12) for other in worse)
+
+
+@given(counts, steps)
+def test_interval_holds_the_value(workers: int, step_s: float) -> None:
+    """Low takes the high figures."""
+    share = expected_share(workers, workers, step_s)
+    assert 0 <= share.low <= share.value <= share.high <= 1
+
+
+def simulated_share(spot: int, workers: int, useless_s: float, rate_per_s: float, restart_s: float, hours: float) -> float:
+    """Play random interruptions: machines leave and rejoin, and each rejoin makes the run useless for a while."""
+    draw, end_s = random.Random(7), hours * 3600
+    events = [(draw.expovariate(rate_per_s), "leave") for _ in range(spot)]
+    heapq.heapify(events)
+    present, useless_until, now, done = workers, 0.0, 0.0, 0.0
+    while now < end_s:
+        at, kind = heapq.heappop(events)
+        done += present * max(0.0, min(at, end_s) - max(now, useless_until))
+        now = at
+        if kind == "leave":
+            present -= 1
+            heapq.heappush(events, (at + restart_s, "rejoin"))
+        else:
+            present += 1
+            useless_until = at + useless_s
+            heapq.heappush(events, (at + draw.expovariate(rate_per_s), "leave"))
+    return done / (workers * end_s)
+
+
+@pytest.mark.parametrize(
+    ("spot", "workers", "step_s", "restart_s"), [(8, 8, 120.0, 7200.0), (3, 12, 600.0, 600.0), (16, 16, 1800.0, 300.0)]
+)
+def test_share_agrees_with_a_simulation(spot: int, workers: int, step_s: float, restart_s: float) -> None:
+    """20,000 hours at one interruption in 53 machine-hours (a chance of 0.999999 a month), far worse than any market: within 1 %."""
+    chance = 0.999999
+    formula = expected_share(spot, workers, step_s, exactly(chance, restart_s, 2.0)).value
+    played = simulated_share(spot, workers, 2 * step_s, rate_per_hour(chance) / 3600, restart_s, hours=20_000)
+    assert formula == pytest.approx(played, rel=0.01)
+
+
+unavailable = st.floats(0.0, 1.0)
+regions = st.lists(st.integers(1, 4), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize(
+    ("zones", "all_lost", "any_lost"),
+    [
+        ([1], 0.2, 0.2),
+        ([1, 1], 0.0624, 0.3376),  # 0.04 + 0.14 x 0.16; 0.4 - that
+        ([2], 0.1088, 0.2912),  # 0.04 + 0.43 x 0.16
+    ],
+)
+def test_pairs_by_hand(zones: list[int], all_lost: float, any_lost: float) -> None:
+    """At u = 0.2, independent zones would say 0.04: 36 % too little between regions, 63 % inside one."""
+    assert chance_all_lost(zones, 0.2) == pytest.approx(all_lost)
+    assert chance_any_lost(zones, 0.2) == pytest.approx(any_lost)
+
+
+@given(unavailable, st.floats(0.0, 0.9), st.floats(0.0, 1.0))
+def test_pairs_have_the_correlation_asked_for(u: float, zones: float, part: float) -> None:
+    """Two regions u^2 + rho u (1 - u) with rho of regions; two zones of one region with rho of zones, whatever they are."""
+    correlation = Correlation(zones=zones, regions=zones * part, source="test")
+    assert chance_all_lost([1, 1], u, correlation) == pytest.approx(u * u + zones * part * u * (1 - u), abs=1e-12)
+    assert chance_all_lost([2], u, correlation) == pytest.approx(u * u + zones * u * (1 - u), abs=1e-12)
+
+
+@given(unavailable, regions)
+def test_all_lost_lies_between_independence_and_one_zone(u: float, zones: list[int]) -> None:
+    """From u^k to u; at least one from u to k u."""
+    total = sum(zones)
+    assert u**total - 1e-12 <= chance_all_lost(zones, u) <= u + 1e-12
+    assert u - 1e-12 <= chance_any_lost(zones, u) <= min(1.0, total * u) + 1e-9
+
+
+@given(unavailable, regions, st.integers(1, 4), st.randoms())
+def test_more_places_never_lose_all_more_often(u: float, zones: list[int], more: int, shuffle: random.Random) -> None:
+    """Another region, or another zone in one, lowers `all` and raises `any`; the order of regions does not count."""
+    shuffled = zones.copy()
+    shuffle.shuffle(shuffled)
+    assert chance_all_lost(shuffled, u) == pytest.approx(chance_all_lost(zones, u), abs=1e-12)
+    for grown in ([*zones, more], [zones[0] + more, *zones[1:]]):
+        assert chance_all_lost(grown, u) <= chance_all_lost(zones, u) + 1e-12
+        assert chance_any_lost(grown, u) >= chance_any_lost(zones, u) - 1e-12
+
+
+@given(unavailable)
+def test_spreading_over_regions_beats_spreading_over_zones(u: float) -> None:
+    """Zones of one region are more alike."""
+    assert chance_all_lost([1, 1, 1], u) <= chance_all_lost([2, 1], u) + 1e-12
+    assert chance_all_lost([2, 1], u) <= chance_all_lost([3], u) + 1e-12
+
+
+def test_the_mixture_agrees_with_a_simulation() -> None:
+    """Regions of two and one zones at u = 0.3: a common chance, one around it for each region, then zones; 3 standard errors."""
+    draw, runs, u = random.Random(11), 40_000, 0.3
+    common = 1 / OBSERVED_CORRELATION.regions - 1
+    within = (OBSERVED_CORRELATION.zones - OBSERVED_CORRELATION.regions) / (1 - OBSERVED_CORRELATION.regions)
+    around = 1 / within - 1
+    every = some = 0
+    for _ in range(runs):
+        g = draw.betavariate(u * common, (1 - u) * common)
+        lost = []
+        for count in (2, 1):
+            p = draw.betavariate(max(g * around, 1e-9), max((1 - g) * around, 1e-9))
+            lost += [draw.random() < p for _ in range(count)]
+        every += all(lost)
+        some += any(lost)
+    for played, exact in ((every / runs, chance_all_lost([2, 1], u)), (some / runs, chance_any_lost([2, 1], u))):
+        assert played == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / runs))
+
+
+def test_without_correlation_chances_multiply() -> None:
+    """The limit that must not be taken for granted: 0.2 x 0.2 x 0.2."""
+    none = Correlation(zones=0.0, regions=0.0, source="test")
+    assert chance_all_lost([2, 1], 0.2, none) == pytest.approx(0.008)
+
+
+@pytest.mark.parametrize("chance", [-0.1, 1.0, 1.5, math.nan])
+def test_chances_that_are_none_are_refused(chance: float) -> None:
+    """Certain interruption has no rate."""
+    with pytest.raises(PlacerError, match="chance of an interruption"):
+        rate_per_hour(chance)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high"), [(1.0, 2.0, 3.0), (1.0, 0.0, 0.5), (1.0, -1.0, 2.0), (1.0, 1.0, math.inf), (math.nan, 0.0, 1.0)]
+)
+def test_figures_out_of_order_are_refused(value: float, low: float, high: float) -> None:
+    """Low <= value <= high, all finite and from 0; as chances all below 1."""
+    with pytest.raises(PlacerError, match="not in order"):
+        replace(ASSUMED_INTERRUPTION, restart_s=Interval(value=value, low=low, high=high))
+    with pytest.raises(PlacerError, match="chance of an interruption"):
+        replace(ASSUMED_INTERRUPTION, chance_per_month=Interval(value=0.5, low=0.1, high=1.0))
+
+
+@pytest.mark.parametrize(
+    ("spot", "workers", "step_s"), [(9, 8, 60.0), (-1, 8, 60.0), (0, 0, 60.0), (1, 1, 0.0), (1, 1, math.inf), (1, 1, math.nan)]
+)
+def test_runs_that_cannot_be_are_refused(spot: int, workers: int, step_s: float) -> None:
+    """More spot workers than workers, no worker, no time."""
+    with pytest.raises(PlacerError):
+        expected_share(spot, workers, step_s)
+
+
+@pytest.mark.parametrize(("zones", "u"), [([], 0.2), ([1, 0], 0.2), ([1], -0.1), ([1], 1.1), ([1], math.nan)])
+def test_places_that_are_none_are_refused(zones: list[int], u: float) -> None:
+    """No region, a region without zones, no share."""
+    for chance in (chance_all_lost, chance_any_lost):
+        with pytest.raises(PlacerError):
+            chance(zones, u)
+
+
+@pytest.mark.parametrize(("zones", "between"), [(0.1, 0.2), (1.0, 0.1), (0.4, -0.1), (math.nan, 0.1)])
+def test_correlations_that_cannot_be_are_refused(zones: float, between: float) -> None:
+    """Regions are never more alike than zones of one region."""
+    with pytest.raises(PlacerError, match="not possible"):
+        Correlation(zones=zones, regions=between, source="test")
