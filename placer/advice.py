@@ -13,12 +13,16 @@ from placer.problem import Problem
 from placer.requirements import ALL_REGIONS
 from placer.result import Result, Warn
 from placer.steps import worker_rate
-from placer.units import format_number, format_seconds, format_usd, parse_date
+from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
 
 SHORTEST_STEP_S = 5.5
 """Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""
 CALIBRATED_WORKERS = 10
 """Largest run behind the averaging constants."""
+BETWEEN = ("between regions", "up", "down", "push", "pull", "upload", "download", "regions", "back to regions")
+"""Parts of a step in which bytes travel between regions."""
+TIGHT = 0.8
+"""Memory that is fuller than this is worth a word."""
 STALE_DAYS = 120
 """Prices older than this are announced."""
 
@@ -88,6 +92,56 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
         )
 
 
+def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[Warn, ...]:
+    """List what the shape of a placement implies: growth, continents, memory, as codes and sentences."""
+    return (*_growth(got), *_continents(problem, placement, got), *_memory(problem, placement))
+
+
+def doubling_bound(granularity: float) -> float:
+    """Most that twice the workers can gain: (1 + g) / (1 + g / 2).
+
+    Notes
+    -----
+    Erben et al. (2024): the calculation halves, the communication stays.
+
+    Examples
+    --------
+    >>> round(doubling_bound(1.0), 2), round(doubling_bound(10.0), 2)
+    (1.33, 1.83)
+    """
+    return (1 + granularity) / (1 + granularity / 2)
+
+
+def _growth(got: Estimate) -> Iterator[Warn]:
+    if got.granularity is not None and not got.step.hidden:
+        gain = doubling_bound(got.granularity)
+        text = f"granularity {got.granularity:.2f}: twice the workers would give at most {gain:.2f} x the samples/s"
+        yield Warn(code="doubling", message=text)
+
+
+def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """What the way between continents takes of each step."""
+    continents = {problem.catalog.region(place).continent for place in placement.places}
+    between = sum(seconds for name, seconds in got.step.parts if name in BETWEEN)
+    if len(continents) > 1 and between > 0:
+        share, without = 100 * between / got.step.total, got.samples_per_second.value * got.step.total / (got.step.total - between)
+        text = f"{len(continents)} continents: the way between regions takes {format_seconds(between)}, {share:.0f} % of each step; "
+        yield Warn(code="continents", message=f"{text}without it these workers would do {format_number(without)} samples/s")
+
+
+def _memory(problem: Problem, placement: Placement) -> Iterator[Warn]:
+    """Machines whose memory is nearly full."""
+    for group in placement.groups:
+        offer = find_pool(group, problem).offer
+        for what, needed, there in (
+            ("each GPU", problem.profile.device_memory_bytes, problem.catalog.gpu(offer.gpu).memory_gib),
+            ("the host", problem.profile.host_memory_bytes, offer.memory_gib),
+        ):
+            if needed > TIGHT * there * GIB:
+                text = f"{group.device} in {group.place}: {problem.profile.name} takes {needed / GIB:.1f} of the {there:g} GiB of {what}"
+                yield Warn(code="memory", message=text)
+
+
 def warnings_of(problem: Problem, placement: Placement | None, got: Estimate | None) -> tuple[Warn, ...]:
     """List what the user should know about the data and the placement."""
     found = list(_data_warnings(problem))
@@ -127,7 +181,12 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
         )
     if chosen.transport == "butterfly" and placement.workers > CALIBRATED_WORKERS:
         yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {CALIBRATED_WORKERS}")
-    if problem.requirements.exchange == "central" and chosen.transport == "none":
-        yield Warn(code="no-exchange", message="one machine exchanges nothing, so no aggregator is used; ask for --workers 2.. to have one")
-    if chosen.transport == "store":
+    if got.samples_to_target.basis == "assumed" and got.samples_to_target.high > 1.1:
+        times = got.samples_to_target
+        text = f"how {placement.exchange.strategy} converges is assumed: {times.low:.2f} to {times.high:.2f} x the samples"
+        yield Warn(code="convergence", message=f"{text}; measure it and say --samples-to-target {placement.exchange.strategy}=X")
+    if problem.requirements.exchange not in ("auto", "all-reduce") and chosen.transport == "none":
+        text = "one machine exchanges nothing, so the exchange is not used; ask for --workers 2.. to have one"
+        yield Warn(code="no-exchange", message=text)
+    if chosen.transport in ("store", "regional-stores"):
         yield Warn(code="assumed-store", message="store and function times are assumed, not measured")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from placer.advice import stay_verdict, warnings_of
+from placer.advice import notes_of, stay_verdict, warnings_of
 from placer.estimator import estimate, evaluate
 from placer.exchanges import exchange_for
 from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
@@ -54,7 +54,7 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
     require_pools(problem)
     options = options or SolveOptions()
     result = solve(problem, solver, options)
-    if result.placement is None:
+    if result.placement is None or result.estimate is None:
         return replace(result, nearest=nearest(problem, solver, options), warnings=warnings_of(problem, None, None))
     considered = [(placement, violations(placement, problem)) for placement in equal_machines(problem)]
     stopped = result.status is not Status.OPTIMAL
@@ -71,6 +71,7 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
         near_misses=tuple(_near_misses(problem, result, considered)),
         verdict=stay_verdict(result, spread),
+        notes=notes_of(problem, result.placement, result.estimate),
         warnings=warnings_of(problem, result.placement, result.estimate),
     )
 
