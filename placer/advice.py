@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 
-from placer.estimator import Estimate, estimate
+from placer.estimator import Estimate, estimate, evaluate
 from placer.estimator import pool_of as find_pool
 from placer.exchange import traits
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.requirements import ALL_REGIONS
-from placer.result import Result, Warn
+from placer.result import Result, Warn, objective_value
 from placer.steps import worker_rate
+from placer.timing.step import gain_bound
 from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
 
 SHORTEST_STEP_S = 5.5
@@ -21,10 +23,39 @@ CALIBRATED_WORKERS = 10
 """Largest run behind the averaging constants."""
 BETWEEN = ("between regions", "up", "down", "push", "pull", "upload", "download", "regions", "back to regions")
 """Parts of a step in which bytes travel between regions."""
+WORTH_A_WORD = 1.1
+"""Local steps that gain less than this are not mentioned."""
 TIGHT = 0.8
 """Memory that is fuller than this is worth a word."""
 STALE_DAYS = 120
 """Prices older than this are announced."""
+
+
+def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
+    """Say what exchanging less often would gain, at equal samples to target, if it is worth a word.
+
+    Parameters
+    ----------
+    result
+        With a placement.
+    local
+        A good placement with local steps; None if none was found.
+    """
+    if local is None or result.estimate is None:
+        return ()
+    wish, other = result.problem.requirements, estimate(local, result.problem)
+    speed, usd = other.effective_samples_per_second.value, other.usd_per_hour.total
+    ours = objective_value(wish.objective, result.estimate.effective_samples_per_second.value, result.estimate.usd_per_hour.total)
+    gain = objective_value(wish.objective, speed, usd) / ours
+    if (gain if wish.objective == "throughput" else 1 / gain) < WORTH_A_WORD:
+        return ()
+    text = " + ".join(group.spec for group in local.groups)
+    steps, times = local.exchange.local_steps, other.samples_to_target
+    return (
+        f"If an exchange only every {steps} steps is acceptable (--local-steps {steps}): {text} with {local.exchange.strategy} "
+        f"reaches {format_number(speed)} samples/s that count for {format_usd(usd)}/h; {times.value:.2f} x the samples "
+        f"are taken to be needed ({times.low:.2f} to {times.high:.2f}, {times.basis}).",
+    )
 
 
 def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
@@ -94,29 +125,17 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
 
 def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[Warn, ...]:
     """List what the shape of a placement implies: growth, continents, memory, as codes and sentences."""
-    return (*_growth(got), *_continents(problem, placement, got), *_memory(problem, placement))
+    return (*_growth(problem, placement, got), *_continents(problem, placement, got), *_memory(problem, placement))
 
 
-def doubling_bound(granularity: float) -> float:
-    """Most that twice the workers can gain: (1 + g) / (1 + g / 2).
-
-    Notes
-    -----
-    Erben et al. (2024): the calculation halves, the communication stays.
-
-    Examples
-    --------
-    >>> round(doubling_bound(1.0), 2), round(doubling_bound(10.0), 2)
-    (1.33, 1.83)
-    """
-    return (1 + granularity) / (1 + granularity / 2)
-
-
-def _growth(got: Estimate) -> Iterator[Warn]:
-    if got.granularity is not None and not got.step.hidden:
-        gain = doubling_bound(got.granularity)
-        text = f"granularity {got.granularity:.2f}: twice the workers would give at most {gain:.2f} x the samples/s"
-        yield Warn(code="doubling", message=text)
+def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """What twice the workers would gain: the rule, and placer's own figure for the same machines twice."""
+    if got.granularity is None or got.step.hidden:
+        return
+    twice = replace(placement, groups=tuple(replace(group, count=2 * group.count) for group in placement.groups))
+    gain = evaluate(twice, problem).processed_per_second / got.samples_per_second.value
+    rule = f"at most {gain_bound(got.granularity):.2f} x the samples/s if communication stays as it is"
+    yield Warn(code="doubling", message=f"granularity {got.granularity:.2f}: twice the workers give {rule}, {gain:.2f} x by the model")
 
 
 def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
