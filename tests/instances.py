@@ -307,10 +307,13 @@ def exchange_problem(seed: int) -> Problem:
         datasets=_datasets(draw, problem),
         passes=draw.choice([1, 100]),
     )
+    if changed.exchange == "hierarchical":
+        changed = replace(changed, max_workers=max(4, changed.max_workers), datasets=())
+        problem = replace(problem, catalog=_serverless(problem.catalog))
     made = replace(problem, requirements=changed)
-    return (
-        made if made.modes else replace(problem, requirements=replace(changed, overlap=False, min_local_steps=None, max_local_steps=None))
-    )
+    if made.modes:
+        return made
+    return replace(problem, requirements=replace(changed, overlap=False, min_local_steps=None, max_local_steps=None))
 
 
 def _datasets(draw: random.Random, problem: Problem) -> tuple[Dataset, ...]:
@@ -319,3 +322,10 @@ def _datasets(draw: random.Random, problem: Problem) -> tuple[Dataset, ...]:
     places = sorted({pool.offer.place for pool in problem.pools})
     chosen = draw.sample(places, min(len(places), draw.choice([1, 2, 2, 3])))
     return tuple(Dataset(place=place, samples=draw.choice([10**3, 10**6, 3 * 10**6]), may_move=draw.random() < 0.3) for place in chosen)
+
+
+def _serverless(catalog: Catalog) -> Catalog:
+    """Give every region with machines a function and a store."""
+    regions = [catalog.region(place) for place in sorted({offer.place for offer in catalog.offers})]
+    stores = (*(_store(r) for r in regions), *(s for s in catalog.stores if s.provider == "backblaze"))
+    return replace(catalog, functions=tuple(_function(r) for r in regions), stores=stores)

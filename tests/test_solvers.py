@@ -111,9 +111,9 @@ def test_exact_equals_exhaustive_with_every_exchange(chunk: int) -> None:
 
 
 def test_exchange_instances_choose_every_strategy() -> None:
-    """Each strategy is the best of some of 500 instances, as often as it can be with a few machines."""
-    answers = (solve(exchange_problem(seed), "exact", PROOF).placement for seed in range(500))
-    assert {p.exchange.strategy for p in answers if p is not None} >= {*STRATEGIES} - {"hierarchical"}
+    """Each strategy is the best of some of 400 instances, as often as it can be with a few machines."""
+    answers = (solve(exchange_problem(seed), "exact", PROOF).placement for seed in range(400))
+    assert {p.exchange.strategy for p in answers if p is not None} >= {*STRATEGIES}
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,0 +1,159 @@
+"""Properties of the model that hold for every strategy, on random markets."""
+
+import importlib
+import json
+import re
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from instances import exchange_problem
+from placer.catalog import Catalog, MeasuredLink
+from placer.cost import egress_usd
+from placer.estimator import Outcome, evaluate, exchange_phases
+from placer.exchange import STRATEGIES
+from placer.placement import Placement
+from placer.problem import Problem
+from placer.requirements import Requirements
+from placer.violations import violations
+
+placements = importlib.import_module("placer.solvers.exhaustive").placements
+UNUSABLE = {"exchange", "function", "data", "batch"}
+"""Codes of placements that cannot run at all: nothing is said about their time."""
+
+
+def cases(seed: int, pick: int) -> tuple[Problem, Placement] | None:
+    """Draw a market and one of the placements that can run on it."""
+    problem = exchange_problem(seed)
+    found = [p for p in islice(placements(problem), 120) if not UNUSABLE & {v.code for v in violations(p, problem)}]
+    several = [p for p in found if p.workers > 1] or found
+    return (problem, several[pick % len(several)]) if several else None
+
+
+def outcome(problem: Problem, placement: Placement, **changes: Any) -> Outcome:
+    """Evaluate a placement after changes of the catalog."""
+    catalog: Catalog = replace(problem.catalog, **changes)
+    return evaluate(placement, replace(problem, catalog=catalog))
+
+
+def test_the_instances_use_every_strategy() -> None:
+    """The properties below are not vacuous."""
+    drawn = (cases(seed, seed * 7) for seed in range(200))
+    assert {placement.exchange.strategy for found in drawn if found for placement in [found[1]]} == {*STRATEGIES}
+
+
+@settings(max_examples=70, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 400), st.integers(0, 99))
+def test_a_faster_link_never_slows_a_step(seed: int, pick: int, which: int) -> None:
+    """Twice the bandwidth of any one link, inside a region too: the round is not longer."""
+    drawn = cases(seed, pick)
+    if drawn is None:
+        return
+    problem, placement = drawn
+    places = sorted(problem.catalog.regions)
+    src, dst = places[which % len(places)], places[which // len(places) % len(places)]
+    link = problem.network.link(src, dst)
+    faster = MeasuredLink(
+        src=src,
+        dst=dst,
+        gbps_one_stream=link.bytes_per_second * 16 / 1e9,
+        gbps_low=link.low * 16 / 1e9,
+        gbps_high=link.high * 16 / 1e9,
+        rtt_ms=link.rtt_s * 1e3,
+        basis="measured",
+        source="test",
+        as_of="2026-01-01",
+    )
+    links = (*(known for known in problem.catalog.links if (known.src, known.dst) != (src, dst)), faster)
+    assert outcome(problem, placement, links=links).step.total <= evaluate(placement, problem).step.total * (1 + 1e-9)
+
+
+@settings(max_examples=70, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 400), st.integers(0, 99))
+def test_a_dearer_link_never_lowers_cost(seed: int, pick: int, which: int) -> None:
+    """One egress price a cent higher: the time is the same, USD/h not less."""
+    drawn = cases(seed, pick)
+    if drawn is None:
+        return
+    problem, placement = drawn
+    rows = list(problem.catalog.egress)
+    rows[which % len(rows)] = replace(rows[which % len(rows)], usd_per_gib=rows[which % len(rows)].usd_per_gib + 0.01)
+    before, after = evaluate(placement, problem), outcome(problem, placement, egress=tuple(rows))
+    assert after.step == before.step
+    assert after.usd.total >= before.usd.total * (1 - 1e-12)
+
+
+@settings(max_examples=70, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 400))
+def test_splitting_a_group_changes_nothing(seed: int, pick: int) -> None:
+    """Machines listed one by one are the same machines."""
+    drawn = cases(seed, pick)
+    if drawn is None:
+        return
+    problem, placement = drawn
+    split = replace(placement, groups=tuple(replace(g, count=1) for g in placement.groups for _ in range(g.count)))
+    before, after = evaluate(placement, problem), evaluate(split, problem)
+    assert after.step.total == pytest.approx(before.step.total)
+    assert after.usd.total == pytest.approx(before.usd.total)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 400))
+def test_renaming_regions_changes_nothing(seed: int, pick: int) -> None:
+    """Names that sort the other way round: r0 becomes z9, r1 becomes z8 and so on."""
+    drawn = cases(seed, pick)
+    if drawn is None:
+        return
+    problem, placement = drawn
+
+    def renamed(document: Any) -> Any:
+        return json.loads(re.sub(r"\br(\d)\b", lambda m: f"z{9 - int(m[1])}", json.dumps(msgspec.to_builtins(document))))
+
+    other = Problem.from_dict(renamed(problem.to_dict()))
+    moved = msgspec.convert(renamed(placement), Placement)
+    before, after = evaluate(placement, problem), evaluate(moved, other)
+    assert after.step.total == pytest.approx(before.step.total)
+    assert after.usd.total == pytest.approx(before.usd.total)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 400))
+def test_dollars_per_hour_are_dollars_per_round_times_rounds(seed: int, pick: int) -> None:
+    """Egress of one round by its phases, times 3600 over the seconds of a round; the parts add up to the total."""
+    drawn = cases(seed, pick)
+    if drawn is None:
+        return
+    problem, placement = drawn
+    got = evaluate(placement, problem)
+    per_round = egress_usd(exchange_phases(placement, problem), problem.network, same_zone=problem.requirements.same_zone)
+    assert got.usd.egress == pytest.approx(per_round * 3600 / got.step.total)
+    assert got.usd.total == pytest.approx(sum((got.usd.compute, got.usd.egress, got.usd.storage, got.usd.functions, got.usd.data)))
+    assert got.processed_per_second == pytest.approx(problem.batch * placement.exchange.local_steps / got.step.total)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 400), st.sampled_from(["none", "fp16", "int8"]))
+def test_fewer_bytes_never_cost_or_take_more(seed: int, pick: int, compression: str) -> None:
+    """Compression to half or a quarter: not slower a round, and not more egress in a round."""
+    drawn = cases(seed, pick)
+    if drawn is None:
+        return
+    problem, placement = drawn
+    full, small = (
+        evaluate(
+            replace(placement, exchange=replace(placement.exchange, compression=name)),
+            replace(problem, requirements=_with_compression(problem.requirements, name)),
+        )
+        for name in ("none", compression)
+    )
+    assert small.step.total <= full.step.total * (1 + 1e-9)
+    assert small.usd.egress * small.step.total <= full.usd.egress * full.step.total * (1 + 1e-9) + 1e-15
+
+
+def _with_compression(wish: Requirements, name: str) -> Requirements:
+    return replace(wish, compression=name)
