@@ -36,6 +36,15 @@ def compute_usd_per_hour(machines: Iterable[tuple[VmOffer, int]]) -> float:
     ----------
     machines
         Offers and how many of each.
+
+    Examples
+    --------
+    Four workers of figure 6 of Phalak et al. in Oregon, 0.0960 USD/h each, are 0.384 USD/h; a step of 5 s costs 0.384 / 720.
+
+    >>> from placer.book import load_catalog
+    >>> offer = load_catalog("phalak-2023").offers_at("aws/us-west-2")[0]
+    >>> offer.usd_per_hour, round(compute_usd_per_hour([(offer, 4)]), 3)
+    (0.096, 0.384)
     """
     return fsum(offer.usd_per_hour * count for offer, count in machines)
 
@@ -60,6 +69,19 @@ def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = T
     Notes
     -----
     Phalak et al. (2024), eq. 7-9, summed over the transfers; the provider of the source bills.
+
+    Examples
+    --------
+    One worker in each of four cities on AWS, S3 and Lambda in Oregon, gradients of 1 GiB: up from London, Mumbai and Sydney
+    0.02 + 0.086 + 0.098, down to them 3 x 0.02; what stays in Oregon is free: 0.264 USD.
+
+    >>> from placer.book import load_catalog
+    >>> from placer.exchange.central import phases
+    >>> from placer.placement import Exchange
+    >>> oregon = Exchange(strategy="central", compression="none", aggregator="aws/us-west-2", storage="aws/us-west-2")
+    >>> cities = [(f"aws/{region}", 1) for region in ("us-west-2", "eu-west-2", "ap-south-1", "ap-southeast-2")]
+    >>> round(egress_usd(phases(cities, float(GIB), oregon), Network(load_catalog("phalak-2023"))), 6)
+    0.264
     """
     return fsum(egress_usd_by_link(phases, network, same_zone=same_zone).values())
 
@@ -107,6 +129,17 @@ def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: 
     Notes
     -----
     Phalak et al. (2024), eq. 5: S R_st + (2n + l) R_read + (n + 1) R_write + n R_list.
+
+    Examples
+    --------
+    n = 4, l = 1, S = 1 GiB kept for an hour at 0.023 USD a month: 0.023 / 730 = 3.151e-5; 9 reads at 0.0004 and 5 writes and 4 lists
+    at 0.005 per 1000: 3.6e-6 + 2.5e-5 + 2.0e-5; together 8.0107e-5.
+
+    >>> from placer.catalog import StoreOffer
+    >>> s3 = StoreOffer(provider="aws", region="r", store="s3", usd_per_gib_month=0.023, usd_per_thousand_writes=0.005,
+    ...     usd_per_thousand_reads=0.0004, usd_per_thousand_lists=0.005, source="", as_of="")
+    >>> round(storage_usd(s3, GIB, 4, 3600.0, 1), 9)
+    8.0107e-05
     """
     space = gradient_bytes / GIB * offer.usd_per_gib_month * step_s / (HOURS_PER_MONTH * SECONDS_PER_HOUR)
     reads = (2 * workers + failed_polls) * offer.usd_per_thousand_reads / 1e3
@@ -115,7 +148,16 @@ def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: 
 
 
 def data_usd_per_sample(bytes_per_sample: float, store_place: str, worker_place: str, network: Network) -> float:
-    """Price of reading one sample from the dataset's store, in USD (Erben et al., section 3)."""
+    """Price of reading one sample from the dataset's store, in USD (Erben et al., section 3).
+
+    Examples
+    --------
+    A GiB from Backblaze costs 0.01 USD.
+
+    >>> from placer.book import load_catalog
+    >>> data_usd_per_sample(GIB, "backblaze/us-west", "lambda/us-west-1", Network(load_catalog("erben-2023")))
+    0.01
+    """
     return bytes_per_sample * network.usd_per_byte(store_place, worker_place)
 
 

@@ -178,6 +178,18 @@ def test_a_function_that_is_too_small_is_a_violation(phalak: Catalog) -> None:
     assert codes(violations(grown, big)) == {"function"}
 
 
+def test_a_function_that_would_run_too_long_is_a_violation(phalak: Catalog) -> None:
+    """Four gradients of 2.5 GB take the function more than 100 s, less than the 900 s of Lambda: one line names place and limit."""
+    wishes = {"exchange": "central", "aggregator": "aws/us-west-2", "storage": "aws/us-west-2"}
+    placement, problem = on_book("niser", "aws/eu-west-2=1xCPU-2,aws/us-west-2=3xCPU-2", phalak, **wishes)
+    big = replace(problem, profile=replace(problem.profile, gradient_bytes_fp32=2_500_000_000))
+    grown = replace(placement, exchange=replace(placement.exchange, aggregator_memory_gib=10.0))
+    short = replace(big, catalog=replace(phalak, functions=tuple(replace(f, max_seconds=100) for f in phalak.functions)))
+    assert codes(violations(grown, big)) == set()
+    assert codes(violations(grown, short)) == {"function"}
+    assert "its provider allows 100 s" in violations(grown, short)[0].message
+
+
 def test_unknown_machines_and_places_are_errors(erben: Catalog) -> None:
     """The tip lists what the place has."""
     for workers, says in (
