@@ -17,8 +17,6 @@ from placer.units import format_number, format_seconds, format_usd, parse_date
 
 SHORTEST_STEP_S = 5.5
 """Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""
-CALIBRATED_WORKERS = 10
-"""Largest run behind the averaging constants."""
 STALE_DAYS = 120
 """Prices older than this are announced."""
 
@@ -125,8 +123,9 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
             code="matchmaking",
             message=f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes steps erratic: raise --tbs",
         )
-    if chosen.transport == "butterfly" and placement.workers > CALIBRATED_WORKERS:
-        yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {CALIBRATED_WORKERS}")
+    most = problem.calibration.most_workers
+    if chosen.transport == "butterfly" and placement.workers > most:
+        yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {most}")
     if problem.requirements.exchange == "central" and chosen.transport == "none":
         yield Warn(code="no-exchange", message="one machine exchanges nothing, so no aggregator is used; ask for --workers 2.. to have one")
     if chosen.transport == "store":
