@@ -23,8 +23,12 @@ class PublishedClaim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedRun:
-    """One measured run; ``workers`` as on the command line, ``calibrates`` empty if nothing was fitted to it;
-    ``calculation_s`` and ``communication_s`` are parts of a step by the wall clock, as logged."""
+    """One measured run; ``workers`` as on the command line, ``calibrates`` empty if nothing was fitted to it.
+
+    Notes
+    -----
+    ``calculation_s`` and ``communication_s`` are parts of a step by the wall clock, as logged; they need not sum to it.
+    """
 
     experiment: str
     model: str
