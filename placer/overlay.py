@@ -189,8 +189,9 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
             raise PlacerError(f"{where}: {key} is not an object", WRITE_AGAIN)
     for host in (*raw["hosts"], *raw["spreads"]):
         if host not in PUBLISHED.hosts:
-            raise unknown("host class", f"{host}' in '{where}", PUBLISHED.hosts)
-    return _made(
+            error = unknown("host class", host, PUBLISHED.hosts)
+            raise PlacerError(f"{where}: {error.message}", error.hint)
+    made: Calibration = _made(
         Calibration,
         {
             "name": raw["name"],
@@ -202,11 +203,13 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
         },
         where,
     )
+    return made
 
 
 def _host(row: Any, where: str) -> HostConstants:
     _check_keys(row, [f.name for f in fields(HostConstants)], where)
-    return _made(HostConstants, dict(row), where)
+    made: HostConstants = _made(HostConstants, dict(row), where)
+    return made
 
 
 def _three(row: Any, where: str) -> tuple[Any, ...]:
@@ -239,7 +242,8 @@ def _check_keys(row: Any, names: Iterable[str], where: str) -> None:
         raise PlacerError(f"{where}: not an object", WRITE_AGAIN)
     for key in row:
         if key not in names:
-            raise unknown("key", f"{key}' in '{where}", names)
+            error = unknown("key", str(key), names)
+            raise PlacerError(f"{where}: {error.message}", error.hint)
     missing = [name for name in names if name not in row]
     if missing:
         raise PlacerError(f"{where}: '{missing[0]}' is missing", WRITE_AGAIN)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from placer.fitting.equations import Array, Equations
+from placer.fitting.equations import Equations, Mask
 from placer.fitting.parameters import CONSTANTS, Parameter, constant, kappa, links_of, rates_of, scale
 from placer.fitting.runs import MeasuredRun
 
@@ -79,27 +79,27 @@ def _links(runs: Sequence[MeasuredRun], asked: Collection[Pair]) -> list[Paramet
     return [p for p in found if p.key in named] + [p for p in found if p.key not in named and not p.known]
 
 
-def _take(equations: Equations, chosen: dict[Parameter, float], parameter: Parameter, mask: Array | None = None) -> None:
+def _take(equations: Equations, chosen: dict[Parameter, float], parameter: Parameter, mask: Mask | None = None) -> None:
     """Add a parameter if the runs tell it from those that are chosen."""
     if _information(equations, chosen, parameter, list(chosen), mask) >= INFORMATION:
         chosen[parameter] = parameter.published
 
 
-def _set_free(equations: Equations, chosen: dict[Parameter, float], host: str, name: str, mask: Array) -> None:
+def _set_free(equations: Equations, chosen: dict[Parameter, float], host: str, name: str, mask: Mask) -> None:
     """Take a constant out of the common factor if the runs tell it from that factor and the rest."""
     free, factor = constant(host, name), scale(host)
     trial = {**chosen, free: free.published}
     others = [p for p in chosen if p != factor]
-    rest = _information(equations, trial, factor, [*others, free], mask) if factor in chosen else 0.0
-    beside = [*others, factor] if rest >= INFORMATION else others
-    if _information(equations, trial, free, beside, mask) >= INFORMATION:
+    scaled = factor in chosen and _information(equations, trial, factor, [], mask) >= INFORMATION
+    told = _information(equations, trial, free, [*others, factor] if scaled else others, mask) >= INFORMATION
+    if told and (not scaled or _information(equations, trial, factor, [*others, free], mask) >= INFORMATION):
         chosen[free] = free.published
-        if rest < INFORMATION:
+        if not scaled:
             chosen.pop(factor, None)
 
 
 def _information(
-    equations: Equations, values: dict[Parameter, float], parameter: Parameter, others: Sequence[Parameter], mask: Array | None
+    equations: Equations, values: dict[Parameter, float], parameter: Parameter, others: Sequence[Parameter], mask: Mask | None
 ) -> float:
     """Length of what a parameter does to the residuals of some runs and no other parameter does."""
     at = {**values, parameter: values.get(parameter, parameter.published)}

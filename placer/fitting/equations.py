@@ -15,6 +15,7 @@ COMMUNICATION_WEIGHT = 0.2
 NUDGE = 1e-4
 """Share of a figure by which it is changed to see what it does."""
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 class Equations:
@@ -51,7 +52,7 @@ class Equations:
                     result[rows, column] = (self._residuals(run, changed) - before) / NUDGE
         return result
 
-    def rows(self, chosen: Sequence[bool]) -> NDArray[np.bool_]:
+    def rows(self, chosen: Sequence[bool]) -> Mask:
         """Mask of the residuals of some runs."""
         mask = np.zeros(self.size, dtype=bool)
         for rows, wanted in zip(self._of_run, chosen, strict=True):

@@ -102,7 +102,8 @@ def warnings_of(figures: Sequence[Fitted], solution: Solution, checks: Sequence[
     """Yield what the user should know before trusting the overlay."""
     for check in checks:
         if check.outlier:
-            yield f"line {check.line}: {check.model} on {check.workers} does not fit the others ({check.after:+.0%}) and counts {check.weight:.0%}"
+            what = f"line {check.line}: {check.model} on {check.workers}"
+            yield f"{what} does not fit the others ({check.after:+.0%}) and counts {check.weight:.0%}"
     for figure in figures:
         if figure.at_limit:
             yield f"{figure.parameter.label} lies at the end of its range ({figure.value:.4g}): other runs would tell it better"

@@ -137,7 +137,7 @@ def _efficiencies(overlay: Overlay, runs: Sequence[MeasuredRun], source: str) ->
         book = run.problem.catalog
         alone = overlay.over_profile(run.problem.profile).rate(book.gpu(row.rate.gpu), 1, "none", book)
         if alone is not None and alone.basis in ("measured", "published") and row.rate.high <= alone.value:
-            shares.setdefault(row.model, []).append(tuple(v / alone.value for v in (row.rate.low, row.rate.value, row.rate.high)))
+            shares.setdefault(row.model, []).append((row.rate.low / alone.value, row.rate.value / alone.value, row.rate.high / alone.value))
     return tuple(
         ModelEfficiency(
             model=model,
