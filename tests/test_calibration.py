@@ -25,7 +25,7 @@ from placer.errors import PlacerError
 from placer.estimator import estimate
 from placer.fitting import CalibrationReport, calibrate
 from placer.fitting.equations import Equations
-from placer.fitting.judge import left_out_error
+from placer.fitting.judge import left_out_errors
 from placer.fitting.parameters import overlay_of
 from placer.fitting.runs import MeasuredRun, read_runs
 from placer.fitting.squares import solve
@@ -141,17 +141,18 @@ def test_a10_hosts_with_tensor_counts(a10: CalibrationReport) -> None:
 
 
 def test_leaving_a_model_out(erben: Catalog, tmp_path: Path) -> None:
-    """Both runs of a model are met by a fit to the other seven: at worst 10.0 % off, 4.0 % in the mean over the models' worst runs."""
+    """Both runs of a model by host constants fitted to the other seven: 2.4 % off in the mean, 10.9 % at worst (ResNet-152 on 8).
+
+    The speed of the device is the published one of the left-out model, so only the averaging time is foreign to it.
+    """
     runs = read_runs(published(tmp_path / "runs.csv", lambda run: run.experiment.startswith("Lambda")), erben)
-    found = {}
-    for model in dict.fromkeys(run.model for run in runs):
-        error = left_out_error([run for run in runs if run.model == model], runs)
-        assert error is not None
-        found[model] = abs(error)
-    print({model: f"{100 * error:.1f} %" for model, error in found.items()})  # noqa: T201 - seen with pytest -s
-    assert len(found) == 8
-    assert mean(list(found.values())) <= 0.05
-    assert max(found.values()) <= 0.11
+    models = list(dict.fromkeys(run.model for run in runs))
+    groups = [[run for run in runs if run.model == model] for model in models]
+    found = [abs(error) for error in left_out_errors(Equations(runs), groups=groups) if error is not None]
+    print([f"{run.workers} {run.model}: {100 * error:.1f} %" for run, error in zip(runs, found, strict=True)])  # noqa: T201
+    assert len(found) == 16
+    assert mean(found) <= 0.028
+    assert max(found) <= 0.115
 
 
 def test_one_row_fits_a_link_of_an_own_site(erben: Catalog, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from placer.fitting.equations import Equations, Mask
-from placer.fitting.parameters import CONSTANTS, Parameter, constant, kappa, links_of, rates_of, scale
+from placer.fitting.equations import Array, Equations, Mask
+from placer.fitting.parameters import CONSTANTS, SCALE, Parameter, constant, kappa, links_of, rates_of, scale
 from placer.fitting.runs import MeasuredRun
 
 INFORMATION = 0.02
@@ -33,26 +33,25 @@ def choose(equations: Equations, asked: Collection[Pair] = ()) -> dict[Parameter
     one region), speeds that are only estimates, single constants of the host classes, the other speeds. One run
     therefore fits the link or kappa if it spans regions, and else the averaging time as a whole.
     """
-    chosen: dict[Parameter, float] = {}
+    choice = _Choice(equations)
     direct, estimated, other = _rates(equations.runs)
     one_region = equations.rows([run.one_region and not run.alone for run in equations.runs])
     between = equations.rows([not run.one_region for run in equations.runs])
     for parameter in direct:
-        _take(equations, chosen, parameter)
+        choice.take(parameter)
     for parameter in (*_links(equations.runs, asked), kappa()):
-        _take(equations, chosen, parameter, between)
+        choice.take(parameter, between)
     hosts = sorted({host for run in equations.runs for host in run.hosts()})
     for host in hosts:
-        _take(equations, chosen, scale(host), one_region)
+        choice.take(scale(host), one_region)
     for parameter in estimated:
-        _take(equations, chosen, parameter)
+        choice.take(parameter)
     for host in hosts:
-        for name in CONSTANTS:
-            if scale(host) in chosen or any(constant(host, n) in chosen for n in CONSTANTS):
-                _set_free(equations, chosen, host, name, one_region)
+        if scale(host) in choice.chosen:
+            choice.split(host, one_region)
     for parameter in other:
-        _take(equations, chosen, parameter)
-    return chosen
+        choice.take(parameter)
+    return choice.chosen
 
 
 def candidates(equations: Equations, asked: Collection[Pair] = ()) -> Iterator[Parameter]:
@@ -79,34 +78,52 @@ def _links(runs: Sequence[MeasuredRun], asked: Collection[Pair]) -> list[Paramet
     return [p for p in found if p.key in named] + [p for p in found if p.key not in named and not p.known]
 
 
-def _take(equations: Equations, chosen: dict[Parameter, float], parameter: Parameter, mask: Mask | None = None) -> None:
-    """Add a parameter if the runs tell it from those that are chosen."""
-    if _information(equations, chosen, parameter, list(chosen), mask) >= INFORMATION:
-        chosen[parameter] = parameter.published
+class _Choice:
+    """Parameters that were chosen so far, and what each does to the residuals at the published figures."""
 
+    def __init__(self, equations: Equations) -> None:
+        self.chosen: dict[Parameter, float] = {}
+        self._equations = equations
+        self._columns: dict[tuple[Parameter, tuple[Parameter, ...]], Array] = {}
 
-def _set_free(equations: Equations, chosen: dict[Parameter, float], host: str, name: str, mask: Mask) -> None:
-    """Take a constant out of the common factor if the runs tell it from that factor and the rest."""
-    free, factor = constant(host, name), scale(host)
-    trial = {**chosen, free: free.published}
-    others = [p for p in chosen if p != factor]
-    scaled = factor in chosen and _information(equations, trial, factor, [], mask) >= INFORMATION
-    told = _information(equations, trial, free, [*others, factor] if scaled else others, mask) >= INFORMATION
-    if told and (not scaled or _information(equations, trial, factor, [*others, free], mask) >= INFORMATION):
-        chosen[free] = free.published
-        if not scaled:
-            chosen.pop(factor, None)
+    def take(self, parameter: Parameter, mask: Mask | None = None) -> None:
+        """Add a parameter if the runs tell it from those that are chosen."""
+        if self._information(parameter, list(self.chosen), (), mask) >= INFORMATION:
+            self.chosen[parameter] = parameter.published
 
+    def split(self, host: str, mask: Mask) -> None:
+        """Take those constants out of the common factor of a host class that the runs tell from it and from the rest."""
+        factor = scale(host)
+        free: list[Parameter] = []
+        for name in CONSTANTS:
+            one = constant(host, name)
+            trial, others = (*free, one), [p for p in self.chosen if p != factor]
+            scaled = factor in self.chosen and self._information(factor, [], trial, mask) >= INFORMATION
+            told = self._information(one, [*others, factor] if scaled else others, trial, mask) >= INFORMATION
+            if told and (not scaled or self._information(factor, [*others, one], trial, mask) >= INFORMATION):
+                free.append(one)
+                self.chosen[one] = one.published
+                if not scaled:
+                    self.chosen.pop(factor, None)
+        left = [p for p in (constant(host, name) for name in CONSTANTS) if p not in free and p.published]
+        if factor in self.chosen and len(left) == 1:
+            self.chosen.pop(factor)
+            self.chosen[left[0]] = left[0].published
 
-def _information(
-    equations: Equations, values: dict[Parameter, float], parameter: Parameter, others: Sequence[Parameter], mask: Mask | None
-) -> float:
-    """Length of what a parameter does to the residuals of some runs and no other parameter does."""
-    at = {**values, parameter: values.get(parameter, parameter.published)}
-    columns = equations.jacobian(at, [*others, parameter])
-    own, rest = columns[:, -1], columns[:, :-1]
-    if mask is not None:
-        own = np.where(mask, own, 0.0)
-    if rest.size:
-        own = own - rest @ np.linalg.lstsq(rest, own, rcond=1e-6)[0]
-    return float(np.linalg.norm(own))
+    def _information(self, parameter: Parameter, others: Sequence[Parameter], free: tuple[Parameter, ...], mask: Mask | None) -> float:
+        """Length of what a parameter does to the residuals of some runs and no other parameter does."""
+        own = self._column(parameter, free)
+        rows = slice(None) if mask is None else mask
+        own = own[rows]
+        if others and own.size:
+            rest = np.column_stack([self._column(p, free) for p in others])[rows]
+            own = own - rest @ np.linalg.lstsq(rest, own, rcond=1e-6)[0]
+        return float(np.linalg.norm(own))
+
+    def _column(self, parameter: Parameter, free: tuple[Parameter, ...]) -> Array:
+        """Change of the residuals; that of a common factor depends on which constants are free of it."""
+        key = (parameter, free if parameter.kind == SCALE else ())
+        if key not in self._columns:
+            at = {p: p.published for p in (*key[1], parameter)}
+            self._columns[key] = self._equations.jacobian(at, [parameter])[:, 0]
+        return self._columns[key]

@@ -9,10 +9,13 @@ from math import fsum
 from placer.fitting.choose import Pair, candidates
 from placer.fitting.equations import Equations
 from placer.fitting.outcome import OUTLIER, Fitted
-from placer.fitting.parameters import CONSTANT, RATE, SCALE, Parameter, overlay_of
+from placer.fitting.parameters import CONSTANT, RATE, SCALE, Parameter, Values, overlay_of
 from placer.fitting.runs import MeasuredRun
 from placer.fitting.squares import Solution, solve
 from placer.overlay import NOTHING, Overlay
+
+MOST_FITS = 50
+"""Fits for the errors of runs that are left out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +54,7 @@ class Errors:
 
 def check_runs(equations: Equations, solution: Solution, overlay: Overlay, asked: Collection[Pair]) -> tuple[Check, ...]:
     """Estimate every run with the published figures, with the overlay, and without itself."""
+    left = left_out_errors(equations, asked, solution.values)
     return tuple(
         Check(
             line=run.line,
@@ -59,10 +63,10 @@ def check_runs(equations: Equations, solution: Solution, overlay: Overlay, asked
             measured=run.samples_per_second,
             before=error_of(run, NOTHING),
             after=error_of(run, overlay),
-            left_out=left_out_error([run], equations.runs, asked),
+            left_out=error,
             weight=weight,
         )
-        for run, weight in zip(equations.runs, solution.weights, strict=True)
+        for run, weight, error in zip(equations.runs, solution.weights, left, strict=True)
     )
 
 
@@ -71,11 +75,24 @@ def error_of(run: MeasuredRun, overlay: Overlay) -> float:
     return run.step_s / run.step(overlay).total - 1
 
 
-def left_out_error(left: Sequence[MeasuredRun], runs: Sequence[MeasuredRun], asked: Collection[Pair] = ()) -> float | None:
-    """Largest error on some runs of a fit to all others; None if the others tell nothing."""
-    others = [run for run in runs if run not in left]
-    values = solve(Equations(others), asked).values if others else {}
-    return max((error_of(run, overlay_of(values, others)) for run in left), key=abs) if values else None
+def left_out_errors(
+    equations: Equations, asked: Collection[Pair] = (), near: Values | None = None, groups: Sequence[Sequence[MeasuredRun]] | None = None
+) -> list[float | None]:
+    """Error of each run by a fit to the runs of all other groups; None where these tell nothing.
+
+    Parameters
+    ----------
+    groups
+        Runs that are left out together; None: each run by itself, or with very many runs in `MOST_FITS` groups.
+    """
+    runs = equations.runs
+    found: dict[int, float | None] = {}
+    for group in [runs[i::MOST_FITS] for i in range(min(MOST_FITS, len(runs)))] if groups is None else groups:
+        others = equations.without(group)
+        values = solve(others, asked, near).values if others.runs else {}
+        overlay = overlay_of(values, others.runs)
+        found |= {id(run): error_of(run, overlay) if values else None for run in group}
+    return [found[id(run)] for run in runs]
 
 
 def errors_of(errors: Sequence[float | None]) -> Errors | None:
@@ -103,7 +120,7 @@ def warnings_of(figures: Sequence[Fitted], solution: Solution, checks: Sequence[
     for check in checks:
         if check.outlier:
             what = f"line {check.line}: {check.model} on {check.workers}"
-            yield f"{what} does not fit the others ({check.after:+.0%}) and counts {check.weight:.0%}"
+            yield f"{what} does not fit the others (samples/s {check.after:+.0%}) and counts {check.weight:.0%}: check its figures"
     for figure in figures:
         if figure.at_limit:
             yield f"{figure.parameter.label} lies at the end of its range ({figure.value:.4g}): other runs would tell it better"

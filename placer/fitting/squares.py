@@ -11,7 +11,7 @@ import numpy as np
 from placer.errors import PlacerError
 from placer.fitting.choose import Pair, choose
 from placer.fitting.equations import Array, Equations
-from placer.fitting.parameters import Parameter
+from placer.fitting.parameters import Parameter, Values
 
 SOFTEST, HARDEST = 0.03, 0.005
 """Residuals above this share count linearly: at most 3 %, and 0.5 % for runs that repeat very well."""
@@ -43,8 +43,17 @@ class Solution:
         return value <= low + slack or value >= high - slack
 
 
-def solve(equations: Equations, asked: Collection[Pair] = ()) -> Solution:
+def solve(equations: Equations, asked: Collection[Pair] = (), near: Values | None = None) -> Solution:
     """Fit what the runs tell.
+
+    Parameters
+    ----------
+    equations
+        Of the runs.
+    asked
+        Links to be fitted although they are known.
+    near
+        Where to start; None starts from the published figures.
 
     Notes
     -----
@@ -56,12 +65,12 @@ def solve(equations: Equations, asked: Collection[Pair] = ()) -> Solution:
         If SciPy is not installed.
     """
     least_squares = _least_squares()
-    start = choose(equations, asked)
+    chosen = choose(equations, asked)
+    start = {p: (near or {}).get(p, value) for p, value in chosen.items()}
     parameters = list(start)
     if not parameters:
-        return Solution(
-            values={}, errors={}, weights=(1.0,) * len(equations.runs), residuals=equations.residuals({}), freedom=equations.size
-        )
+        ones = (1.0,) * len(equations.runs)
+        return Solution(values={}, errors={}, weights=ones, residuals=equations.residuals({}), freedom=equations.size)
     steps = np.array([p.step for p in parameters])
     limits = np.array([p.limits for p in parameters]).T / steps
 
