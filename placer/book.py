@@ -133,8 +133,10 @@ def read_numbered_rows(path: Path, file: str) -> Iterator[tuple[int, dict[str, A
     columns = file_columns(file)
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlacerError(f"{path}: cannot be read as UTF-8 text ({type(error).__name__})", "save it as UTF-8 CSV") from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise PlacerError(f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV") from None
+        raise PlacerError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}", "check the path") from None
     lines = csv.reader(text.splitlines(), strict=True)
     try:
         yield from _checked_rows(lines, path, file, columns)

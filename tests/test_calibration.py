@@ -174,7 +174,7 @@ MODELS = ("resnet18", "resnet50", "resnet152", "roberta-base", "roberta-xlm", "c
 def synthetic(path: Path, book: Catalog, truth: Overlay, *, noise: float, seed: int, outlier: int | None = None) -> Path:
     """Write runs of six models on 2 to 8 x A10 whose steps follow known figures, with noise and one run 60 % too slow."""
     dice = random.Random(seed)
-    asked = [(model, f"lambda/us-west-1={n}xA10", 1) for model in MODELS for n in (2, 4, 8)]
+    asked = [(model, f"lambda/us-west-1={n}xA10", 1000) for model in MODELS for n in (2, 4, 8)]
     rows = []
     for number, run in enumerate(read_runs(write(path, asked, COLUMNS[:3]), book)):
         step = run.step(truth)
@@ -215,7 +215,7 @@ def test_exact_runs_give_exact_constants(
 
 def test_speeds_are_found_without_calculation_times(erben: Catalog, tmp_path: Path) -> None:
     """Runs that only know samples/s tell speed and exchange apart: the one falls with the workers, the other does not."""
-    asked = [("roberta-xlm", f"{PLACES}={n}xT4", 1) for n in (2, 3, 4, 5, 6, 8)]
+    asked = [("roberta-xlm", f"{PLACES}={n}xT4", 300) for n in (2, 3, 4, 5, 6, 8)]
     truth = Overlay(calibration=replace(PUBLISHED, hosts={**PUBLISHED.hosts, "t4": HostConstants(0.386, 15.0, 1.5)}))
     rows = [
         (run.model, run.workers, run.problem.batch / run.step(truth).total)
@@ -332,10 +332,12 @@ BAD = [
     (f"{HEAD}\nroberta-xlm,gcp/us-central=2xT4,3\n", [":2", "unknown place", "'gcp/us-central1'"]),
     (f"{HEAD}\nroberta-xlm,{PLACES}=2xT44,3\n", [":2", "unknown GPU", "'T4'"]),
     (f"{HEAD}\nroberta-xlm,{PLACES}=2,3\n", [":2", "is not a group"]),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,3\nroberta-xlm,{PLACES}=2xT4,4\n", [":2", ":3", "contradict", "1.25"]),
+    (f"{HEAD}\nroberta-xlm,{PLACES}=2xT4,170\nroberta-xlm,{PLACES}=2xT4,215\n", [":2", ":3", "contradict", "1.25"]),
     (f"{HEAD},step_s\nroberta-xlm,{PLACES}=2xT4,211,1\n", [":2", "but step_s is 1"]),
     (f"{HEAD},calculation_s\nroberta-xlm,{PLACES}=2xT4,211,999\n", [":2", "longer than the step"]),
     (f"{HEAD},calculation_s,communication_s\nroberta-xlm,{PLACES}=2xT4,211,20,20\n", [":2", "sum to 40 s"]),
+    (f"{HEAD}\nroberta-xlm,{PLACES}=4xT4,9e8\n", [":2", "more than a factor 20 from the 377"]),
+    (f"{HEAD}\nroberta-xlm,{PLACES}=4xT4,0.001\n", [":2", "more than a factor 20"]),
     (f"{HEAD},compression\nroberta-xlm,{PLACES}=2xT4,211,fp17\n", [":2", "compression 'fp17'"]),
 ]
 
@@ -348,6 +350,29 @@ def test_wrong_files_are_refused(tmp_path: Path, erben: Catalog, text: str, says
     for words in ["runs.csv", *says]:
         assert words in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_repeated_runs_are_welcome(tmp_path: Path, erben: Catalog) -> None:
+    """Two results of the same workers 6 % apart are both used: the fit lies between them."""
+    report = one(tmp_path, erben, f"{HEAD}\nroberta-xlm,{PLACES}=4xT4,330\nroberta-xlm,{PLACES}=4xT4,350\n")
+    assert [check.after > 0 for check in report.checks] == [True, False]
+    assert len(report.figures) == 1
+
+
+def test_files_that_are_not_there(tmp_path: Path, erben: Catalog) -> None:
+    """Named, with a tip to check the path; a folder is no file either."""
+    for path in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises(PlacerError, match="cannot be read: ") as caught:
+            calibrate(path, erben)
+        assert caught.value.hint == "check the path"
+
+
+def test_a_row_over_many_estimated_links_fits_the_slowest(tmp_path: Path, erben: Catalog) -> None:
+    """Four places, six links, one row: the link that the exchange waits for is fitted, the five others and kappa stay."""
+    workers = "gcp/us-central1=1xT4,gcp/europe-west1=1xT4,azure/southcentralus=1xT4,aws/us-west-2=1xT4"
+    report = one(tmp_path, erben, f'{HEAD}\nroberta-xlm,"{workers}",150\n')
+    assert list(fitted(report)) == ["link azure/southcentralus:gcp/europe-west1"]
+    assert {"kappa", "link"} <= {parameter.kind for parameter, _ in report.unfitted}
 
 
 def test_latin_1_is_refused(tmp_path: Path, erben: Catalog) -> None:

@@ -14,7 +14,7 @@ from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.estimator import exchange_phases, pool_of
 from placer.exchange.phase import Phase
-from placer.overlay import Overlay
+from placer.overlay import NOTHING, Overlay
 from placer.placement import Placement
 from placer.problem import Pool, Problem
 from placer.profile import ModelProfile, load_profile
@@ -28,6 +28,8 @@ CONTRADICTION = 1.25
 """Runs of one model on the same workers that are further apart than this factor cannot both be right."""
 SAME_SPEED = 0.05
 """samples_per_second and step_s of one row agree within this share."""
+IMPLAUSIBLE = 20.0
+"""A speed that is more than this factor from the published figures is a slip of units or of the keyboard."""
 PARTS_SPREAD = 0.2
 """Calculation and communication of a step sum to it within this share: logs of Erben et al. (2024) do within 8 %."""
 
@@ -139,7 +141,7 @@ def _run(line: int, row: dict[str, Any], catalog: Catalog, profiles: dict[str, M
         phases=exchange_phases(placement, problem),
     )
     _check_parts(run)
-    run.machines(run.problem)
+    _check_speed(run)
     return run
 
 
@@ -168,6 +170,16 @@ def _check_parts(run: MeasuredRun) -> None:
     if not low <= parts <= run.step_s * (1 + PARTS_SPREAD):
         raise PlacerError(
             f"calculation_s and communication_s sum to {parts:.4g} s, the step takes {run.step_s:.4g} s", "give seconds of one step"
+        )
+
+
+def _check_speed(run: MeasuredRun) -> None:
+    """Refuse a speed that no calibration could explain."""
+    expected = run.problem.batch / run.step(NOTHING).total
+    if not 1 / IMPLAUSIBLE <= run.samples_per_second / expected <= IMPLAUSIBLE:
+        raise PlacerError(
+            f"{run.samples_per_second:.4g} samples/s are more than a factor {IMPLAUSIBLE:g} from the {expected:.4g} that placer expects",
+            "check units and target_batch_size",
         )
 
 

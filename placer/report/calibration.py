@@ -44,7 +44,9 @@ def calibration_document(got: CalibrationReport) -> dict[str, Any]:
 
 def print_calibration(console: Console, got: CalibrationReport) -> None:
     """Print fitted figures, errors of the runs and their summary."""
-    console.print(Text(f"{len(got.checks)} runs of {got.file} on price book {got.catalog.name}", style="bold"))
+    console.print(
+        Text(f"{len(got.checks)} {'run' if len(got.checks) == 1 else 'runs'} of {got.file} on price book {got.catalog.name}", style="bold")
+    )
     _section(console, "Fitted, with 90 % intervals", _figures(got.figures))
     if got.unfitted:
         _section(console, "Not fitted", _unfitted(got))
@@ -79,7 +81,9 @@ def _checks(checks: Iterable[Check]) -> Table:
     for c in checks:
         left = "" if c.left_out is None else f"{c.left_out:+.1%}"
         mark = "*" if c.outlier else ""
-        table.add_row(str(c.line), c.model, c.workers, _number(c.measured), f"{c.before:+.1%}", f"{c.after:+.1%}", mark, left)
+        table.add_row(
+            str(c.line), c.model, c.workers.replace(",", ", "), _number(c.measured), f"{c.before:+.1%}", f"{c.after:+.1%}", mark, left
+        )
     return table
 
 
