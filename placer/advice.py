@@ -3,22 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 
-from placer.estimator import Estimate, estimate
+from placer.estimator import Estimate, estimate, evaluate
 from placer.estimator import pool_of as find_pool
 from placer.exchange import traits
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.requirements import ALL_REGIONS
-from placer.result import Result, Warn
+from placer.result import Result, Warn, objective_value
 from placer.steps import worker_rate
-from placer.units import format_number, format_seconds, format_usd, parse_date
+from placer.timing.step import gain_bound
+from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
 
 SHORTEST_STEP_S = 5.5
 """Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""
+BETWEEN = ("between regions", "up", "down", "push", "pull", "upload", "download", "regions", "back to regions")
+"""Parts of a step in which bytes travel between regions."""
+WORTH_A_WORD = 1.1
+"""Local steps that gain less than this are not mentioned."""
+TIGHT = 0.8
+"""Memory that is fuller than this is worth a word."""
 STALE_DAYS = 120
 """Prices older than this are announced."""
+
+
+def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
+    """Say what exchanging less often would gain, at equal samples to target, if it is worth a word.
+
+    Parameters
+    ----------
+    result
+        With a placement.
+    local
+        A good placement with local steps; None if none was found.
+    """
+    if local is None or result.estimate is None:
+        return ()
+    wish, other = result.problem.requirements, estimate(local, result.problem)
+    speed, usd = other.effective_samples_per_second.value, other.usd_per_hour.total
+    ours = objective_value(wish.objective, result.estimate.effective_samples_per_second.value, result.estimate.usd_per_hour.total)
+    gain = objective_value(wish.objective, speed, usd) / ours
+    if (gain if wish.objective == "throughput" else 1 / gain) < WORTH_A_WORD:
+        return ()
+    text = " + ".join(group.spec for group in local.groups)
+    steps, times = local.exchange.local_steps, other.samples_to_target
+    return (
+        f"If an exchange only every {steps} steps is acceptable (--local-steps {steps}): {text} with {local.exchange.strategy} "
+        f"reaches {format_number(speed)} samples/s that count for {format_usd(usd)}/h; {times.value:.2f} x the samples "
+        f"are taken to be needed ({times.low:.2f} to {times.high:.2f}, {times.basis}).",
+    )
 
 
 def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
@@ -86,6 +121,44 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
         )
 
 
+def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[Warn, ...]:
+    """List what the shape of a placement implies: growth, continents, memory, as codes and sentences."""
+    return (*_growth(problem, placement, got), *_continents(problem, placement, got), *_memory(problem, placement))
+
+
+def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """What twice the workers would gain: the rule, and placer's own figure for the same machines twice."""
+    if got.granularity is None or got.step.hidden:
+        return
+    twice = replace(placement, groups=tuple(replace(group, count=2 * group.count) for group in placement.groups))
+    gain = evaluate(twice, problem).processed_per_second / got.samples_per_second.value
+    rule = f"at most {gain_bound(got.granularity):.2f} x the samples/s if communication stays as it is"
+    yield Warn(code="doubling", message=f"granularity {got.granularity:.2f}: twice the workers give {rule}, {gain:.2f} x by the model")
+
+
+def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """What the way between continents takes of each step."""
+    continents = {problem.catalog.region(place).continent for place in placement.places}
+    between = sum(seconds for name, seconds in got.step.parts if name in BETWEEN)
+    if len(continents) > 1 and between > 0:
+        share, without = 100 * between / got.step.total, got.samples_per_second.value * got.step.total / (got.step.total - between)
+        text = f"{len(continents)} continents: the way between regions takes {format_seconds(between)}, {share:.0f} % of each step; "
+        yield Warn(code="continents", message=f"{text}without it these workers would do {format_number(without)} samples/s")
+
+
+def _memory(problem: Problem, placement: Placement) -> Iterator[Warn]:
+    """Machines whose memory is nearly full."""
+    for group in placement.groups:
+        offer = find_pool(group, problem).offer
+        for what, needed, there in (
+            ("each GPU", problem.profile.device_memory_bytes, problem.catalog.gpu(offer.gpu).memory_gib),
+            ("the host", problem.profile.host_memory_bytes, offer.memory_gib),
+        ):
+            if needed > TIGHT * there * GIB:
+                text = f"{group.device} in {group.place}: {problem.profile.name} takes {needed / GIB:.1f} of the {there:g} GiB of {what}"
+                yield Warn(code="memory", message=text)
+
+
 def warnings_of(problem: Problem, placement: Placement | None, got: Estimate | None) -> tuple[Warn, ...]:
     """List what the user should know about the data and the placement."""
     found = list(_data_warnings(problem))
@@ -126,7 +199,12 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
     most = problem.calibration.most_workers
     if chosen.transport == "butterfly" and placement.workers > most:
         yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {most}")
-    if problem.requirements.exchange == "central" and chosen.transport == "none":
-        yield Warn(code="no-exchange", message="one machine exchanges nothing, so no aggregator is used; ask for --workers 2.. to have one")
-    if chosen.transport == "store":
+    if got.samples_to_target.basis == "assumed" and got.samples_to_target.high > 1.1:
+        times = got.samples_to_target
+        text = f"how {placement.exchange.strategy} converges is assumed: {times.low:.2f} to {times.high:.2f} x the samples"
+        yield Warn(code="convergence", message=f"{text}; measure it and say --samples-to-target {placement.exchange.strategy}=X")
+    if problem.requirements.exchange not in ("auto", "all-reduce") and chosen.transport == "none":
+        text = "one machine exchanges nothing, so the exchange is not used; ask for --workers 2.. to have one"
+        yield Warn(code="no-exchange", message=text)
+    if chosen.transport in ("store", "regional-stores"):
         yield Warn(code="assumed-store", message="store and function times are assumed, not measured")

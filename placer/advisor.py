@@ -190,6 +190,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "data": (str, os.PathLike, list, tuple),
     "passes": (str, int, float),
     "keep": (str, list, tuple),
+    "interruption": (str, int, float),
+    "unavailable": (str, int, float),
     "require_measured": (bool,),
 }
 """What a word may be beside text."""

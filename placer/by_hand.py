@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from placer.catalog import device_name
 from placer.errors import PlacerError
 from placer.estimator import evaluate
@@ -9,6 +11,7 @@ from placer.exchange import traits
 from placer.exchanges import exchanges
 from placer.placement import Exchange, Placement, WorkerGroup, WorkerSpec, parse_workers
 from placer.problem import Problem
+from placer.requirements import LOCAL, SYNCHRONOUS
 
 PLAIN = "all-reduce"
 """Exchange of a hand-made placement where the request leaves the choice."""
@@ -38,18 +41,42 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
     return max(open_, key=lambda placement: evaluate(placement, problem).samples_per_second)
 
 
-def _impossible(problem: Problem, counts: dict[str, int]) -> PlacerError:
+def every_exchange(workers: str, problem: Problem) -> tuple[Placement, ...]:
+    """Place the same workers with each strategy that can run, each at its best; the most samples/s that count first.
+
+    Notes
+    -----
+    Strategies with local steps count as well: with those of the request, else with what is best up to 64.
+    """
+    found = []
+    for name in (*SYNCHRONOUS, *LOCAL):
+        wish = replace(problem.requirements, exchange=name)
+        asked = replace(problem, requirements=wish if name in LOCAL else replace(wish, min_local_steps=None, max_local_steps=None))
+        try:
+            found.append(place_by_hand(workers, asked))
+        except ImpossibleError:
+            continue
+    return tuple(sorted(found, key=lambda placement: -evaluate(placement, problem).samples_per_second))
+
+
+class ImpossibleError(PlacerError):
+    """An exchange that cannot run with some workers."""
+
+
+def _impossible(problem: Problem, counts: dict[str, int]) -> ImpossibleError:
     """Say why no exchange of the request can run with some workers."""
     wish = problem.requirements
     wanted, chosen = wish.exchange, traits("all-reduce" if wish.exchange == "auto" else wish.exchange)
     if len(counts) < chosen.least_regions:
-        return PlacerError(f"the exchange {wanted} needs workers in {chosen.least_regions} regions", "use --exchange all-reduce here")
+        return ImpossibleError(f"the exchange {wanted} needs workers in {chosen.least_regions} regions", "use --exchange all-reduce here")
     if wish.aggregator not in (None, *counts) and chosen.hub == "region":
-        return PlacerError(f"no worker is in {wish.aggregator}", "the hub is one of the regions with workers")
+        return ImpossibleError(f"no worker is in {wish.aggregator}", "the hub is one of the regions with workers")
     lacking = sorted(place for place in counts if place not in problem.serverless_places)
     if wanted == "hierarchical" and lacking:
-        return PlacerError(f"{lacking[0]} has no function and store", "each region of a hierarchical exchange needs both")
-    return PlacerError(f"no {wanted} exchange can run with these workers", "name its --aggregator and --storage, or take another exchange")
+        return ImpossibleError(f"{lacking[0]} has no function and store", "each region of a hierarchical exchange needs both")
+    return ImpossibleError(
+        f"no {wanted} exchange can run with these workers", "name its --aggregator and --storage, or take another exchange"
+    )
 
 
 def _find_group(spec: WorkerSpec, problem: Problem) -> WorkerGroup:

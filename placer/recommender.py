@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from placer.advice import stay_verdict, warnings_of
-from placer.estimator import estimate, evaluate
+from placer.advice import local_verdict, notes_of, stay_verdict, warnings_of
+from placer.estimator import estimate, evaluate, pool_of
 from placer.exchanges import exchange_for
 from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem import Pool, Problem
@@ -24,6 +24,8 @@ BASELINE_NODES = 1_000
 """Nodes of a search whose answer is only compared with and need not be proved."""
 SPREAD_NODES = 50
 """Nodes of the search for a placement over two regions to compare with."""
+LOCAL_STEPS = 16
+"""Steps between exchanges that a request without local steps is compared with."""
 AMPLE_GPUS = 64
 """Quota that is tried when nothing fits."""
 
@@ -54,7 +56,7 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
     require_pools(problem)
     options = options or SolveOptions()
     result = solve(problem, solver, options)
-    if result.placement is None:
+    if result.placement is None or result.estimate is None:
         return replace(result, nearest=nearest(problem, solver, options), warnings=warnings_of(problem, None, None))
     considered = [(placement, violations(placement, problem)) for placement in equal_machines(problem)]
     stopped = result.status is not Status.OPTIMAL
@@ -70,7 +72,8 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
         near_misses=tuple(_near_misses(problem, result, considered)),
-        verdict=stay_verdict(result, spread),
+        verdict=(*stay_verdict(result, spread), *local_verdict(result, None if stopped else best_local(problem, solver, options))),
+        notes=notes_of(problem, result.placement, result.estimate),
         warnings=warnings_of(problem, result.placement, result.estimate),
     )
 
@@ -97,6 +100,28 @@ def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placeme
     wish = problem.requirements
     spread = replace(problem, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
     return solve(spread, solver, _short(options, SPREAD_NODES)).placement
+
+
+def best_local(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
+    """Best placement that exchanges every few steps, if the request leaves that open, as far as a short search finds one."""
+    wish = problem.requirements
+    if wish.exchange != "auto" or wish.max_local_steps is not None or wish.max_workers < 2:
+        return None
+    local = replace(problem, requirements=replace(wish, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS))
+    return solve(local, solver, _short(options, SPREAD_NODES)).placement
+
+
+def rent_everything(placement: Placement, problem: Problem) -> Placement:
+    """Every machine of the same kinds that the quotas allow: what a scheduler without elasticity rents."""
+    used: dict[tuple[str, str, str], int] = {}
+    groups = []
+    for group in placement.groups:
+        pool = pool_of(group, problem)
+        left = pool.gpu_quota - used.get(pool.bucket, 0)
+        count = max(1, min(pool.max_count, left // pool.offer.gpu_count))
+        used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.offer.gpu_count
+        groups.append(replace(group, count=count))
+    return replace(placement, groups=tuple(groups))
 
 
 def _short(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
@@ -152,6 +177,11 @@ def _baselines(problem: Problem, result: Result, solver: str, options: SolveOpti
         yield Option(
             placement=result.placement, estimate=estimate(result.placement, problem), label="single-region", note="the same", same=True
         )
+    if problem.requirements.datasets:
+        every = rent_everything(result.placement, problem)
+        broken = "; ".join(v.message for v in violations(every, problem))
+        same = every.canonical() == result.placement.canonical()
+        yield Option(placement=every, estimate=estimate(every, problem), label="rent-everything", note=broken, same=same)
     if blind is not None:
         true = estimate(blind, problem)
         broken = "; ".join(v.message for v in violations(blind, problem))

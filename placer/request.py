@@ -21,7 +21,7 @@ from placer.profile import ModelProfile
 from placer.quotas import read_quotas
 from placer.requirements import ALL_REGIONS, EXCHANGES, LOCAL, Requirements
 from placer.residency import homeless
-from placer.units import parse_bandwidth, parse_budget, parse_count, parse_range, parse_rate
+from placer.units import parse_bandwidth, parse_budget, parse_count, parse_fraction, parse_range, parse_rate
 
 Words = str | Iterable[str] | None
 USER_SPREAD = 0.1
@@ -56,6 +56,8 @@ def build_problem(
     data: Words = None,
     passes: str | float = 1,
     keep: Words = None,
+    interruption: str | float | None = None,
+    unavailable: str | float | None = None,
     links: Words = None,
     calibration: str | os.PathLike[str] | Calibration | Overlay | None = None,
     zones: str = "one",
@@ -94,6 +96,8 @@ def build_problem(
         None: the data is with the workers.
     passes, keep
         How often the data is read before it moves again; residency rules such as ``gradients=europe``.
+    interruption, unavailable
+        Chance per month that a spot machine is taken away; share of the time in which a zone has no spot capacity.
     links
         Measured single streams, both directions, such as ``gcp/us-west1:aws/us-west-2=250Mb/s``.
     calibration
@@ -136,6 +140,8 @@ def build_problem(
         datasets=parse_datasets(_datasets(data), catalog),
         passes=_passes(passes),
         kept=parse_kept(words(keep, "keep"), catalog) if keep else (),
+        interruption=None if interruption is None else parse_fraction(str(interruption), "interruption", 0.99),
+        unavailable=None if unavailable is None else parse_fraction(str(unavailable), "unavailable", 0.99),
         quotas=() if quota is None else read_quotas(Path(quota), catalog),
         same_zone=_zones(zones),
         require_measured=require_measured,

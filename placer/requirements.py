@@ -70,6 +70,8 @@ class Requirements:
     datasets: tuple[Dataset, ...] = ()
     passes: float = 1.0
     kept: tuple[Kept, ...] = ()
+    interruption: float | None = None
+    unavailable: float | None = None
     quotas: tuple[Quota, ...] = ()
     same_zone: bool = True
     require_measured: bool = False
@@ -85,6 +87,10 @@ class Requirements:
             if value not in known:
                 raise unknown(kind, value, known)
         self._check_ranges()
+        for name in ("interruption", "unavailable"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share < 1:
+                raise PlacerError(f"{name} is {share}", "give a share from 0 to below 1, such as 20%")
         for strategy, factor in self.samples_to_target:
             if not LEAST_MULTIPLIER <= factor <= 1 / LEAST_MULTIPLIER:
                 raise PlacerError(f"samples to target of {strategy} is {factor}", "1 is as good as synchronous training, 2 needs twice")

@@ -91,7 +91,7 @@ class Result:
     -----
     `placer.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
     (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
-    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences) and ``warnings``.
+    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``.
     If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
 
@@ -108,6 +108,7 @@ class Result:
     near_misses: tuple[Option, ...] = ()
     nearest: tuple[Option, ...] = ()
     verdict: tuple[str, ...] = ()
+    notes: tuple[Warn, ...] = ()
     warnings: tuple[Warn, ...] = ()
 
     @property

@@ -164,8 +164,8 @@ def parse_range(text: str, what: str = "workers", highest: int = 64) -> tuple[in
     return low, high
 
 
-def parse_fraction(text: str, what: str) -> float:
-    """Read a share such as ``0.1%`` or ``0.001``, from 0 to one half.
+def parse_fraction(text: str, what: str, most: float = 0.5) -> float:
+    """Read a share such as ``0.1%`` or ``0.001``, from 0 to ``most``.
 
     Examples
     --------
@@ -174,8 +174,8 @@ def parse_fraction(text: str, what: str) -> float:
     """
     match = re.fullmatch(_NUMBER + r"(?P<percent>%?)", text.strip())
     value = float(match["number"]) / (100 if match["percent"] else 1) if match else math.nan
-    if not 0 <= value <= 0.5:
-        raise PlacerError(f"{what} '{text}' is not a share from 0 to 50 %", "write it as 0.1% or 0.001")
+    if not 0 <= value <= most:
+        raise PlacerError(f"{what} '{text}' is not a share from 0 to {100 * most:g} %", "write it as 0.1% or 0.001")
     return value
 
 

@@ -38,7 +38,7 @@ class ButterflySearch:
 
     def run(self) -> None:
         """Search all families; raises OutOfTimeError when the time is up."""
-        if self.first > self.most:
+        if self.first > self.most or self.fewest_regions > self.most_regions:
             return
         families = self.relaxation.families()
         Seeds(self.relaxation, self._offer).run([family for family in families if len(self._open(family))], self.fewest_regions)
@@ -63,7 +63,7 @@ class ButterflySearch:
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
-        if self.first > self.most:
+        if self.first > self.most or self.fewest_regions > self.most_regions:
             return False
         return any(len(self._open(family)) > 0 for family in self.relaxation.families())
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from placer import cost
+from placer.elastic import needs_place
 from placer.exchange import strategy, traits
 from placer.exchange.central import memory_gib
 from placer.exchanges import server_at
@@ -143,8 +143,9 @@ class Hub:
         offer = server_at(self.aggregator, workers, self.problem)
         return math.inf if offer is None else offer.usd_per_hour
 
-    def admits(self, counts: Mapping[str, int]) -> bool:
-        """Whether a server stands beside one of the workers, or where the user wants it."""
-        if self.transport != "server":
-            return len(counts) >= traits(self.mode.strategy).least_regions
-        return self.problem.requirements.aggregator is not None or self.aggregator in counts
+    @property
+    def required(self) -> frozenset[str]:
+        """Places that need a worker: where data stays, and a server's own place unless the user wants it elsewhere."""
+        wish = self.problem.requirements
+        beside = self.transport == "server" and wish.aggregator is None and self.aggregator is not None
+        return frozenset(needs_place(wish.datasets)) | (frozenset({str(self.aggregator)}) if beside else frozenset())

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from placer.elastic import needs_place
+from placer.exchange import traits
 from placer.exchanges import exchanges_of
 from placer.placement import Placement
 from placer.units import SECONDS_PER_HOUR
@@ -34,7 +36,7 @@ class HubSearch:
     def __init__(self, market: Market, target: Target, mode: Mode) -> None:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
         wish = self.problem.requirements
-        self.fewest_regions, self.most_regions = market.fewest_regions, wish.max_regions
+        self.fewest_regions, self.most_regions = max(market.fewest_regions, traits(mode.strategy).least_regions), wish.max_regions
         self.most = min(wish.max_workers, int(market.cap.sum()))
         self.first = max(2, wish.min_workers)
         order = np.argsort(market.usd, kind="stable")
@@ -53,6 +55,8 @@ class HubSearch:
 
     def run(self) -> None:
         """Search all hubs and worker counts; raises OutOfTimeError when the time is up."""
+        if self.fewest_regions > self.most_regions:
+            return
         modes = []
         for n in range(self.first, self.most + 1):
             if self._open(n, self.ideal):
@@ -64,7 +68,11 @@ class HubSearch:
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
-        return bool(self.hubs) and any(self._open(n, self.ideal) for n in range(self.first, self.most + 1))
+        return (
+            bool(self.hubs)
+            and self.fewest_regions <= self.most_regions
+            and any(self._open(n, self.ideal) for n in range(self.first, self.most + 1))
+        )
 
     def _open(self, n: int, hub: Hub) -> bool:
         """Whether n workers around a hub could be an improvement."""
@@ -72,17 +80,25 @@ class HubSearch:
         return self.improves(self._least_seconds(n, hub), usd, 0.0, product=self._least_product(n, hub))
 
     def _own_seconds(self, n: int, hub: Hub) -> Array:
-        """Least round of n workers if one is of each pool: its calculation, ideal transfers, the hub; shape (pools,).
+        """Least round of n workers if one is of each pool: its calculation, ideal transfers, the hub; shape (pools,)."""
+        up, down = self.ideal.ways
+        own: Array = self._calculation(n) + hub.aggregate(n) + np.maximum(up[0] + down[0], hub.shared(n))
+        return own
+
+    def _calculation(self, n: int) -> Array:
+        """Least calculation of one machine of each pool among n workers; shape (pools,).
 
         Notes
         -----
-        Where data has its place, parts are not equal; the mean over workers of part over speed still counts.
+        Parts are equal; where data stays, each region's workers share its part, and the other regions need a worker each.
         """
-        if self.problem.requirements.datasets:
-            return np.full(len(self.market.pools), self.problem.batch / n / self.market.speed.max() + hub.aggregate(n) + hub.shared(n))
-        up, down = self.ideal.ways
-        own: Array = self.problem.batch / n / self.market.speed + hub.aggregate(n) + np.maximum(up[0] + down[0], hub.shared(n))
-        return own
+        if not self.problem.requirements.datasets:
+            equal: Array = self.problem.batch / n / self.market.speed
+            return equal
+        others = len(needs_place(self.problem.requirements.datasets)) - (self.market.stay_share > 0)
+        most = np.maximum(1, np.minimum(self.market.room, n - others))
+        placed: Array = (self.market.stay_share / most)[self.market.place_of] * self.problem.batch / self.market.speed
+        return placed
 
     def _least_seconds(self, n: int, hub: Hub) -> float:
         """Least round with n workers: the fastest machine that the limit can pay, ideal links."""
@@ -118,7 +134,7 @@ class HubSearch:
     def _machines(self, n: int, hub: Hub) -> None:
         """Enumerate the machines of one hub and one n that may improve."""
         market, (up, down), place = self.market, hub.ways, self.market.place_of
-        calculation = np.zeros(len(market.pools)) if self.problem.requirements.datasets else self.problem.batch / n / market.speed
+        calculation = self._calculation(n)
         ready = calculation + up[place]
         seconds = np.maximum(ready + hub.aggregate(n) + down[place], calculation + hub.shared(n))
         server = hub.usd_per_hour(n)
@@ -138,7 +154,7 @@ class HubSearch:
             at = {group.place: 0 for group in groups}
             for group in groups:
                 at[group.place] += group.count
-            if hub.admits(at) and self.fewest_regions <= len(at) <= self.most_regions:
+            if self.fewest_regions <= len(at) <= self.most_regions:
                 for exchange in exchanges_of(self.mode.strategy, 1, self.problem, at):
                     if (exchange.aggregator, exchange.storage) == (hub.aggregator, hub.storage):
                         self.target.offer(Placement(groups=groups, exchange=exchange))
@@ -160,6 +176,7 @@ class _Walk:
         self.usd_left = suffix_sums([-u for u in self.usd], self.caps, n)
         self.egress_left = suffix_sums([-e for e in self.egress], self.caps, n)
         self.counts = [0] * len(chosen)
+        self.required = frozenset(place for place, name in enumerate(market.places) if name in hub.required)
         certain = hub.transport == "store" and not search.problem.requirements.datasets
         longest = max(self.ready) + self.aggregate + max(self.down)
         self.slowest = search.mode.samples / search.mode.multiplier / longest if certain else 0.0
@@ -192,8 +209,11 @@ class _Walk:
             if not self._open(i, left, so_far):
                 return
             pool, place = self.pools[i], self.places[i]
+            if len(used | {place}) > self.search.most_regions:
+                continue
             taken, charge = quota.get(pool.bucket, 0), 0.0 if place in used else self.region_usd[i]
-            for count in range(min(self.caps[i], left, (pool.gpu_quota - taken) // pool.offer.gpu_count), 0, -1):
+            spare = left - self._missing(used | {place})
+            for count in range(min(self.caps[i], spare, (pool.gpu_quota - taken) // pool.offer.gpu_count), 0, -1):
                 paid = egress + count * self.egress[i] + charge
                 now = (max(ready, self.ready[i]), max(down, self.down[i]), usd + count * self.usd[i], paid)
                 if self._open(i + 1, left - count, now):
@@ -202,6 +222,10 @@ class _Walk:
                     yield from self._descend(i + 1, left - count, now, quota, used | {place})
                     quota[pool.bucket] = taken
                     self.counts[i] = 0
+
+    def _missing(self, used: frozenset[int]) -> int:
+        """Regions that still need a worker."""
+        return max(len(self.required - used), self.search.fewest_regions - len(used))
 
     def _open(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
         ready, down, usd, egress = so_far

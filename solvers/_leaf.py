@@ -13,6 +13,8 @@ from ._market import Array, Indices, suffix_sums
 from ._relaxation import Family, Node, Relaxation, margin
 from .exhaustive import groups_of
 
+SLACK = 1e-9
+"""Relative slack of a bound against rounding."""
 MOST_SPLITS = 200_000
 """A set of regions with more open splits of workers than this is skipped, and nothing is proved."""
 
@@ -71,8 +73,15 @@ class Leaf:
             reached = reached[:, parent] + sums[k][:, count]
             rest = self.market.best_sums(np.array(self.node.used[k + 1 :], dtype=np.intp), self.family.hosts, workers)
             open_ = margin(reached + rest[:, after], self.thresholds(splits)) >= 0
+            open_ &= sums[k][0, count] >= self.needed_speed(k)
             splits, reached = splits[open_], reached[:, open_]
         return splits, reached
+
+    def needed_speed(self, region: int) -> float:
+        """Samples/s that the data which stays in a region needs there for an improvement."""
+        share = float(self.market.stay_share[self.node.used[region]])
+        mode = self.relaxation.mode
+        return (1 - SLACK) * share * mode.samples / mode.seconds_at(self.target.min_speed) if share else 0.0
 
     def thresholds(self, splits: Indices) -> Array:
         """Thresholds at known workers of the first regions, where egress is exact; shape (rows, splits).
@@ -137,11 +146,11 @@ class Machines:
         column = self.leaf.thresholds(self.split)[:, 0]
         return [float(column[row]) for row in self.rows]
 
-    def _descend(self, at: int, left: int, reached: list[float]) -> Iterator[tuple[WorkerGroup, ...]]:
-        """Choose the count of pool ``at``; ``left`` workers of its region are still to be placed."""
+    def _descend(self, at: int, left: int, reached: list[float], before: float = 0.0) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Choose the count of pool ``at``; ``left`` workers of its region are still to be placed, which began at speed ``before``."""
         self.leaf.target.tick()
         if left == 0:
-            following = self.region[at - 1] + 1
+            before, following = reached[0], self.region[at - 1] + 1
             if following == self.split.shape[1]:
                 yield groups_of(self.pools, self.counts)
                 self.needed = self._needed()
@@ -157,11 +166,12 @@ class Machines:
                 return
             now = [r + v * count for r, v in zip(reached, self.value[at], strict=True)]
             ahead = [0.0] * len(self.rows) if last else [rows[at + 1][rest] for rows in self.suffix]
-            if all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)):
+            enough = now[0] - before + ahead[0] >= self.leaf.needed_speed(self.region[at])
+            if enough and all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)):
                 self.counts[at] = count
                 self.quota[bucket] += count * pool.offer.gpu_count
                 if rest <= self._room(at + 1, self.region[at]):
-                    yield from self._descend(at + 1, rest, now)
+                    yield from self._descend(at + 1, rest, now, before)
                 self.quota[bucket] -= count * pool.offer.gpu_count
                 self.counts[at] = 0
 

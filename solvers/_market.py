@@ -98,6 +98,19 @@ class Market:
         return tuple(sample_usd(place, self.problem) for place in self.places)
 
     @cached_property
+    def stay_share(self) -> Array:
+        """Share of every step that the data at each place makes its workers do; shape (places,)."""
+        datasets = self.problem.requirements.datasets
+        total = sum(data.samples for data in datasets)
+        stay = [sum(data.samples for data in datasets if data.place == place and not data.may_move) for place in self.places]
+        return np.array(stay) / max(1, total)
+
+    @cached_property
+    def room(self) -> Array:
+        """Machines that the caps of each place allow; shape (places,)."""
+        return np.bincount(self.place_of, weights=self.cap, minlength=len(self.places))
+
+    @cached_property
     def weights(self) -> Array:
         """Rows (alpha, beta) of the tests sum (alpha v - beta c) n >= threshold; the last is (0, 1)."""
         ratio = self.speed / np.maximum(self.usd, 1e-6)

@@ -17,7 +17,7 @@ LAYERS = [
     {"solvers"},
     {"result"},
     {"violations"},
-    {"residency"},
+    {"residency", "outlook"},
     {"estimator"},
     {"data_usd"},
     {"steps", "convergence", "exchanges"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from placer.cli.output import console, print_json
 
 EXAMPLE = """\b
 Example:
+  placer compare --model roberta-xlm --catalog erben-2023 --every-exchange gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot
   placer compare --model roberta-xlm --catalog erben-2023 lambda/us-west-1=8xA10 \\
     gcp/us-central1=8xT4:spot gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot
 """
@@ -20,11 +22,12 @@ Example:
 @click.argument("placements", nargs=-1, required=True, metavar="GROUPS...")
 @request_options
 @json_option
-def command(placements: tuple[str, ...], model: str, catalog: str, as_json: bool, **words: Any) -> None:
+@click.option("--every-exchange", "every", is_flag=True, help="One row for each exchange that can run.")
+def command(placements: tuple[str, ...], model: str, catalog: str, as_json: bool, every: bool, **words: Any) -> None:
     """Put placements given by hand side by side; GROUPS are written as in 'placer estimate --workers'."""
     from placer.advice import warnings_of
     from placer.advisor import Advisor
-    from placer.by_hand import place_by_hand
+    from placer.by_hand import every_exchange, place_by_hand
     from placer.estimator import estimate
     from placer.report import document, terminal
     from placer.result import Option
@@ -33,9 +36,10 @@ def command(placements: tuple[str, ...], model: str, catalog: str, as_json: bool
     problem = Advisor(catalog).problem(model, **words)
     options = []
     for number, text in enumerate(placements, start=1):
-        placement = place_by_hand(text, problem)
-        note = "; ".join(v.message for v in violations(placement, problem))
-        options.append(Option(placement=placement, estimate=estimate(placement, problem), label=str(number), note=note))
+        for placement in every_exchange(text, problem) if every else (place_by_hand(text, problem),):
+            asked = replace(problem, requirements=replace(problem.requirements, exchange=placement.exchange.strategy)) if every else problem
+            note = "; ".join(v.message for v in violations(placement, asked))
+            options.append(Option(placement=placement, estimate=estimate(placement, problem), label=str(number), note=note))
     if as_json:
         print_json(
             {

@@ -24,7 +24,7 @@ Example:
 @click.pass_context
 def command(ctx: click.Context, /, model: str, workers: str, catalog: str, as_json: bool, **words: Any) -> None:
     """Time and price a placement given by hand; nothing is searched, limits are reported."""
-    from placer.advice import warnings_of
+    from placer.advice import notes_of, warnings_of
     from placer.advisor import Advisor
     from placer.by_hand import place_by_hand
     from placer.estimator import estimate
@@ -43,6 +43,8 @@ def command(ctx: click.Context, /, model: str, workers: str, catalog: str, as_js
                 "data": document.data_document(problem),
                 "placement": document.placement_document(placement, problem),
                 "estimate": document.estimate_document(got),
+                "outlook": document.outlook_document(placement, got, problem),
+                "notes": [{"code": note.code, "message": note.message} for note in notes_of(problem, placement, got)],
                 "violations": [{"code": v.code, "message": v.message} for v in broken],
             }
         )
@@ -50,7 +52,7 @@ def command(ctx: click.Context, /, model: str, workers: str, catalog: str, as_js
         out, err = console(), console(stderr=True)
         out.print(terminal.context(problem))
         out.print(f"\n{sentences.headline(placement)}", style="bold")
-        out.print(terminal.estimate_lines(placement, got, problem))
+        out.print(terminal.estimate_lines(placement, got, problem, notes=notes_of(problem, placement, got)))
         for line in terminal.warning_lines(warnings_of(problem, placement, got)):
             err.print(line, style="yellow")
     for number, violation in enumerate(broken):

@@ -40,6 +40,8 @@ _REQUEST: list[Option] = [
     click.option(
         "--keep", multiple=True, metavar="KIND=AREA", help="raw-data, gradients or checkpoints must not leave an area: gradients=europe."
     ),
+    click.option("--interruption", metavar="SHARE", help="Chance per month that a spot machine is taken away; default 20 % (assumed)."),
+    click.option("--unavailable", metavar="SHARE", help="Share of the time a zone has no spot capacity; default 10 % (assumed)."),
     click.option(
         "--link",
         "links",

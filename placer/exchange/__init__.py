@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import lru_cache
 from typing import Protocol, cast
 
 from placer.errors import unknown
@@ -33,6 +34,7 @@ class Strategy(Protocol):
         """Return the transfers from one exchange to the next; ``workers`` are (place, count)."""
 
 
+@lru_cache
 def strategy(name: str) -> Strategy:
     """Find a strategy by name; `PlacerError` with the nearest name otherwise."""
     module = STRATEGIES.get(name)

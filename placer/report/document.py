@@ -9,6 +9,7 @@ from placer.cost import UsdPerHour
 from placer.estimator import Estimate, pool_of
 from placer.exchanges import server_offer
 from placer.interval import Interval
+from placer.outlook import month_outlook, spot_outlook
 from placer.placement import Placement, WorkerGroup
 from placer.problem import Problem
 from placer.requirements import Requirements
@@ -34,11 +35,13 @@ def result_document(result: Result) -> dict[str, Any]:
         "solver": {"name": result.solver, "seconds": round(result.seconds, 6), "candidates": result.candidates},
         "placement": None if placement is None else placement_document(placement, problem),
         "estimate": None if estimate is None else estimate_document(estimate),
+        "outlook": None if placement is None or estimate is None else outlook_document(placement, estimate, problem),
         "alternatives": [_option(o, "considered", problem) for o in result.options],
         "baselines": [_option(o, o.label, problem) for o in result.baselines],
         "near_misses": [_option(o, o.label, problem) for o in result.near_misses],
         "nearest": [_option(o, o.label, problem) for o in result.nearest],
         "verdict": list(result.verdict),
+        "notes": [{"code": note.code, "message": note.message} for note in result.notes],
         "warnings": [{"code": w.code, "message": w.message} for w in result.warnings],
     }
     return document
@@ -74,6 +77,8 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "datasets": [{"place": d.place, "samples": d.samples, "may_move": d.may_move} for d in wish.datasets],
         "passes": wish.passes,
         "keep": [{"kind": rule.kind, "area": rule.area} for rule in wish.kept],
+        "interruption": wish.interruption,
+        "unavailable": wish.unavailable,
         "calibration": problem.calibration.name,
         "quotas": [{"place": q.place, "gpu": q.gpu, "market": q.market, "gpus": q.gpus} for q in wish.quotas],
         "same_zone": wish.same_zone,
@@ -148,6 +153,25 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
             for use in estimate.links
         ],
         "provenance": list(estimate.provenance),
+    }
+
+
+def outlook_document(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:
+    """What spot machines and a whole month do to a placement."""
+    spot, month = spot_outlook(placement, estimate, problem), month_outlook(placement, estimate, problem)
+    return {
+        "spot": None
+        if spot is None
+        else {
+            "expected_samples_per_second": _interval(spot.expected_samples_per_second),
+            "share": _interval(spot.share),
+            "floor_samples_per_second": spot.floor_samples_per_second,
+            "any_lost": spot.any_lost,
+            "all_lost": spot.all_lost,
+            "chance_per_month": spot.chance_per_month,
+            "unavailable": spot.unavailable,
+        },
+        "month": {"egress_usd_at_rate": month.egress_usd_at_rate, "egress_usd_with_tiers": month.egress_usd_with_tiers},
     }
 
 

@@ -9,30 +9,24 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from placer.elastic import Move
-from placer.estimator import Estimate, LinkUse
+from placer.estimator import Estimate
 from placer.placement import Placement
 from placer.problem import DEFAULT_QUOTA_GPUS, Problem
-from placer.report.sentences import device_words, headline, hub_words
+from placer.report.figures import COMPRESSION_NAMES, figures
+from placer.report.sentences import device_words, headline
 from placer.requirements import ALL_REGIONS
 from placer.result import Option, Result, Warn
 from placer.units import (
-    format_bandwidth,
     format_bytes,
     format_number,
     format_seconds,
     format_usd,
 )
 
-COMPRESSION_NAMES = {"none": "FP32", "fp16": "FP16", "int8": "INT8"}
 COLUMNS = ("", "workers", "exchange", "samples/s", "USD/h", "egress", "data", "USD/M")
 """Of the tables of placements; egress and data are parts of USD/h, USD/M is per million samples."""
-SAME_PRICE = 1e-4
-"""A price whose ends are closer together is shown without them."""
 MOST_WIDTH = 118
 """Columns of a table on a wider terminal."""
-MOST_LINKS = 4
-"""Links that are listed; --json lists all."""
 OBJECTIVE_WORDS = {"throughput": "most samples/s", "cost": "lowest USD/h", "cost-per-sample": "lowest USD per sample"}
 
 
@@ -100,55 +94,12 @@ def winner(result: Result) -> RenderableType:
     return Group(Text(f"\n{headline(placement)}", style="bold green"), estimate_lines(placement, got, problem, _proof(result)))
 
 
-def estimate_lines(placement: Placement, got: Estimate, problem: Problem, proof: str = "") -> RenderableType:
-    """Lines about speed, step, price and links of one estimate."""
-    speed = got.samples_per_second
-    lines = [
-        (
-            "speed",
-            f"{format_number(speed.value)} samples/s ({format_number(speed.low)} to {format_number(speed.high)}; from {_bases(got)} rates)",
-        ),
-        ("step", _step_words(got)),
-        ("price", _price_words(got)),
-    ]
-    if placement.workers > 1:
-        lines[1:1] = [("exchange", _exchange_words(placement, got, problem)), ("to target", _target_words(got))]
-    lines += [("moves", _move_words(move)) for move in got.moves]
-    if problem.requirements.datasets:
-        lines.append(("shares", ", ".join(f"{place} {100 * share:.1f} %" for place, share in got.shares) + " of each step"))
-    paid = [use for use in got.links if use.src != use.dst or use.usd_per_hour > 0]
-    lines += [("link", _link_words(use, problem)) for use in sorted(paid, key=lambda u: -u.usd_per_hour)[:MOST_LINKS]]
-    if len(paid) > MOST_LINKS:
-        lines.append(("link", f"and {len(paid) - MOST_LINKS} more (--json lists all)"))
-    store, size = problem.requirements.data_store, problem.profile.bytes_per_sample
-    if store is not None and size is not None:
-        hourly = format_bytes(size * speed.value * 3600)
-        lines.append(("data", f"{format_bytes(size)} a sample, {hourly} an hour from {store}, read anew in every pass"))
+def estimate_lines(placement: Placement, got: Estimate, problem: Problem, proof: str = "", notes: Sequence[Warn] = ()) -> RenderableType:
+    """Lines about speed, step, price and links of one estimate, its proof and its notes."""
+    lines = figures(placement, got, problem)
     if proof:
         lines.append(("proof", proof))
-    return _pairs(lines)
-
-
-def _target_words(got: Estimate) -> str:
-    """Samples to target: how many more samples than synchronous training in FP32, and what speed that leaves."""
-    times, speed = got.samples_to_target, got.effective_samples_per_second
-    spread = f"{times.value:.2f} x the samples of synchronous FP32 ({times.low:.2f} to {times.high:.2f}, {times.basis})"
-    counted = f"{format_number(speed.value)} samples/s count ({format_number(speed.low)} to {format_number(speed.high)})"
-    return f"{spread}: {counted}"
-
-
-def _move_words(move: Move) -> str:
-    """What a dataset's move costs, once."""
-    size, took = format_bytes(move.bytes), format_seconds(move.seconds)
-    return f"{format_number(move.samples)} samples from {move.src} to {move.dst}, once: {size}, {format_usd(move.usd)}, about {took}"
-
-
-def _link_words(use: LinkUse, problem: Problem) -> str:
-    """Bytes, streams, bandwidth and price of one directed pair of places."""
-    link = problem.network.link(use.src, use.dst)
-    where = f"between zones of {use.src}" if use.src == use.dst else f"{use.src} to {use.dst}"
-    streams = f"{use.streams} stream{'s' if use.streams > 1 else ''} of {format_bandwidth(link.bytes_per_second)}"
-    return f"{where}: {format_bytes(use.bytes_per_step)} a step over {streams} ({use.basis}), {format_usd(use.usd_per_hour)}/h"
+    return _pairs([*lines, *(("note" if i == 0 else "", note.message) for i, note in enumerate(notes))])
 
 
 def considered(result: Result, width: int) -> RenderableType:
@@ -174,6 +125,7 @@ def advice(result: Result) -> RenderableType:
     """Verdict, baselines and near misses in sentences."""
     lines: list[tuple[str, str]] = [("verdict" if i == 0 else "", sentence) for i, sentence in enumerate(result.verdict)]
     lines += [("compare" if i == 0 else "", _baseline_words(option)) for i, option in enumerate(result.baselines)]
+    lines += [("note" if i == 0 else "", note.message) for i, note in enumerate(result.notes)]
     for option in result.near_misses:
         speed, usd = option.estimate.samples_per_second.value, option.estimate.usd_per_hour.total
         lines.append(
@@ -241,49 +193,6 @@ def _pairs(lines: Iterable[tuple[str, str]]) -> RenderableType:
     for name, text in lines:
         table.add_row(name, Text(text))
     return Padding(table, (0, 0, 0, 0))
-
-
-def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> str:
-    exchange, sent = placement.exchange, sum(use.bytes_per_step for use in got.links)
-    every = f"every {exchange.local_steps} steps" if exchange.local_steps > 1 else "a step"
-    text = f"{exchange.strategy}, {COMPRESSION_NAMES[exchange.compression]}, {format_bytes(sent)} {every} in all"
-    if exchange.streams > 1:
-        text += f", {exchange.streams} streams a pair"
-    if exchange.overlap:
-        text += ", beside the next step"
-    if exchange.aggregator is None or exchange.storage is None:
-        return text + hub_words(placement).replace(",", ";", 1)
-    function, store = problem.catalog.function(exchange.aggregator), problem.catalog.store(exchange.storage)
-    text += f"; aggregator {function.function} in {function.place} ({exchange.aggregator_memory_gib:g} GiB)"
-    return text + f", store {store.store} in {store.place}"
-
-
-def _step_words(got: Estimate) -> str:
-    step = got.step
-    if got.granularity is None:
-        return f"{format_seconds(step.total)} of calculation, no exchange"
-    parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in step.parts)
-    hidden = f" - {format_seconds(step.hidden)} that overlap" if step.hidden else ""
-    rounds = f", a round of {got.local_steps} steps" if got.local_steps > 1 else ""
-    return (
-        f"{format_seconds(step.total)} = calculation {format_seconds(step.calculation)} + communication "
-        f"{format_seconds(step.communication)} ({parts}){hidden}{rounds}; granularity {got.granularity:.2f}"
-    )
-
-
-def _price_words(got: Estimate) -> str:
-    usd = got.usd_per_hour
-    parts = [(n, getattr(usd, n)) for n in ("compute", "egress", "storage", "functions", "data")]
-    text = ", ".join(f"{name} {format_usd(value)}" for name, value in parts if value or name in ("compute", "egress"))
-    range_ = got.usd_per_hour_interval
-    spread = f" ({format_usd(range_.low)} to {format_usd(range_.high)})" if range_.high > range_.low * (1 + SAME_PRICE) else ""
-    return f"{format_usd(usd.total)}/h{spread} = {text}; {format_usd(got.usd_per_million_samples)} per million samples"
-
-
-def _bases(got: Estimate) -> str:
-    """How the speeds are known: the worst basis comes last."""
-    found = [line.split(": ")[1] for line in got.provenance if line.startswith("speed on ")]
-    return " and ".join(dict.fromkeys(found))
 
 
 def _proof(result: Result) -> str:

@@ -11,6 +11,7 @@ from placer.reproduce.comparison import Reproduction
 PAPERS = {
     "erben": "placer.reproduce.erben",
     "phalak": "placer.reproduce.phalak",
+    "cloudless": "placer.reproduce.cloudless",
 }
 """Name on the command line and module; a new paper is one file and one line here."""
 

@@ -17,6 +17,7 @@ from placer.reproduce.comparison import Claim, Finding, Reproduction, Row, Verdi
 from placer.reproduce.published import PublishedClaim, PublishedRun, published_claims, published_runs
 from placer.requirements import Requirements
 from placer.timing.averaging import GB
+from placer.timing.step import gain_bound
 
 BOOK = "erben-2023"
 TITLE = "Erben et al., How Can We Train Deep Learning Models Across Clouds and Continents? (PVLDB 17(6), 2024)"
@@ -110,21 +111,6 @@ def sent_row(run: Run) -> Row:
     return Row(
         groups=(run.kind,), label=run.label, quantity=SENT, unit="GB", published=run.published.gb_sent_per_worker_and_step, ours=sent / GB
     )
-
-
-def gain_bound(granularity: float, factor: float) -> float:
-    """Most that ``factor`` times the workers can multiply the throughput by.
-
-    Examples
-    --------
-    >>> round(gain_bound(1, 2), 2), round(gain_bound(10, 2), 2)
-    (1.33, 1.83)
-
-    Notes
-    -----
-    Erben et al. (2024): calculation shrinks with the workers, communication does not: (1 + g) / (1 + g / factor).
-    """
-    return (1 + granularity) / (1 + granularity / factor)
 
 
 def more_workers_gain_less_than_the_bound(claim: PublishedClaim, runs: Sequence[Run], book: Catalog) -> Finding:

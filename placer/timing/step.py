@@ -63,3 +63,18 @@ def overlapped(step: StepSeconds) -> StepSeconds:
         functions=step.functions,
         stores=step.stores,
     )
+
+
+def gain_bound(granularity: float, factor: float = 2.0) -> float:
+    """Most that ``factor`` times the workers can multiply the throughput by.
+
+    Notes
+    -----
+    Erben et al. (2024): calculation shrinks with the workers, communication does not: (1 + g) / (1 + g / factor).
+
+    Examples
+    --------
+    >>> round(gain_bound(1), 2), round(gain_bound(10), 2)
+    (1.33, 1.83)
+    """
+    return (1 + granularity) / (1 + granularity / factor)

@@ -1,0 +1,97 @@
+"""What a run has to expect beyond its rate: spot machines that go, and the bill of a whole month."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from placer.cost import egress_usd_by_link
+from placer.elastic import needs_place
+from placer.estimator import Estimate, evaluate, exchange_phases
+from placer.exchanges import exchanges
+from placer.interval import Interval
+from placer.placement import Placement
+from placer.problem import Problem
+from placer.spot import ASSUMED_INTERRUPTION, chance_all_lost, chance_any_lost, expected_share
+from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
+from placer.volume import monthly_egress_usd
+
+ASSUMED_UNAVAILABLE = 0.1
+"""Share of the time in which a zone has no spot capacity, unless the user says otherwise: assumed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpotOutlook:
+    """What spot machines do to a run.
+
+    Notes
+    -----
+    ``expected_samples_per_second`` counts interruptions, restarts and rejoins; ``share`` is what they leave. ``floor`` is
+    the throughput of the on-demand machines alone, 0 without any. ``any_lost`` and ``all_lost`` are the chances that at least one region,
+    or every one, has no spot capacity at a time.
+    """
+
+    expected_samples_per_second: Interval
+    share: Interval
+    floor_samples_per_second: float
+    any_lost: float
+    all_lost: float
+    chance_per_month: float
+    unavailable: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MonthOutlook:
+    """Egress of a calendar month of 730 hours: at the rate per hour, and with volume tiers and free allowances; USD."""
+
+    egress_usd_at_rate: float
+    egress_usd_with_tiers: float
+
+
+def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotOutlook | None:
+    """Say what a placement has to expect of its spot machines; None without any."""
+    spot = sum(group.count for group in placement.groups if group.market == "spot")
+    if not spot:
+        return None
+    wish = problem.requirements
+    interruption = ASSUMED_INTERRUPTION
+    if wish.interruption is not None:
+        given = Interval(value=wish.interruption, low=wish.interruption, high=wish.interruption)
+        interruption = replace(ASSUMED_INTERRUPTION, chance_per_month=given, basis="given", source="given with --interruption")
+    share = expected_share(spot, placement.workers, got.step.total, interruption)
+    speed = got.samples_per_second
+    unavailable = ASSUMED_UNAVAILABLE if wish.unavailable is None else wish.unavailable
+    zones = [1] * len({group.place for group in placement.groups if group.market == "spot"})
+    return SpotOutlook(
+        expected_samples_per_second=Interval(value=speed.value * share.value, low=speed.low * share.low, high=speed.high * share.high),
+        share=share,
+        floor_samples_per_second=_floor(placement, problem),
+        any_lost=chance_any_lost(zones, unavailable),
+        all_lost=chance_all_lost(zones, unavailable),
+        chance_per_month=interruption.chance_per_month.value,
+        unavailable=unavailable,
+    )
+
+
+def _floor(placement: Placement, problem: Problem) -> float:
+    """Samples/s of the on-demand machines alone, with the same exchange where it still can run, else the best synchronous one."""
+    groups = tuple(group for group in placement.groups if group.market != "spot")
+    rest = replace(placement, groups=groups)
+    if not groups or not {*needs_place(problem.requirements.datasets)} <= {*rest.places}:
+        return 0.0
+    plain = replace(problem.requirements, exchange="auto", min_local_steps=None, max_local_steps=None, aggregator=None, storage=None)
+    wishes = (problem, replace(problem, requirements=plain))
+    found = [exchange for asked in wishes for exchange in exchanges(asked, rest.workers_by_place)]
+    same = [exchange for exchange in found if exchange.strategy == placement.exchange.strategy]
+    return max(evaluate(replace(rest, exchange=exchange), problem).processed_per_second for exchange in same or found)
+
+
+def month_outlook(placement: Placement, got: Estimate, problem: Problem) -> MonthOutlook:
+    """Price the egress of a month at this rate, with the tiers of the price list."""
+    same_zone = problem.requirements.same_zone
+    phases, rounds = exchange_phases(placement, problem), HOURS_PER_MONTH * SECONDS_PER_HOUR / got.step.total
+    paid = egress_usd_by_link(phases, problem.network, same_zone=same_zone)
+    links = {(use.src, use.dst): use.bytes_per_step * rounds for use in got.links if paid[use.src, use.dst] > 0}
+    return MonthOutlook(
+        egress_usd_at_rate=got.usd_per_hour.egress * HOURS_PER_MONTH,
+        egress_usd_with_tiers=monthly_egress_usd(links, problem.network, same_zone=same_zone),
+    )

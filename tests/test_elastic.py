@@ -1,0 +1,187 @@
+"""Data that has its place: shares, moves, residency, and searches that respect them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import placer
+from placer.advisor import Advisor
+from placer.by_hand import place_by_hand
+from placer.catalog import Catalog
+from placer.elastic import Dataset, moves, shares
+from placer.errors import PlacerError
+from placer.estimator import estimate
+from placer.network import Network
+from placer.recommender import recommend
+from placer.requirements import Requirements
+from placer.units import GIB
+from placer.violations import violations
+
+TWO = "lambda/us-west-1=8xA10:on-demand,gcp/us-central1=8xT4:spot"
+STAY = ["lambda/us-west-1=1M:stay", "gcp/us-central1=1M:stay"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 10**6), st.booleans()), min_size=1, max_size=5),
+    st.lists(st.floats(0.5, 500), min_size=3, max_size=3),
+)
+def test_shares_are_a_best_division(rows: list[tuple[str, int, bool]], speeds: list[float]) -> None:
+    """Shares add up to 1, keep what stays, and no other division finishes earlier: the last regions share what may move."""
+    data = [Dataset(place=place, samples=n, may_move=may) for place, n, may in rows]
+    speed = dict(zip("abc", speeds, strict=True))
+    found, total = shares(data, speed), sum(n for _, n, _ in rows)
+    stay = {place: sum(d.samples for d in data if d.place == place and not d.may_move) / total for place in "abc"}
+    assert sum(found.values()) == pytest.approx(1)
+    assert all(found[place] >= stay[place] - 1e-12 for place in "abc")
+    last = max(found[place] / speed[place] for place in "abc")
+    free = sum(d.samples for d in data if d.may_move)
+    if free:
+        moved = [place for place in "abc" if found[place] > stay[place] * (1 + 1e-9) + 1e-12]
+        assert all(found[place] / speed[place] == pytest.approx(found[moved[0]] / speed[moved[0]]) for place in moved)
+    assert last >= max(stay[place] / speed[place] for place in "abc") - 1e-12
+
+
+def test_regions_finish_together_when_data_may_move_and_wait_when_it_stays(erben: Catalog) -> None:
+    """Half of the data at 8 x T4 with 8 x A10 elsewhere: a step lasts as long as the T4 need for half of it."""
+    advisor = Advisor("erben-2023")
+    together = advisor.estimate("resnet50", TWO, data=["lambda/us-west-1=1M:move", "gcp/us-central1=1M:move"])
+    waiting = advisor.estimate("resnet50", TWO, data=STAY)
+    plain = advisor.estimate("resnet50", TWO)
+    assert together.step.calculation == pytest.approx(plain.step.calculation)
+    t4 = advisor.estimate("resnet50", "gcp/us-central1=8xT4:spot")
+    assert waiting.step.calculation == pytest.approx(t4.step.calculation / 2)
+    assert dict(waiting.shares) == {"lambda/us-west-1": 0.5, "gcp/us-central1": 0.5}
+    assert together.moves[0].src == "gcp/us-central1"
+
+
+def test_moves_by_hand(erben: Catalog) -> None:
+    """300 samples of 1 MiB in Iowa, of which 100 are wanted in Belgium: 100 MiB at 0.08 USD/GiB, once."""
+    data = [Dataset(place="gcp/us-central1", samples=300, may_move=True)]
+    (move,) = moves(data, {"gcp/us-central1": 2 / 3, "gcp/europe-west1": 1 / 3}, 2**20, Network(erben))
+    assert (move.src, move.dst) == ("gcp/us-central1", "gcp/europe-west1")
+    assert move.samples == pytest.approx(100)
+    assert move.bytes == pytest.approx(100 * 2**20)
+    assert move.usd == pytest.approx(100 * 2**20 / GIB * 0.08)
+    assert move.seconds > 0
+
+
+def test_moved_data_is_paid_over_its_passes(erben: Catalog) -> None:
+    """One pass pays the move in its own hours, ten passes a tenth of it per sample."""
+    advisor, data = Advisor("erben-2023"), "gcp/us-central1=1M:move"
+    one = advisor.estimate("resnet50", "gcp/europe-west1=8xT4:spot", data=data)
+    ten = advisor.estimate("resnet50", "gcp/europe-west1=8xT4:spot", data=data, passes=10)
+    assert one.usd_per_hour.data == pytest.approx(10 * ten.usd_per_hour.data)
+    hours = 1_000_000 / one.samples_per_second.value / 3600
+    assert one.usd_per_hour.data * hours == pytest.approx(one.moves[0].usd)
+
+
+def test_recommend_matches_workers_to_data(erben: Catalog) -> None:
+    """At the throughput of everything rented the answer rents less, keeps workers at all data, and shows what everything costs."""
+    advisor = Advisor("erben-2023")
+    every = advisor.estimate("resnet50", TWO, data=STAY, exchange="model-averaging", local_steps=8)
+    result = advisor.recommend(
+        "resnet50",
+        objective="cost",
+        min_throughput=f"{every.effective_samples_per_second.value * 0.9999}/s",
+        gpu="A10,T4",
+        data=STAY,
+        exchange="model-averaging",
+        local_steps=8,
+    )
+    assert result.placement is not None
+    assert result.placement.places == ("gcp/us-central1", "lambda/us-west-1")
+    assert result.estimate is not None
+    assert result.estimate.usd_per_hour.total < every.usd_per_hour.total
+    assert "rent-everything" in {option.label for option in result.baselines}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"data": "aws/us-east-1=2M"}, "does not say whether it may leave"),
+        ({"data": "aws/us-east-1=0:stay"}, "samples"),
+        ({"data": "aws/us-east-1=-5:stay"}, "samples"),
+        ({"data": "aws/nowhere=2M:stay"}, "unknown place"),
+        ({"data": ["b2", "aws/us-east-1=2M:stay"]}, "beside other data"),
+        ({"data": "aws/us-east-1=2M:stay", "not_places": "aws"}, "can be used nowhere: they must stay there"),
+        ({"data": "aws/us-east-1=2M:move", "places": "europe", "keep": "raw-data=aws/us-east-1"}, "must not leave aws/us-east-1"),
+        ({"keep": "secrets=europe"}, "unknown kind"),
+        ({"keep": "gradients"}, "is not a rule"),
+        ({"keep": "gradients=atlantis"}, "unknown place"),
+        ({"passes": "many"}, "passes 'many' is not a number"),
+        ({"passes": 0}, "passes is 0"),
+        ({"local_steps": 0}, "local-steps"),
+        ({"local_steps": "8", "exchange": "central"}, "exchanges in every step"),
+        ({"exchange": "ring"}, "unknown exchange 'ring'"),
+        ({"streams": 0}, "streams"),
+        ({"overlap": True, "exchange": "central"}, "cannot run beside the next step"),
+        ({"samples_to_target": "local-sgd"}, "samples to target 'local-sgd'"),
+        ({"samples_to_target": "local-sgd=0"}, "samples to target of local-sgd is 0"),
+        ({"samples_to_target": "auto=1"}, "unknown exchange 'auto'"),
+        ({"interruption": "120%"}, "interruption '120%'"),
+        ({"unavailable": "-1"}, "unavailable '-1'"),
+    ],
+)
+def test_bad_words_are_named(words: dict[str, object], says: str) -> None:
+    """One clear line for each, before anything is searched."""
+    with pytest.raises(PlacerError, match=says.replace("(", r"\(")):
+        placer.recommend("roberta-xlm", budget="5/h", **words)
+
+
+def test_residency_forbids_what_would_leave(erben: Catalog) -> None:
+    """Gradients kept in Europe: an all-reduce with the USA breaks the rule; models are checkpoints, not gradients."""
+    advisor, workers = Advisor("erben-2023"), "gcp/us-central1=2xT4:spot,gcp/europe-west1=2xT4:spot"
+    for exchange, kind, broken in (
+        ("all-reduce", "gradients", True),
+        ("local-sgd", "gradients", False),
+        ("local-sgd", "checkpoints", True),
+        ("model-averaging", "checkpoints", True),
+        ("asgd-ga", "gradients", True),
+    ):
+        problem = advisor.problem("roberta-xlm", exchange=exchange, keep=f"{kind}=europe")
+        found = {v.code for v in violations(place_by_hand(workers, problem), problem)}
+        assert ("residency" in found) == broken, (exchange, kind)
+
+
+def test_a_search_keeps_to_residency(erben: Catalog) -> None:
+    """With gradients kept in Europe no answer over several regions has a region there."""
+    problem = Advisor("erben-2023").problem("roberta-base", keep="gradients=europe", regions=2, gpu="T4", workers="2..6", quota=None)
+    result = recommend(problem)
+    assert result.placement is not None
+    assert not any("europe" in place for place in result.placement.places)
+
+
+def test_data_in_two_places_needs_workers_in_both(erben: Catalog) -> None:
+    """A placement that leaves a dataset alone, or puts workers where none is, breaks a limit."""
+    problem = Advisor("erben-2023").problem("resnet50", data=STAY)
+    wish = problem.requirements
+    plain = replace(problem, requirements=replace(wish, datasets=()))
+    alone = place_by_hand("lambda/us-west-1=2xA10", plain)
+    assert {v.code for v in violations(alone, problem)} == {"data"}
+    beside = place_by_hand("lambda/us-west-1=2xA10,gcp/us-central1=2xT4,gcp/us-west1=2xT4", plain)
+    assert [v.message for v in violations(beside, problem)] == ["workers in gcp/us-west1 have no data"]
+
+
+def test_datasets_are_checked() -> None:
+    """No empty dataset; no share without a worker."""
+    with pytest.raises(PlacerError, match="has 0 samples"):
+        Dataset(place="a", samples=0, may_move=False)
+    with pytest.raises(PlacerError, match="must stay in a, where no worker is"):
+        shares([Dataset(place="a", samples=5, may_move=False)], {"b": 1.0})
+
+
+def test_moving_needs_the_size_of_a_sample(erben: Catalog) -> None:
+    """A profile without bytes per sample cannot price a move: exit code 5, never 0 USD."""
+    problem = Advisor("erben-2023").problem("resnet50", data="gcp/us-central1=1M:move")
+    bare = replace(problem, profile=replace(problem.profile, bytes_per_sample=None))
+    with pytest.raises(PlacerError, match="how many bytes a sample has") as caught:
+        estimate(place_by_hand("gcp/europe-west1=2xT4", bare), bare)
+    assert caught.value.exit_code == 5
+
+
+def test_requirements_hold_only_positive_passes() -> None:
+    """Data that is never read needs no workers."""
+    with pytest.raises(PlacerError, match="passes is -1"):
+        Requirements(passes=-1.0)

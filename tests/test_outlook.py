@@ -1,0 +1,73 @@
+"""What to expect beyond the rate: spot machines, a month of egress, and the notes about a placement's shape."""
+
+from typing import Any
+
+import pytest
+
+from placer.advice import notes_of
+from placer.advisor import Advisor
+from placer.by_hand import every_exchange, place_by_hand
+from placer.estimator import Estimate, estimate
+from placer.exchange import STRATEGIES
+from placer.outlook import month_outlook, spot_outlook
+from placer.placement import Placement
+from placer.problem import Problem
+
+
+def placed(workers: str, model: str = "roberta-xlm", catalog: str = "erben-2023", **words: Any) -> tuple[Placement, Estimate, Problem]:
+    """Place and estimate by hand."""
+    problem = Advisor(catalog).problem(model, **words)
+    placement = place_by_hand(workers, problem)
+    return placement, estimate(placement, problem), problem
+
+
+def test_on_demand_machines_have_no_spot_outlook() -> None:
+    """Nothing can be taken away."""
+    assert spot_outlook(*placed("lambda/us-west-1=8xA10")) is None
+
+
+def test_interruptions_slow_a_run_and_the_floor_is_what_remains() -> None:
+    """4 x T4 on demand remain of 8; a machine that is taken away half of the months costs more than one in twenty."""
+    workers = "gcp/us-central1=4xT4:spot,gcp/us-west1=4xT4:on-demand"
+    often, seldom = (spot_outlook(*placed(workers, interruption=share)) for share in ("50%", "5%"))
+    assert often is not None
+    assert seldom is not None
+    speed = placed(workers)[1].samples_per_second.value
+    assert often.expected_samples_per_second.value < seldom.expected_samples_per_second.value < speed
+    four = placed("gcp/us-west1=4xT4:on-demand")[1].samples_per_second.value
+    assert often.floor_samples_per_second == pytest.approx(four)
+
+
+def test_capacity_of_two_regions_is_correlated() -> None:
+    """Each zone without capacity 20 % of the time: both at once 0.04 + 0.14 x 0.16 = 6.24 %, not 4 %."""
+    found = spot_outlook(*placed("gcp/us-central1=4xT4:spot,gcp/us-west1=4xT4:spot", unavailable="20%"))
+    assert found is not None
+    assert found.all_lost == pytest.approx(0.0624)
+    assert found.any_lost == pytest.approx(0.3376)
+
+
+def test_a_month_of_egress_is_cheaper_than_its_hours() -> None:
+    """Volume tiers and the free 100 GB of AWS: never dearer, and cheaper here; free traffic stays free."""
+    workers = "aws/us-east-1=4xT4:spot,gcp/us-central1=4xT4:spot"
+    month = month_outlook(*placed(workers, catalog="default"))
+    assert 0 < month.egress_usd_with_tiers < month.egress_usd_at_rate
+    free = month_outlook(*placed("gcp/us-central1=4xT4:spot"))
+    assert (free.egress_usd_at_rate, free.egress_usd_with_tiers) == (0, 0)
+
+
+def test_notes_have_codes() -> None:
+    """Growth, continents and memory of 4 + 4 T4 over two continents with a model that nearly fills them."""
+    placement, got, problem = placed("gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot")
+    notes = {note.code: note.message for note in notes_of(problem, placement, got)}
+    assert set(notes) == {"doubling", "continents", "memory"}
+    assert "2 continents" in notes["continents"]
+    assert "of the 30 GiB of the host" in " ".join(note.message for note in notes_of(problem, placement, got))
+
+
+def test_every_exchange_that_can_run_is_compared() -> None:
+    """Two AWS regions can run all of them; one region cannot run those that need two."""
+    problem = Advisor("default").problem("resnet50")
+    both = every_exchange("aws/us-east-1=2xT4:spot,aws/us-west-2=2xT4:spot", problem)
+    assert {placement.exchange.strategy for placement in both} == {*STRATEGIES} - {"none"}
+    one = every_exchange("aws/us-east-1=4xT4:spot", problem)
+    assert {p.exchange.strategy for p in one} == {"all-reduce", "central", "parameter-server", "local-sgd"}
