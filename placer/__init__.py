@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from placer.advisor import Advisor, estimate, recommend
     from placer.book import catalog_names, load_catalog
+    from placer.calibration import Calibration
     from placer.catalog import Catalog
     from placer.errors import PlacerError
     from placer.estimator import Estimate
+    from placer.fitting import calibrate
     from placer.interval import Interval
     from placer.placement import Exchange, Placement, WorkerGroup
     from placer.problem import Problem
@@ -27,6 +29,7 @@ if not os.path.isdir(os.path.join(__path__[0], "solvers")) and os.path.isdir(os.
 
 _HOMES = {
     "Advisor": "placer.advisor",
+    "Calibration": "placer.calibration",
     "Catalog": "placer.catalog",
     "Estimate": "placer.estimator",
     "Exchange": "placer.placement",
@@ -42,6 +45,7 @@ _HOMES = {
     "SolveOptions": "placer.result",
     "Status": "placer.result",
     "WorkerGroup": "placer.placement",
+    "calibrate": "placer.fitting",
     "catalog_names": "placer.book",
     "estimate": "placer.advisor",
     "load_catalog": "placer.book",
@@ -52,6 +56,7 @@ _HOMES = {
 
 __all__ = [
     "Advisor",
+    "Calibration",
     "Catalog",
     "Estimate",
     "Exchange",
@@ -68,6 +73,7 @@ __all__ = [
     "Status",
     "WorkerGroup",
     "__version__",
+    "calibrate",
     "catalog_names",
     "estimate",
     "load_catalog",

@@ -19,8 +19,6 @@ from placer.units import GIB, format_number, format_seconds, format_usd, parse_d
 
 SHORTEST_STEP_S = 5.5
 """Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""
-CALIBRATED_WORKERS = 10
-"""Largest run behind the averaging constants."""
 BETWEEN = ("between regions", "up", "down", "push", "pull", "upload", "download", "regions", "back to regions")
 """Parts of a step in which bytes travel between regions."""
 WORTH_A_WORD = 1.1
@@ -198,8 +196,9 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
             code="matchmaking",
             message=f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes steps erratic: raise --tbs",
         )
-    if chosen.transport == "butterfly" and placement.workers > CALIBRATED_WORKERS:
-        yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {CALIBRATED_WORKERS}")
+    most = problem.calibration.most_workers
+    if chosen.transport == "butterfly" and placement.workers > most:
+        yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {most}")
     if got.samples_to_target.basis == "assumed" and got.samples_to_target.high > 1.1:
         times = got.samples_to_target
         text = f"how {placement.exchange.strategy} converges is assumed: {times.low:.2f} to {times.high:.2f} x the samples"

@@ -10,10 +10,12 @@ from typing import Any
 
 from placer.book import load_catalog
 from placer.by_hand import place_by_hand
+from placer.calibration import Calibration
 from placer.catalog import Catalog
 from placer.errors import PlacerError, unknown
 from placer.estimator import Estimate
 from placer.estimator import estimate as estimate_placement
+from placer.overlay import Overlay
 from placer.problem import Problem
 from placer.profile import ModelProfile, load_profile
 from placer.recommender import recommend as recommend_problem
@@ -102,7 +104,7 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
     **words
         The options of ``placer recommend`` with underscores: budget, min_throughput, objective, gpu,
         places (--in), not_places (--not-in), market, workers, quota, exchange, aggregator, storage,
-        compression, tbs, data, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
+        compression, tbs, data, calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
 
     Returns
     -------
@@ -179,6 +181,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "workers": (str, int),
     "regions": (str, int),
     "links": (str, list, tuple),
+    "calibration": (str, os.PathLike, Calibration, Overlay),
     "tbs": (str, int),
     "local_steps": (str, int),
     "streams": (str, int),

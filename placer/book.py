@@ -46,8 +46,10 @@ KEYS: dict[str, tuple[str, ...]] = {
     "links.csv": ("src", "dst"),
     "runs.csv": ("experiment", "model"),
     "claims.csv": ("id",),
+    "measured.csv": (),
 }
-"""What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its book, no part of it."""
+"""What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its book, no part of it;
+measured.csv is a file of any name with a user's own runs, which may repeat."""
 
 
 def shipped_catalogs() -> Path:
@@ -116,7 +118,12 @@ def _exists(path: Path, check: Callable[[Path], bool]) -> bool:
 
 
 def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
-    """Read one CSV file of a book and check every cell against columns.csv.
+    """Read one CSV file of a book and check every cell against columns.csv; see `read_numbered_rows`."""
+    return (row for _, row in read_numbered_rows(path, file))
+
+
+def read_numbered_rows(path: Path, file: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read one CSV file with the number of each line and check every cell against columns.csv.
 
     Raises
     ------
@@ -126,8 +133,10 @@ def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
     columns = file_columns(file)
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlacerError(f"{path}: cannot be read as UTF-8 text ({type(error).__name__})", "save it as UTF-8 CSV") from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise PlacerError(f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV") from None
+        raise PlacerError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}", "check the path") from None
     lines = csv.reader(text.splitlines(), strict=True)
     try:
         yield from _checked_rows(lines, path, file, columns)
@@ -135,7 +144,7 @@ def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
         raise PlacerError(f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line") from None
 
 
-def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable[[str], Any]]) -> Iterator[dict[str, Any]]:
+def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable[[str], Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
     header: list[str] = next(lines, [])
     missing = [c for c in columns if c not in header and c not in optional_columns(file)]
     extra = [c for c in header if c not in columns]
@@ -152,10 +161,10 @@ def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable
         if len(cells) != len(parsers):
             raise PlacerError(f"{where}: {len(cells)} cells instead of {len(parsers)}", "check the commas of this line")
         key = tuple(cells[i] for i in key_at)
-        if key in seen:
+        if key and key in seen:
             raise PlacerError(f"{where}: {'/'.join(key)} stands already in line {seen[key]}", "keep one of the two rows")
         seen[key] = lines.line_num
-        yield {name: _cell(parse, cell, name, where) for (name, parse), cell in zip(parsers, cells, strict=True)}
+        yield lines.line_num, {name: _cell(parse, cell, name, where) for (name, parse), cell in zip(parsers, cells, strict=True)}
 
 
 def _cell(parse: Callable[[str], Any], cell: str, name: str, where: str) -> Any:
@@ -228,8 +237,9 @@ def _whole(cell: str) -> int:
     return int(cell)
 
 
-def _optional_whole(cell: str) -> int | None:
-    return _whole(cell) if cell else None
+def _optional(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Let a cell be empty."""
+    return lambda cell: parse(cell) if cell.strip() else None
 
 
 def _date(cell: str) -> str:
@@ -252,10 +262,11 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "text": _text,
     "optional_text": _optional_text,
     "positive": _number(0.0, 1e9, open_low=True),
+    "optional_positive": _optional(_number(0.0, 1e9, open_low=True)),
     "nonnegative": _number(0.0, 1e9),
     "latitude": _number(-90.0, 90.0),
     "longitude": _number(-180.0, 180.0),
     "whole": _whole,
-    "optional_whole": _optional_whole,
+    "optional_whole": _optional(_whole),
     "date": _date,
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from placer.errors import PlacerError
 
@@ -30,19 +30,30 @@ class Calibration:
 
     Notes
     -----
-    The tuples are (value, slow, fast): multiples of a time.
+    The tuples are (value, slow, fast): multiples of a time. ``spreads`` holds the spread of averaging of a host class where
+    its own runs say it; ``most_workers`` is the largest run behind the constants.
     """
 
     name: str
     hosts: Mapping[str, HostConstants]
     kappa: tuple[float, float, float]
     averaging_spread: tuple[float, float, float]
+    spreads: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    most_workers: int = 10
 
     def __post_init__(self) -> None:
         """Refuse factors that are not positive and ordered."""
-        for what, (value, slow, fast) in (("kappa", self.kappa), ("averaging_spread", self.averaging_spread)):
+        own = ((f"spread of {host}", spread) for host, spread in self.spreads.items())
+        for what, (value, slow, fast) in (("kappa", self.kappa), ("averaging_spread", self.averaging_spread), *own):
             if not 0 < fast <= value <= slow < float("inf"):
                 raise PlacerError(f"{what} is {value}, {slow}, {fast}", "give value, slow, fast with 0 < fast <= value <= slow")
+        if self.most_workers < 1:
+            raise PlacerError(f"most_workers is {self.most_workers}", "give a whole number from 1")
+
+    def spread(self, hosts: Iterable[str], case: int) -> float:
+        """Multiple of the averaging time of some host classes; ``case`` 0 is expected, 1 slow, 2 fast: the widest counts."""
+        found = [self.spreads.get(host, self.averaging_spread)[case] for host in hosts]
+        return min(found) if case == 2 else max(found)
 
 
 PUBLISHED = Calibration(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from placer import cost
+from placer.calibration import PUBLISHED
 from placer.convergence import Multiplier, samples_to_target
 from placer.data_usd import data_usd_per_sample, moves_of
 from placer.elastic import Move
@@ -258,6 +259,8 @@ def _provenance(
         said.append(f"link {src} to {dst}: {link.basis}: {link.source}")
     if chosen.transport in TRANSPORT_BASES:
         said.append(TRANSPORT_BASES[chosen.transport])
+    if problem.calibration.name != PUBLISHED.name and "averaging" in TRANSPORT_BASES.get(chosen.transport, ""):
+        said.append(f"averaging time and links between regions: calibrated: {problem.calibration.name}")
     if multiplier.high > 1:
         said.append(f"samples to target: {multiplier.basis}: {multiplier.source}")
     return tuple(dict.fromkeys(said))

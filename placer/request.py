@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from placer.calibration import Calibration
 from placer.catalog import Catalog, MeasuredLink, VmOffer
 from placer.data_words import parse_datasets, parse_kept, parse_multipliers, places_of
 from placer.errors import PlacerError, unknown
 from placer.exchange import traits
 from placer.network import Network
+from placer.overlay import Overlay, as_overlay
 from placer.problem import Problem
 from placer.profile import ModelProfile
 from placer.quotas import read_quotas
@@ -56,6 +59,7 @@ def build_problem(
     interruption: str | float | None = None,
     unavailable: str | float | None = None,
     links: Words = None,
+    calibration: str | os.PathLike[str] | Calibration | Overlay | None = None,
     zones: str = "one",
     require_measured: bool = False,
 ) -> Problem:
@@ -96,6 +100,8 @@ def build_problem(
         Chance per month that a spot machine is taken away; share of the time in which a zone has no spot capacity.
     links
         Measured single streams, both directions, such as ``gcp/us-west1:aws/us-west-2=250Mb/s``.
+    calibration
+        File of ``placer calibrate``, an overlay, or constants; links that are given win over its links.
     zones
         ``one``: workers of a region share a zone; ``spread``: they pay for traffic between zones.
     require_measured
@@ -106,7 +112,8 @@ def build_problem(
     PlacerError
         Names the word that is wrong.
     """
-    catalog = with_links(catalog, words(links, "link") if links else [])
+    overlay = as_overlay(calibration)
+    catalog = with_links(overlay.over_catalog(catalog), words(links, "link") if links else [])
     requirements = Requirements(
         objective=("cost" if min_throughput and not budget else "throughput") if objective is None else objective,
         budget_usd_per_hour=None if budget is None else parse_budget(budget),
@@ -139,7 +146,8 @@ def build_problem(
         same_zone=_zones(zones),
         require_measured=require_measured,
     )
-    return checked(Problem(profile=profile, catalog=catalog, requirements=requirements))
+    profile = overlay.over_profile(profile)
+    return checked(Problem(profile=profile, catalog=catalog, requirements=requirements, calibration=overlay.calibration))
 
 
 def checked(problem: Problem) -> Problem:

@@ -15,6 +15,8 @@ from placer.estimator import estimate, pool_of
 from placer.exchanges import server_offer
 from placer.manifest.native import SCHEMA as MANIFEST_SCHEMA
 from placer.manifest.native import document_digest
+from placer.overlay import FAMILY, overlay_from
+from placer.overlay import SCHEMA as CALIBRATION_SCHEMA
 from placer.placement import Exchange, Placement, WorkerGroup
 from placer.problem import SCHEMA as PROBLEM_SCHEMA
 from placer.problem import Problem
@@ -29,6 +31,7 @@ SCHEMA_FILES = {
     "result": ("placer.report", "result-v1.json"),
     "manifest": ("placer.manifest", "manifest-v1.json"),
     "profile": ("placer.report", "profile-v1.json"),
+    "calibration": ("placer.report", "calibration-v1.json"),
     "reproduction": ("placer.report", "reproduction-v1.json"),
 }
 """Where each JSON Schema lies."""
@@ -81,8 +84,9 @@ def check_document(document: Any, where: str) -> str:
         MANIFEST_SCHEMA: _check_manifest,
         PROFILE_SCHEMA: _check_profile,
         PROBLEM_SCHEMA: _check_problem,
+        CALIBRATION_SCHEMA: _check_calibration,
     }
-    check = checks.get(str(schema))
+    check = _check_calibration if str(schema).startswith(FAMILY) else checks.get(str(schema))
     if check is None:
         raise unknown("schema", str(schema), checks)
     try:
@@ -180,3 +184,8 @@ def _check_profile(document: Mapping[str, Any], where: str) -> str:
 def _check_problem(document: Mapping[str, Any], where: str) -> str:
     problem = Problem.from_dict(document)
     return f"problem: {problem.profile.name} on {len(problem.pools)} admitted offers"
+
+
+def _check_calibration(document: Mapping[str, Any], where: str) -> str:
+    overlay = overlay_from(document, where)
+    return f"calibration {overlay.calibration.name}: {len(overlay.rates)} speeds, {len(overlay.links)} directed links"

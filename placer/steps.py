@@ -72,7 +72,7 @@ class Round:
     def averaging(self, workers: int) -> float:
         """Seconds of one average among some of the workers inside a zone."""
         calibration, tensors = self.problem.calibration, self.problem.profile.tensors
-        return calibration.averaging_spread[self.case] * averaging_seconds(self.hosts, self.size, workers, tensors, calibration)
+        return calibration.spread(self.hosts, self.case) * averaging_seconds(self.hosts, self.size, workers, tensors, calibration)
 
     def wan(self, phases: Sequence[Phase]) -> float:
         """Seconds of the slowest pair between regions."""

@@ -12,7 +12,7 @@ from conftest import ROOT
 LAYERS = [
     {"cli", "__main__"},
     {"advisor", "saved"},
-    {"recommender", "request", "data_words", "quotas", "by_hand", "advice", "report", "manifest", "reproduce"},
+    {"recommender", "request", "data_words", "quotas", "by_hand", "advice", "report", "manifest", "reproduce", "fitting"},
     {"solve"},
     {"solvers"},
     {"result"},
@@ -26,6 +26,7 @@ LAYERS = [
     {"requirements"},
     {"exchange", "elastic"},
     {"placement"},
+    {"overlay"},
     {"network", "link_model", "profile", "book", "book_checks", "catalog", "calibration"},
     {"units", "errors", "shipped", "interval"},
 ]

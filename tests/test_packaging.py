@@ -18,6 +18,8 @@ SHIPPED = [
     "placer/catalogs/erben-2023/runs.csv",
     "placer/catalogs/phalak-2023/claims.csv",
     "placer/report/reproduction-v1.json",
+    "placer/report/calibration-v1.json",
+    "placer/fitting/runs.py",
     "placer/profiles/roberta-xlm.json",
     "placer/solvers/exact.py",
 ]

@@ -21,9 +21,10 @@ COMMANDS = {
     "models": "List the models that have a profile, or show one.",
     "offers": "List what can be rented, filtered and sorted.",
     "network": "Show links between places: bandwidth, round-trip time, egress price.",
+    "calibrate": "Fit the timing model to your own measured runs.",
     "reproduce": "Work a published paper out again and compare.",
     "catalog": "List price books and what they cover.",
-    "validate": "Check a result, manifest, profile, quota file or price book.",
+    "validate": "Check a result, manifest, profile, calibration, quota file or price book.",
     "schema": "Print the JSON Schema of a document that placer writes or reads.",
     "completion": "Print the completion script for a shell.",
 }

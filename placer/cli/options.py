@@ -49,6 +49,7 @@ _REQUEST: list[Option] = [
         metavar="A:B=RATE",
         help="Measured bandwidth of one stream, as in gcp/us-west1:aws/us-west-2=250Mb/s.",
     ),
+    click.option("--calibration", metavar="FILE", help="Figures of your own runs, made by 'placer calibrate'."),
     click.option("--zones", default="one", show_default=True, metavar="one|spread", help="Whether workers of a region share a zone."),
 ]
 _WISHES: list[Option] = [

@@ -15,7 +15,7 @@ from placer.cli.output import print_json
 @click.argument("path")
 @json_option
 def command(path: str, as_json: bool) -> None:
-    """Check a result, manifest, profile, problem or quota file, or the folder of a price book."""
+    """Check a result, manifest, profile, problem, calibration or quota file, or the folder of a price book."""
     if os.path.isdir(path):  # noqa: PTH112 - a name too long for the file system is no folder
         from placer.book import load_catalog
 

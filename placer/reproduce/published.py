@@ -23,13 +23,20 @@ class PublishedClaim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedRun:
-    """One measured run; ``workers`` as on the command line, ``calibrates`` empty if nothing was fitted to it."""
+    """One measured run; ``workers`` as on the command line, ``calibrates`` empty if nothing was fitted to it.
+
+    Notes
+    -----
+    ``calculation_s`` and ``communication_s`` are parts of a step by the wall clock, as logged; they need not sum to it.
+    """
 
     experiment: str
     model: str
     workers: str
     samples_per_second: float
     gb_sent_per_worker_and_step: float
+    calculation_s: float | None
+    communication_s: float | None
     calibrates: str
     source: str
     as_of: str
