@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,8 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", README, flags=re.S)
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda a: " ".join(a)[:60])
 def test_readme_commands_run(run: Run, arguments: list[str], tmp_path: Path) -> None:
-    """In an empty folder."""
+    """In a folder that holds nothing but the examples."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
