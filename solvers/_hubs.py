@@ -165,16 +165,20 @@ class _Walk:
 
     def __init__(self, search: HubSearch, n: int, chosen: Indices, ready: Array, hub: Hub) -> None:
         market, place, egress = search.market, search.market.place_of[chosen], hub.egress
+        worker_usd = egress[0] + search.problem.batch / n * np.array(market.data_usd)
         self.search, self.n = search, n
         self.aggregate, self.fixed, self.server = hub.aggregate(n), hub.fixed_usd(n), hub.usd_per_hour(n)
         self.pools = [market.pools[i] for i in chosen]
         self.places = place.tolist()
         self.caps = [int(market.cap[i]) for i in chosen]
-        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), egress[0][place].tolist(), egress[1][place].tolist()
+        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), worker_usd[place].tolist(), egress[1][place].tolist()
         self.ready, self.down = ready[chosen].tolist(), hub.ways[1][place].tolist()
         self.least_s = float((ready[chosen] - hub.ways[0][place]).min()) + hub.shared(n) if n else 0.0
         self.usd_left = suffix_sums([-u for u in self.usd], self.caps, n)
         self.egress_left = suffix_sums([-e for e in self.egress], self.caps, n)
+        self.speed_left = suffix_sums(market.speed[chosen].tolist(), self.caps, n) if search.problem.requirements.datasets else []
+        self.speed = market.speed[chosen].tolist()
+        self.least_way_s = float((hub.ways[0][place] + hub.ways[1][place]).min()) + self.aggregate
         self.counts = [0] * len(chosen)
         self.required = frozenset(place for place, name in enumerate(market.places) if name in hub.required)
         certain = hub.transport == "store" and not search.problem.requirements.datasets
@@ -216,12 +220,12 @@ class _Walk:
             for count in range(min(self.caps[i], spare, (pool.gpu_quota - taken) // pool.offer.gpu_count), 0, -1):
                 paid = egress + count * self.egress[i] + charge
                 now = (max(ready, self.ready[i]), max(down, self.down[i]), usd + count * self.usd[i], paid)
+                self.counts[i] = count
                 if self._open(i + 1, left - count, now):
-                    self.counts[i] = count
                     quota[pool.bucket] = taken + count * pool.offer.gpu_count
                     yield from self._descend(i + 1, left - count, now, quota, used | {place})
                     quota[pool.bucket] = taken
-                    self.counts[i] = 0
+                self.counts[i] = 0
 
     def _missing(self, used: frozenset[int]) -> int:
         """Regions that still need a worker."""
@@ -232,4 +236,8 @@ class _Walk:
         if self.usd_left[at][left] == -math.inf:
             return False
         usd_per_hour, usd_per_round = usd - self.usd_left[at][left], egress - self.egress_left[at][left]
-        return self.search.improves(max(ready + self.aggregate + down, self.least_s), usd_per_hour, usd_per_round, self.slowest)
+        seconds = max(ready + self.aggregate + down, self.least_s)
+        if self.speed_left:
+            placed = sum(count * speed for count, speed in zip(self.counts, self.speed, strict=True) if count)
+            seconds = max(seconds, self.search.problem.batch / (placed + self.speed_left[at][left]) + self.least_way_s)
+        return self.search.improves(seconds, usd_per_hour, usd_per_round, self.slowest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from placer.data_usd import sample_usd
 from placer.elastic import needs_place
+from placer.placement import MOST_WORKERS
 from placer.problem import Pool, Problem
+from placer.units import SECONDS_PER_HOUR
 
 Array = NDArray[Any]
 """Floats: seconds, dollars, samples/s."""
@@ -33,11 +35,13 @@ class Market:
     Notes
     -----
     A pool is dominated by a cheaper one with the same place, device, number of devices and market,
-    unless either is limited in number: then both may be needed.
+    unless either is limited in number: then both may be needed. ``moving_usd`` is what moving data adds to the
+    price of one machine of each pool at least, in USD/h.
     """
 
     problem: Problem
     pools: tuple[Pool, ...]
+    moving_usd: tuple[float, ...] = ()
 
     @staticmethod
     def of(problem: Problem) -> Market:
@@ -67,8 +71,9 @@ class Market:
 
     @cached_property
     def usd(self) -> Array:
-        """USD/h of one machine; shape (pools,)."""
-        return np.array([pool.offer.usd_per_hour for pool in self.pools])
+        """Least USD/h of one machine, with the data that moves to it; shape (pools,)."""
+        offers = np.array([pool.offer.usd_per_hour for pool in self.pools])
+        return offers + np.array(self.moving_usd) if self.moving_usd else offers
 
     @cached_property
     def cap(self) -> Array:
@@ -96,6 +101,38 @@ class Market:
     def data_usd(self) -> tuple[float, ...]:
         """Least price of reading one sample at each place, in the order of `places`; data that moves is paid when it does."""
         return tuple(sample_usd(place, self.problem) for place in self.places)
+
+    def with_moving_data(self, samples_per_second: float, usd_per_hour: float) -> Market:
+        """Put the price of data that must move into the prices of the machines that it moves to.
+
+        Parameters
+        ----------
+        samples_per_second, usd_per_hour
+            What passes through the workers at least, and what all machines cost at most.
+
+        Notes
+        -----
+        Where all data may move, a machine does the share v / V of all samples, and V is at most the largest speed that
+        the limit pays for: the smallest over the multipliers of (best sum of v - lambda c) + lambda USD/h.
+        """
+        if not np.any(self._moved_usd) or samples_per_second <= 0:
+            return self
+        everywhere = self.best_sums(np.arange(len(self.places)), frozenset(self.host_of), int(min(self.cap.sum(), MOST_WORKERS)))
+        paid = self.weights[:-1, 1] > 0
+        reached = everywhere[:-1].max(axis=1)
+        limits = np.where(paid, reached + self.weights[:-1, 1] * usd_per_hour, reached) if usd_per_hour < np.inf else reached[~paid]
+        share = self.speed / float(limits.min())
+        moving = SECONDS_PER_HOUR * samples_per_second * share * self._moved_usd[self.place_of]
+        return replace(self, moving_usd=tuple(moving.tolist()))
+
+    @cached_property
+    def _moved_usd(self) -> Array:
+        """Least price of a sample that moves to each place, where all data may move and none of it lies there; shape (places,)."""
+        wish, network = self.problem.requirements, self.problem.network
+        if not wish.datasets or needs_place(wish.datasets):
+            return np.zeros(len(self.places))
+        homes, size = {data.place for data in wish.datasets}, self.problem.profile.bytes_per_sample or 0
+        return np.array([0.0 if p in homes else min(network.usd_per_byte(h, p) for h in homes) * size / wish.passes for p in self.places])
 
     @cached_property
     def stay_share(self) -> Array:

@@ -78,11 +78,17 @@ def _search(market: Market, target: Target) -> bool:
     try:
         if market.fewest_regions <= 1:
             _alone(market, target)
+        market = market.with_moving_data(target.min_speed * _least_multiplier(market.problem), target.max_usd_per_hour)
         for search in _searches(market, target):
             search.run()
     except (OutOfTimeError, KeyboardInterrupt):
         return False
     return not target.skipped
+
+
+def _least_multiplier(problem: Problem) -> float:
+    """Least samples to target of any mode: what passes through the workers for each sample that counts."""
+    return min(Mode(problem, name, steps).multiplier for name, steps in problem.modes)
 
 
 def _searches(market: Market, target: Target) -> list[ButterflySearch | RegionSearch | HubSearch]:
