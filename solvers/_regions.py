@@ -118,14 +118,17 @@ class RegionSearch:
 
         Notes
         -----
-        Without a barrier a region of one worker goes ahead alone, so nothing is certain there.
+        Without a barrier a region of one worker goes ahead alone, so nothing is certain there. Where data has its place, the
+        region with the longest calculation may average among few. The largest region may have the fastest hosts alone.
         """
         if self.transport == "region-gossip":
             return np.zeros(len(largest))
         fastest = max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
         spread = (largest - 1) * self.size / fastest / GOODPUT
         among = family.averaging_s[regions] if self.transport == "leaders" else 0.0
-        built: Array = self.mode.local_steps * family.averaging_s[largest] + spread + among
+        if self.transport == "region-hub" and self.problem.requirements.datasets:
+            return np.asarray(spread)
+        built: Array = self.mode.local_steps * family.fastest_averaging_s[largest] + spread + among
         return built
 
     def _between(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:

@@ -39,10 +39,12 @@ class Family:
     Notes
     -----
     ``averaging_s`` is the least averaging time of any of them by N, ``slowest_averaging_s`` the most;
-    they differ only where two classes of hosts change places as N grows.
+    they differ only where two classes of hosts change places as N grows. ``fastest_averaging_s`` is the
+    least of all classes that its placements may use: a region may have none of the slowest.
     """
 
     hosts: frozenset[str]
+    fastest_averaging_s: Array
     averaging_s: Array
     slowest_averaging_s: Array
 
@@ -106,7 +108,8 @@ class Relaxation:
             chosen = frozenset(seconds) if crossing else frozenset(within)
             every = list(seconds.values())
             least, most = (np.minimum.reduce(every), np.maximum.reduce(every)) if crossing else (own, own)
-            built.append(Family(chosen, least, most))
+            fastest = np.minimum.reduce([seconds[h] for h in sorted(chosen)])
+            built.append(Family(chosen, fastest, least, most))
         return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
     def places(self, family: Family) -> tuple[int, ...]:

@@ -63,7 +63,7 @@ class Gossip:
         scene, names = self.scene, list(self.scene.crews)
         sending, turn = Signal(), 0
         sending.fire()
-        while not self._enough():
+        while not self._enough(place):
             yield from local_steps(scene, place)
             since = scene.loop.now
             yield sending
@@ -75,10 +75,12 @@ class Gossip:
             turn += 1
             self.marks[place].append(scene.loop.now)
 
-    def _enough(self) -> bool:
-        """Whether all rounds are over in every region."""
-        if self.scene.placed or not all(self.marks.values()):
-            return min(len(marks) for marks in self.marks.values()) > self.rounds
+    def _enough(self, place: str) -> bool:
+        """Whether a region has done its part of all rounds, or, where any may do more, all rounds are over everywhere."""
+        if self.scene.placed:
+            return len(self.marks[place]) > self.rounds
+        if not all(self.marks.values()):
+            return False
         return self._done(min(marks[-1] for marks in self.marks.values())) >= self.rounds + self._done(self._start)
 
     @property

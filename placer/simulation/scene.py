@@ -74,7 +74,7 @@ class Scene:
     @cached_property
     def heads(self) -> dict[str, Machine]:
         """The machine of each region that talks to other regions: nobody chooses it, so one of the slowest host class."""
-        return {p: max(crew, key=lambda w: self.averaging(w, len(self.workers))) for p, crew in self.crews.items()}
+        return {p: max(crew, key=lambda w: self.averaging(w, len(self.crews))) for p, crew in self.crews.items()}
 
     @cached_property
     def parts(self) -> dict[str, float]:
