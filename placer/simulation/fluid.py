@@ -7,8 +7,8 @@ from functools import partial
 
 from placer.simulation.loop import Loop, Signal
 
-DONE = 1e-9
-"""Share of a flow that rounding may leave over."""
+DONE = 1e-12
+"""Share of a flow, or of the time on the clock, that rounding may leave over."""
 
 
 class Port:
@@ -93,8 +93,9 @@ class Fluid:
         if version != self._version:
             return
         self._advance()
-        arrived = [flow for flow in self._flows if flow.left <= DONE * flow.size]
-        self._flows = [flow for flow in self._flows if flow.left > DONE * flow.size]
+        instant = self._loop.now * DONE
+        arrived = [flow for flow in self._flows if flow.left <= max(DONE * flow.size, flow.rate * instant)]
+        self._flows = [flow for flow in self._flows if flow.left > max(DONE * flow.size, flow.rate * instant)]
         for flow in arrived:
             flow.done.fire()
         self._refresh()
