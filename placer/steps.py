@@ -9,13 +9,13 @@ from math import fsum
 from placer.elastic import shares
 from placer.exchange import traits
 from placer.exchange.phase import Phase
-from placer.network import Link, Network
+from placer.network import Network
 from placer.placement import Exchange, Placement
 from placer.problem import Pool, Problem
 from placer.profile import Rate
 from placer.timing import store as stores
 from placer.timing.averaging import averaging_seconds, wan_seconds
-from placer.timing.direct import DIRECT_SPREAD, GOODPUT, arrival_seconds, direct_phase_seconds, direct_seconds
+from placer.timing.direct import DIRECT_SPREAD, GOODPUT, arrival_seconds, direct_phase_seconds
 from placer.timing.step import FunctionRun, StepSeconds, StoreUse, overlapped
 from placer.timing.transfer import transfer_seconds
 
@@ -85,10 +85,19 @@ class Round:
         """Seconds until each region has averaged once, side by side, each at the pace of its own hosts."""
         return max(self.averaging(count, place) for place, count in self.at_places().items())
 
-    def streaming(self, link: Link, machine_bytes_per_s: float) -> float:
-        """Seconds of one gradient over plain streams, not faster than the worker's own machine; without the round trip."""
-        alone = max(transfer_seconds(self.size, link, self.exchange.streams, self.case), self.size / machine_bytes_per_s)
+    def latency(self, src: str, dst: str) -> float:
+        """Seconds until the first byte of a plain stream is there: half a round trip."""
+        return DIRECT_SPREAD[self.case] * self.network.link(src, dst).rtt_s / 2
+
+    def streaming(self, src: str, dst: str) -> float:
+        """Seconds from the first to the last byte of one gradient over plain streams, not faster than both machines."""
+        machines = min(self.network.machine_bytes_per_s(src), self.network.machine_bytes_per_s(dst))
+        alone = max(transfer_seconds(self.size, self.network.link(src, dst), self.exchange.streams, self.case), self.size / machines)
         return DIRECT_SPREAD[self.case] * alone / GOODPUT
+
+    def direct(self, src: str, dst: str) -> float:
+        """Seconds of one gradient over plain streams."""
+        return self.latency(src, dst) + self.streaming(src, dst)
 
     def wan(self, phases: Sequence[Phase]) -> float:
         """Seconds of the slowest pair between regions."""
@@ -209,8 +218,7 @@ def _region_gossip(this: Round) -> StepSeconds:
     pace, sent, last = 0.0, 0.0, 0.0
     for place, speed in speeds.items():
         own = steps * (batch * part[place] / speed + this.averaging(counts[place], place))
-        links = [this.network.link(place, other) for other in speeds if other != place]
-        sends = [direct_seconds(this.size, link, this.exchange.streams, this.case) for link in links]
+        sends = [this.direct(place, other) for other in speeds if other != place]
         period = fsum(max(own, send) for send in sends) / len(sends)
         pace += part[place] / period
         sent, last = max(sent, fsum(sends) / len(sends)), max(last, period)
@@ -225,13 +233,12 @@ def _server(this: Round) -> StepSeconds:
     hub, network = this.exchange.aggregator or "", this.network
     shared = DIRECT_SPREAD[this.case] * this.size / network.machine_bytes_per_s(hub) / GOODPUT
     starts, pushes, waits, pulls = [], [], [], []
-    for (place, count, _), own in zip(this.crew, _equal(this), strict=True):
-        up, down, machine = network.link(place, hub), network.link(hub, place), network.machine_bytes_per_s(place)
-        starts += [own + DIRECT_SPREAD[this.case] * up.rtt_s / 2] * count
-        waits += [DIRECT_SPREAD[this.case] * down.rtt_s / 2] * count
-        pushes += [this.streaming(up, machine)] * count
-        pulls += [this.streaming(down, machine)] * count
     calculation = _equal(this)
+    for (place, count, _), own in zip(this.crew, calculation, strict=True):
+        starts += [own + this.latency(place, hub)] * count
+        pushes += [this.streaming(place, hub)] * count
+        waits += [this.latency(hub, place)] * count
+        pulls += [this.streaming(hub, place)] * count
     slowest, pull = max(calculation), arrival_seconds(waits, pulls, shared)
     push = arrival_seconds(starts, pushes, shared) - slowest
     parts = (("push", push), ("pull", pull))
@@ -249,13 +256,14 @@ def _store(this: Round) -> StepSeconds:
         downloads.append(stores.worker_transfer_seconds(this.size, network.link(store, place), streams, case))
     aggregate = stores.aggregate_seconds(this.size, this.workers, network.link(store, function), network.link(function, store), case)
     slowest, waiting = max(calculation), max(ready) - min(ready)
-    upload, download = max(ready) - slowest, max(downloads)
+    found = stores.polled_seconds(waiting)
+    upload, download = min(ready) + found - slowest, max(downloads)
     return StepSeconds(
         calculation=slowest,
         communication=upload + aggregate + download,
         parts=(("upload", upload), ("aggregate", aggregate), ("download", download)),
         waiting=waiting,
-        functions=(FunctionRun(place=function, seconds=waiting + aggregate),),
+        functions=(FunctionRun(place=function, seconds=found + aggregate),),
         stores=(StoreUse(place=store, gradients=this.workers, failed_polls=int(waiting / stores.POLL_SECONDS)),),
     )
 
@@ -270,20 +278,23 @@ def _regional_stores(this: Round) -> StepSeconds:
         move = stores.worker_transfer_seconds(size, home, this.exchange.streams, case)
         own = [c for (p, _, _), c in zip(this.crew, calculation, strict=True) if p == place]
         waiting = max(own) - min(own)
+        found = stores.polled_seconds(waiting)
         forward = stores.aggregate_seconds(size, count, home, network.link(place, store), case)
         copy = stores.copy_seconds(size, network.link(store, place), home, case)
-        arrived.append(max(own) + move + forward)
+        arrived.append(min(own) + move + found + forward)
         copies.append(copy + move)
-        runs += [FunctionRun(place=place, seconds=waiting + forward), FunctionRun(place=place, seconds=copy)]
+        runs += [FunctionRun(place=place, seconds=found + forward), FunctionRun(place=place, seconds=copy)]
         uses.append(StoreUse(place=place, gradients=count, failed_polls=int(waiting / stores.POLL_SECONDS)))
     aggregate = stores.aggregate_seconds(size, len(counts), network.link(store, function), network.link(function, store), case)
-    waiting, collect, back = max(arrived) - min(arrived), max(arrived) - slowest, max(copies)
+    waiting = max(arrived) - min(arrived)
+    found = stores.polled_seconds(waiting)
+    collect, back = min(arrived) + found - slowest, max(copies)
     return StepSeconds(
         calculation=slowest,
         communication=collect + aggregate + back,
         parts=(("regions", collect), ("aggregate", aggregate), ("back to regions", back)),
         waiting=waiting,
-        functions=(*runs, FunctionRun(place=function, seconds=waiting + aggregate)),
+        functions=(*runs, FunctionRun(place=function, seconds=found + aggregate)),
         stores=(*uses, StoreUse(place=store, gradients=len(counts), failed_polls=int(waiting / stores.POLL_SECONDS))),
     )
 

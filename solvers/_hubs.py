@@ -9,6 +9,7 @@ import numpy as np
 
 from placer.exchanges import exchanges_of
 from placer.placement import Placement
+from placer.timing.store import POLL_SECONDS
 from placer.units import SECONDS_PER_HOUR
 
 from ._hub import Hub
@@ -161,7 +162,7 @@ class _Walk:
         self.egress_left = suffix_sums([-e for e in self.egress], self.caps, n)
         self.counts = [0] * len(chosen)
         certain = hub.transport == "store" and not search.problem.requirements.datasets
-        longest = max(self.ready) + self.aggregate + max(self.down)
+        longest = max(self.ready) + POLL_SECONDS + self.aggregate + max(self.down)
         self.slowest = search.mode.samples / search.mode.multiplier / longest if certain else 0.0
 
     def run(self) -> Iterator[list[int]]:

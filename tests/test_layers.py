@@ -12,7 +12,7 @@ from conftest import ROOT
 LAYERS = [
     {"cli", "__main__"},
     {"advisor", "saved"},
-    {"recommender", "request", "data_words", "quotas", "by_hand", "advice", "report", "manifest", "reproduce"},
+    {"recommender", "request", "data_words", "quotas", "by_hand", "advice", "report", "manifest", "reproduce", "simulation"},
     {"solve"},
     {"solvers"},
     {"result"},

@@ -60,8 +60,7 @@ def exchange_shards(scene: Scene, peers: Crew) -> Process:
 
 def flows(scene: Scene, pairs: Sequence[tuple[Machine, Machine]], size: float) -> Process:
     """Send to all at once and wait for the last arrival."""
-    for arrival in [scene.shard(src, dst, size) for src, dst in pairs]:
-        yield arrival
+    yield from [scene.shard(src, dst, size) for src, dst in pairs]
 
 
 def broadcast(scene: Scene) -> Process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import fsum, isfinite
@@ -60,6 +61,11 @@ class Simulation:
     predicted_round_seconds: float
     difference: float
 
+    @property
+    def mean_round_seconds(self) -> float:
+        """Mean of the simulated rounds in seconds."""
+        return fsum(self.round_seconds) / self.rounds
+
 
 def replay(
     placement: Placement,
@@ -92,7 +98,7 @@ def replay(
     _check(placement, rounds, seed, jitter, stragglers, straggler_factor)
     scene = Scene(placement, problem, Noise(seed, jitter, stragglers, straggler_factor))
     ends, seen = _ends(scene, rounds)
-    seconds = tuple(b - a for a, b in zip(ends, ends[1:], strict=False))
+    seconds = tuple(b - a for a, b in itertools.pairwise(ends))
     expected = evaluate(placement, problem)
     mean, ordered = (ends[-1] - ends[0]) / rounds, sorted(seconds)
     return Simulation(

@@ -92,8 +92,7 @@ class Scene:
         """Run jobs side by side up to a barrier; who is there early waits."""
         ends = [self.loop.now] * len(jobs)
         done = [self.loop.start(self._noted(job, ends, k)) for k, (_, job) in enumerate(jobs)]
-        for signal in done:
-            yield signal
+        yield from done
         for (crew, _), end in zip(jobs, ends, strict=True):
             for worker in crew:
                 self.waits(worker, self.loop.now - end)
@@ -155,9 +154,7 @@ class Scene:
     def shard(self, src: Machine, dst: Machine, size: float) -> Signal:
         """Send a shard as averaging peers do; the measured factor kappa is on the link."""
         self.moved(src.place, dst.place, size)
-        return self.fluid.send(
-            size, self.bandwidth(src.place, dst.place) / self.problem.calibration.kappa[0], (src.sends, dst.receives)
-        )
+        return self.fluid.send(size, self.bandwidth(src.place, dst.place) / self.problem.calibration.kappa[0], (src.sends, dst.receives))
 
     def direct(self, src: Machine, dst: Machine) -> Process:
         """Send a gradient over plain streams: half a round trip, and its bytes with what the protocol adds to them."""

@@ -8,6 +8,7 @@ from placer.simulation.scene import Crew, Machine, Scene
 from placer.timing.store import (
     FUNCTION_BYTES_PER_S,
     POLL_SECONDS,
+    POLL_TOLERANCE_S,
     STORE_ROUND_TRIPS,
     STORE_START_S,
     STORE_STREAM_BYTES_PER_S,
@@ -44,6 +45,7 @@ class Bucket:
     def wait(self, wanted: int) -> Process:
         """List the store from the first object on until all are there."""
         yield self.first
+        yield POLL_TOLERANCE_S
         while self.count < wanted:
             yield POLL_SECONDS
 

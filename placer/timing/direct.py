@@ -61,7 +61,8 @@ def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: flo
     kinds = Counter(zip(starts, alone, strict=True))
     if sum(count / own for (_, own), count in kinds.items()) * shared <= 1:
         return max(start + own for start, own in kinds)
-    coming, moving, now = sorted((start, own, count) for (start, own), count in kinds.items()), [], 0.0
+    coming, now = sorted((start, own, count) for (start, own), count in kinds.items()), 0.0
+    moving: list[tuple[float, float, int]] = []
     while coming or moving:
         rates = _even_rates([(1 / own, count) for _, own, count in moving], 1 / shared)
         ends = [left / rate for (left, _, _), rate in zip(moving, rates, strict=True)]

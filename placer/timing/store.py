@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from placer.network import Link
 
 STORE_START_S = 0.5
@@ -16,6 +18,8 @@ SUM_BYTES_PER_S = 500e6
 """Bytes a function sums per second: assumed."""
 POLL_SECONDS = 1.0
 """How often the aggregator lists the store while it waits: assumed."""
+POLL_TOLERANCE_S = 1e-6
+"""What comes this much later than another is found together with it."""
 STORE_SPREAD = (1.0, 1.5, 0.7)
 """The store's figures are assumed: intervals take these multiples of its delays, and its speeds by as much less."""
 
@@ -46,6 +50,17 @@ def aggregate_seconds(gradient_bytes: float, gradients: int, fetch: Link, put: L
     reads = gradients * function_transfer_seconds(gradient_bytes, fetch, case)
     summing = gradients * gradient_bytes / SUM_BYTES_PER_S
     return STORE_SPREAD[case] * (STORE_START_S + summing) + reads + function_transfer_seconds(gradient_bytes, put, case)
+
+
+def polled_seconds(waiting: float) -> float:
+    """Time from the first gradient to the poll that finds the last one, which comes ``waiting`` seconds later.
+
+    Examples
+    --------
+    >>> polled_seconds(0.0), polled_seconds(0.2), polled_seconds(3.5)
+    (0.0, 1.0, 4.0)
+    """
+    return max(0, math.ceil((waiting - POLL_TOLERANCE_S) / POLL_SECONDS)) * POLL_SECONDS
 
 
 def copy_seconds(gradient_bytes: float, fetch: Link, put: Link, case: int = 0) -> float:
