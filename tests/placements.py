@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from instances import wide_problem
 from placer.book import load_catalog
@@ -17,6 +18,7 @@ from placer.problem import Pool, Problem
 from placer.profile import load_profile
 from placer.requirements import Requirements
 
+book = cache(load_catalog)
 BOOKS = ("default", "erben-2023", "phalak-2023")
 MODELS = ("imdb-lstm", "niser", "resnet18", "resnet50", "roberta-base", "roberta-xlm", "whisper-small")
 
@@ -36,7 +38,7 @@ def random_placement(strategy: str, seed: int) -> tuple[Placement, Problem]:
 def _problem(draw: random.Random, strategy: str) -> Problem:
     """Half of the markets are those of shipped books, half are random ones with measured links."""
     if draw.random() < 0.5:
-        problem = Problem(profile=load_profile(draw.choice(MODELS)), catalog=load_catalog(draw.choice(BOOKS)), requirements=Requirements())
+        problem = Problem(profile=load_profile(draw.choice(MODELS)), catalog=book(draw.choice(BOOKS)), requirements=Requirements())
     else:
         problem = wide_problem(draw.randrange(10_000), most=10**9)
     wish = Requirements(
