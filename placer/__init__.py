@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advisor import Advisor, estimate, recommend
+    from placer.advisor import Advisor, estimate, recommend, simulate
     from placer.book import catalog_names, load_catalog
     from placer.calibration import Calibration
     from placer.catalog import Catalog
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from placer.profile import ModelProfile, load_profile, profile_names
     from placer.requirements import Quota, Requirements
     from placer.result import Option, Result, SolveOptions, Status
+    from placer.simulation.replay import Simulation
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ _HOMES = {
     "Quota": "placer.requirements",
     "Requirements": "placer.requirements",
     "Result": "placer.result",
+    "Simulation": "placer.simulation.replay",
     "SolveOptions": "placer.result",
     "Status": "placer.result",
     "WorkerGroup": "placer.placement",
@@ -52,6 +54,7 @@ _HOMES = {
     "load_profile": "placer.profile",
     "profile_names": "placer.profile",
     "recommend": "placer.advisor",
+    "simulate": "placer.advisor",
 }
 
 __all__ = [
@@ -69,6 +72,7 @@ __all__ = [
     "Quota",
     "Requirements",
     "Result",
+    "Simulation",
     "SolveOptions",
     "Status",
     "WorkerGroup",
@@ -80,6 +84,7 @@ __all__ = [
     "load_profile",
     "profile_names",
     "recommend",
+    "simulate",
 ]
 
 

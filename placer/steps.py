@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -15,18 +15,24 @@ from placer.problem import Pool, Problem
 from placer.profile import Rate
 from placer.timing import store as stores
 from placer.timing.averaging import averaging_seconds, wan_seconds
-from placer.timing.direct import DIRECT_SPREAD, GOODPUT, arrival_seconds, direct_phase_seconds, direct_seconds
+from placer.timing.direct import DIRECT_SPREAD, GOODPUT, arrival_seconds, direct_phase_seconds
 from placer.timing.step import FunctionRun, StepSeconds, StoreUse, overlapped
+from placer.timing.transfer import transfer_seconds
 
 EXPECTED, SLOW, FAST = 0, 1, 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What the timing of one round looks at; ``crew`` holds place, machines and samples/s of one machine, by group."""
+    """What the timing of one round looks at.
+
+    Notes
+    -----
+    ``crew`` holds place, machines and samples/s of one machine, by group; ``hosts`` the classes of hosts by place.
+    """
 
     crew: tuple[tuple[str, int, float], ...]
-    hosts: frozenset[str]
+    hosts: Mapping[str, frozenset[str]]
     exchange: Exchange
     phases: tuple[Phase, ...]
     problem: Problem
@@ -69,10 +75,29 @@ class Round:
         total = fsum(speeds.values())
         return {place: speed / total for place, speed in speeds.items()}
 
-    def averaging(self, workers: int) -> float:
-        """Seconds of one average among some of the workers inside a zone."""
+    def averaging(self, workers: int, place: str | None = None) -> float:
+        """Seconds of one average among some of the workers inside a zone, or inside one place."""
         calibration, tensors = self.problem.calibration, self.problem.profile.tensors
-        return calibration.spread(self.hosts, self.case) * averaging_seconds(self.hosts, self.size, workers, tensors, calibration)
+        hosts = frozenset().union(*self.hosts.values()) if place is None else self.hosts[place]
+        return calibration.spread(hosts, self.case) * averaging_seconds(hosts, self.size, workers, tensors, calibration)
+
+    def averaging_inside(self) -> float:
+        """Seconds until each region has averaged once, side by side, each at the pace of its own hosts."""
+        return max(self.averaging(count, place) for place, count in self.at_places().items())
+
+    def latency(self, src: str, dst: str) -> float:
+        """Seconds until the first byte of a plain stream is there: half a round trip."""
+        return DIRECT_SPREAD[self.case] * self.network.link(src, dst).rtt_s / 2
+
+    def streaming(self, src: str, dst: str) -> float:
+        """Seconds from the first to the last byte of one gradient over plain streams, not faster than both machines."""
+        machines = min(self.network.machine_bytes_per_s(src), self.network.machine_bytes_per_s(dst))
+        alone = max(transfer_seconds(self.size, self.network.link(src, dst), self.exchange.streams, self.case), self.size / machines)
+        return DIRECT_SPREAD[self.case] * alone / GOODPUT
+
+    def direct(self, src: str, dst: str) -> float:
+        """Seconds of one gradient over plain streams."""
+        return self.latency(src, dst) + self.streaming(src, dst)
 
     def wan(self, phases: Sequence[Phase]) -> float:
         """Seconds of the slowest pair between regions."""
@@ -95,9 +120,12 @@ def crew_of(machines: Sequence[tuple[Pool, int]], placement: Placement, phases: 
     """Gather what the timing of a placement looks at."""
     framework = traits(placement.exchange.strategy).framework
     rates = [(pool, n, worker_rate(pool, framework)) for pool, n in machines]
+    hosts: dict[str, frozenset[str]] = {}
+    for pool, _ in machines:
+        hosts[pool.offer.place] = hosts.get(pool.offer.place, frozenset()) | {problem.catalog.gpu(pool.offer.gpu).host}
     return Round(
         crew=tuple((pool.offer.place, n, (rate.value, rate.low, rate.high)[case]) for pool, n, rate in rates),
-        hosts=frozenset(problem.catalog.gpu(pool.offer.gpu).host for pool, _ in machines),
+        hosts=hosts,
         exchange=placement.exchange,
         phases=phases,
         problem=problem,
@@ -147,7 +175,7 @@ def _butterfly(this: Round) -> StepSeconds:
 def _leaders(this: Round) -> StepSeconds:
     """Averages inside the regions, among their leaders, and a broadcast: a composition of measured parts."""
     counts = this.at_places()
-    inside = this.averaging(max(counts.values()))
+    inside = this.averaging_inside()
     between = this.averaging(len(counts)) + this.wan(this.named("reduce-scatter between", "all-gather between"))
     spread = _broadcast(this)
     parts = (("inside regions", inside), ("between regions", between), ("broadcast", spread))
@@ -160,13 +188,21 @@ def _broadcast(this: Round) -> float:
 
 def _region_hub(this: Round) -> StepSeconds:
     """H steps that the regions synchronise inside, then all models up to the hub and its mean down, with a barrier."""
-    inside = this.exchange.local_steps * this.averaging(max(this.at_places().values()))
+    calculation, inside = _inside_regions(this)
     up, down = (
         sum(direct_phase_seconds(p, this.network, this.exchange.streams, this.case) for p in this.named(name)) for name in ("up", "down")
     )
     spread = _broadcast(this)
     parts = (("inside regions", inside), ("up", up), ("down", down), ("broadcast", spread))
-    return StepSeconds(calculation=_adaptive(this), communication=inside + up + down + spread, parts=parts)
+    return StepSeconds(calculation=calculation, communication=inside + up + down + spread, parts=parts)
+
+
+def _inside_regions(this: Round) -> tuple[float, float]:
+    """Calculation, and what averages add to it until the last region has done its H steps; regions do not wait for each other."""
+    steps, speeds, counts = this.exchange.local_steps, this.speeds(), this.at_places()
+    own = {place: this.problem.batch * share / speeds[place] for place, share in this.shares().items()}
+    last = max(seconds + this.averaging(counts[place], place) for place, seconds in own.items())
+    return steps * max(own.values()), steps * (last - max(own.values()))
 
 
 def _region_gossip(this: Round) -> StepSeconds:
@@ -181,9 +217,8 @@ def _region_gossip(this: Round) -> StepSeconds:
     speeds, part = this.speeds(), this.shares()
     pace, sent, last = 0.0, 0.0, 0.0
     for place, speed in speeds.items():
-        own = steps * (batch * part[place] / speed + this.averaging(counts[place]))
-        links = [this.network.link(place, other) for other in speeds if other != place]
-        sends = [direct_seconds(this.size, link, this.exchange.streams, this.case) for link in links]
+        own = steps * (batch * part[place] / speed + this.averaging(counts[place], place))
+        sends = [this.direct(place, other) for other in speeds if other != place]
         period = fsum(max(own, send) for send in sends) / len(sends)
         pace += part[place] / period
         sent, last = max(sent, fsum(sends) / len(sends)), max(last, period)
@@ -194,19 +229,20 @@ def _region_gossip(this: Round) -> StepSeconds:
 
 
 def _server(this: Round) -> StepSeconds:
-    """max(calculation + push) + max(pull); the server's own network is shared by all workers."""
-    hub = this.exchange.aggregator or ""
-    shared = DIRECT_SPREAD[this.case] * this.size / this.network.machine_bytes_per_s(hub) / GOODPUT
-    starts, alone = [], []
-    for (place, count, _), own in zip(this.crew, _equal(this), strict=True):
-        seconds = direct_seconds(this.size, this.network.link(place, hub), this.exchange.streams, this.case)
-        starts += [own] * count
-        alone += [seconds] * count
-    ready = arrival_seconds(starts, alone, shared)
-    pull = sum(direct_phase_seconds(phase, this.network, this.exchange.streams, this.case) for phase in this.named("pull"))
-    slowest, push = max(starts), ready - max(starts)
+    """Last push and last pull; the server's own network is shared by all transfers under way."""
+    hub, network = this.exchange.aggregator or "", this.network
+    shared = DIRECT_SPREAD[this.case] * this.size / network.machine_bytes_per_s(hub) / GOODPUT
+    starts, pushes, waits, pulls = [], [], [], []
+    calculation = _equal(this)
+    for (place, count, _), own in zip(this.crew, calculation, strict=True):
+        starts += [own + this.latency(place, hub)] * count
+        pushes += [this.streaming(place, hub)] * count
+        waits += [this.latency(hub, place)] * count
+        pulls += [this.streaming(hub, place)] * count
+    slowest, pull = max(calculation), arrival_seconds(waits, pulls, shared)
+    push = arrival_seconds(starts, pushes, shared) - slowest
     parts = (("push", push), ("pull", pull))
-    return StepSeconds(calculation=slowest, communication=push + pull, parts=parts, waiting=slowest - min(starts))
+    return StepSeconds(calculation=slowest, communication=push + pull, parts=parts, waiting=slowest - min(calculation))
 
 
 def _store(this: Round) -> StepSeconds:

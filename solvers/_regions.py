@@ -41,6 +41,7 @@ class RegionSearch:
         self.first = max(self.fewest_regions, wish.min_workers)
         self.most_regions = min(wish.max_regions, len(market.places), self.most)
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
+        self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
     def run(self) -> None:
         """Search all numbers of regions; raises OutOfTimeError when the time is up."""
@@ -95,37 +96,59 @@ class RegionSearch:
         """Margins over an improvement for each worker count; negative is cut."""
         places = np.array((*used, *joining), dtype=np.intp)
         sums = self.market.best_sums(places, family.hosts, self.most)[:, workers]
-        return margin(sums, self.thresholds(used, joining, workers, -(-workers // regions), regions, family))
+        largest = -(-workers // regions)
+        averaging = self.fastest_averaging(tuple(sorted((*used, *joining))), family)[largest]
+        return margin(sums, self.thresholds(used, joining, workers, largest, averaging, regions, family))
 
     def thresholds(
-        self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, largest: Indices, regions: int, family: Family
+        self,
+        used: tuple[int, ...],
+        joining: tuple[int, ...],
+        workers: Indices,
+        largest: Indices,
+        averaging: Array,
+        regions: int,
+        family: Family,
     ) -> Array:
-        """Thresholds of an improvement; ``largest`` is how many workers some region has at least."""
+        """Thresholds of an improvement; ``largest`` is how many workers some region has, ``averaging`` what one average takes, at least."""
         seconds, usd = self._between(used, joining, regions)
         places = np.array((*used, *joining), dtype=np.intp)
         home = float(self.relaxation.prices[places, places].min())
         inside_usd = (workers - regions) * self.size * (2 * self.mode.local_steps + self._broadcasts) * home
-        communication = self._inside(largest, regions, family) + seconds
+        communication = self._inside(largest, averaging, regions, family) + seconds
         data = min(self.market.data_usd[p] for p in places)
         return self.target.thresholds(self.mode, self.market.weights, communication, usd + inside_usd, data, np.zeros(len(workers)))
+
+    def fastest_averaging(self, places: tuple[int, ...], family: Family) -> Array:
+        """Least seconds of one average in any of some places, by workers: of the fastest hosts that can be there."""
+        key = places, family.hosts
+        found = self._fastest.get(key)
+        if found is None:
+            market = self.market
+            hosts = {h for p, h in zip(market.place_of, market.host_of, strict=True) if int(p) in places and h in family.hosts}
+            found = self._fastest[key] = np.minimum.reduce([family.averaging_by_host[h] for h in sorted(hosts)])
+        return found
 
     @property
     def _broadcasts(self) -> int:
         return 0 if self.transport == "region-gossip" else 1
 
-    def _inside(self, largest: Indices, regions: int, family: Family) -> Array:
+    def _inside(self, largest: Indices, averaging: Array, regions: int, family: Family) -> Array:
         """Least seconds of a round inside the regions.
 
         Notes
         -----
-        Without a barrier a region of one worker goes ahead alone, so nothing is certain there.
+        Without a barrier a region of one worker goes ahead alone, so nothing is certain there. Where data has its place, the
+        region with the longest calculation may average among few.
         """
         if self.transport == "region-gossip":
             return np.zeros(len(largest))
         fastest = max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
         spread = (largest - 1) * self.size / fastest / GOODPUT
         among = family.averaging_s[regions] if self.transport == "leaders" else 0.0
-        built: Array = self.mode.local_steps * family.averaging_s[largest] + spread + among
+        if self.transport == "region-hub" and self.problem.requirements.datasets:
+            return np.asarray(spread)
+        built: Array = self.mode.local_steps * averaging + spread + among
         return built
 
     def _between(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
@@ -192,4 +215,10 @@ class RegionLeaf(Leaf):
         left = self.workers - splits.sum(axis=1)
         rest = -(-left // (regions - known)) if known < regions else np.zeros(len(splits), dtype=np.intp)
         largest = np.maximum(rest, splits.max(axis=1) if known else 0)
-        return self.search.thresholds(self.node.used, (), np.full(len(splits), self.workers), largest, regions, self.family)
+        averaging = np.zeros(len(splits))
+        if known < regions:
+            averaging = self.search.fastest_averaging(tuple(sorted(self.node.used[known:])), self.family)[rest]
+        for k, place in enumerate(self.node.used[:known]):
+            averaging = np.maximum(averaging, self.search.fastest_averaging((place,), self.family)[splits[:, k]])
+        workers = np.full(len(splits), self.workers)
+        return self.search.thresholds(self.node.used, (), workers, largest, averaging, regions, self.family)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,12 +40,14 @@ class Family:
     Notes
     -----
     ``averaging_s`` is the least averaging time of any of them by N, ``slowest_averaging_s`` the most;
-    they differ only where two classes of hosts change places as N grows.
+    they differ only where two classes of hosts change places as N grows. ``averaging_by_host`` holds the times
+    of each class that its placements may use: a region may have none of the slowest.
     """
 
     hosts: frozenset[str]
     averaging_s: Array
     slowest_averaging_s: Array
+    averaging_by_host: Mapping[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +109,7 @@ class Relaxation:
             chosen = frozenset(seconds) if crossing else frozenset(within)
             every = list(seconds.values())
             least, most = (np.minimum.reduce(every), np.maximum.reduce(every)) if crossing else (own, own)
-            built.append(Family(chosen, least, most))
+            built.append(Family(chosen, least, most, {h: seconds[h] for h in sorted(chosen)}))
         return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
     def places(self, family: Family) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from conftest import ROOT
 LAYERS = [
     {"cli", "__main__"},
     {"advisor", "saved"},
-    {"recommender", "request", "data_words", "quotas", "by_hand", "advice", "report", "manifest", "reproduce", "fitting"},
+    {"recommender", "request", "data_words", "quotas", "by_hand", "advice", "report", "manifest", "reproduce", "fitting", "simulation"},
     {"solve"},
     {"solvers"},
     {"result"},

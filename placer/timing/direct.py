@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from placer.exchange.phase import Phase
@@ -34,7 +35,7 @@ def direct_phase_seconds(phase: Phase, network: Network, streams: int = 1, case:
 
 
 def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: float) -> float:
-    """When the last of several transfers into one machine is there.
+    """When the last of several equal transfers into, or out of, one machine is there.
 
     Parameters
     ----------
@@ -47,14 +48,38 @@ def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: flo
 
     Notes
     -----
-    No transfer is faster than alone, and those that start last still pass through the machine one
-    after the other: the larger of the two bounds.
+    Transfers under way share the machine evenly, none is faster than alone: followed from one start or
+    end to the next. The same as max(start + alone) as long as the machine could serve all at full speed.
 
     Examples
     --------
     >>> arrival_seconds([0.0, 0.0, 9.0], [4.0, 4.0, 4.0], 1.0), arrival_seconds([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 1.0)
     (13.0, 3.0)
+    >>> arrival_seconds([0.0, 0.0, 1.0], [2.0, 2.0, 2.0], 1.0)  # halves by 1 s, thirds until 2.5 s, and half a transfer alone
+    3.5
     """
-    slowest = max(start + own for start, own in zip(starts, alone, strict=True))
-    queued = max(start + (len(starts) - i) * shared for i, start in enumerate(sorted(starts)))
-    return max(slowest, queued)
+    kinds = Counter(zip(starts, alone, strict=True))
+    if sum(count / own for (_, own), count in kinds.items()) * shared <= 1:
+        return max(start + own for start, own in kinds)
+    coming, now = sorted((start, own, count) for (start, own), count in kinds.items()), 0.0
+    moving: list[tuple[float, float, int]] = []
+    while coming or moving:
+        rates = _even_rates([(1 / own, count) for _, own, count in moving], 1 / shared)
+        ends = [left / rate for (left, _, _), rate in zip(moving, rates, strict=True)]
+        pause = min([*ends, *(start - now for start, _, _ in coming[:1])])
+        left_over = [(left - rate * pause, own, count) for (left, own, count), rate in zip(moving, rates, strict=True)]
+        moving = [row for row, end in zip(left_over, ends, strict=True) if end > pause]
+        now += pause
+        while coming and coming[0][0] <= now:
+            moving.append((1.0, *coming.pop(0)[1:]))
+    return now
+
+
+def _even_rates(caps: Sequence[tuple[float, int]], capacity: float) -> list[float]:
+    """Share a capacity evenly among (cap, count): who cannot use an even part leaves the rest to the others."""
+    rates, left = [0.0] * len(caps), sum(count for _, count in caps)
+    for k in sorted(range(len(caps)), key=lambda k: caps[k][0]):
+        cap, count = caps[k]
+        rates[k] = min(cap, capacity / left)
+        capacity, left = capacity - rates[k] * count, left - count
+    return rates

@@ -1,0 +1,116 @@
+"""Programs of workers that get equal parts and meet through a server, or through stores and cloud functions."""
+
+from __future__ import annotations
+
+from placer.simulation.fluid import Port
+from placer.simulation.loop import Process, Signal
+from placer.simulation.scene import Crew, Machine, Scene
+from placer.timing.store import (
+    FUNCTION_BYTES_PER_S,
+    STORE_ROUND_TRIPS,
+    STORE_START_S,
+    STORE_STREAM_BYTES_PER_S,
+    SUM_BYTES_PER_S,
+)
+
+
+def server(scene: Scene) -> Process:
+    """Every worker computes and pushes as soon as it can; all pull when the last gradient is there."""
+    hub = scene.machine(str(scene.exchange.aggregator))
+    yield from scene.meet([((worker,), _push(scene, worker, hub)) for worker in scene.workers])
+    yield from scene.meet([((), scene.direct(hub, worker)) for worker in scene.workers])
+
+
+def _push(scene: Scene, worker: Machine, hub: Machine) -> Process:
+    yield from scene.equal_part(worker)
+    yield from scene.direct(worker, hub)
+
+
+class Bucket:
+    """Objects of one round in a store; who waits for all of them learns of the last one at once.
+
+    Notes
+    -----
+    Polls that find nothing are billed; how long the last object waits for the next poll is below the error of
+    the assumed times, and left out here as in the closed form.
+    """
+
+    def __init__(self, place: str, wanted: int) -> None:
+        self.place, self.wanted = place, wanted
+        self.count = 0
+        self.full = Signal()
+
+    def add(self) -> None:
+        """Put an object."""
+        self.count += 1
+        if self.count == self.wanted:
+            self.full.fire()
+
+
+def store(scene: Scene) -> Process:
+    """Upload, aggregate in one function, download."""
+    bucket, function = Bucket(str(scene.exchange.storage), len(scene.workers)), str(scene.exchange.aggregator)
+    uploads = scene.loop.start(scene.meet([((worker,), _upload(scene, worker, bucket)) for worker in scene.workers]))
+    yield from _aggregate(scene, function, bucket, bucket.place)
+    yield uploads
+    yield from _downloads(scene, scene.workers, bucket.place)
+
+
+def regional_stores(scene: Scene) -> Process:
+    """Aggregate in each region, then all regions' sums; the mean goes back through the regions' stores."""
+    top = Bucket(str(scene.exchange.storage), len(scene.crews))
+    regions = scene.loop.start(scene.meet([(crew, _region(scene, place, top)) for place, crew in scene.crews.items()]))
+    yield from _aggregate(scene, str(scene.exchange.aggregator), top, top.place)
+    yield regions
+    yield from scene.meet([((), _back(scene, place, top.place)) for place in scene.crews])
+
+
+def _region(scene: Scene, place: str, top: Bucket) -> Process:
+    crew = scene.crews[place]
+    bucket = Bucket(place, len(crew))
+    uploads = scene.loop.start(scene.meet([((worker,), _upload(scene, worker, bucket)) for worker in crew]))
+    yield from _aggregate(scene, place, bucket, top.place)
+    yield uploads
+    top.add()
+
+
+def _back(scene: Scene, place: str, top: str) -> Process:
+    """Copy the mean to the store of a region, from where its workers take it."""
+    yield STORE_START_S
+    yield from _moved(scene, top, place)
+    yield from _moved(scene, place, place)
+    yield from _downloads(scene, scene.crews[place], place)
+
+
+def _upload(scene: Scene, worker: Machine, bucket: Bucket) -> Process:
+    yield from scene.equal_part(worker)
+    yield from _object(scene, worker.place, bucket.place, worker.sends)
+    bucket.add()
+
+
+def _downloads(scene: Scene, crew: Crew, place: str) -> Process:
+    yield from scene.meet([((), _object(scene, place, worker.place, worker.receives)) for worker in crew])
+
+
+def _object(scene: Scene, src: str, dst: str, port: Port) -> Process:
+    """Move an object between a worker and a store: connect anew, then some streams."""
+    scene.moved(src, dst, scene.size)
+    yield STORE_START_S + STORE_ROUND_TRIPS * scene.network.link(src, dst).rtt_s
+    yield scene.fluid.send(scene.size, min(STORE_STREAM_BYTES_PER_S * scene.exchange.streams, scene.bandwidth(src, dst)), (port,))
+
+
+def _aggregate(scene: Scene, place: str, bucket: Bucket, to: str) -> Process:
+    """Run a function: wait for all objects, read them one after the other, sum them, write the result."""
+    yield bucket.full
+    yield STORE_START_S
+    for _ in range(bucket.wanted):
+        yield from _moved(scene, bucket.place, place)
+        yield scene.size / SUM_BYTES_PER_S
+    yield from _moved(scene, place, to)
+
+
+def _moved(scene: Scene, src: str, dst: str) -> Process:
+    """Move an object between a function, whose network is its own, and a store."""
+    scene.moved(src, dst, scene.size)
+    yield STORE_ROUND_TRIPS * scene.network.link(src, dst).rtt_s
+    yield scene.fluid.send(scene.size, min(FUNCTION_BYTES_PER_S, scene.bandwidth(src, dst, 1)), ())

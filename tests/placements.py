@@ -1,0 +1,86 @@
+"""Random placements of one strategy, on shipped price books and on random markets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from instances import wide_problem
+from placer.book import load_catalog
+from placer.elastic import Dataset
+from placer.estimator import evaluate
+from placer.exchange import traits
+from placer.exchanges import exchanges_of
+from placer.placement import Placement, WorkerGroup
+from placer.problem import Pool, Problem
+from placer.profile import load_profile
+from placer.requirements import Requirements
+
+book = cache(load_catalog)
+BOOKS = ("default", "erben-2023", "phalak-2023")
+MODELS = ("imdb-lstm", "niser", "resnet18", "resnet50", "roberta-base", "roberta-xlm", "whisper-small")
+
+
+def random_placement(strategy: str, seed: int) -> tuple[Placement, Problem]:
+    """Draw 2 to 12 workers of one or more kinds in up to four regions, with any streams, local steps, overlap and placed data."""
+    draw = random.Random(f"{strategy} {seed}")
+    while True:
+        problem = _problem(draw, strategy)
+        groups = _groups(draw, problem, traits(strategy).least_regions)
+        if groups:
+            drawn = _exchanged(draw, strategy, groups, problem)
+            if drawn is not None:
+                return drawn
+
+
+def _problem(draw: random.Random, strategy: str) -> Problem:
+    """Half of the markets are those of shipped books, half are random ones with measured links."""
+    if draw.random() < 0.5:
+        problem = Problem(profile=load_profile(draw.choice(MODELS)), catalog=book(draw.choice(BOOKS)), requirements=Requirements())
+    else:
+        problem = wide_problem(draw.randrange(10_000), most=10**9)
+    wish = Requirements(
+        exchange=strategy,
+        streams=draw.choice([1, 1, 2, 4, 8]),
+        overlap=traits(strategy).may_overlap and draw.random() < 0.3,
+        compression=draw.choice(["none", "fp16", "int8"]),
+        target_batch_size=draw.choice([256, 2048, 32768]),
+        places_in=("*/*", "onprem/*"),
+    )
+    return replace(problem, requirements=wish)
+
+
+def _groups(draw: random.Random, problem: Problem, least_regions: int) -> tuple[WorkerGroup, ...]:
+    """Draw groups; none if the market has too few regions."""
+    pools: dict[str, list[Pool]] = {}
+    for pool in problem.pools:
+        pools.setdefault(pool.offer.place, []).append(pool)
+    regions = draw.randint(least_regions, 4)
+    if len(pools) < regions:
+        return ()
+    places = draw.sample(sorted(pools), regions)
+    kinds = [pool for place in places for pool in draw.sample(pools[place], min(len(pools[place]), draw.choice([1, 1, 2])))]
+    workers = max(2, len(kinds), draw.randint(2, 12))
+    extra = [draw.randrange(len(kinds)) for _ in range(workers - len(kinds))]
+    return tuple(WorkerGroup.of(pool.offer, 1 + extra.count(k)) for k, pool in enumerate(kinds))
+
+
+def _exchanged(draw: random.Random, strategy: str, groups: Sequence[WorkerGroup], problem: Problem) -> tuple[Placement, Problem] | None:
+    """Draw where the exchange meets and where data lies; None if it cannot meet."""
+    counts: dict[str, int] = {}
+    for group in groups:
+        counts[group.place] = counts.get(group.place, 0) + group.count
+    steps = draw.choice([1, 2, 4, 8]) if traits(strategy).local_steps else 1
+    if traits(strategy).hub == "server":
+        wanted = draw.choice([None, *sorted(counts)])
+        problem = replace(problem, requirements=replace(problem.requirements, aggregator=wanted))
+    options = list(exchanges_of(strategy, steps, problem, counts))
+    if not options:
+        return None
+    if problem.profile.bytes_per_sample and draw.random() < 0.3:
+        data = tuple(Dataset(place=p, samples=draw.choice([10**4, 10**5, 10**6]), may_move=draw.random() < 0.3) for p in sorted(counts))
+        problem = replace(problem, requirements=replace(problem.requirements, datasets=data))
+    placement = Placement(groups=tuple(groups), exchange=draw.choice(options))
+    return (placement, problem) if evaluate(placement, problem).step.total < 10**6 else None
