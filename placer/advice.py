@@ -13,7 +13,7 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.requirements import ALL_REGIONS
 from placer.result import Result, Warn, objective_value
-from placer.steps import worker_rate
+from placer.round import worker_rate
 from placer.timing.step import gain_bound
 from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
 

@@ -11,7 +11,7 @@ from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.placement import Placement
 from placer.problem import Pool, Problem
-from placer.steps import EXPECTED, crew_of, worker_rate
+from placer.round import EXPECTED, crew_of, worker_rate
 
 
 def data_usd_per_sample(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> float:

@@ -18,7 +18,8 @@ from placer.exchanges import server_offer
 from placer.interval import Interval
 from placer.placement import Exchange, Placement, WorkerGroup
 from placer.problem import Pool, Problem
-from placer.steps import EXPECTED, FAST, SLOW, crew_of, samples_per_round, step_seconds, worker_rate
+from placer.round import EXPECTED, FAST, SLOW, crew_of, samples_per_round, worker_rate
+from placer.steps import step_seconds
 from placer.timing.step import StepSeconds
 from placer.units import SECONDS_PER_HOUR
 

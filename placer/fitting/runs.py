@@ -19,7 +19,8 @@ from placer.placement import Placement
 from placer.problem import Pool, Problem
 from placer.profile import ModelProfile, load_profile
 from placer.requirements import Requirements
-from placer.steps import EXPECTED, step_seconds
+from placer.round import EXPECTED
+from placer.steps import step_seconds
 from placer.timing.step import StepSeconds
 
 TABLE = "measured.csv"

@@ -16,7 +16,7 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.report.document import data_document, estimate_document
 from placer.result import Result
-from placer.steps import samples_per_round
+from placer.round import samples_per_round
 
 SCHEMA = "placer.manifest/v1"
 GROUP_FORMING_S = 15.0
