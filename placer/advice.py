@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 
-from placer.estimator import Estimate, estimate, evaluate
+from placer.estimator import Estimate, estimate, evaluate, offers_of
 from placer.estimator import pool_of as find_pool
 from placer.exchange import traits
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.requirements import ALL_REGIONS
 from placer.result import Result, Warn, objective_value
-from placer.round import worker_rate
+from placer.round import samples_per_round, worker_rate
 from placer.timing.step import gain_bound
 from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
 
 SHORTEST_STEP_S = 5.5
 """Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""
-BETWEEN = ("between regions", "up", "down", "push", "pull", "upload", "download", "regions", "back to regions")
+BETWEEN = ("between regions", "up", "down", "push", "pull", "upload", "download")
 """Parts of a step in which bytes travel between regions."""
 WORTH_A_WORD = 1.1
 """Local steps that gain less than this are not mentioned."""
@@ -76,11 +76,7 @@ def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
     said = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
     if spread is not None:
         said += _spread_sentences(result, spread)
-    elif (
-        result.status == "optimal"
-        and result.problem.requirements.max_regions > 1
-        and result.problem.requirements.exchange in ("auto", "all-reduce")
-    ):
+    elif result.status == "optimal" and result.problem.requirements.max_regions > 1:
         said.append("No placement over two regions that was tried fits the limits.")
     return tuple(said)
 
@@ -107,14 +103,17 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
     )
     if problem.requirements.objective != "throughput" or other_speed >= speed:
         return
-    needed = problem.batch / speed - other.step.calculation
+    samples = samples_per_round(spread.exchange, problem) / other.samples_to_target.value
+    needed = samples / speed - other.step.calculation
+    if other.step.hidden:
+        return
     if needed > 0:
         yield (
             f"To win, its exchange would have to take {format_seconds(needed)} instead of "
             f"{format_seconds(other.step.communication)} a step: a faster link, stronger compression or a larger batch."
         )
     else:
-        alone = format_number(problem.batch / other.step.calculation)
+        alone = format_number(samples / other.step.calculation)
         yield (
             f"Even with a free and instant exchange that placement would reach only {alone} samples/s: "
             "a better network alone would not change the answer."
@@ -140,8 +139,10 @@ def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterat
     """What the way between continents takes of each step."""
     continents = {problem.catalog.region(place).continent for place in placement.places}
     between = sum(seconds for name, seconds in got.step.parts if name in BETWEEN)
-    if len(continents) > 1 and between > 0:
-        share, without = 100 * between / got.step.total, got.samples_per_second.value * got.step.total / (got.step.total - between)
+    if len(continents) > 1 and between > got.step.hidden:
+        hidden = min(got.step.hidden, got.step.communication - between)
+        left = max(got.step.calculation, got.step.calculation + got.step.communication - between - hidden)
+        share, without = 100 * (1 - left / got.step.total), got.samples_per_second.value * got.step.total / left
         text = f"{len(continents)} continents: the way between regions takes {format_seconds(between)}, {share:.0f} % of each step; "
         yield Warn(code="continents", message=f"{text}without it these workers would do {format_number(without)} samples/s")
 
@@ -184,21 +185,35 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
         low, high = format_number(got.samples_per_second.low), format_number(got.samples_per_second.high)
         message = f"the speed on {', '.join(guessed)} is not measured: expect {low} to {high} samples/s, or add --require-measured"
         yield Warn(code="estimated-rate", message=message)
-    if any(p.offer.price_basis == "estimated" for p in pools):
+    offers = [offer for offer, _ in offers_of([(pool, 1) for pool in pools], placement, problem)]
+    if any(offer.price_basis == "estimated" for offer in offers):
         yield Warn(
             code="estimated-price", message="a spot price of this placement is an estimate (0.40 x on-demand); check it before you start"
         )
-    if any(p.offer.market == "spot" for p in pools):
+    if placement.exchange.server is not None and placement.exchange.server.market == "spot":
+        yield Warn(code="spot-server", message="the parameter server is a spot machine: when it goes, everything stops; allow on-demand")
+    if any(offer.market == "spot" for offer in offers):
         yield Warn(code="spot", message="spot machines can be taken away at any time; a rejoin costs about two steps")
-    if chosen.transport == "butterfly" and got.step.calculation < SHORTEST_STEP_S:
-        seconds = format_seconds(got.step.calculation)
+    yield from _exchange_warnings(problem, placement, got)
+
+
+def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """What may surprise about the exchange of a placement."""
+    chosen = traits(placement.exchange.strategy)
+    averages = chosen.transport in ("butterfly", "leaders", "region-hub", "region-gossip")
+    if averages and got.step.calculation / got.local_steps < SHORTEST_STEP_S:
+        seconds = format_seconds(got.step.calculation / got.local_steps)
         yield Warn(
             code="matchmaking",
             message=f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes steps erratic: raise --tbs",
         )
     most = problem.calibration.most_workers
-    if chosen.transport == "butterfly" and placement.workers > most:
+    if averages and placement.workers > most:
         yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {most}")
+    kinds = {rule.kind for rule in problem.requirements.kept}
+    if chosen.payload == "checkpoints" and "gradients" in kinds and "checkpoints" not in kinds and len(placement.places) > 1:
+        text = f"gradients are kept, but {placement.exchange.strategy} sends the model itself between regions"
+        yield Warn(code="residency", message=f"{text}: add --keep checkpoints=AREA if that must not be")
     if got.samples_to_target.basis == "assumed" and got.samples_to_target.high > 1.1:
         times = got.samples_to_target
         text = f"how {placement.exchange.strategy} converges is assumed: {times.low:.2f} to {times.high:.2f} x the samples"

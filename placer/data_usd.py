@@ -8,10 +8,9 @@ from math import fsum
 from placer import cost
 from placer.elastic import Move, moves
 from placer.errors import PlacerError
-from placer.exchange import traits
 from placer.placement import Placement
 from placer.problem import Pool, Problem
-from placer.round import EXPECTED, crew_of, worker_rate
+from placer.round import EXPECTED, crew_of
 
 
 def data_usd_per_sample(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> float:
@@ -22,11 +21,8 @@ def data_usd_per_sample(machines: Sequence[tuple[Pool, int]], placement: Placeme
         return fsum(move.usd for move in moves_of(part, problem)) / total
     if problem.data_store is None:
         return 0.0
-    per_place = {pool.offer.place: sample_usd(pool.offer.place, problem) for pool, _ in machines}
-    chosen = traits(placement.exchange.strategy)
-    equal = chosen.division == "equal"
-    shares = [(pool.offer.place, n * (1.0 if equal else worker_rate(pool, chosen.framework).value)) for pool, n in machines]
-    return fsum(per_place[place] * share for place, share in shares) / fsum(share for _, share in shares)
+    part = crew_of(machines, placement, (), problem, EXPECTED).shares()
+    return fsum(sample_usd(place, problem) * share for place, share in part.items())
 
 
 def sample_usd(place: str, problem: Problem) -> float:

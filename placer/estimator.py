@@ -8,6 +8,7 @@ from math import fsum
 
 from placer import cost
 from placer.calibration import PUBLISHED
+from placer.catalog import VmOffer
 from placer.convergence import Multiplier, samples_to_target
 from placer.data_usd import data_usd_per_sample, moves_of
 from placer.elastic import Move
@@ -125,7 +126,7 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
         local_steps=placement.exchange.local_steps,
         step=got.step,
         usd_per_hour=got.usd,
-        usd_per_hour_interval=_usd_interval(machines, got.usd, slow.usd, fast.usd),
+        usd_per_hour_interval=_usd_interval(offers_of(machines, placement, problem), got.usd, slow.usd, fast.usd),
         usd_per_million_samples=got.usd_per_million_samples,
         links=_links(phases, SECONDS_PER_HOUR / got.step.total, placement.exchange, problem),
         shares=tuple(part.items()),
@@ -144,9 +145,8 @@ def _outcome(machines: Sequence[tuple[Pool, int]], placement: Placement, phases:
     step = step_seconds(machines, placement, phases, problem, case)
     rounds_per_hour = SECONDS_PER_HOUR / step.total
     exchange, samples = placement.exchange, samples_per_round(placement.exchange, problem)
-    server = [] if exchange.server is None else [(server_offer(exchange.server, problem), 1)]
     usd = cost.UsdPerHour(
-        compute=cost.compute_usd_per_hour([*((pool.offer, n) for pool, n in machines), *server]),
+        compute=cost.compute_usd_per_hour(offers_of(machines, placement, problem)),
         egress=cost.egress_usd(phases, problem.network, same_zone=problem.requirements.same_zone) * rounds_per_hour,
         storage=_storage_usd(step, problem) * rounds_per_hour,
         functions=_functions_usd(exchange, step, problem) * rounds_per_hour,
@@ -160,12 +160,18 @@ def _outcome(machines: Sequence[tuple[Pool, int]], placement: Placement, phases:
     )
 
 
-def _usd_interval(machines: Sequence[tuple[Pool, int]], usd: cost.UsdPerHour, slow: cost.UsdPerHour, fast: cost.UsdPerHour) -> Interval:
+def offers_of(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> list[tuple[VmOffer, int]]:
+    """All machines that are paid by the hour: the workers, and the server if there is one."""
+    server = placement.exchange.server
+    return [*((pool.offer, n) for pool, n in machines), *([] if server is None else [(server_offer(server, problem), 1)])]
+
+
+def _usd_interval(offers: Sequence[tuple[VmOffer, int]], usd: cost.UsdPerHour, slow: cost.UsdPerHour, fast: cost.UsdPerHour) -> Interval:
     """USD/h between the cheapest and dearest case: prices that are estimates, and use that grows with speed."""
     low = high = 0.0
-    for pool, n in machines:
-        below, above = PRICE_SPREAD.get(pool.offer.price_basis, (1.0, 1.0))
-        low, high = low + (below - 1) * pool.offer.usd_per_hour * n, high + (above - 1) * pool.offer.usd_per_hour * n
+    for offer, n in offers:
+        below, above = PRICE_SPREAD.get(offer.price_basis, (1.0, 1.0))
+        low, high = low + (below - 1) * offer.usd_per_hour * n, high + (above - 1) * offer.usd_per_hour * n
     totals = (usd.total, slow.total, fast.total)
     return Interval(value=usd.total, low=min(totals) + low, high=max(totals) + high)
 
@@ -238,7 +244,8 @@ TRANSPORT_BASES = {
     "leaders": "averaging time: estimated: measured averages inside a zone (Erben et al., 2024), put together by level",
     "region-hub": "transfers between servers: published: 2 to 5 % of runs through emulated links; averages inside regions as measured",
     "region-gossip": "transfers between servers: published: 2 to 5 % of runs through emulated links; averages inside regions as measured",
-    "server": "push and pull: published: 1 to 5 % of runs through emulated links; loss of speed beside a server: assumed as under hivemind",
+    "server": "push and pull: published: 1 to 5 % of runs through emulated links; loss of speed beside it: assumed as under hivemind; "
+    "network of the server: assumed, as fast as one stream inside its region",
     "store": "store and function times: assumed",
     "regional-stores": "store and function times: assumed",
 }
@@ -251,8 +258,9 @@ def _provenance(
     chosen = traits(placement.exchange.strategy)
     said = []
     for pool, _ in machines:
-        rate, offer = worker_rate(pool, chosen.framework), pool.offer
-        said.append(f"speed on {offer.device}: {rate.basis}: {rate.source}")
+        rate = worker_rate(pool, chosen.framework)
+        said.append(f"speed on {pool.offer.device}: {rate.basis}: {rate.source}")
+    for offer, _ in offers_of(machines, placement, problem):
         said.append(f"price of {offer.device} {offer.market} in {offer.place}: {offer.price_basis}, {offer.as_of}: {offer.source}")
     between = {(t.src, t.dst) for phase in phases for t in phase.transfers if t.src != t.dst}
     for src, dst in sorted(between):
@@ -262,6 +270,6 @@ def _provenance(
         said.append(TRANSPORT_BASES[chosen.transport])
     if problem.calibration.name != PUBLISHED.name and "averaging" in TRANSPORT_BASES.get(chosen.transport, ""):
         said.append(f"averaging time and links between regions: calibrated: {problem.calibration.name}")
-    if multiplier.high > 1:
+    if (multiplier.low, multiplier.high) != (1, 1):
         said.append(f"samples to target: {multiplier.basis}: {multiplier.source}")
     return tuple(dict.fromkeys(said))

@@ -104,16 +104,26 @@ def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
 
     Notes
     -----
-    Machines of limited number are left to the workers; quotas count workers only.
+    On demand unless only spot is wanted: without its server nothing goes on. Machines of limited number are left to the
+    workers. A server with GPUs counts against their quota.
     """
     needed = server_bytes(workers, problem)
-    market = problem.requirements.market
+    market = "spot" if problem.requirements.market == "spot" else "on_demand"
     fitting = [
         offer
         for offer in problem.catalog.offers_at(place)
-        if offer.available is None and market in ("any", offer.market) and offer.memory_gib * GIB >= needed
+        if offer.available is None and offer.market == market and offer.memory_gib * GIB >= needed and _within_quota(offer, problem)
     ]
     return min(fitting, key=lambda offer: (offer.usd_per_hour, offer.instance_type, offer.market), default=None)
+
+
+def needs_quota(offer: VmOffer, problem: Problem) -> bool:
+    """Whether a machine has GPUs, which quotas count."""
+    return problem.catalog.gpu(offer.gpu).kind != "cpu"
+
+
+def _within_quota(offer: VmOffer, problem: Problem) -> bool:
+    return not needs_quota(offer, problem) or problem.quota(offer.place, offer.gpu, offer.market) >= offer.gpu_count
 
 
 def server_bytes(workers: int, problem: Problem) -> float:

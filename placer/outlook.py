@@ -15,6 +15,8 @@ from placer.spot import ASSUMED_INTERRUPTION, chance_all_lost, chance_any_lost, 
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 from placer.volume import monthly_egress_usd
 
+MOST_ZONES = 3
+"""Zones over which the machines of a region can spread: what most regions have."""
 ASSUMED_UNAVAILABLE = 0.1
 """Share of the time in which a zone has no spot capacity, unless the user says otherwise: assumed."""
 
@@ -49,7 +51,9 @@ class MonthOutlook:
 
 def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotOutlook | None:
     """Say what a placement has to expect of its spot machines; None without any."""
-    spot = sum(group.count for group in placement.groups if group.market == "spot")
+    server = placement.exchange.server
+    machines = placement.groups if server is None else (*placement.groups, server)
+    spot = sum(group.count for group in machines if group.market == "spot")
     if not spot:
         return None
     wish = problem.requirements
@@ -57,10 +61,11 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
     if wish.interruption is not None:
         given = Interval(value=wish.interruption, low=wish.interruption, high=wish.interruption)
         interruption = replace(ASSUMED_INTERRUPTION, chance_per_month=given, basis="given", source="given with --interruption")
-    share = expected_share(spot, placement.workers, got.step.total, interruption)
+    share = expected_share(spot, sum(group.count for group in machines), got.step.total / got.local_steps, interruption)
     speed = got.samples_per_second
     unavailable = ASSUMED_UNAVAILABLE if wish.unavailable is None else wish.unavailable
-    zones = [1] * len({group.place for group in placement.groups if group.market == "spot"})
+    lost = {place: sum(g.count for g in machines if g.place == place and g.market == "spot") for place in {g.place for g in machines}}
+    zones = [1 if wish.same_zone else min(MOST_ZONES, count) for _, count in sorted(lost.items()) if count]
     return SpotOutlook(
         expected_samples_per_second=Interval(value=speed.value * share.value, low=speed.low * share.low, high=speed.high * share.high),
         share=share,
@@ -74,14 +79,18 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
 
 def _floor(placement: Placement, problem: Problem) -> float:
     """Samples/s of the on-demand machines alone, with the same exchange where it still can run, else the best synchronous one."""
+    server = placement.exchange.server
     groups = tuple(group for group in placement.groups if group.market != "spot")
+    if server is not None and server.market == "spot":
+        return 0.0
     rest = replace(placement, groups=groups)
     if not groups or not {*needs_place(problem.requirements.datasets)} <= {*rest.places}:
         return 0.0
     plain = replace(problem.requirements, exchange="auto", min_local_steps=None, max_local_steps=None, aggregator=None, storage=None)
     wishes = (problem, replace(problem, requirements=plain))
     found = [exchange for asked in wishes for exchange in exchanges(asked, rest.workers_by_place)]
-    same = [exchange for exchange in found if exchange.strategy == placement.exchange.strategy]
+    kind = (placement.exchange.strategy, placement.exchange.local_steps)
+    same = [exchange for exchange in found if (exchange.strategy, exchange.local_steps) == kind]
     return max(evaluate(replace(rest, exchange=exchange), problem).processed_per_second for exchange in same or found)
 
 

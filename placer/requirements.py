@@ -18,6 +18,8 @@ EXCHANGES = ("auto", *SYNCHRONOUS, *LOCAL)
 MOST_STREAMS = 256
 """More TCP streams between two machines are a slip of the keyboard."""
 LEAST_MULTIPLIER = 0.01
+MOST_PASSES = 1e6
+"""More passes over the data, or fewer than one in so many, are a slip of the keyboard."""
 ALL_REGIONS = 1_000
 """More regions than any market has: no limit."""
 
@@ -87,17 +89,27 @@ class Requirements:
             if value not in known:
                 raise unknown(kind, value, known)
         self._check_ranges()
+        self._check_data()
+        for strategy, factor in self.samples_to_target:
+            if strategy not in EXCHANGES[1:]:
+                raise unknown("exchange", strategy, EXCHANGES[1:])
+            if not LEAST_MULTIPLIER <= factor <= 1 / LEAST_MULTIPLIER:
+                raise PlacerError(f"samples to target of {strategy} is {factor}", "1 is as good as synchronous training, 2 needs twice")
+        for name in ("budget_usd_per_hour", "min_samples_per_second", "target_batch_size"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise PlacerError(f"{name} is {value}", "give a finite amount above 0")
+
+    def _check_data(self) -> None:
+        """Refuse shares that are none, passes out of any range, and two kinds of data at once."""
         for name in ("interruption", "unavailable"):
             share = getattr(self, name)
             if share is not None and not 0 <= share < 1:
                 raise PlacerError(f"{name} is {share}", "give a share from 0 to below 1, such as 20%")
-        for strategy, factor in self.samples_to_target:
-            if not LEAST_MULTIPLIER <= factor <= 1 / LEAST_MULTIPLIER:
-                raise PlacerError(f"samples to target of {strategy} is {factor}", "1 is as good as synchronous training, 2 needs twice")
-        for name in ("budget_usd_per_hour", "min_samples_per_second", "target_batch_size", "passes"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise PlacerError(f"{name} is {value}", "give a finite amount above 0")
+        if not 1 / MOST_PASSES <= self.passes <= MOST_PASSES:
+            raise PlacerError(f"passes is {self.passes:g}", f"give how often the data is read, {1 / MOST_PASSES:g} to {MOST_PASSES:,g}")
+        if self.datasets and self.data_store is not None:
+            raise PlacerError(f"data in {self.data_store} beside datasets with a place", "give a store, or datasets")
 
     def _check_ranges(self) -> None:
         """Refuse ranges whose lower end is below one or above the upper end."""

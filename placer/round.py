@@ -66,10 +66,12 @@ class Round:
         return found
 
     def shares(self) -> dict[str, float]:
-        """Share of each step by place: as the data lies, else as the workers are fast."""
+        """Share of each step by place: as the data lies, else as the workers are many or fast."""
         speeds, datasets = self.speeds(), self.problem.requirements.datasets
         if datasets:
             return shares(datasets, speeds)
+        if traits(self.exchange.strategy).division == "equal":
+            return {place: count / self.workers for place, count in self.at_places().items()}
         total = fsum(speeds.values())
         return {place: speed / total for place, speed in speeds.items()}
 

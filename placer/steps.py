@@ -11,7 +11,7 @@ from placer.placement import Placement
 from placer.problem import Pool, Problem
 from placer.round import Round, crew_of, samples_per_round
 from placer.timing import store as stores
-from placer.timing.direct import DIRECT_SPREAD, GOODPUT, arrival_seconds, direct_phase_seconds
+from placer.timing.direct import arrival_seconds, direct_phase_seconds, share_seconds
 from placer.timing.step import FunctionRun, StepSeconds, StoreUse, overlapped
 
 
@@ -111,7 +111,7 @@ def _region_gossip(this: Round) -> StepSeconds:
 def _server(this: Round) -> StepSeconds:
     """Last push and last pull; the server's own network is shared by all transfers under way."""
     hub, network = this.exchange.aggregator or "", this.network
-    shared = DIRECT_SPREAD[this.case] * this.size / network.machine_bytes_per_s(hub) / GOODPUT
+    shared = share_seconds(this.size, network.machine_bytes_per_s(hub), this.case)
     starts, pushes, waits, pulls = [], [], [], []
     calculation = _equal(this)
     for (place, count, _), own in zip(this.crew, calculation, strict=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from placer.elastic import needs_place
 from placer.estimator import Estimate, estimate, exchange_phases, pool_of
 from placer.exchange import traits
-from placer.exchanges import server_bytes, server_offer
+from placer.exchanges import needs_quota, server_bytes, server_offer
 from placer.placement import NO_EXCHANGE, Placement
 from placer.problem import Problem
 from placer.residency import leaks
@@ -83,6 +83,10 @@ def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]
     for group in placement.groups:
         key = (group.place, group.gpu, group.market)
         used[key] = used.get(key, 0) + group.count * group.gpu_count
+    server = placement.exchange.server
+    if server is not None and needs_quota(server_offer(server, problem), problem):
+        key = (server.place, server.gpu, server.market)
+        used[key] = used.get(key, 0) + server.gpu_count
     return [
         Violation(code="quota", message=f"{gpus} x {gpu} {market} in {place} exceed the quota of {problem.quota(place, gpu, market)} GPUs")
         for (place, gpu, market), gpus in sorted(used.items())

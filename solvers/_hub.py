@@ -12,12 +12,12 @@ from placer import cost
 from placer.elastic import needs_place
 from placer.exchange import strategy, traits
 from placer.exchange.central import memory_gib
-from placer.exchanges import server_at
+from placer.exchanges import needs_quota, server_at
 from placer.network import Link
 from placer.placement import Exchange
 from placer.problem import Problem
 from placer.timing import store as stores
-from placer.timing.direct import GOODPUT, direct_seconds
+from placer.timing.direct import direct_seconds, share_seconds
 
 from ._market import Array, Market
 from ._mode import Mode
@@ -81,12 +81,12 @@ class Hub:
         return stores.aggregate_seconds(self.size, gradients, fetch, put)
 
     def shared(self, workers: int) -> float:
-        """Seconds in which all gradients pass through the hub's own network, in and out."""
+        """Seconds in which all gradients pass through the hub's own network, one way."""
         if self.transport != "server":
             return 0.0
         places = self.market.places if self.aggregator is None else (self.aggregator,)
         fastest = max(self.problem.network.machine_bytes_per_s(place) for place in places)
-        return 2 * workers * self.size / fastest / GOODPUT
+        return share_seconds(workers * self.size, fastest)
 
     @cached_property
     def ways(self) -> tuple[Array, Array]:
@@ -142,6 +142,11 @@ class Hub:
             return 0.0
         offer = server_at(self.aggregator, workers, self.problem)
         return math.inf if offer is None else offer.usd_per_hour
+
+    def taken(self, workers: int) -> dict[tuple[str, str, str], int]:
+        """GPUs of the quota that the server itself takes."""
+        offer = server_at(self.aggregator, workers, self.problem) if self.transport == "server" and self.aggregator else None
+        return {} if offer is None or not needs_quota(offer, self.problem) else {(offer.place, offer.gpu, offer.market): offer.gpu_count}
 
     @property
     def required(self) -> frozenset[str]:

@@ -82,7 +82,18 @@ class HubSearch:
     def _own_seconds(self, n: int, hub: Hub) -> Array:
         """Least round of n workers if one is of each pool: its calculation, ideal transfers, the hub; shape (pools,)."""
         up, down = self.ideal.ways
-        own: Array = self._calculation(n) + hub.aggregate(n) + np.maximum(up[0] + down[0], hub.shared(n))
+        return self._seconds(n, hub, np.full(len(self.market.pools), up[0]), np.full(len(self.market.pools), down[0]))
+
+    def _seconds(self, n: int, hub: Hub, up: Array, down: Array) -> Array:
+        """Least round of n workers if one is of each pool; shape (pools,).
+
+        Notes
+        -----
+        A worker's own gradient goes up after its calculation, and the results of all come back through the hub; and all
+        gradients pass through the hub, in and out, after the first calculation has ended.
+        """
+        calculation, shared = self._calculation(n), hub.shared(n)
+        own: Array = np.maximum(calculation + up + hub.aggregate(n) + np.maximum(down, shared), calculation.min() + 2 * shared)
         return own
 
     def _calculation(self, n: int) -> Array:
@@ -136,7 +147,7 @@ class HubSearch:
         market, (up, down), place = self.market, hub.ways, self.market.place_of
         calculation = self._calculation(n)
         ready = calculation + up[place]
-        seconds = np.maximum(ready + hub.aggregate(n) + down[place], calculation + hub.shared(n))
+        seconds = self._seconds(n, hub, up[place], down[place])
         server = hub.usd_per_hour(n)
         affordable = market.usd <= self.target.max_usd_per_hour - self.cheapest[n - 1] - server
         counted = self.mode.samples / self.mode.multiplier
@@ -167,13 +178,15 @@ class _Walk:
         market, place, egress = search.market, search.market.place_of[chosen], hub.egress
         worker_usd = egress[0] + search.problem.batch / n * np.array(market.data_usd)
         self.search, self.n = search, n
+        self.taken = hub.taken(n)
         self.aggregate, self.fixed, self.server = hub.aggregate(n), hub.fixed_usd(n), hub.usd_per_hour(n)
         self.pools = [market.pools[i] for i in chosen]
         self.places = place.tolist()
         self.caps = [int(market.cap[i]) for i in chosen]
         self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), worker_usd[place].tolist(), egress[1][place].tolist()
         self.ready, self.down = ready[chosen].tolist(), hub.ways[1][place].tolist()
-        self.least_s = float((ready[chosen] - hub.ways[0][place]).min()) + hub.shared(n) if n else 0.0
+        self.least_s = float((ready[chosen] - hub.ways[0][place]).min()) + 2 * hub.shared(n)
+        self.shared = hub.shared(n)
         self.usd_left = suffix_sums([-u for u in self.usd], self.caps, n)
         self.egress_left = suffix_sums([-e for e in self.egress], self.caps, n)
         self.speed_left = suffix_sums(market.speed[chosen].tolist(), self.caps, n) if search.problem.requirements.datasets else []
@@ -187,7 +200,7 @@ class _Walk:
 
     def run(self) -> Iterator[list[int]]:
         """Yield counts that may improve."""
-        yield from self._descend(0, self.n, (0.0, 0.0, self.server, self.fixed), {}, frozenset())
+        yield from self._descend(0, self.n, (0.0, 0.0, self.server, self.fixed), dict(self.taken), frozenset())
 
     def _descend(
         self,
@@ -236,7 +249,7 @@ class _Walk:
         if self.usd_left[at][left] == -math.inf:
             return False
         usd_per_hour, usd_per_round = usd - self.usd_left[at][left], egress - self.egress_left[at][left]
-        seconds = max(ready + self.aggregate + down, self.least_s)
+        seconds = max(ready + self.aggregate + max(down, self.shared), self.least_s)
         if self.speed_left:
             placed = sum(count * speed for count, speed in zip(self.counts, self.speed, strict=True) if count)
             seconds = max(seconds, self.search.problem.batch / (placed + self.speed_left[at][left]) + self.least_way_s)

@@ -9,7 +9,7 @@ import numpy as np
 from placer.exchange import traits
 from placer.exchanges import exchanges_of
 from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
-from placer.timing.direct import GOODPUT, direct_seconds
+from placer.timing.direct import direct_seconds, share_seconds
 
 from ._leaf import Leaf
 from ._market import Array, Indices, Market
@@ -112,6 +112,8 @@ class RegionSearch:
     ) -> Array:
         """Thresholds of an improvement; ``largest`` is how many workers some region has, ``averaging`` what one average takes, at least."""
         seconds, usd = self._between(used, joining, regions)
+        if seconds == np.inf:
+            return np.full((len(self.market.weights), len(workers)), np.inf)
         places = np.array((*used, *joining), dtype=np.intp)
         home = float(self.relaxation.prices[places, places].min())
         inside_usd = (workers - regions) * self.size * (2 * self.mode.local_steps + self._broadcasts) * home
@@ -144,7 +146,7 @@ class RegionSearch:
         if self.transport == "region-gossip":
             return np.zeros(len(largest))
         fastest = max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
-        spread = (largest - 1) * self.size / fastest / GOODPUT
+        spread = share_seconds(1.0, fastest) * (largest - 1) * self.size
         among = family.averaging_s[regions] if self.transport == "leaders" else 0.0
         if self.transport == "region-hub" and self.problem.requirements.datasets:
             return np.asarray(spread)

@@ -169,4 +169,4 @@ def _outermost(market: Market, objective: str) -> float:
     if objective != "throughput":
         return 0.0
     fastest = max((max(pool.alone.value, pool.shared.value) for pool in market.pools), default=0.0)
-    return fastest * market.problem.requirements.max_workers
+    return fastest * market.problem.requirements.max_workers / min(1.0, _least_multiplier(market.problem))

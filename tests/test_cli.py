@@ -10,6 +10,7 @@ import pytest
 
 from conftest import ROOT, Run
 from placer.cli import COMMANDS
+from placer.exchange import STRATEGIES
 from placer.saved import SCHEMA_FILES, schema_text
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
@@ -243,3 +244,27 @@ def test_what_nobody_placed_is_said_with_the_wish_that_binds(run: Run) -> None:
     assert done.returncode == 3
     assert "--workers 1..64" in done.stderr
     assert "no --gpu" in done.stderr
+
+
+@pytest.mark.parametrize("exchange", [name for name in STRATEGIES if name != "none"])
+def test_documents_of_every_exchange_follow_their_schemas(exchange: str, run: Run, tmp_path: Path) -> None:
+    """Result and manifest of each strategy over two cities; the result prices the same from its file."""
+    result, manifest = tmp_path / "r.json", tmp_path / "m.json"
+    steps = ["--local-steps", "4"] if exchange in ("local-sgd", "model-averaging", "asgd-ga") else []
+    words = ["--workers", "2..4", "--regions", "2", "--budget", "3/h", "--time-limit", "20s", *steps]
+    done = run("recommend", "--model", "niser", "--catalog", "phalak-2023", "--exchange", exchange, *words, "-o", str(result),
+               "--manifest", str(manifest), "--in", "aws")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(result.read_text(encoding="utf-8"))
+    assert document["placement"]["exchange"] == exchange
+    jsonschema.validate(document, json.loads(schema_text("result")))
+    jsonschema.validate(json.loads(manifest.read_text(encoding="utf-8")), json.loads(schema_text("manifest")))
+    assert "priced again" in run("validate", str(result)).stdout
+    assert run("validate", str(manifest)).returncode == 0
+
+
+def test_schemas_name_every_strategy() -> None:
+    """A new strategy needs a word in both schemas."""
+    result, manifest = json.loads(schema_text("result")), json.loads(schema_text("manifest"))
+    assert set(result["$defs"]["placement"]["properties"]["exchange"]["enum"]) == {*STRATEGIES}
+    assert set(manifest["properties"]["exchange"]["properties"]["strategy"]["enum"]) == {*STRATEGIES}

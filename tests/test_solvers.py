@@ -110,6 +110,37 @@ def test_exact_equals_exhaustive_with_every_exchange(chunk: int) -> None:
             assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
 
 
+@pytest.mark.parametrize("chunk", range(5))
+def test_limits_at_the_optimum_leave_it_alone(chunk: int) -> None:
+    """With floor and budget at the optimum's own figures nothing else is left to find: a bound that cuts too much shows here."""
+    for seed in range(2_000 + chunk * 20, 2_000 + chunk * 20 + 20):
+        problem = exchange_problem(seed)
+        best = solve(problem, "exhaustive").estimate
+        if best is None:
+            continue
+        floor, budget = best.effective_samples_per_second.value, best.usd_per_hour.total
+        tight = replace(problem.requirements, min_samples_per_second=floor, budget_usd_per_hour=budget or None)
+        found = solve(replace(problem, requirements=tight), "exact", PROOF).estimate
+        assert found is not None, seed
+        assert found.effective_samples_per_second.value == pytest.approx(floor, rel=1e-8), seed
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 20), st.sampled_from([0.05, 0.3, 0.9]))
+def test_the_bound_of_a_stopped_search_knows_small_multipliers(seed: int, nodes: int, factor: float) -> None:
+    """Where fewer samples are said to be needed, more samples count than pass through the workers."""
+    problem = exchange_problem(seed)
+    given_ = tuple((name, factor) for name in STRATEGIES if name != "none")
+    problem = replace(problem, requirements=replace(problem.requirements, samples_to_target=given_))
+    stopped, best = solve(problem, "exact", SolveOptions(gap=0.0, node_limit=nodes)), solve(problem, "exhaustive").value
+    if stopped.bound is None or best is None:
+        return
+    if problem.requirements.objective == "throughput":
+        assert stopped.bound >= best * (1 - 1e-9)
+    else:
+        assert stopped.bound <= best * (1 + 1e-9) + 1e-12
+
+
 def test_exchange_instances_choose_every_strategy() -> None:
     """Each strategy is the best of some of 400 instances, as often as it can be with a few machines."""
     answers = (solve(exchange_problem(seed), "exact", PROOF).placement for seed in range(400))

@@ -15,6 +15,11 @@ DIRECT_SPREAD = (1.0, 1.05, 0.95)
 """Runs through emulated links lie within 2 to 5 % of the form."""
 
 
+def share_seconds(byte_count: float, machine_bytes_per_s: float, case: int = 0) -> float:
+    """Time in which some bytes pass through a machine that others use as well: its part of the machine's goodput."""
+    return DIRECT_SPREAD[case] * byte_count / machine_bytes_per_s / GOODPUT
+
+
 def direct_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 0) -> float:
     """Time of one transfer: half a round trip and its bytes at goodput.
 
