@@ -22,7 +22,7 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
 
     Notes
     -----
-    ``auto`` is an all-reduce, unless local steps are asked for. What the request leaves open of the exchange (aggregator, store,
+    ``auto`` is an all-reduce, unless more than one local step is asked for. What the request leaves open (aggregator, store,
     number of local steps) is chosen for the most samples/s that count.
 
     Raises
@@ -37,33 +37,42 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
     if problem.requirements.exchange == "auto" and plain:
         return plain[0]
     if not open_:
-        raise _impossible(problem, counts)
+        raise impossible(problem, counts)
     return max(open_, key=lambda placement: evaluate(placement, problem).samples_per_second)
 
 
-def every_exchange(workers: str, problem: Problem) -> tuple[Placement, ...]:
+def every_exchange(workers: str, problem: Problem) -> tuple[tuple[Placement, Problem], ...]:
     """Place the same workers with each strategy that can run, each at its best; the most samples/s that count first.
+
+    Returns
+    -------
+    tuple[tuple[Placement, Problem], ...]
+        Each placement with the question that asks for its strategy.
 
     Notes
     -----
-    Strategies with local steps count as well: with those of the request, else with what is best up to 64.
+    Strategies with local steps count as well: with those of the request, else with what is best up to 64. Strategies that cannot
+    do what the request asks for (overlap, the place of an aggregator or store) are left out.
     """
-    found = []
+    found: dict[Placement, Problem] = {}
     for name in (*SYNCHRONOUS, *LOCAL):
         wish = replace(problem.requirements, exchange=name)
         asked = replace(problem, requirements=wish if name in LOCAL else replace(wish, min_local_steps=None, max_local_steps=None))
+        hub = traits(name).hub
+        if not asked.modes or (wish.aggregator and not hub) or (wish.storage and hub != "function"):
+            continue
         try:
-            found.append(place_by_hand(workers, asked))
+            found.setdefault(place_by_hand(workers, asked), asked)
         except ImpossibleError:
             continue
-    return tuple(sorted(found, key=lambda placement: -evaluate(placement, problem).samples_per_second))
+    return tuple(sorted(found.items(), key=lambda pair: -evaluate(pair[0], problem).samples_per_second))
 
 
 class ImpossibleError(PlacerError):
     """An exchange that cannot run with some workers."""
 
 
-def _impossible(problem: Problem, counts: dict[str, int]) -> ImpossibleError:
+def impossible(problem: Problem, counts: dict[str, int]) -> ImpossibleError:
     """Say why no exchange of the request can run with some workers."""
     wish = problem.requirements
     wanted, chosen = wish.exchange, traits("all-reduce" if wish.exchange == "auto" else wish.exchange)

@@ -87,8 +87,13 @@ def parse_multipliers(given: list[str]) -> tuple[tuple[str, float], ...]:
     for word in given:
         name, sign, factor = word.partition("=")
         if not sign or not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", factor):
-            raise PlacerError(f"samples to target '{word}'", "write STRATEGY=FACTOR, such as local-sgd=1.2: 20 % more samples")
+            raise PlacerError(
+                f"samples to target '{word}' is not a strategy with a factor above 0",
+                "write STRATEGY=FACTOR, such as local-sgd=1.2: 20 % more samples",
+            )
         if name not in EXCHANGES or name == "auto":
             raise unknown("exchange", name, EXCHANGES[1:])
+        if name in found:
+            raise PlacerError(f"samples to target of {name} are given twice", "give one factor for each strategy")
         found[name] = float(factor)
     return tuple(found.items())

@@ -21,6 +21,8 @@ from placer.units import GIB
 SCHEMA = "placer.problem/v1"
 PARTS = ("profile", "requirements", "catalog", "calibration")
 """What a problem file holds."""
+MOST_KNOWN_LOCAL_STEPS = 512
+"""Where catalogs/convergence.csv ends; beyond, only strategies whose multiplier the user gives."""
 MOST_LOCAL_STEPS = 64
 """Local steps that are tried where a local strategy is asked for without a number."""
 DEFAULT_QUOTA_GPUS = 8
@@ -127,9 +129,11 @@ class Problem:
         counts = sorted({least, most, *(2**k for k in range(most.bit_length()) if least <= 2**k <= most)})
         wanted = wish.exchange
         named = SYNCHRONOUS + (LOCAL if wish.max_local_steps is not None else ()) if wanted == "auto" else (wanted,)
+        given = {name for name, _ in wish.samples_to_target}
         able = [name for name in named if traits(name).may_overlap or not wish.overlap]
         found = [(name, 1) for name in able if name not in LOCAL and least == 1]
-        return tuple(found + [(name, h) for name in able if name in LOCAL for h in counts])
+        known = [(name, h) for name in able if name in LOCAL for h in counts if h <= MOST_KNOWN_LOCAL_STEPS or name in given]
+        return tuple(found + known)
 
     @cached_property
     def serverless_places(self) -> frozenset[str]:

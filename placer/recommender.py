@@ -10,7 +10,7 @@ from placer.estimator import estimate, evaluate, pool_of
 from placer.exchanges import exchange_for
 from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem import Pool, Problem
-from placer.requirements import Quota, Requirements
+from placer.requirements import ALL_REGIONS, Quota, Requirements
 from placer.result import Option, Result, SolveOptions, Status, score
 from placer.solve import require_pools, solve
 from placer.units import format_usd
@@ -130,7 +130,7 @@ def _short(options: SolveOptions, nodes: int, start: Placement | None = None) ->
 
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
-    """Find placements that fit after one wish is changed: budget, floor; failing these, any other single wish."""
+    """Find placements that fit after one wish is changed: budget, floor; failing these, any other single wish, or both limits."""
     wish, found = problem.requirements, []
     if wish.budget_usd_per_hour is not None:
         option = _after(problem, replace(wish, budget_usd_per_hour=None, objective="cost"), solver, options, "budget")
@@ -145,9 +145,13 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
             ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
             ("quota", replace(wish, quotas=(Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)), f"a quota of {AMPLE_GPUS} GPUs"),
             ("exchange", replace(wish, exchange="auto", aggregator=None, storage=None), "--exchange auto"),
+            ("regions", replace(wish, min_regions=1, max_regions=ALL_REGIONS), "any number of regions"),
             ("market", replace(wish, market="any"), "--market any"),
             ("place", replace(wish, places_in=(), places_not_in=()), "no --in and --not-in"),
             ("gpu", replace(wish, gpus=()), "no --gpu"),
+            ("keep", replace(wish, kept=()), "no --keep"),
+            ("data", replace(wish, datasets=()), "no --data"),
+            ("limits", replace(wish, budget_usd_per_hour=None, min_samples_per_second=None), "no --budget and no --min-throughput"),
         )
         tried = (_after(problem, changed, solver, options, label, note) for label, changed, note in widened if changed != wish)
         found = [option for option in tried if option is not None]

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from placer.calibration import Calibration
 from placer.catalog import Catalog, MeasuredLink, VmOffer
+from placer.contradictions import without_contradictions
 from placer.data_words import parse_datasets, parse_kept, parse_multipliers, places_of
 from placer.errors import PlacerError, unknown
 from placer.exchange import traits
 from placer.network import Network
 from placer.overlay import Overlay, as_overlay
-from placer.problem import Problem
+from placer.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.profile import ModelProfile
 from placer.quotas import read_quotas
-from placer.requirements import ALL_REGIONS, EXCHANGES, LOCAL, Requirements
-from placer.residency import homeless
+from placer.requirements import ALL_REGIONS, EXCHANGES, Requirements
 from placer.units import parse_bandwidth, parse_budget, parse_count, parse_fraction, parse_range, parse_rate
 
 Words = str | Iterable[str] | None
@@ -147,29 +147,14 @@ def build_problem(
         require_measured=require_measured,
     )
     profile = overlay.over_profile(profile)
-    return checked(Problem(profile=profile, catalog=catalog, requirements=requirements, calibration=overlay.calibration))
-
-
-def checked(problem: Problem) -> Problem:
-    """Refuse wishes that contradict each other before anything is searched.
-
-    Raises
-    ------
-    PlacerError
-        Names the wishes.
-    """
-    wish = problem.requirements
-    if not problem.modes:
-        if wish.overlap:
-            raise PlacerError(f"a {wish.exchange} exchange cannot run beside the next step", "leave out --overlap, or use all-reduce")
-        raise PlacerError(f"{wish.exchange} exchanges in every step", f"leave out --local-steps, or use {', '.join(LOCAL)}")
-    for sentence in homeless(problem):
-        raise PlacerError(sentence, "change --data, --keep, or the wish that excludes its place")
-    return problem
+    return without_contradictions(Problem(profile=profile, catalog=catalog, requirements=requirements, calibration=overlay.calibration))
 
 
 def _local_steps(value: str | int) -> tuple[int, int]:
-    return parse_range(str(value), "local-steps", MOST_LOCAL_STEPS)
+    low, high = parse_range(str(value), "local-steps", MOST_KNOWN_LOCAL_STEPS)
+    if high > MOST_LOCAL_STEPS:
+        raise PlacerError(f"local-steps '{value}' is above {MOST_LOCAL_STEPS:,}", "give the optimizer steps between exchanges")
+    return low, high
 
 
 def _streams(value: str | int) -> int:
@@ -194,7 +179,9 @@ def _data_store(data: Words, catalog: Catalog) -> str | None:
     if not stores:
         return None
     if len(stores) > 1 or _datasets(data):
-        raise PlacerError(f"data '{', '.join(stores)}' beside other data", "name one store, or datasets as PLACE=SAMPLES:stay")
+        raise PlacerError(
+            f"data '{', '.join(stores)}' beside other data", "name one store, or datasets as PLACE=SAMPLES:stay, without commas in numbers"
+        )
     return catalog.store(stores[0]).place
 
 
@@ -261,7 +248,8 @@ def words(value: Words, what: str) -> list[str]:
         raise PlacerError(f"{what} {value!r} is not text", "give names, separated by commas")
     found = [word.strip() for part in parts for word in part.split(",") if word.strip()]
     if not found:
-        raise PlacerError(f"{what} '{value}' is empty", "leave it out to allow all")
+        said = f" '{value}'" if isinstance(value, str) else ""
+        raise PlacerError(f"{what}{said} is empty", "leave it out, or name something")
     return found
 
 
@@ -277,9 +265,9 @@ def _exchange(exchange: str, aggregator: str | None, storage: str | None, catalo
         return exchange
     if not (catalog.functions and catalog.stores):
         missing = "stores" if catalog.functions else "functions"
-        raise PlacerError(
-            f"catalog '{catalog.name}' has no {missing}, so a central exchange cannot run", "use --exchange all-reduce, or another catalog"
-        )
+        named = "central" if exchange == "auto" else exchange
+        hint = "use --exchange all-reduce, or another catalog"
+        raise PlacerError(f"catalog '{catalog.name}' has no {missing}, so the exchange {named} cannot run", hint)
     return "central" if exchange == "auto" else exchange
 
 

@@ -158,7 +158,7 @@ def parse_range(text: str, what: str = "workers", highest: int = 64) -> tuple[in
     low = int(match["low"] or 1)
     high = int(match["high"] or (max(highest, low) if match["dots"] else low))
     if low < 1 or high < 1:
-        raise PlacerError(f"{what} '{text}': at least 1 is needed", "a placement needs a worker; write it as 1..16")
+        raise PlacerError(f"{what} '{text}': at least 1 is needed", f"write {what} as 1..16")
     if low > high:
         raise PlacerError(f"{what} '{text}': the lower end is above the upper end", f"write it as {high}..{low}")
     return low, high

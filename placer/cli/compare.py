@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
 
 from placer.cli.options import json_option, request_options
 from placer.cli.output import console, print_json
+from placer.errors import PlacerError
 
 EXAMPLE = """\b
 Example:
@@ -33,11 +33,12 @@ def command(placements: tuple[str, ...], model: str, catalog: str, as_json: bool
     from placer.result import Option
     from placer.violations import violations
 
+    if every and words["exchange"] != "auto":
+        raise PlacerError(f"--exchange {words['exchange']} beside --every-exchange", "use one of them")
     problem = Advisor(catalog).problem(model, **words)
     options = []
     for number, text in enumerate(placements, start=1):
-        for placement in every_exchange(text, problem) if every else (place_by_hand(text, problem),):
-            asked = replace(problem, requirements=replace(problem.requirements, exchange=placement.exchange.strategy)) if every else problem
+        for placement, asked in every_exchange(text, problem) if every else ((place_by_hand(text, problem), problem),):
             note = "; ".join(v.message for v in violations(placement, asked))
             options.append(Option(placement=placement, estimate=estimate(placement, problem), label=str(number), note=note))
     if as_json:

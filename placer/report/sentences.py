@@ -66,9 +66,7 @@ def infeasible_lines(result: Result) -> list[str]:
             )
     said += [f"With {option.note} {brief(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
     if not said:
-        said.append(
-            f"Quotas, the range of {wish.min_workers} to {wish.max_workers} workers and the exchange '{wish.exchange}' leave nothing."
-        )
+        said.append("More than one wish stands in the way: no change of a single one that was tried makes anything fit.")
     return said
 
 

@@ -1,0 +1,73 @@
+"""Wishes that contradict each other, or that would change nothing: refused before anything is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placer.elastic import needs_place
+from placer.errors import PlacerError
+from placer.exchanges import server_at
+from placer.problem import MOST_KNOWN_LOCAL_STEPS, Problem
+from placer.requirements import LOCAL
+from placer.residency import homeless, parted
+
+
+def without_contradictions(problem: Problem) -> Problem:
+    """Refuse wishes that contradict each other before anything is searched.
+
+    Raises
+    ------
+    PlacerError
+        Names the wishes.
+    """
+    wish = problem.requirements
+    if not problem.modes:
+        if wish.exchange in ("auto", *LOCAL) and (wish.min_local_steps or 1) > MOST_KNOWN_LOCAL_STEPS:
+            raise PlacerError(
+                f"nobody says how {wish.min_local_steps} local steps converge",
+                f"take at most {MOST_KNOWN_LOCAL_STEPS}, or say it with --samples-to-target STRATEGY=FACTOR",
+            )
+        if wish.overlap:
+            raise PlacerError(f"the exchange {wish.exchange} cannot run beside the next step", "leave out --overlap, or use all-reduce")
+        raise PlacerError(f"{wish.exchange} exchanges in every step", f"leave out --local-steps, or use {', '.join(LOCAL)}")
+    for sentence in homeless(problem):
+        raise PlacerError(sentence, "change --data, --keep, or the wish that excludes its place")
+    _check_places(problem)
+    _check_idle(problem)
+    return problem
+
+
+def _check_idle(problem: Problem) -> None:
+    """Refuse wishes that would change nothing."""
+    wish, names = problem.requirements, {name for name, _ in problem.modes}
+    for name, _ in wish.samples_to_target:
+        if name not in names:
+            raise PlacerError(f"samples to target of {name}, which the request does not admit", "allow it with --exchange or --local-steps")
+    if wish.passes != 1 and not any(data.may_move for data in wish.datasets):
+        raise PlacerError(f"passes {wish.passes:g} without data that may move", "give --data PLACE=SAMPLES:move, or leave --passes out")
+
+
+def _check_places(problem: Problem) -> None:
+    """Refuse wishes about places that no placement can meet."""
+    wish, stay = problem.requirements, needs_place(problem.requirements.datasets)
+    fixed = bool(stay) and not any(data.may_move for data in wish.datasets)
+    for what, most in (("regions", wish.max_regions), ("workers", wish.max_workers), ("samples a step", problem.batch)):
+        if len(stay) > most:
+            raise PlacerError(f"data stays in {len(stay)} places, but at most {most} {what} are allowed", "allow more, or let data move")
+    if fixed and wish.min_regions > len(stay):
+        raise PlacerError(
+            f"data stays in {len(stay)} places, but {wish.min_regions} regions are wanted", "lower --regions, or let data move"
+        )
+    for sentence in (*parted(problem), *_server_outside(problem)):
+        raise PlacerError(sentence, "change --keep, --data, --aggregator or the places")
+
+
+def _server_outside(problem: Problem) -> Iterator[str]:
+    """Yield a sentence if a parameter server is wanted where no machine may be."""
+    wish = problem.requirements
+    if wish.exchange == "parameter-server" and wish.aggregator is not None:
+        outside = problem.place_problem(wish.aggregator)
+        if outside:
+            yield f"the parameter server is wanted in {wish.aggregator}, but {outside}"
+        elif server_at(wish.aggregator, 2, problem) is None:
+            yield f"{wish.aggregator} rents no machine that could serve: enough memory, {wish.market} market, quota"
