@@ -6,6 +6,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from placer.book import load_catalog
@@ -37,7 +38,7 @@ class Advisor:
     """
 
     def __init__(self, catalog: str = DEFAULT_CATALOG) -> None:
-        self.catalog = catalog
+        self.catalog = _text("catalog", catalog)
         self._catalogs: dict[str, Catalog] = {}
         self._profiles: dict[str, ModelProfile] = {}
         self._lock = threading.Lock()
@@ -63,13 +64,15 @@ class Advisor:
         """Find, prove and explain the best placement; see `placer.recommend`."""
         if not isinstance(top, int) or top < 1:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
+        if not isinstance(seed, int):
+            raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
         options = SolveOptions(
             gap=parse_fraction(str(gap), "gap"),
-            time_limit_s=float(time_limit) if isinstance(time_limit, int | float) else parse_seconds(str(time_limit)),
+            time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
             seed=seed,
             on_better=on_better,
         )
-        return recommend_problem(self.problem(model, catalog, **words), solver, options, top)
+        return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: str | Catalog | None = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
@@ -224,20 +227,20 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "gpu": (str, list, tuple, set),
     "places": (str, list, tuple, set),
     "not_places": (str, list, tuple, set),
-    "workers": (str, int),
-    "regions": (str, int),
+    "workers": (str, Integral),
+    "regions": (str, Integral),
     "links": (str, list, tuple),
     "calibration": (str, os.PathLike, Calibration, Overlay),
-    "tbs": (str, int),
-    "local_steps": (str, int),
-    "streams": (str, int),
+    "tbs": (str, Integral),
+    "local_steps": (str, Integral),
+    "streams": (str, Integral),
     "overlap": (bool,),
     "samples_to_target": (str, list, tuple),
     "data": (str, os.PathLike, list, tuple),
-    "passes": (str, int, float),
+    "passes": (str, Real),
     "keep": (str, list, tuple),
-    "interruption": (str, int, float),
-    "unavailable": (str, int, float),
+    "interruption": (str, Real),
+    "unavailable": (str, Real),
     "require_measured": (bool,),
 }
 """What a word may be beside text."""

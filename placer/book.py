@@ -75,6 +75,8 @@ def load_catalog(name: str) -> Catalog:
     PlacerError
         If there is no such book, or a cell is wrong: the message names file, line, column and value.
     """
+    if not isinstance(name, str):
+        raise PlacerError(f"catalog {name!r} is not a name", "give text")
     folder = Path(name) if ("/" in name or name.startswith(".")) else shipped_catalogs() / name
     if not name or not _exists(folder, Path.is_dir):
         raise unknown("catalog", name, catalog_names())

@@ -79,7 +79,7 @@ class Estimate:
     -----
     ``samples_per_second`` is what passes through the workers and can be measured; ``effective_samples_per_second``
     divides it by ``samples_to_target`` and is what strategies are compared by. ``step`` is the round from exchange to
-    exchange, ``local_steps`` optimizer steps. ``moves`` happen once before the run.
+    exchange, ``local_steps`` optimizer steps; ``slow_step`` the same at the slow end. ``moves`` happen once before the run.
     """
 
     samples_per_second: Interval
@@ -87,6 +87,7 @@ class Estimate:
     samples_to_target: Multiplier
     local_steps: int
     step: StepSeconds
+    slow_step: StepSeconds
     usd_per_hour: cost.UsdPerHour
     usd_per_hour_interval: Interval
     usd_per_million_samples: float
@@ -125,6 +126,7 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
         samples_to_target=multiplier,
         local_steps=placement.exchange.local_steps,
         step=got.step,
+        slow_step=slow.step,
         usd_per_hour=got.usd,
         usd_per_hour_interval=_usd_interval(offers_of(machines, placement, problem), got.usd, slow.usd, fast.usd),
         usd_per_million_samples=got.usd_per_million_samples,

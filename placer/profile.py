@@ -209,6 +209,8 @@ def load_profile(name: str) -> ModelProfile:
     PlacerError
         If there is no such model, or the file is not a valid profile.
     """
+    if not isinstance(name, str):
+        raise PlacerError(f"model {name!r} is not a name", "give text")
     is_file = name.endswith(".json") or "/" in name
     path = Path(name) if is_file else shipped_profiles() / f"{name}.json"
     try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from placer.catalog import Catalog
 from placer.errors import PlacerError, unknown
-from placer.estimator import estimate, pool_of
+from placer.estimator import Estimate, estimate, pool_of
 from placer.exchanges import server_offer
 from placer.manifest.native import SCHEMA as MANIFEST_SCHEMA
 from placer.manifest.native import document_digest
@@ -23,8 +23,8 @@ from placer.problem import Problem
 from placer.profile import SCHEMA as PROFILE_SCHEMA
 from placer.profile import profile_from_json
 from placer.report.document import SCHEMA as RESULT_SCHEMA
-from placer.report.document import estimate_document, placement_document, request_document, result_document
-from placer.result import Result
+from placer.report.document import estimate_document, outlook_document, placement_document, request_document, result_document
+from placer.result import Result, objective_value
 from placer.violations import violations
 
 SCHEMA_FILES = {
@@ -35,6 +35,13 @@ SCHEMA_FILES = {
     "reproduction": ("placer.report", "reproduction-v1.json"),
 }
 """Where each JSON Schema lies."""
+RESULT_KEYS = (
+    "schema", "request", "data", "status", "objective", "solver", "placement", "estimate", "outlook", "alternatives", "baselines",
+    "near_misses", "nearest", "verdict", "notes", "warnings",
+)  # fmt: skip
+"""Keys of a result document."""
+MOST_GAP = 0.5
+"""Largest gap that can be asked for."""
 LARGEST = 1e300
 """Numbers above are not compared."""
 SAME = 1e-9
@@ -135,7 +142,12 @@ def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
 
 def _check_result(document: Mapping[str, Any], where: str) -> str:
     """Price the placement again from the file alone."""
+    extra = sorted(set(document) - {*RESULT_KEYS, "problem"})
+    if extra:
+        raise PlacerError(f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version")
     if document["placement"] is None:
+        if document["status"] not in ("infeasible", "time_limit"):
+            raise PlacerError(f"{where}: no placement, but the status is {document['status']}", "the file was edited")
         return "result without a placement"
     if "problem" not in document:
         raise PlacerError(f"{where}: has no problem to price again", "save it with placer recommend -o FILE")
@@ -144,13 +156,37 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
     if broken:
         raise PlacerError(f"{where}: the placement breaks a limit: {broken[0].message}", "solve it again")
     got = estimate(placement, problem)
-    for name, value in (("placement", placement_document(placement, problem)), ("estimate", estimate_document(got))):
+    for name, value in (
+        ("placement", placement_document(placement, problem)),
+        ("estimate", estimate_document(got)),
+        ("outlook", outlook_document(placement, got, problem)),
+    ):
         difference = _difference(value, document[name], name)
         if difference:
             raise PlacerError(f"{where}: {difference}", "the file was edited, or made by another version")
-    if document["request"] != request_document(problem) or document["status"] not in ("optimal", "feasible", "time_limit"):
-        raise PlacerError(f"{where}: request or status do not fit the problem", "the file was edited, or made by another version")
+    wrong = _wrong_status(document, got, problem)
+    if document["request"] != request_document(problem) or wrong:
+        raise PlacerError(f"{where}: {wrong or 'the request does not fit the problem'}", "the file was edited, or made by another version")
     return f"result, priced again: {got.samples_per_second.value:.6g} samples/s for {got.usd_per_hour.total:.6g} USD/h"
+
+
+def _wrong_status(document: Mapping[str, Any], got: Estimate, problem: Problem) -> str:
+    """Say so if objective, bound, gap and status do not fit each other; empty if they do."""
+    objective, name = document["objective"], problem.requirements.objective
+    value = objective_value(name, got.effective_samples_per_second.value, got.usd_per_hour.total)
+    written, bound, gap = objective["value"], objective["bound"], objective["gap"]
+    if objective["name"] != name or _difference(value, written, "objective.value"):
+        return f"the objective is written as {str(written)[:40]} but comes to {value:.9g}"
+    if document["status"] not in ("optimal", "feasible", "time_limit"):
+        return f"a placement with the status {str(document['status'])[:40]}"
+    if bound is None:
+        return "an optimal answer without a bound" if document["status"] == "optimal" else ""
+    better = bound - value if name == "throughput" else value - bound
+    if better < -SAME * max(1.0, abs(value)):
+        return f"the bound {bound:.9g} is beaten by the value {value:.9g}"
+    if _difference(abs(bound - value) / max(abs(value), 1e-12), gap, "objective.gap"):
+        return "gap, bound and value do not fit each other"
+    return f"an optimal answer with a gap of {gap:.3g}" if document["status"] == "optimal" and gap > MOST_GAP else ""
 
 
 def _difference(computed: Any, written: Any, at: str) -> str:

@@ -16,9 +16,19 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.report.document import data_document, estimate_document
 from placer.result import Result
-from placer.round import samples_per_round
 
 SCHEMA = "placer.manifest/v1"
+EXPECTED = (
+    "samples_per_second",
+    "effective_samples_per_second",
+    "samples_to_target",
+    "step_seconds",
+    "usd_per_hour",
+    "usd_per_hour_interval",
+    "usd_per_million_samples",
+    "links",
+)
+"""What the manifest keeps of an estimate."""
 GROUP_FORMING_S = 15.0
 """hivemind's default time for forming groups; it runs beside the calculation."""
 TIMEOUT_FACTOR = 3.0
@@ -55,7 +65,7 @@ def manifest_document(result: Result) -> dict[str, Any]:
         "expected": {**_expected(estimate), "status": str(result.status), "gap": result.gap},
         "drift": {
             "min_samples_per_second": estimate.samples_per_second.low * (1 - DRIFT),
-            "max_usd_per_hour": estimate.usd_per_hour.total * (1 + DRIFT),
+            "max_usd_per_hour": estimate.usd_per_hour_interval.high * (1 + DRIFT),
         },
         "inputs": {**data_document(problem), "profile_digest": document_digest(_profile(problem))},
     }
@@ -94,7 +104,7 @@ def _groups(placement: Placement, problem: Problem) -> list[dict[str, Any]]:
 
 
 def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:
-    slow = samples_per_round(placement.exchange, problem) / estimate.samples_per_second.low
+    slow = estimate.slow_step
     return {
         "strategy": placement.exchange.strategy,
         "target_batch_size": problem.batch,
@@ -105,8 +115,9 @@ def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dic
         "local_steps": placement.exchange.local_steps,
         "timeouts": {
             "matchmaking_s": GROUP_FORMING_S,
-            "averaging_s": float(math.ceil(max(60.0, TIMEOUT_FACTOR * estimate.step.communication))),
-            "step_s": float(math.ceil(TIMEOUT_FACTOR * slow)),
+            "averaging_s": float(math.ceil(max(60.0, TIMEOUT_FACTOR * slow.communication))),
+            "step_s": float(math.ceil(TIMEOUT_FACTOR * slow.total / estimate.local_steps)),
+            "round_s": float(math.ceil(TIMEOUT_FACTOR * slow.total)),
         },
     }
 
@@ -142,7 +153,7 @@ def _data(estimate: Estimate, problem: Problem) -> dict[str, Any]:
 
 def _expected(estimate: Estimate) -> dict[str, Any]:
     document = estimate_document(estimate)
-    return {key: document[key] for key in ("samples_per_second", "step_seconds", "usd_per_hour", "usd_per_million_samples", "links")}
+    return {key: document[key] for key in EXPECTED}
 
 
 def _profile(problem: Problem) -> dict[str, Any]:

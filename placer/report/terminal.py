@@ -127,7 +127,7 @@ def advice(result: Result) -> RenderableType:
     lines += [("compare" if i == 0 else "", _baseline_words(option)) for i, option in enumerate(result.baselines)]
     lines += [("note" if i == 0 else "", note.message) for i, note in enumerate(result.notes)]
     for option in result.near_misses:
-        speed, usd = option.estimate.samples_per_second.value, option.estimate.usd_per_hour.total
+        speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour.total
         lines.append(
             ("near miss", f"{headline(option.placement)}: {format_number(speed)} samples/s for {format_usd(usd)}/h; {option.note}")
         )
@@ -139,7 +139,7 @@ def _baseline_words(option: Option) -> str:
     article = "An" if option.label[0] in "aeiou" else "A"
     if option.same:
         return f"{article} {option.label} tool would choose the same."
-    speed, usd = option.estimate.samples_per_second.value, option.estimate.usd_per_hour
+    speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour
     text = f"{article} {option.label} tool would choose {headline(option.placement)}: {format_number(speed)} samples/s for what is really "
     return f"{text}{format_usd(usd.total)}/h, {format_usd(usd.egress)}/h of it egress{f' ({option.note})' if option.note else ''}."
 
