@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -16,8 +17,12 @@ from placer.units import SECONDS_PER_HOUR
 from ._hub import Hub
 from ._market import Array, Indices, Market, suffix_sums
 from ._mode import Mode
+from ._queue import some_mix
 from ._target import Target
 from .exhaustive import groups_of
+
+FEW = 2
+"""With no more workers left than this their mixes are not looked at: trying them is quicker."""
 
 
 class HubSearch:
@@ -77,7 +82,30 @@ class HubSearch:
     def _open(self, n: int, hub: Hub) -> bool:
         """Whether n workers around a hub could be an improvement."""
         usd = float(self.cheapest[n]) + hub.usd_per_hour(n)
-        return self.improves(self._least_seconds(n, hub), usd, 0.0, product=self._least_product(n, hub))
+        seconds = max(self._least_seconds(n, hub), self._mean_seconds(n, hub))
+        return self.improves(seconds, usd, 0.0, product=self._least_product(n, hub))
+
+    def _mean_seconds(self, n: int, hub: Hub) -> float:
+        """Least round with n workers whose speeds together are at most what the limit pays for.
+
+        Notes
+        -----
+        Equal parts take B / V in the mean, and the k-th of n gradients has n - k + 1 to wait for, half of them in the mean; where data
+        has its place, only the slowest part is known to take B / V.
+        """
+        rows, usd = self.market.weights, self.target.max_usd_per_hour - hub.usd_per_hour(n)
+        fit = (rows[:, 0] > 0) & ((rows[:, 1] == 0) | (usd < math.inf))
+        speed = float((self._sums[fit, n] + rows[fit, 1] * (usd if usd < math.inf else 0.0)).min())
+        if speed <= 0:
+            return math.inf
+        up, down = self.ideal.ways
+        queue = hub.shared(n) * (0.0 if self.problem.requirements.datasets else 0.5 + 0.5 / n)
+        return self.problem.batch / speed + queue + hub.aggregate(n) + float(up[0]) + max(float(down[0]), hub.shared(n))
+
+    @cached_property
+    def _sums(self) -> Array:
+        """Largest weighted sums of n machines anywhere; shape (rows, workers + 1)."""
+        return self.market.best_sums(np.arange(len(self.market.places)), frozenset(self.market.host_of), self.most)
 
     def _own_seconds(self, n: int, hub: Hub) -> Array:
         """Least round of n workers if one is of each pool: its calculation, ideal transfers, the hub; shape (pools,)."""
@@ -187,6 +215,10 @@ class _Walk:
         self.ready, self.down = ready[chosen].tolist(), hub.ways[1][place].tolist()
         self.least_s = float((ready[chosen] - hub.ways[0][place]).min()) + 2 * hub.shared(n)
         self.shared = hub.shared(n)
+        self.calculation = (ready[chosen] - hub.ways[0][place]).tolist()
+        self.soonest = [*np.minimum.accumulate(self.calculation[::-1])[::-1].tolist(), math.inf]
+        self.taken_kinds: list[tuple[float, int]] = []
+        self.columns = np.array(self.calculation), np.array(self.usd), np.array(self.egress), np.array(self.caps)
         self.usd_left = suffix_sums([-u for u in self.usd], self.caps, n)
         self.egress_left = suffix_sums([-e for e in self.egress], self.caps, n)
         self.speed_left = suffix_sums(market.speed[chosen].tolist(), self.caps, n) if search.problem.requirements.datasets else []
@@ -221,6 +253,8 @@ class _Walk:
         if left == 0:
             yield list(self.counts)
             return
+        if self.shared and left > FEW and not self._some_mix(at, left, so_far):
+            return
         ready, down, usd, egress = so_far
         for i in range(at, len(self.pools)):
             if not self._open(i, left, so_far):
@@ -234,11 +268,39 @@ class _Walk:
                 paid = egress + count * self.egress[i] + charge
                 now = (max(ready, self.ready[i]), max(down, self.down[i]), usd + count * self.usd[i], paid)
                 self.counts[i] = count
+                self.taken_kinds.append((self.calculation[i], count))
                 if self._open(i + 1, left - count, now):
                     quota[pool.bucket] = taken + count * pool.offer.gpu_count
                     yield from self._descend(i + 1, left - count, now, quota, used | {place})
                     quota[pool.bucket] = taken
+                self.taken_kinds.pop()
                 self.counts[i] = 0
+
+    def _some_mix(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
+        """Whether some mix of machine speeds for the rest of the workers could be an improvement."""
+        calculation, usd, egress, cap = (column[at:] for column in self.columns)
+        longest = self.search.mode.seconds_at(self.search.target.min_speed)
+        per_hour = SECONDS_PER_HOUR / longest if longest < math.inf else 0.0
+        most_usd = self.search.target.max_usd_per_hour - so_far[2] - so_far[3] * per_hour
+        return some_mix(
+            calculation,
+            usd + per_hour * egress,
+            cap,
+            left,
+            self.shared / self.n,
+            longest - self.shared,
+            most_usd,
+            self.taken_kinds,
+        )
+
+    def _queued(self, at: int, left: int) -> float:
+        """Least time until all gradients are through the hub: those that start last still pass one after the other."""
+        kinds, waiting, latest = sorted([*self.taken_kinds, (self.soonest[at], left)], reverse=True), 0, 0.0
+        for start, count in kinds:
+            if count:
+                waiting += count
+                latest = max(latest, start + waiting * self.shared / self.n)
+        return latest
 
     def _missing(self, used: frozenset[int]) -> int:
         """Regions that still need a worker."""
@@ -250,6 +312,8 @@ class _Walk:
             return False
         usd_per_hour, usd_per_round = usd - self.usd_left[at][left], egress - self.egress_left[at][left]
         seconds = max(ready + self.aggregate + max(down, self.shared), self.least_s)
+        if self.shared:
+            seconds = max(seconds, self._queued(at, left) + self.shared)
         if self.speed_left:
             placed = sum(count * speed for count, speed in zip(self.counts, self.speed, strict=True) if count)
             seconds = max(seconds, self.search.problem.batch / (placed + self.speed_left[at][left]) + self.least_way_s)
