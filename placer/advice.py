@@ -12,7 +12,7 @@ from placer.exchange import traits
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.requirements import ALL_REGIONS
-from placer.result import Result, Warn, objective_value
+from placer.result import Option, Result, Warn, objective_value
 from placer.round import samples_per_round, worker_rate
 from placer.timing.step import gain_bound
 from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
@@ -54,6 +54,27 @@ def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
         f"reaches {format_number(speed)} samples/s that count for {format_usd(usd)}/h; {times.value:.2f} x the samples "
         f"are taken to be needed ({times.low:.2f} to {times.high:.2f}, {times.basis}).",
     )
+
+
+def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
+    """Say so if leaving the data where it is beats a plan that moves it.
+
+    Parameters
+    ----------
+    result
+        With a placement; data that may move is spread over its regions by their speed.
+    staying
+        The best placement found when all data stays; None if there is none.
+    """
+    if staying is None or result.value is None:
+        return ()
+    wish, got = result.problem.requirements, staying.estimate
+    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
+    value = objective_value(wish.objective, speed, usd)
+    if not (value > result.value if wish.objective == "throughput" else value < result.value):
+        return ()
+    text = " + ".join(group.spec for group in staying.placement.groups)
+    return (f"Better still, leave the data where it is (:stay): {text} reaches {format_number(speed)} samples/s for {format_usd(usd)}/h.",)
 
 
 def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
@@ -114,10 +135,7 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
         )
     else:
         alone = format_number(samples / other.step.calculation)
-        yield (
-            f"Even with a free and instant exchange that placement would reach only {alone} samples/s: "
-            "a better network alone would not change the answer."
-        )
+        yield (f"Even with a free and instant exchange that placement would reach only {alone} samples/s.")
 
 
 def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[Warn, ...]:
@@ -214,6 +232,10 @@ def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) ->
     if chosen.payload == "checkpoints" and "gradients" in kinds and "checkpoints" not in kinds and len(placement.places) > 1:
         text = f"gradients are kept, but {placement.exchange.strategy} sends the model itself between regions"
         yield Warn(code="residency", message=f"{text}: add --keep checkpoints=AREA if that must not be")
+    for rule in problem.requirements.kept:
+        if rule.kind != "raw-data" and not any(place in rule.places for place in placement.places):
+            text = f"no worker is in {rule.area}, so --keep {rule.kind}={rule.area} keeps nothing there"
+            yield Warn(code="residency", message=f"{text}; to train there, add --in {rule.area}")
     if got.samples_to_target.basis == "assumed" and got.samples_to_target.high > 1.1:
         times = got.samples_to_target
         text = f"how {placement.exchange.strategy} converges is assumed: {times.low:.2f} to {times.high:.2f} x the samples"

@@ -246,8 +246,8 @@ TRANSPORT_BASES = {
     "leaders": "averaging time: estimated: measured averages inside a zone (Erben et al., 2024), put together by level",
     "region-hub": "transfers between servers: published: 2 to 5 % of runs through emulated links; averages inside regions as measured",
     "region-gossip": "transfers between servers: published: 2 to 5 % of runs through emulated links; averages inside regions as measured",
-    "server": "push and pull: published: 1 to 5 % of runs through emulated links; loss of speed beside it: assumed as under hivemind; "
-    "network of the server: assumed, as fast as one stream inside its region",
+    "server": "push and pull: published: 1 to 5 % of runs through emulated links; the server's sums and network, "
+    "and the loss of speed beside it: assumed",
     "store": "store and function times: assumed",
     "regional-stores": "store and function times: assumed",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from placer.advice import local_verdict, notes_of, stay_verdict, warnings_of
+from placer.advice import leave_verdict, local_verdict, notes_of, stay_verdict, warnings_of
 from placer.estimator import estimate, evaluate, pool_of
 from placer.exchanges import exchange_for
 from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
@@ -72,7 +72,11 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
         near_misses=tuple(_near_misses(problem, result, considered)),
-        verdict=(*stay_verdict(result, spread), *local_verdict(result, None if stopped else best_local(problem, solver, options))),
+        verdict=(
+            *stay_verdict(result, spread),
+            *leave_verdict(result, best_staying(problem, solver, options)),
+            *local_verdict(result, None if stopped else best_local(problem, solver, options)),
+        ),
         notes=notes_of(problem, result.placement, result.estimate),
         warnings=warnings_of(problem, result.placement, result.estimate),
     )
@@ -109,6 +113,15 @@ def best_local(problem: Problem, solver: str, options: SolveOptions) -> Placemen
         return None
     local = replace(problem, requirements=replace(wish, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS))
     return solve(local, solver, _short(options, SPREAD_NODES)).placement
+
+
+def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
+    """Best placement that leaves data that may move where it is, as a short search finds it."""
+    wish = problem.requirements
+    if not any(data.may_move for data in wish.datasets):
+        return None
+    kept = tuple(replace(data, may_move=False) for data in wish.datasets)
+    return _after(problem, replace(wish, datasets=kept, passes=1.0), solver, options, "stay")
 
 
 def rent_everything(placement: Placement, problem: Problem) -> Placement:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,7 @@ class Result:
     If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
 
-    problem: Problem
+    problem: Problem = field(repr=False)
     status: Status
     placement: Placement | None
     estimate: Estimate | None

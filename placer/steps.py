@@ -13,6 +13,8 @@ from placer.round import Round, crew_of, samples_per_round
 from placer.timing import store as stores
 from placer.timing.direct import arrival_seconds, direct_phase_seconds, share_seconds
 from placer.timing.step import FunctionRun, StepSeconds, StoreUse, overlapped
+from placer.timing.store import STORE_SPREAD
+from placer.timing.transfer import sum_seconds
 
 
 def step_seconds(
@@ -109,7 +111,7 @@ def _region_gossip(this: Round) -> StepSeconds:
 
 
 def _server(this: Round) -> StepSeconds:
-    """Last push and last pull; the server's own network is shared by all transfers under way."""
+    """Last push, the sum of all gradients, and last pull; the server's own network is shared by all transfers under way."""
     hub, network = this.exchange.aggregator or "", this.network
     shared = share_seconds(this.size, network.machine_bytes_per_s(hub), this.case)
     starts, pushes, waits, pulls = [], [], [], []
@@ -121,8 +123,9 @@ def _server(this: Round) -> StepSeconds:
         pulls += [this.streaming(hub, place)] * count
     slowest, pull = max(calculation), arrival_seconds(waits, pulls, shared)
     push = arrival_seconds(starts, pushes, shared) - slowest
-    parts = (("push", push), ("pull", pull))
-    return StepSeconds(calculation=slowest, communication=push + pull, parts=parts, waiting=slowest - min(calculation))
+    summing = STORE_SPREAD[this.case] * sum_seconds(this.size, this.workers)
+    parts = (("push", push), ("sum", summing), ("pull", pull))
+    return StepSeconds(calculation=slowest, communication=push + summing + pull, parts=parts, waiting=slowest - min(calculation))
 
 
 def _store(this: Round) -> StepSeconds:

@@ -175,7 +175,7 @@ def parse_fraction(text: str, what: str, most: float = 0.5) -> float:
     match = re.fullmatch(_NUMBER + r"(?P<percent>%?)", text.strip())
     value = float(match["number"]) / (100 if match["percent"] else 1) if match else math.nan
     if not 0 <= value <= most:
-        raise PlacerError(f"{what} '{text}' is not a share from 0 to {100 * most:g} %", "write it as 0.1% or 0.001")
+        raise PlacerError(f"{what} '{text}' is not a share from 0 to {100 * most:g} %", "write it as 5% or 0.05")
     return value
 
 

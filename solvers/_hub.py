@@ -18,6 +18,7 @@ from placer.placement import Exchange
 from placer.problem import Problem
 from placer.timing import store as stores
 from placer.timing.direct import direct_seconds, share_seconds
+from placer.timing.transfer import sum_seconds
 
 from ._market import Array, Market
 from ._mode import Mode
@@ -75,7 +76,7 @@ class Hub:
     def aggregate(self, workers: int) -> float:
         """Seconds between the last gradient and the result."""
         if self.transport == "server":
-            return 0.0
+            return sum_seconds(self.size, workers)
         gradients = workers if self.transport == "store" else 2
         fetch, put = self.link(self.storage, self.aggregator), self.link(self.aggregator, self.storage)
         return stores.aggregate_seconds(self.size, gradients, fetch, put)

@@ -57,8 +57,9 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         node_limit=options.node_limit,
         on_better=options.on_better,
     )
-    if options.start is not None:
-        target.offer(options.start)
+    for start in (options.start, _staying(problem, options)):
+        if start is not None:
+            target.offer(start)
     finished = _search(market, target)
     if target.best is None:
         status = Status.INFEASIBLE if finished else Status.TIME_LIMIT
@@ -84,6 +85,16 @@ def _search(market: Market, target: Target) -> bool:
     except (OutOfTimeError, KeyboardInterrupt):
         return False
     return not target.skipped
+
+
+def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
+    """Best placement that leaves data that may move where it is: cheap to find, and often hard to beat."""
+    wish = problem.requirements
+    if not any(data.may_move for data in wish.datasets):
+        return None
+    kept = tuple(replace(data, may_move=False) for data in wish.datasets)
+    limits = replace(options, time_limit_s=options.time_limit_s / 3, start=None, bound_if_stopped=False, on_better=None)
+    return solve(replace(problem, requirements=replace(wish, datasets=kept)), limits).placement
 
 
 def _least_multiplier(problem: Problem) -> float:

@@ -128,7 +128,7 @@ def test_infeasible_is_exit_code_three_with_a_change_that_works(run: Run) -> Non
         (("recommend", *ERBEN, "--workers", "0"), "at least 1", "1..16"),
         (("recommend", *ERBEN, "--exchange", "allreduce"), "unknown exchange", "all-reduce"),
         (("recommend", *ERBEN, "--solver", "magic"), "unknown solver 'magic'", "exact"),
-        (("recommend", *ERBEN, "--gap", "2"), "gap '2'", "0.1%"),
+        (("recommend", *ERBEN, "--gap", "2"), "gap '2'", "5%"),
         (("recommend", *ERBEN, "--time-limit", "5"), "duration '5'", "90s"),
         (("recommend", *ERBEN, "--bugdet", "5/h"), "unknown option '--bugdet'", "--budget"),
         (("recommend", "--budget", "5/h"), "--model is missing", "--help"),

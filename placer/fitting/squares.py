@@ -114,6 +114,6 @@ def _least_squares() -> Callable[..., Any]:
     try:
         from scipy.optimize import least_squares
     except ImportError:
-        raise PlacerError("placer calibrate needs SciPy", "pip install 'placer[calibrate]'") from None
+        raise PlacerError("placer calibrate needs SciPy", "pip install scipy") from None
     found: Callable[..., Any] = least_squares
     return found

@@ -36,7 +36,7 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
 
 def _data_lines(got: Estimate, problem: Problem) -> list[tuple[str, str]]:
     """Where the data is read, what each region does of it, and what has to move."""
-    lines = [("moves", _move_words(move)) for move in got.moves]
+    lines = [("moves", _move_words(move, problem.requirements.passes)) for move in got.moves]
     if problem.requirements.datasets:
         lines.append(("shares", ", ".join(f"{place} {100 * share:.1f} %" for place, share in got.shares) + " of each step"))
     store, size = problem.requirements.data_store, problem.profile.bytes_per_sample
@@ -63,10 +63,12 @@ def _target_words(got: Estimate) -> str:
     return f"{spread}: {counted}"
 
 
-def _move_words(move: Move) -> str:
-    """What a dataset's move costs, once."""
+def _move_words(move: Move, passes: float) -> str:
+    """What a dataset's move costs, once, and how that comes into the price per hour."""
     size, took = format_bytes(move.bytes), format_seconds(move.seconds)
-    return f"{format_number(move.samples)} samples from {move.src} to {move.dst}, once: {size}, {format_usd(move.usd)}, about {took}"
+    text = f"{format_number(move.samples)} samples from {move.src} to {move.dst}, once: {size}, {format_usd(move.usd)}, about {took}"
+    over = "one pass" if passes == 1 else f"{passes:g} passes"
+    return f"{text}; in the price per hour spread over {over} of the data (--passes)"
 
 
 def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> list[tuple[str, str]]:
@@ -79,7 +81,7 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
             f"expect {format_number(speed.value)} samples/s with interruptions ({100 * share.low:.2f} to {100 * share.high:.2f} % of it; "
         )
         text += f"{100 * spot.chance_per_month:g} % of machines a month, {known})"
-        lost = f"no spot capacity at all {100 * spot.all_lost:.2g} % of the time if a zone lacks it {100 * spot.unavailable:g} %"
+        lost = f"a zone has none {100 * spot.unavailable:g} % of the time (taken), all at once {100 * spot.all_lost:.2g} %"
         lines.append(("spot", f"{text}; on-demand floor {format_number(spot.floor_samples_per_second)} samples/s; {lost}"))
     if month.egress_usd_at_rate - month.egress_usd_with_tiers > SAME_MONTH * month.egress_usd_at_rate:
         tiers, plain = format_usd(month.egress_usd_with_tiers), format_usd(month.egress_usd_at_rate)

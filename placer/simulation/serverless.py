@@ -10,14 +10,15 @@ from placer.timing.store import (
     STORE_ROUND_TRIPS,
     STORE_START_S,
     STORE_STREAM_BYTES_PER_S,
-    SUM_BYTES_PER_S,
 )
+from placer.timing.transfer import SUM_BYTES_PER_S
 
 
 def server(scene: Scene) -> Process:
     """Every worker computes and pushes as soon as it can; all pull when the last gradient is there."""
     hub = scene.machine(str(scene.exchange.aggregator))
     yield from scene.meet([((worker,), _push(scene, worker, hub)) for worker in scene.workers])
+    yield len(scene.workers) * scene.size / SUM_BYTES_PER_S
     yield from scene.meet([((), scene.direct(hub, worker)) for worker in scene.workers])
 
 

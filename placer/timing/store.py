@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placer.network import Link
+from placer.timing.transfer import sum_seconds
 
 STORE_START_S = 0.5
 """First byte of an object store for a client that connects anew, in region (public S3 measurements)."""
@@ -12,8 +13,6 @@ STORE_STREAM_BYTES_PER_S = 90e6
 """One connection to an object store: assumed, as S3's guidance of 85 to 90 MB/s per request."""
 FUNCTION_BYTES_PER_S = 75e6
 """Network of a cloud function, about 600 Mb/s: assumed."""
-SUM_BYTES_PER_S = 500e6
-"""Bytes a function sums per second: assumed."""
 POLL_SECONDS = 1.0
 """How often the aggregator lists the store while it waits: assumed."""
 STORE_SPREAD = (1.0, 1.5, 0.7)
@@ -44,7 +43,7 @@ def aggregate_seconds(gradient_bytes: float, gradients: int, fetch: Link, put: L
     Phalak et al. (2024), section 5: aggregate = N x (read of S) + sum + (write of S).
     """
     reads = gradients * function_transfer_seconds(gradient_bytes, fetch, case)
-    summing = gradients * gradient_bytes / SUM_BYTES_PER_S
+    summing = sum_seconds(gradient_bytes, gradients)
     return STORE_SPREAD[case] * (STORE_START_S + summing) + reads + function_transfer_seconds(gradient_bytes, put, case)
 
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 from placer.exchange.phase import Phase
 from placer.network import Link, Network
 
+SUM_BYTES_PER_S = 500e6
+"""Bytes that a cloud function or a parameter server sums per second: assumed."""
+
+
+def sum_seconds(gradient_bytes: float, gradients: int) -> float:
+    """Time in which one machine or function sums some gradients."""
+    return gradients * gradient_bytes / SUM_BYTES_PER_S
+
 
 def transfer_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 0) -> float:
     """Time of some streams side by side over one link; ``case`` 0 takes the value, 1 the low, 2 the high bandwidth."""
