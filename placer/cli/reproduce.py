@@ -13,7 +13,7 @@ from placer.cli.output import console, print_json
 @click.option("--all", "all_rows", is_flag=True, help="Print every row, not only the best of each family.")
 @json_option
 def command(paper: str, all_rows: bool, as_json: bool) -> None:
-    """Work a published paper out again from the shipped books and compare; PAPER is a name such as erben or phalak."""
+    """Work a published paper out again from the shipped books and compare; PAPER is erben, phalak or cloudless."""
     from placer.report.reproduction import print_reproduction, reproduction_document
     from placer.reproduce import reproduce
 

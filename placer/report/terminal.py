@@ -108,7 +108,7 @@ def considered(result: Result, width: int) -> RenderableType:
     for option in result.options:
         chosen = option.placement == result.placement
         table.add_row("*" if chosen else "", *_cells(option.placement, option.estimate), style="bold" if chosen else "dim")
-    return Group(Text("\nConsidered (best of each kind of machine)", style="bold"), table)
+    return Group(Text("\nConsidered (best of each kind of machine; samples/s that count towards the target)", style="bold"), table)
 
 
 def comparison(options: Sequence[Option], problem: Problem, width: int) -> RenderableType:
