@@ -12,6 +12,9 @@ from placer.placement import NO_EXCHANGE, Exchange, WorkerGroup
 from placer.problem import Problem
 from placer.units import GIB
 
+SERVER_VCPUS = 8
+"""As many as the usual workers with one GPU have: a provider's network share grows with them."""
+
 
 def exchanges(problem: Problem, counts: Mapping[str, int]) -> Iterator[Exchange]:
     """Yield every exchange that the request admits.
@@ -105,7 +108,8 @@ def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
     Notes
     -----
     On demand unless only spot is wanted: without its server nothing goes on. Machines of limited number are left to the
-    workers. A server with GPUs counts against their quota.
+    workers. A server with GPUs counts against their quota. Small machines get a small share of the network, so one with
+    `SERVER_VCPUS` is taken where there is one.
     """
     needed = server_bytes(workers, problem)
     market = "spot" if problem.requirements.market == "spot" else "on_demand"
@@ -114,7 +118,8 @@ def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
         for offer in problem.catalog.offers_at(place)
         if offer.available is None and offer.market == market and offer.memory_gib * GIB >= needed and _within_quota(offer, problem)
     ]
-    return min(fitting, key=lambda offer: (offer.usd_per_hour, offer.instance_type, offer.market), default=None)
+    roomy = [offer for offer in fitting if offer.vcpus >= SERVER_VCPUS] or fitting
+    return min(roomy, key=lambda offer: (offer.usd_per_hour, offer.instance_type, offer.market), default=None)
 
 
 def needs_quota(offer: VmOffer, problem: Problem) -> bool:
