@@ -125,8 +125,9 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
         Name of a shipped profile, path of a profile file, or a profile.
     **words
         The options of ``placer recommend`` with underscores: budget, min_throughput, objective, gpu,
-        places (--in), not_places (--not-in), market, workers, quota, exchange, aggregator, storage,
-        compression, tbs, data, calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
+        places (--in), not_places (--not-in), market, workers, regions, quota, exchange, local_steps, streams, overlap,
+        samples_to_target, aggregator, storage, compression, tbs, data, passes, keep, interruption, unavailable,
+        links (--link), calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
 
     Returns
     -------

@@ -43,14 +43,14 @@ def _check_idle(problem: Problem) -> None:
     for name, _ in wish.samples_to_target:
         if name not in names:
             raise PlacerError(f"samples to target of {name}, which the request does not admit", "allow it with --exchange or --local-steps")
-    if wish.passes != 1 and not any(data.may_move for data in wish.datasets):
+    if wish.passes != 1 and not wish.data_moves:
         raise PlacerError(f"passes {wish.passes:g} without data that may move", "give --data PLACE=SAMPLES:move, or leave --passes out")
 
 
 def _check_places(problem: Problem) -> None:
     """Refuse wishes about places that no placement can meet."""
     wish, stay = problem.requirements, needs_place(problem.requirements.datasets)
-    fixed = bool(stay) and not any(data.may_move for data in wish.datasets)
+    fixed = bool(stay) and not wish.data_moves
     for what, most in (("regions", wish.max_regions), ("workers", wish.max_workers), ("samples a step", problem.batch)):
         if len(stay) > most:
             raise PlacerError(f"data stays in {len(stay)} places, but at most {most} {what} are allowed", "allow more, or let data move")

@@ -41,7 +41,7 @@ def sample_usd(place: str, problem: Problem) -> float:
 def moves_of(part: Mapping[str, float], problem: Problem) -> tuple[Move, ...]:
     """Data that has to move before the run."""
     datasets = problem.requirements.datasets
-    if not any(data.may_move for data in datasets):
+    if not problem.requirements.data_moves:
         return ()
     return moves(datasets, part, _bytes_per_sample(problem), problem.network)
 

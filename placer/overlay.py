@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -84,22 +84,33 @@ class Overlay:
     def over_catalog(self, catalog: Catalog) -> Catalog:
         """Put measured links over those of a book; links to places that the book does not have are left out."""
         mine = [link for link in self.links if link.src in catalog.regions and link.dst in catalog.regions]
-        if not mine:
-            return catalog
-        network, rows = Network(catalog), {(link.src, link.dst): link for link in catalog.links}
-        for link in mine:
-            rows[link.src, link.dst] = MeasuredLink(
-                src=link.src,
-                dst=link.dst,
-                gbps_one_stream=link.gbps_one_stream,
-                gbps_low=link.gbps_low,
-                gbps_high=link.gbps_high,
-                rtt_ms=network.link(link.src, link.dst).rtt_s * 1e3,
-                basis="measured",
-                source=link.source,
-                as_of=link.as_of,
-            )
-        return replace(catalog, links=tuple(rows.values()))
+        return with_link_speeds(catalog, mine)
+
+
+def with_link_speeds(catalog: Catalog, speeds: Sequence[LinkSpeed]) -> Catalog:
+    """Put measured bandwidths over the links of a catalog; round-trip times stay as they are known.
+
+    Raises
+    ------
+    PlacerError
+        If a place is unknown.
+    """
+    if not speeds:
+        return catalog
+    network, rows = Network(catalog), {(link.src, link.dst): link for link in catalog.links}
+    for link in speeds:
+        rows[link.src, link.dst] = MeasuredLink(
+            src=link.src,
+            dst=link.dst,
+            gbps_one_stream=link.gbps_one_stream,
+            gbps_low=link.gbps_low,
+            gbps_high=link.gbps_high,
+            rtt_ms=network.link(link.src, link.dst).rtt_s * 1e3,
+            basis="measured",
+            source=link.source,
+            as_of=link.as_of,
+        )
+    return replace(catalog, links=tuple(rows.values()))
 
 
 NOTHING = Overlay(calibration=PUBLISHED)

@@ -117,11 +117,9 @@ def best_local(problem: Problem, solver: str, options: SolveOptions) -> Placemen
 
 def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
     """Best placement that leaves data that may move where it is, as a short search finds it."""
-    wish = problem.requirements
-    if not any(data.may_move for data in wish.datasets):
+    if not problem.requirements.data_moves:
         return None
-    kept = tuple(replace(data, may_move=False) for data in wish.datasets)
-    return _after(problem, replace(wish, datasets=kept, passes=1.0), solver, options, "stay")
+    return _after(problem, problem.requirements.with_data_staying(), solver, options, "stay")
 
 
 def rent_everything(placement: Placement, problem: Problem) -> Placement:

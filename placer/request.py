@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from placer.calibration import Calibration
-from placer.catalog import Catalog, MeasuredLink, VmOffer
+from placer.catalog import Catalog, VmOffer
 from placer.contradictions import without_contradictions
 from placer.data_words import parse_datasets, parse_kept, parse_multipliers, places_of
 from placer.errors import PlacerError, unknown
 from placer.exchange import traits
-from placer.network import Network
-from placer.overlay import Overlay, as_overlay
+from placer.overlay import LinkSpeed, Overlay, as_overlay, with_link_speeds
 from placer.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.profile import ModelProfile
 from placer.quotas import read_quotas
@@ -193,26 +191,18 @@ def with_links(catalog: Catalog, given: list[str]) -> Catalog:
     PlacerError
         If a link does not follow ``A:B=RATE``, or a place is unknown.
     """
-    rows: dict[tuple[str, str], MeasuredLink] = {(link.src, link.dst): link for link in catalog.links}
-    network = Network(catalog)
+    speeds = []
     for word in given:
         match = re.fullmatch(r"(?P<a>[^:=]+):(?P<b>[^:=]+)=(?P<rate>.+)", word)
         if match is None:
             raise PlacerError(f"link '{word}' is not a measured link", "write it as gcp/us-west1:aws/us-west-2=250Mb/s")
         gbps = parse_bandwidth(match["rate"]) * 8 / 1e9
         for src, dst in ((match["a"], match["b"]), (match["b"], match["a"])):
-            rows[src, dst] = MeasuredLink(
-                src=src,
-                dst=dst,
-                gbps_one_stream=gbps,
-                gbps_low=gbps * (1 - USER_SPREAD),
-                gbps_high=gbps * (1 + USER_SPREAD),
-                rtt_ms=network.link(src, dst).rtt_s * 1e3,
-                basis="measured",
-                source="given with --link",
-                as_of=catalog.as_of[1],
-            )
-    return replace(catalog, links=tuple(rows.values())) if given else catalog
+            low, high = gbps * (1 - USER_SPREAD), gbps * (1 + USER_SPREAD)
+            day = catalog.as_of[1]
+            made = LinkSpeed(src=src, dst=dst, gbps_one_stream=gbps, gbps_low=low, gbps_high=high, source="given with --link", as_of=day)
+            speeds.append(made)
+    return with_link_speeds(catalog, speeds)
 
 
 def filter_offers(catalog: Catalog, *, gpu: Words = None, places: Words = None, market: str = "any") -> list[VmOffer]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placer.elastic import Dataset
 from placer.errors import PlacerError, unknown
@@ -99,6 +99,15 @@ class Requirements:
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise PlacerError(f"{name} is {value}", "give a finite amount above 0")
+
+    @property
+    def data_moves(self) -> bool:
+        """Whether some dataset may move."""
+        return any(data.may_move for data in self.datasets)
+
+    def with_data_staying(self) -> Requirements:
+        """The same wishes with all data left where it is: nothing moves, so there are no passes to spread a move over."""
+        return replace(self, datasets=tuple(replace(data, may_move=False) for data in self.datasets), passes=1.0)
 
     def _check_data(self) -> None:
         """Refuse shares that are none, passes out of any range, and two kinds of data at once."""

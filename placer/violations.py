@@ -60,7 +60,7 @@ def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
     datasets, used = problem.requirements.datasets, placement.places
     stay = needs_place(datasets)
     found = [Violation(code="data", message=f"data must stay in {place}, where no worker is") for place in stay if place not in used]
-    if datasets and not any(data.may_move for data in datasets):
+    if datasets and not problem.requirements.data_moves:
         found += [Violation(code="data", message=f"workers in {place} have no data") for place in used if place not in stay]
     return found
 

@@ -48,7 +48,7 @@ class Market:
         """Keep the cheapest offer of each kind; the first of the book where prices tie. Data that stays keeps workers to its places."""
         kept: dict[tuple[object, ...], Pool] = {}
         datasets = problem.requirements.datasets
-        only = set() if any(data.may_move for data in datasets) else {data.place for data in datasets}
+        only = set() if problem.requirements.data_moves else {data.place for data in datasets}
         for number, pool in enumerate(problem.pools):
             offer = pool.offer
             if only and offer.place not in only:

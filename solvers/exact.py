@@ -89,12 +89,10 @@ def _search(market: Market, target: Target) -> bool:
 
 def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
     """Best placement that leaves data that may move where it is: cheap to find, and often hard to beat."""
-    wish = problem.requirements
-    if not any(data.may_move for data in wish.datasets):
+    if not problem.requirements.data_moves:
         return None
-    kept = tuple(replace(data, may_move=False) for data in wish.datasets)
     limits = replace(options, time_limit_s=options.time_limit_s / 3, start=None, bound_if_stopped=False, on_better=None)
-    return solve(replace(problem, requirements=replace(wish, datasets=kept)), limits).placement
+    return solve(replace(problem, requirements=problem.requirements.with_data_staying()), limits).placement
 
 
 def _least_multiplier(problem: Problem) -> float:

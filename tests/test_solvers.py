@@ -36,6 +36,15 @@ def tie_break(result: Result) -> float:
     return result.estimate.samples_per_second.value
 
 
+def assert_same(problem: Problem, seed: int) -> None:
+    """Status and value of `exact` are those of plain enumeration."""
+    oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+    assert answer.status == oracle.status, seed
+    assert (answer.value is None) == (oracle.value is None), seed
+    if oracle.value is not None:
+        assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+
+
 def test_solvers_are_found_without_a_list() -> None:
     """A new file in solvers/ is a solver; parts of solvers start with an underscore."""
     assert {"exact", "exhaustive"} <= set(solver_names())
@@ -80,12 +89,7 @@ def test_exact_equals_exhaustive(chunk: int) -> None:
 def test_exact_equals_exhaustive_on_wide_markets(chunk: int) -> None:
     """150 instances with up to six regions, owned and limited machines, measured links and free providers."""
     for seed in range(chunk * 15, chunk * 15 + 15):
-        problem = wide_problem(seed)
-        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
-        assert answer.status == oracle.status, seed
-        assert (answer.value is None) == (oracle.value is None), seed
-        if oracle.value is not None:
-            assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+        assert_same(wide_problem(seed), seed)
 
 
 @pytest.mark.parametrize("seed", [422, 717, 763, 764, 2588, 2629])
@@ -102,12 +106,7 @@ def test_cases_that_once_went_wrong(seed: int) -> None:
 def test_exact_equals_exhaustive_with_every_exchange(chunk: int) -> None:
     """200 instances with any strategy, up to 8 local steps, streams, overlap, own multipliers and data that has its place."""
     for seed in range(chunk * 20, chunk * 20 + 20):
-        problem = exchange_problem(seed)
-        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
-        assert answer.status == oracle.status, seed
-        assert (answer.value is None) == (oracle.value is None), seed
-        if oracle.value is not None:
-            assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+        assert_same(exchange_problem(seed), seed)
 
 
 @pytest.mark.parametrize("chunk", range(5))
