@@ -77,11 +77,11 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
     if spot is not None:
         speed, share = spot.expected_samples_per_second, spot.share
         known = "given" if problem.requirements.interruption is not None else "assumed"
-        text = (
-            f"expect {format_number(speed.value)} samples/s with interruptions ({100 * share.low:.2f} to {100 * share.high:.2f} % of it; "
-        )
+        kept = f"{100 * share.low:.2f} to {100 * share.high:.2f} % of it"
+        text = f"expect {format_number(speed.value)} samples/s with interruptions while there is capacity ({kept}; "
         text += f"{100 * spot.chance_per_month:g} % of machines a month, {known})"
-        lost = f"a zone has none {100 * spot.unavailable:g} % of the time (taken), all at once {100 * spot.all_lost:.2g} %"
+        known = "given" if problem.requirements.unavailable is not None else "assumed"
+        lost = f"no spot capacity anywhere {100 * spot.all_lost:.2g} % of the time, at {100 * spot.unavailable:g} % for each zone ({known})"
         lines.append(("spot", f"{text}; on-demand floor {format_number(spot.floor_samples_per_second)} samples/s; {lost}"))
     if month.egress_usd_at_rate - month.egress_usd_with_tiers > SAME_MONTH * month.egress_usd_at_rate:
         tiers, plain = format_usd(month.egress_usd_with_tiers), format_usd(month.egress_usd_at_rate)
