@@ -266,6 +266,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "positive": _number(0.0, 1e9, open_low=True),
     "optional_positive": _optional(_number(0.0, 1e9, open_low=True)),
     "nonnegative": _number(0.0, 1e9),
+    "optional_nonnegative": _optional(_number(0.0, 1e9)),
     "latitude": _number(-90.0, 90.0),
     "longitude": _number(-180.0, 180.0),
     "whole": _whole,

@@ -42,6 +42,9 @@ class Region(Placed):
     longitude_deg: float
     source: str
     as_of: str
+    grid_carbon_g_per_kwh: float | None = None
+    carbon_year: int | None = None
+    carbon_source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +70,11 @@ class VmOffer(Placed):
     available: int | None
     source: str
     as_of: str
+    usd_per_hour_low: float | None = None
+    usd_per_hour_high: float | None = None
+    network_gbps: float | None = None
+    interruption_low: float | None = None
+    interruption_high: float | None = None
 
     @property
     def device(self) -> str:
@@ -127,17 +135,18 @@ class EgressPrice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredLink:
-    """A measured directed link: one TCP stream in Gb/s, round-trip time in ms."""
+    """A measured directed link: one and many TCP streams in Gb/s, round-trip time in ms; None where nobody measured."""
 
     src: str
     dst: str
-    gbps_one_stream: float
-    gbps_low: float
-    gbps_high: float
-    rtt_ms: float
+    gbps_one_stream: float | None
+    gbps_low: float | None
+    gbps_high: float | None
+    rtt_ms: float | None
     basis: str
     source: str
     as_of: str
+    gbps_many_streams: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -161,30 +161,17 @@ class Network:
     def _find(self, src: str, dst: str) -> Link:
         a, b = self._catalog.region(src), self._catalog.region(dst)
         row = self._measured.get((src, dst))
-        if row is not None:
-            return Link(
-                src=src,
-                dst=dst,
-                bytes_per_second=row.gbps_one_stream * 1e9 / 8,
-                low=row.gbps_low * 1e9 / 8,
-                high=row.gbps_high * 1e9 / 8,
-                cap=max(row.gbps_high * 1e9 / 8, pair_cap_bytes_per_s(a, b)),
-                rtt_s=row.rtt_ms / 1e3,
-                basis=row.basis,
-                source=row.source,
-            )
-        rtt_s = estimated_rtt_s(a, b)
-        speed = one_stream_bytes_per_s(a, b, rtt_s)
+        if row is None:
+            return _estimated(a, b, estimated_rtt_s(a, b), pair_cap_bytes_per_s(a, b), "link model: distance, continents, window / rtt")
+        rtt_s = estimated_rtt_s(a, b) if row.rtt_ms is None else row.rtt_ms / 1e3
+        cap = pair_cap_bytes_per_s(a, b) if row.gbps_many_streams is None else row.gbps_many_streams * 1e9 / 8
+        if row.gbps_one_stream is None:
+            return _estimated(a, b, rtt_s, cap, f"{row.source}; one stream: window / rtt")
+        one = row.gbps_one_stream * 1e9 / 8
+        low = one / SPREAD if row.gbps_low is None else row.gbps_low * 1e9 / 8
+        high = one * SPREAD if row.gbps_high is None else row.gbps_high * 1e9 / 8
         return Link(
-            src=src,
-            dst=dst,
-            bytes_per_second=speed,
-            low=speed / SPREAD,
-            high=speed * SPREAD,
-            cap=pair_cap_bytes_per_s(a, b),
-            rtt_s=rtt_s,
-            basis="estimated",
-            source="link model: distance, continents, window / rtt",
+            src=src, dst=dst, bytes_per_second=one, low=low, high=high, cap=max(high, cap), rtt_s=rtt_s, basis=row.basis, source=row.source
         )
 
     def _find_tiers(self, src: Region, dst: Region, same_zone: bool) -> tuple[EgressPrice, ...]:
@@ -207,3 +194,19 @@ class Network:
                 exit_code=5,
             )
         return tuple(sorted(min(matches, key=lambda m: m[0])[1], key=lambda tier: tier.above_gib_per_month))
+
+
+def _estimated(a: Region, b: Region, rtt_s: float, cap: float, source: str) -> Link:
+    """Link whose one stream is estimated from its window, its round-trip time and what the pair carries at most."""
+    speed = min(one_stream_bytes_per_s(a, b, rtt_s), cap)
+    return Link(
+        src=a.place,
+        dst=b.place,
+        bytes_per_second=speed,
+        low=speed / SPREAD,
+        high=speed * SPREAD,
+        cap=cap,
+        rtt_s=rtt_s,
+        basis="estimated",
+        source=source,
+    )

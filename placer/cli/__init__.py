@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 import click
 
 from placer import __version__
+from placer.cli.group import LazyGroup
 from placer.errors import PlacerError, unknown
 
 COMMANDS = {
@@ -32,37 +32,16 @@ COMMANDS = {
 """Commands in the order of --help, with their short help: no command is imported for --help."""
 
 
-class LazyGroup(click.Group):
-    """A group that imports a command when it is called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of `COMMANDS`."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module; its command has the module's name."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"placer.cli.{cmd_name}")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Answer an unknown command with the nearest one."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise unknown("command", args[0], COMMANDS)
-        return super().resolve_command(ctx, args)
-
-
 EPILOG = "Start with: placer recommend --model roberta-xlm --budget 5/h"
 
 
-@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    package="placer.cli",
+    helps=COMMANDS,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="placer")
 def cli() -> None:
     """Decide where a model is trained: regions, machines, markets and gradient exchange, proved and explained."""

@@ -1,4 +1,4 @@
-"""``placer network``: links between places."""
+"""``placer network show``: links between places."""
 
 from __future__ import annotations
 
@@ -9,16 +9,11 @@ from placer.cli.output import console, print_json
 from placer.errors import PlacerError
 
 
-@click.group("network", epilog="Example: placer network show gcp/us-central1 gcp/europe-west1 aws/us-west-2")
-def command() -> None:
-    """Show links between places."""
-
-
-@command.command("show", epilog="Example: placer network show gcp/us-central1 aws/us-west-2 --catalog erben-2023")
+@click.command("show", epilog="Example: placer network show gcp/us-central1 aws/us-west-2 --catalog erben-2023")
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
 @catalog_option
 @json_option
-def show(places: tuple[str, ...], catalog: str, as_json: bool) -> None:
+def command(places: tuple[str, ...], catalog: str, as_json: bool) -> None:
     """Show bandwidth of one stream, round-trip time and egress price of every ordered pair of PLACEs (wildcards allowed)."""
     from placer.book import load_catalog
     from placer.network import Network

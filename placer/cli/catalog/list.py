@@ -1,4 +1,4 @@
-"""``placer catalog``: price books."""
+"""``placer catalog list``: the price books at hand."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ from placer.cli.options import json_option
 from placer.cli.output import console, print_json
 
 
-@click.group("catalog", epilog="Example: placer catalog list")
-def command() -> None:
-    """List price books and what they cover."""
-
-
-@command.command("list", epilog="Example: placer catalog list --json")
+@click.command("list", epilog="Example: placer catalog list --json")
 @json_option
-def list_books(as_json: bool) -> None:
+def command(as_json: bool) -> None:
     """List the shipped price books: offers, places, GPUs and dates."""
     from placer.book import catalog_names, load_catalog
 

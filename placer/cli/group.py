@@ -1,0 +1,56 @@
+"""A group of commands that imports each only when it runs, so that --help stays fast."""
+
+from __future__ import annotations
+
+import importlib
+import keyword
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from placer.errors import unknown
+
+
+class LazyGroup(click.Group):
+    """A group whose commands lie in a package, one module a command.
+
+    Parameters
+    ----------
+    package
+        Package of the modules; each has its click command in ``command``. A module is named as its command, with
+        ``_`` for ``-`` and a ``_`` after a word that Python keeps for itself: ``import`` lies in ``import_``.
+    helps
+        Short help of each command by name, in the order of --help: no command is imported for --help.
+    **attributes
+        What `click.Group` takes.
+    """
+
+    def __init__(self, *, package: str, helps: Mapping[str, str], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.package = package
+        self.helps = helps
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of --help."""
+        return list(self.helps)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module."""
+        if cmd_name not in self.helps:
+            return None
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"{self.package}.{name}{'_' if keyword.iskeyword(name) else ''}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.helps.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Answer an unknown command with the nearest one."""
+        if args and args[0] not in self.helps and not args[0].startswith("-"):
+            raise unknown("command", args[0], self.helps)
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,23 @@
+"""``placer network``: links between places; one file a command."""
+
+from __future__ import annotations
+
+import click
+
+from placer.cli.group import LazyGroup
+
+COMMANDS = {
+    "show": "Show bandwidth, round-trip time and egress price of every ordered pair of places.",
+}
+"""Commands in the order of --help, with their short help."""
+
+
+@click.group(
+    "network",
+    cls=LazyGroup,
+    package="placer.cli.network",
+    helps=COMMANDS,
+    epilog="Example: placer network show gcp/us-central1 gcp/europe-west1 aws/us-west-2",
+)
+def command() -> None:
+    """Show, check, import and measure links between places."""

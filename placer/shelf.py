@@ -1,0 +1,43 @@
+"""The user's own books: where refreshed and imported ones lie."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import platformdirs
+
+from placer.errors import PlacerError
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+"""What a book may be called: a folder name on every system that nobody takes for a path."""
+
+
+def shelf() -> Path:
+    """Folder of the user's books: ``$PLACER_HOME/catalogs``, else the user's data folder."""
+    home = os.environ.get("PLACER_HOME")
+    return (Path(home) if home else platformdirs.user_data_path("placer")) / "catalogs"
+
+
+def shelf_names() -> list[str]:
+    """Names of the user's books, sorted."""
+    try:
+        return sorted(path.name for path in shelf().iterdir() if NAME.fullmatch(path.name) and path.is_dir())
+    except OSError:
+        return []
+
+
+def check_book_name(name: str, taken: list[str]) -> str:
+    """Refuse names that are no plain folder name, or that a shipped book has.
+
+    Raises
+    ------
+    PlacerError
+        Says what a name may be.
+    """
+    if not NAME.fullmatch(name):
+        raise PlacerError(f"'{name}' is not the name of a book", "use lower-case letters, digits, '-', '_' and '.', as in aws-live")
+    if name in taken:
+        raise PlacerError(f"'{name}' is a shipped book", "choose another name")
+    return name

@@ -1,0 +1,132 @@
+"""Write what a source gave as a book of the user: checked first, then put in place at once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from placer.book import catalog_names, file_columns, optional_columns, read_rows
+from placer.errors import PlacerError
+from placer.shelf import check_book_name, shelf
+from placer.sources.fetch import FAILED
+from placer.sources.harvest import Cell, Harvest
+
+ORIGIN = "origin.json"
+"""Beside the CSV files of a book: documents with digests, date, what was left out."""
+LOCK_SECONDS = 2.0
+
+
+def save(harvest: Harvest, name: str) -> Path:
+    """Write a harvest as the user's book ``name``, in place of one of the same name.
+
+    Parameters
+    ----------
+    harvest
+        Rows and origins.
+    name
+        Lower-case letters, digits, ``-``, ``_`` and ``.``.
+
+    Returns
+    -------
+    Path
+        Folder of the book.
+
+    Raises
+    ------
+    PlacerError
+        If a row breaks catalogs/columns.csv (exit code 7, the message names file, line and cell), nothing was found, another
+        process writes this book, or the folder cannot be written. The old book stays as it was.
+
+    Notes
+    -----
+    A book is a link to a folder that is never changed: writing makes a new folder, checks it and moves the link. A reader that
+    has begun with the old folder can finish: the one before the current is kept.
+    """
+    check_book_name(name, catalog_names())
+    if not any(harvest.rows.values()):
+        raise PlacerError(f"nothing was found for '{name}'", "the old book stays as it was", exit_code=FAILED)
+    folder = shelf()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _swapped(harvest, name, folder)
+    except OSError as error:
+        raise PlacerError(f"cannot write the book '{name}' in '{folder}': {error.strerror or error}", "set PLACER_HOME", FAILED) from None
+
+
+def _swapped(harvest: Harvest, name: str, folder: Path) -> Path:
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(folder / f".{name}.lock", timeout=LOCK_SECONDS):
+            made = Path(tempfile.mkdtemp(dir=folder, prefix=f".{name}@"))
+            try:
+                _write(harvest, made)
+                _check(harvest, made)
+                return _put_in_place(made, folder / name)
+            except BaseException:
+                shutil.rmtree(made, ignore_errors=True)
+                raise
+    except Timeout:
+        raise PlacerError(f"the book '{name}' is being written by another process", "wait for it, then run this again", FAILED) from None
+
+
+def _write(harvest: Harvest, made: Path) -> None:
+    made.chmod(0o755)
+    for file, rows in harvest.rows.items():
+        columns = [c for c in file_columns(file) if c not in optional_columns(file) or any(row.get(c) is not None for row in rows)]
+        with (made / file).open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows([_text(row.get(column)) for column in columns] for row in rows)
+            _sync(stream)
+    document = {
+        "schema": "placer.origin/v1",
+        "retrieved": datetime.now(UTC).isoformat(timespec="seconds"),
+        "documents": [{"place": o.place, "sha256": o.sha256, "size_bytes": o.size_bytes} for o in harvest.origins],
+        "left_out": dict(harvest.left_out),
+        "notes": list(harvest.notes),
+    }
+    with (made / ORIGIN).open("w", encoding="utf-8") as stream:
+        stream.write(json.dumps(document, indent=2) + "\n")
+        _sync(stream)
+
+
+def _sync(stream: TextIO) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def _text(cell: Cell) -> str:
+    return "" if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
+
+
+def _check(harvest: Harvest, made: Path) -> None:
+    """Read every file again as any book is read."""
+    for file in harvest.rows:
+        try:
+            for _ in read_rows(made / file, file):
+                pass
+        except PlacerError as error:
+            message = error.message.replace(f"{made}{os.sep}", "")
+            raise PlacerError(f"the source gave a row that no book may have: {message}", "nothing was changed", FAILED) from None
+
+
+def _put_in_place(made: Path, book: Path) -> Path:
+    """Move the link ``book`` to ``made`` and drop all older folders but the one before."""
+    if book.exists() and not book.is_symlink():
+        raise PlacerError(f"'{book}' was not written by placer", "move it away, or choose another name")
+    before = book.resolve() if book.is_symlink() else None
+    link = book.with_name(f"{made.name}.link")
+    link.unlink(missing_ok=True)
+    link.symlink_to(made.name, target_is_directory=True)
+    link.replace(book)
+    for old in book.parent.glob(f".{book.name}@*"):
+        if old not in (made, before):
+            shutil.rmtree(old, ignore_errors=True)
+    return book
