@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from placer.advisor import Advisor, estimate, recommend, simulate
-    from placer.book import catalog_names, load_catalog
+    from placer.book import load_catalog
     from placer.calibration import Calibration
     from placer.catalog import Catalog
     from placer.errors import PlacerError
     from placer.estimator import Estimate
     from placer.fitting import calibrate
     from placer.interval import Interval
+    from placer.layers import catalog_names
     from placer.placement import Exchange, Placement, WorkerGroup
     from placer.problem import Problem
     from placer.profile import ModelProfile, load_profile, profile_names
@@ -48,7 +49,7 @@ _HOMES = {
     "Status": "placer.result",
     "WorkerGroup": "placer.placement",
     "calibrate": "placer.fitting",
-    "catalog_names": "placer.book",
+    "catalog_names": "placer.layers",
     "estimate": "placer.advisor",
     "load_catalog": "placer.book",
     "load_profile": "placer.profile",

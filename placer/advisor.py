@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,7 +25,8 @@ from placer.result import Result, SolveOptions
 from placer.simulation.replay import Simulation, replay
 from placer.units import parse_fraction, parse_seconds
 
-DEFAULT_CATALOG = "default"
+Books = str | Sequence[str] | Catalog | None
+"""A catalog, its name, or the names of books that lie over each other; None: what is pinned."""
 
 
 class Advisor:
@@ -34,16 +35,17 @@ class Advisor:
     Parameters
     ----------
     catalog
-        Name or folder of the price book that requests use unless they name another.
+        Price book that requests use unless they name another: a name, a folder or a CSV file, several of them that lie over
+        each other, or a catalog; None: what ``placer catalog pin`` chose, else ``default``.
     """
 
-    def __init__(self, catalog: str = DEFAULT_CATALOG) -> None:
-        self.catalog = _text("catalog", catalog)
-        self._catalogs: dict[str, Catalog] = {}
+    def __init__(self, catalog: Books = None) -> None:
+        self.catalog = catalog if isinstance(catalog, Catalog) else _book_names(catalog)
+        self._catalogs: dict[tuple[str, ...], Catalog] = {}
         self._profiles: dict[str, ModelProfile] = {}
         self._lock = threading.Lock()
 
-    def problem(self, model: str | ModelProfile, catalog: str | Catalog | None = None, **words: Any) -> Problem:
+    def problem(self, model: str | ModelProfile, catalog: Books = None, **words: Any) -> Problem:
         """Build the validated question; ``words`` are those of `placer.request.build_problem`."""
         check_words(words)
         return build_problem(self._profile(model), self._book(catalog), **words)
@@ -52,7 +54,7 @@ class Advisor:
         self,
         model: str | ModelProfile,
         *,
-        catalog: str | Catalog | None = None,
+        catalog: Books = None,
         solver: str = "exact",
         gap: str | float = 0.001,
         time_limit: str | float = 30.0,
@@ -74,7 +76,7 @@ class Advisor:
         )
         return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
 
-    def estimate(self, model: str | ModelProfile, workers: str, *, catalog: str | Catalog | None = None, **words: Any) -> Estimate:
+    def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
         problem = self.problem(model, catalog, **words)
         return estimate_placement(place_by_hand(workers, problem), problem)
@@ -84,7 +86,7 @@ class Advisor:
         model: str | ModelProfile,
         workers: str,
         *,
-        catalog: str | Catalog | None = None,
+        catalog: Books = None,
         rounds: int = 30,
         seed: int = 0,
         jitter: float = 0.0,
@@ -97,14 +99,14 @@ class Advisor:
         chance = {"jitter": jitter, "stragglers": stragglers, "straggler_factor": straggler_factor}
         return replay(place_by_hand(workers, problem), problem, rounds=rounds, seed=seed, **chance)
 
-    def _book(self, catalog: str | Catalog | None) -> Catalog:
-        if isinstance(catalog, Catalog):
-            return catalog
-        name = self.catalog if catalog is None else _text("catalog", catalog)
+    def _book(self, catalog: Books) -> Catalog:
+        chosen = catalog if isinstance(catalog, Catalog) else _book_names(catalog) or self.catalog
+        if isinstance(chosen, Catalog):
+            return chosen
         with self._lock:
-            if name not in self._catalogs:
-                self._catalogs[name] = load_catalog(name)
-            return self._catalogs[name]
+            if chosen not in self._catalogs:
+                self._catalogs[chosen] = load_catalog(chosen or None)
+            return self._catalogs[chosen]
 
     def _profile(self, model: str | ModelProfile) -> ModelProfile:
         if isinstance(model, ModelProfile):
@@ -196,6 +198,17 @@ def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulatio
     (377, 0.0)
     """
     return Advisor().simulate(model, workers, **words)
+
+
+def _book_names(catalog: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Names of books as a tuple; empty if none were given."""
+    if catalog is None:
+        return ()
+    if isinstance(catalog, str):
+        return (catalog,)
+    if not isinstance(catalog, list | tuple):
+        raise PlacerError(f"catalog {catalog!r} is not a name", "give text, or a list of it")
+    return tuple(_text("catalog", name) for name in catalog)
 
 
 def _text(what: str, value: object) -> str:

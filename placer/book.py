@@ -1,275 +1,135 @@
-"""Read a price book: a folder of CSV files whose columns and limits stand in catalogs/columns.csv."""
+"""Read a catalog: a stack of price books, each a folder of CSV files whose columns and limits stand in catalogs/columns.csv."""
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import math
-import re
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from placer.book_checks import check_book
-from placer.catalog import (
-    Catalog,
-    EgressPrice,
-    FunctionOffer,
-    Gpu,
-    MeasuredLink,
-    Region,
-    StoreOffer,
-    VmOffer,
-)
-from placer.errors import PlacerError, unknown
-from placer.shipped import shipped_folder
-from placer.units import parse_date
+from placer.book_checks import Located, check_book
+from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
+from placer.compiled import read_compiled, write_compiled
+from placer.csv_rows import KEYS, read_numbered_rows
+from placer.discounts import Discount, discounted
+from placer.errors import PlacerError
+from placer.layers import BOOK_FILES, Layer, LayerFile, digest_of, find_layer
+from placer.pin import default_words
+from placer.shipped import shipped_catalogs
 
-FILES: dict[str, type] = {
+KINDS: dict[str, Callable[..., Any]] = {
+    "gpus.csv": Gpu,
     "regions.csv": Region,
     "offers.csv": VmOffer,
+    "discounts.csv": Discount,
     "functions.csv": FunctionOffer,
     "stores.csv": StoreOffer,
     "egress.csv": EgressPrice,
     "links.csv": MeasuredLink,
 }
-"""The files of a book; regions.csv, offers.csv and egress.csv must exist."""
+CONTRACT = "discounts.csv"
 REQUIRED_FILES = ("regions.csv", "offers.csv", "egress.csv")
-KEYS: dict[str, tuple[str, ...]] = {
-    "gpus.csv": ("gpu",),
-    "regions.csv": ("provider", "region"),
-    "offers.csv": ("provider", "region", "instance_type", "gpu", "gpu_count", "market"),
-    "functions.csv": ("provider", "region"),
-    "stores.csv": ("provider", "region", "store"),
-    "egress.csv": ("provider", "src", "dst", "above_gib_per_month"),
-    "links.csv": ("src", "dst"),
-    "runs.csv": ("experiment", "model"),
-    "claims.csv": ("id",),
-    "measured.csv": (),
-}
-"""What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its book, no part of it;
-measured.csv is a file of any name with a user's own runs, which may repeat."""
+"""What some layer of a catalog must have."""
 
 
-def shipped_catalogs() -> Path:
-    """Folder of the books that come with placer, installed or in a checkout."""
-    return shipped_folder("catalogs")
-
-
-def catalog_names() -> list[str]:
-    """Names of the shipped books, sorted."""
-    return sorted(path.parent.name for path in shipped_catalogs().glob("*/offers.csv"))
-
-
-def load_catalog(name: str) -> Catalog:
-    """Read and check a book by name or by folder.
+def load_catalog(names: str | Sequence[str] | None = None) -> Catalog:
+    """Read and check a catalog: one book, or several that lie over each other.
 
     Parameters
     ----------
-    name
-        A shipped book such as ``default``, or the path of a folder with the same files.
+    names
+        Each a shipped book such as ``default``, a book of the user's own, or the path of a folder or of one CSV file; rows of later
+        ones replace those of earlier ones with the same key. None or none: what is pinned, else ``default``.
 
     Raises
     ------
     PlacerError
         If there is no such book, or a cell is wrong: the message names file, line, column and value.
+
+    Notes
+    -----
+    What was read once is kept in the cache under the digest of its contents (`placer.compiled`).
     """
-    if not isinstance(name, str):
-        raise PlacerError(f"catalog {name!r} is not a name", "give text")
-    folder = Path(name) if ("/" in name or name.startswith(".")) else shipped_catalogs() / name
-    if not name or not _exists(folder, Path.is_dir):
-        raise unknown("catalog", name, catalog_names())
-    rows: dict[str, tuple[Any, ...]] = {}
-    digest = hashlib.sha256()
-    for file, kind in FILES.items():
-        path = folder / file
-        if not path.is_file():
-            if path.exists():
-                raise PlacerError(f"{path} is not a file", "a price book has CSV files; catalogs/columns.csv lists them")
-            if file in REQUIRED_FILES:
-                raise PlacerError(f"catalog '{name}' has no {file}", f"add {path}; catalogs/columns.csv lists its columns")
-            rows[file] = ()
-            continue
-        digest.update(path.read_bytes())
-        rows[file] = tuple(kind(**row) for row in read_rows(path, file))
-    gpu_path = folder / "gpus.csv" if (folder / "gpus.csv").is_file() else shipped_catalogs() / "gpus.csv"
-    digest.update(gpu_path.read_bytes())
-    gpus = {row["gpu"]: Gpu(**row) for row in read_rows(gpu_path, "gpus.csv")}
-    regions = {region.place: region for region in rows["regions.csv"]}
-    check_book(folder, rows, regions, gpus)
-    return Catalog(
-        name=folder.name,
-        digest=digest.hexdigest()[:16],
-        regions=regions,
-        gpus=gpus,
-        offers=rows["offers.csv"],
-        functions=rows["functions.csv"],
-        stores=rows["stores.csv"],
-        egress=rows["egress.csv"],
-        links=rows["links.csv"],
-    )
+    words = (names,) if isinstance(names, str) else tuple(names or ()) or default_words()
+    return stacked([find_layer(word) for word in words])
 
 
-def _exists(path: Path, check: Callable[[Path], bool]) -> bool:
-    """Ask the file system; a name that it cannot hold does not exist."""
-    try:
-        return check(path)
-    except (OSError, ValueError):
-        return False
+def stacked(layers: Sequence[Layer]) -> Catalog:
+    """Read, lay over each other and check some layers; see `load_catalog`."""
+    stack = [devices(), *layers]
+    digest, name = digest_of(stack), "+".join(layer.name for layer in layers)
+    found = read_compiled(digest, name)
+    if found is None:
+        found = _merged(stack, digest, name)
+        write_compiled(found)
+    return found
 
 
-def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
-    """Read one CSV file of a book and check every cell against columns.csv; see `read_numbered_rows`."""
-    return (row for _, row in read_numbered_rows(path, file))
+def devices() -> Layer:
+    """The data sheets of gpus.csv lie under every book."""
+    path = shipped_catalogs() / "gpus.csv"
+    return Layer(name="devices", files={"gpus.csv": LayerFile(path=path, data=path.read_bytes())})
 
 
-def read_numbered_rows(path: Path, file: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read one CSV file with the number of each line and check every cell against columns.csv.
+def located_rows(layers: Sequence[Layer]) -> dict[str, list[Located]]:
+    """Lay the rows of some layers over each other, each with the words that say where it stands.
 
     Raises
     ------
     PlacerError
-        Names ``file:line:column`` and the value that is wrong.
+        If a cell is wrong.
     """
-    columns = file_columns(file)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise PlacerError(f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV") from None
-        raise PlacerError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}", "check the path") from None
-    lines = csv.reader(text.splitlines(), strict=True)
-    try:
-        yield from _checked_rows(lines, path, file, columns)
-    except csv.Error as error:
-        raise PlacerError(f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line") from None
+    rows: dict[str, dict[tuple[Any, ...], list[Located]]] = {file: {} for file in BOOK_FILES}
+    for layer in layers:
+        for file in layer.files:
+            if file != CONTRACT:
+                rows[file] |= _by_key(file, _parsed(file, layer.files[file]))
+        if CONTRACT in layer.files:
+            contract = _parsed(CONTRACT, layer.files[CONTRACT])
+            rows[CONTRACT][layer.name,] = contract
+            rows["offers.csv"] = _contracted(rows["offers.csv"], [row for _, row in contract])
+    return {file: [at for group in groups.values() for at in group] for file, groups in rows.items()}
 
 
-def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable[[str], Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    header: list[str] = next(lines, [])
-    missing = [c for c in columns if c not in header and c not in optional_columns(file)]
-    extra = [c for c in header if c not in columns]
-    if missing or extra or len(set(header)) != len(header):
-        wrong = f"column '{missing[0]}' is missing" if missing else f"unknown column '{extra[0] if extra else header}'"
-        raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
-    parsers = [(name, columns[name]) for name in header]
-    key_at = [header.index(name) for name in KEYS[file] if name in header]
-    seen: dict[tuple[str, ...], int] = {}
-    for cells in lines:
-        if not cells:
-            continue
-        where = f"{path}:{lines.line_num}"
-        if len(cells) != len(parsers):
-            raise PlacerError(f"{where}: {len(cells)} cells instead of {len(parsers)}", "check the commas of this line")
-        key = tuple(cells[i] for i in key_at)
-        if key and key in seen:
-            raise PlacerError(f"{where}: {'/'.join(key)} stands already in line {seen[key]}", "keep one of the two rows")
-        seen[key] = lines.line_num
-        yield lines.line_num, {name: _cell(parse, cell, name, where) for (name, parse), cell in zip(parsers, cells, strict=True)}
+def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
+    located = located_rows(stack)
+    for file in REQUIRED_FILES:
+        if not located[file]:
+            raise PlacerError(
+                f"catalog '{name}' has no {file}",
+                f"lay it over a whole book: --catalog default --catalog {stack[-1].name}; catalogs/columns.csv lists the columns of {file}",
+            )
+    plain = {file: tuple(row for _, row in found) for file, found in located.items()}
+    gpus = {gpu.gpu: gpu for gpu in plain["gpus.csv"]}
+    regions = {region.place: region for region in plain["regions.csv"]}
+    check_book(located, regions, gpus)
+    return Catalog(
+        name=name,
+        digest=digest,
+        regions=regions,
+        gpus=gpus,
+        offers=plain["offers.csv"],
+        functions=plain["functions.csv"],
+        stores=plain["stores.csv"],
+        egress=plain["egress.csv"],
+        links=plain["links.csv"],
+    )
 
 
-def _cell(parse: Callable[[str], Any], cell: str, name: str, where: str) -> Any:
-    try:
-        return parse(cell)
-    except ValueError as error:
-        raise PlacerError(f"{where}: {name} '{cell}' {error}", "correct this cell") from None
+def _parsed(file: str, found: LayerFile) -> list[Located]:
+    kind = KINDS[file]
+    return [(f"{found.path}:{line}", kind(**row)) for line, row in read_numbered_rows(found.path, file, found.data)]
 
 
-@lru_cache(maxsize=16)
-def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
-    """Columns of one file with their parsers, as catalogs/columns.csv describes them."""
-    return {column: _parser(kind.removeprefix(_OPTIONAL)) for column, kind in _column_types(file).items()}
+def _by_key(file: str, rows: Sequence[Located]) -> dict[tuple[Any, ...], list[Located]]:
+    """Rows by what a later layer replaces: all volume tiers of a pair together."""
+    columns = [column for column in KEYS[file] if column != "above_gib_per_month"]
+    groups: dict[tuple[Any, ...], list[Located]] = {}
+    for at in rows:
+        groups.setdefault(tuple(getattr(at[1], column) for column in columns), []).append(at)
+    return groups
 
 
-@lru_cache(maxsize=16)
-def optional_columns(file: str) -> frozenset[str]:
-    """Columns that a file may lack; the field of the row then has its default."""
-    return frozenset(column for column, kind in _column_types(file).items() if kind.startswith(_OPTIONAL))
-
-
-_OPTIONAL = "optional:"
-"""Before a type of columns.csv: the whole column may be missing."""
-
-
-def _column_types(file: str) -> dict[str, str]:
-    with (shipped_catalogs() / "columns.csv").open(encoding="utf-8", newline="") as handle:
-        return {row["column"]: row["type"] for row in csv.DictReader(handle) if row["file"] == file}
-
-
-def _parser(kind: str) -> Callable[[str], Any]:
-    """Build the parser of one type of columns.csv."""
-    if kind.startswith("choice:"):
-        return _choice(kind.removeprefix("choice:").split("|"))
-    return _PARSERS[kind]
-
-
-def _text(cell: str) -> str:
-    if not cell.strip():
-        raise ValueError("is empty")
-    if any(ord(c) < 32 for c in cell):
-        raise ValueError("has control characters")
-    return cell
-
-
-def _optional_text(cell: str) -> str:
-    return _text(cell) if cell else ""
-
-
-def _number(low: float, high: float, *, open_low: bool = False) -> Callable[[str], float]:
-    def parse(cell: str) -> float:
-        try:
-            value = float(cell)
-        except ValueError:
-            value = None
-        if value is None or "_" in cell or not cell.isascii():
-            raise ValueError("is not a number")
-        if not math.isfinite(value):
-            raise ValueError("is not a finite number")
-        if value < low or value > high or (open_low and value == low):
-            raise ValueError(f"is not {'above' if open_low else 'from'} {low:g}{'' if high == 1e9 and value <= high else f' to {high:g}'}")
-        return value
-
-    return parse
-
-
-def _whole(cell: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", cell) or int(cell) < 1:
-        raise ValueError("is not a whole number from 1")
-    return int(cell)
-
-
-def _optional(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Let a cell be empty."""
-    return lambda cell: parse(cell) if cell.strip() else None
-
-
-def _date(cell: str) -> str:
-    try:
-        return parse_date(cell, "date").isoformat()
-    except PlacerError:
-        raise ValueError("is not a date (YYYY-MM-DD)") from None
-
-
-def _choice(allowed: list[str]) -> Callable[[str], str]:
-    def parse(cell: str) -> str:
-        if cell not in allowed:
-            raise ValueError(f"is not one of {', '.join(allowed)}")
-        return cell
-
-    return parse
-
-
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    "text": _text,
-    "optional_text": _optional_text,
-    "positive": _number(0.0, 1e9, open_low=True),
-    "optional_positive": _optional(_number(0.0, 1e9, open_low=True)),
-    "nonnegative": _number(0.0, 1e9),
-    "optional_nonnegative": _optional(_number(0.0, 1e9)),
-    "latitude": _number(-90.0, 90.0),
-    "longitude": _number(-180.0, 180.0),
-    "whole": _whole,
-    "optional_whole": _optional(_whole),
-    "date": _date,
-}
+def _contracted(offers: dict[tuple[Any, ...], list[Located]], contract: Sequence[Discount]) -> dict[tuple[Any, ...], list[Located]]:
+    return {
+        key: [(where, offer) for (where, _), offer in zip(found, discounted([row for _, row in found], contract), strict=True)]
+        for key, found in offers.items()
+    }

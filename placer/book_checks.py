@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placer.catalog import EgressPrice, Gpu, Region
+from placer.catalog import Gpu, Region
 from placer.errors import PlacerError
 
+Located = tuple[str, Any]
+"""A row after the words that say where it stands: ``path:line``."""
 
-def check_book(folder: Path, rows: Mapping[str, tuple[Any, ...]], regions: Mapping[str, Region], gpus: Mapping[str, Gpu]) -> None:
+
+def check_book(rows: Mapping[str, Sequence[Located]], regions: Mapping[str, Region], gpus: Mapping[str, Gpu]) -> None:
     """Refuse rows whose place or device no other file knows, prices of nothing and broken volume tiers.
 
     Parameters
     ----------
-    folder
-        Where the book lies, for the messages.
     rows
         Rows of each file, in its order.
     regions, gpus
@@ -28,47 +28,44 @@ def check_book(folder: Path, rows: Mapping[str, tuple[Any, ...]], regions: Mappi
         Names ``file:line`` and the value that is wrong.
     """
     for file in ("offers.csv", "functions.csv", "stores.csv"):
-        for number, row in enumerate(rows[file], start=2):
+        for where, row in rows[file]:
             if row.place not in regions:
-                raise PlacerError(
-                    f"{folder / file}:{number}: region '{row.place}' is not in regions.csv", "add it there with its coordinates"
-                )
-    for number, offer in enumerate(rows["offers.csv"], start=2):
-        where = f"{folder / 'offers.csv'}:{number}"
+                raise PlacerError(f"{where}: region '{row.place}' is not in regions.csv", "add it there with its coordinates")
+    for where, offer in rows["offers.csv"]:
         if offer.gpu not in gpus:
             raise PlacerError(f"{where}: gpu '{offer.gpu}' is not in gpus.csv", "add it there with its memory")
-        if offer.usd_per_hour == 0 and offer.price_basis != "owned":
-            raise PlacerError(f"{where}: usd_per_hour '0' of a rented machine", "give its price, or price_basis owned")
-    _check_egress(folder / "egress.csv", rows["egress.csv"], regions)
-    _check_tiers(folder / "egress.csv", rows["egress.csv"])
-    for number, link in enumerate(rows["links.csv"], start=2):
+        if offer.usd_per_hour == 0 and offer.price_basis not in FREE:
+            raise PlacerError(f"{where}: usd_per_hour '0' of a rented machine", "give its price, or price_basis owned or reserved")
+    _check_egress(rows["egress.csv"], regions)
+    _check_tiers(rows["egress.csv"])
+    for where, link in rows["links.csv"]:
         for place in (link.src, link.dst):
             if place not in regions:
-                raise PlacerError(f"{folder / 'links.csv'}:{number}: region '{place}' is not in regions.csv", "add it there")
+                raise PlacerError(f"{where}: region '{place}' is not in regions.csv", "add it there")
 
 
-def _check_egress(path: Path, prices: tuple[EgressPrice, ...], regions: Mapping[str, Region]) -> None:
+def _check_egress(prices: Sequence[Located], regions: Mapping[str, Region]) -> None:
     """Refuse prices whose provider, source or destination no region has: a slip would fall back to a wider price."""
     known: dict[str, set[str]] = {}
     for region in regions.values():
         known.setdefault(region.provider, {"*"}).update((region.region, region.egress_zone))
     zones = {region.egress_zone for region in regions.values()}
-    for number, price in enumerate(prices, start=2):
+    for where, price in prices:
         if price.provider not in known:
-            raise PlacerError(f"{path}:{number}: provider '{price.provider}' has no region", "correct it, or add its regions")
+            raise PlacerError(f"{where}: provider '{price.provider}' has no region", "correct it, or add its regions")
         allowed = known[price.provider] | zones | _CONTINENTS
         for name, value, words in (("src", price.src, allowed), ("dst", price.dst, allowed | {"intra_zone", "inter_zone", "internet"})):
             if value not in words:
-                raise PlacerError(f"{path}:{number}: {name} '{value}' is no region or egress zone of {price.provider}", "correct this cell")
+                raise PlacerError(f"{where}: {name} '{value}' is no region or egress zone of {price.provider}", "correct this cell")
 
 
-def _check_tiers(path: Path, prices: tuple[EgressPrice, ...]) -> None:
+def _check_tiers(prices: Sequence[Located]) -> None:
     """Refuse volume tiers that do not start at 0 or whose marks do not rise from row to row."""
     highest: dict[tuple[str, str, str], float] = {}
-    for number, price in enumerate(prices, start=2):
+    for place, price in prices:
         pair = (price.provider, price.src, price.dst)
         mark, before = price.above_gib_per_month, highest.get(pair)
-        where = f"{path}:{number}: above_gib_per_month '{mark:g}' of {'/'.join(pair)}"
+        where = f"{place}: above_gib_per_month '{mark:g}' of {'/'.join(pair)}"
         if before is None and mark != 0:
             raise PlacerError(f"{where} has no tier from 0 before it", "add the row of the first GiB, free or not, above this one")
         if before is not None and mark <= before:
@@ -76,4 +73,6 @@ def _check_tiers(path: Path, prices: tuple[EgressPrice, ...]) -> None:
         highest[pair] = mark
 
 
+FREE = ("owned", "reserved")
+"""Bases of a price that may be 0: the machine is paid for whether it works or not."""
 _CONTINENTS = {"AF", "AS", "EU", "NA", "OC", "SA"}

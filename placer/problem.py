@@ -33,6 +33,10 @@ SAME_CITY_KM = 100.0
 """An aggregator and its store are chosen in one city unless the user names their places."""
 
 
+STALE = "stale"
+"""Code of an offer whose price is older than the request allows."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pool:
     """An offer that the request admits, with the speed of one machine alone and in a group."""
@@ -183,6 +187,8 @@ class Problem:
                     f"{self.profile.name} needs {need:.1f} GiB of host memory; {offer.instance_type} has {offer.memory_gib:g} GiB",
                 )
             )
+        if wish.oldest_price is not None and offer.as_of < wish.oldest_price:
+            found.append((STALE, f"the newest price is of {offer.as_of}, older than --max-price-age allows ({wish.oldest_price})"))
         if wish.require_measured and not self._measured(offer):
             found.append(("estimated", f"nobody measured {self.profile.name} on {offer.device}"))
         return found

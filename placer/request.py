@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from fnmatch import fnmatchcase
+from datetime import date, timedelta
 from pathlib import Path
 
 from placer.calibration import Calibration
-from placer.catalog import Catalog, VmOffer
+from placer.catalog import Catalog
 from placer.contradictions import without_contradictions
-from placer.data_words import parse_datasets, parse_kept, parse_multipliers, places_of
+from placer.data_words import parse_datasets, parse_kept, parse_multipliers
 from placer.errors import PlacerError, unknown
 from placer.exchange import traits
+from placer.market_words import Words, gpus_of, patterns_of, words
 from placer.overlay import LinkSpeed, Overlay, as_overlay, with_link_speeds
 from placer.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.profile import ModelProfile
 from placer.quotas import read_quotas
 from placer.requirements import ALL_REGIONS, EXCHANGES, Requirements
-from placer.units import parse_bandwidth, parse_budget, parse_count, parse_fraction, parse_range, parse_rate
+from placer.units import parse_bandwidth, parse_budget, parse_count, parse_fraction, parse_range, parse_rate, parse_seconds
 
-Words = str | Iterable[str] | None
 USER_SPREAD = 0.1
 """A measured stream of the user's repeats within this share: as the cloud links of Erben et al. (2024) did."""
 MOST_LOCAL_STEPS = 100_000
 """More local steps are a slip of the keyboard."""
+MOST_DAYS = 36_500
+"""Prices older than a century are a slip of the keyboard."""
 
 
 def build_problem(
@@ -60,6 +61,7 @@ def build_problem(
     calibration: str | os.PathLike[str] | Calibration | Overlay | None = None,
     zones: str = "one",
     require_measured: bool = False,
+    max_price_age: str | None = None,
 ) -> Problem:
     """Read the user's words and check them against profile and catalog.
 
@@ -104,6 +106,8 @@ def build_problem(
         ``one``: workers of a region share a zone; ``spread``: they pay for traffic between zones.
     require_measured
         Leave out devices that nobody measured this model on.
+    max_price_age
+        Leave out machines whose price is older than this, such as ``30d``.
 
     Raises
     ------
@@ -116,9 +120,9 @@ def build_problem(
         objective=("cost" if min_throughput and not budget else "throughput") if objective is None else objective,
         budget_usd_per_hour=None if budget is None else parse_budget(budget),
         min_samples_per_second=None if min_throughput is None else parse_rate(min_throughput),
-        gpus=_gpus(gpu, catalog),
-        places_in=_places(places, catalog),
-        places_not_in=_places(not_places, catalog),
+        gpus=gpus_of(gpu, catalog),
+        places_in=patterns_of(places, catalog),
+        places_not_in=patterns_of(not_places, catalog),
         market=market.replace("-", "_"),
         min_workers=parse_range(str(workers))[0],
         max_workers=parse_range(str(workers))[1],
@@ -143,6 +147,7 @@ def build_problem(
         quotas=() if quota is None else read_quotas(Path(quota), catalog),
         same_zone=_zones(zones),
         require_measured=require_measured,
+        oldest_price=None if max_price_age is None else _oldest(max_price_age),
     )
     profile = overlay.over_profile(profile)
     return without_contradictions(Problem(profile=profile, catalog=catalog, requirements=requirements, calibration=overlay.calibration))
@@ -153,6 +158,14 @@ def _local_steps(value: str | int) -> tuple[int, int]:
     if high > MOST_LOCAL_STEPS:
         raise PlacerError(f"local-steps '{value}' is above {MOST_LOCAL_STEPS:,}", "give the optimizer steps between exchanges")
     return low, high
+
+
+def _oldest(age: str) -> str:
+    """Date before which prices are too old, ISO."""
+    days = parse_seconds(age) / 86400
+    if days > MOST_DAYS:
+        raise PlacerError(f"max-price-age '{age}' is more than {MOST_DAYS:,} days", "write it as 30d")
+    return (date.today() - timedelta(days=days)).isoformat()
 
 
 def _streams(value: str | int) -> int:
@@ -205,44 +218,6 @@ def with_links(catalog: Catalog, given: list[str]) -> Catalog:
     return with_link_speeds(catalog, speeds)
 
 
-def filter_offers(catalog: Catalog, *, gpu: Words = None, places: Words = None, market: str = "any") -> list[VmOffer]:
-    """Offers of a catalog with some GPUs, at some places, in one market; in the order of the book."""
-    wish = Requirements(gpus=_gpus(gpu, catalog), places_in=_places(places, catalog), market=market.replace("-", "_"))
-    return [
-        offer
-        for offer in catalog.offers
-        if (not wish.gpus or offer.gpu in wish.gpus)
-        and wish.market in ("any", offer.market)
-        and (not wish.places_in or any(fnmatchcase(offer.place, p) for p in wish.places_in))
-    ]
-
-
-def match_places(value: Words, catalog: Catalog) -> list[str]:
-    """Places of a catalog that names or wildcards match, sorted."""
-    patterns = _places(value, catalog)
-    return sorted(place for place in catalog.regions if any(fnmatchcase(place, p) for p in patterns))
-
-
-def words(value: Words, what: str) -> list[str]:
-    """Split comma-separated words; lists pass through; a wish without any word is an error.
-
-    Raises
-    ------
-    PlacerError
-        If something else than text is given, or nothing.
-    """
-    if value is None:
-        return []
-    parts = [value] if isinstance(value, str) else list(value)
-    if not all(isinstance(part, str) for part in parts):
-        raise PlacerError(f"{what} {value!r} is not text", "give names, separated by commas")
-    found = [word.strip() for part in parts for word in part.split(",") if word.strip()]
-    if not found:
-        said = f" '{value}'" if isinstance(value, str) else ""
-        raise PlacerError(f"{what}{said} is empty", "leave it out, or name something")
-    return found
-
-
 def _exchange(exchange: str, aggregator: str | None, storage: str | None, catalog: Catalog) -> str:
     """Places of an aggregator or a store ask for a central exchange unless another one is named."""
     if exchange not in EXCHANGES:
@@ -266,26 +241,6 @@ def _hub_place(exchange: str, place: str, catalog: Catalog) -> str:
     if exchange == "auto" or traits(exchange).hub == "function":
         return catalog.function(place).place
     return catalog.region(place).place
-
-
-def _gpus(value: Words, catalog: Catalog) -> tuple[str, ...]:
-    """Resolve GPU names; a family such as A100 stands for all its sizes, A100:80GB for A100-80."""
-    found: list[str] = []
-    for word in words(value, "gpu"):
-        name = word.upper().replace(":", "-").removesuffix("GB")
-        exact = [gpu for gpu in catalog.gpus if gpu.upper() == name]
-        family = [gpu for gpu in catalog.gpus if gpu.upper().startswith(f"{name}-")]
-        matches = exact or family
-        if not matches:
-            raise unknown("GPU", word, catalog.rented_gpus)
-        if not any(gpu in catalog.rented_gpus for gpu in matches):
-            raise PlacerError(f"catalog '{catalog.name}' rents no {word}", f"it has {', '.join(catalog.rented_gpus)}")
-        found += matches
-    return tuple(dict.fromkeys(found))
-
-
-def _places(value: Words, catalog: Catalog) -> tuple[str, ...]:
-    return tuple(place for word in words(value, "place") for place in places_of(word, catalog))
 
 
 def _zones(value: str) -> bool:

@@ -45,7 +45,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Requirements:
-    """The user's wishes, in SI units; None means no limit."""
+    """The user's wishes, in SI units; None means no limit. ``oldest_price`` is an ISO date: older machine prices are left out."""
 
     objective: str = "throughput"
     budget_usd_per_hour: float | None = None
@@ -77,6 +77,7 @@ class Requirements:
     quotas: tuple[Quota, ...] = ()
     same_zone: bool = True
     require_measured: bool = False
+    oldest_price: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse unknown words and limits that are not positive."""

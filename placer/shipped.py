@@ -11,3 +11,8 @@ def shipped_folder(name: str) -> Path:
     spec = find_spec(f"placer.{name}")
     assert spec is not None
     return Path(next(iter(spec.submodule_search_locations or [])))
+
+
+def shipped_catalogs() -> Path:
+    """Folder of the books that come with placer, installed or in a checkout."""
+    return shipped_folder("catalogs")

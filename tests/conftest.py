@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +19,9 @@ from placer.problem import Problem
 from placer.profile import load_profile
 from placer.requirements import Requirements
 
+os.environ["PLACER_HOME"] = tempfile.mkdtemp(prefix="placer-tests-")
+"""No test reads or writes the books, pins and caches of the person who runs it."""
+atexit.register(shutil.rmtree, os.environ["PLACER_HOME"], ignore_errors=True)
 ROOT = Path(__file__).resolve().parent.parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

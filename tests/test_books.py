@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from placer.book import KEYS, catalog_names, load_catalog, shipped_catalogs
+from placer.book import load_catalog
 from placer.catalog import Catalog
+from placer.csv_rows import KEYS
 from placer.errors import PlacerError
+from placer.layers import catalog_names
 from placer.link_model import FIBRE_KM_PER_RTT_S, great_circle_km
 from placer.network import Network
+from placer.shipped import shipped_catalogs
 
 BOOKS = catalog_names()
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from placer.book import file_columns, optional_columns
 from placer.calibration import PUBLISHED, HostConstants
 from placer.catalog import Catalog
+from placer.csv_rows import file_columns, optional_columns
 from placer.errors import PlacerError
 from placer.estimator import estimate
 from placer.fitting import CalibrationReport, calibrate

@@ -28,7 +28,7 @@ RUNS is a CSV file, one line a measured run of an all-reduce:
 @click.option("--fit-link", "fit_links", multiple=True, metavar="A:B", help="Fit this link although the book has a figure for it.")
 @click.option("-o", "--output", metavar="FILE", help="Write the calibration that --calibration reads.")
 @json_option
-def command(runs: str, catalog: str, fit_links: tuple[str, ...], output: str | None, as_json: bool) -> None:
+def command(runs: str, catalog: tuple[str, ...], fit_links: tuple[str, ...], output: str | None, as_json: bool) -> None:
     """Fit the timing model to your own measured runs and say how good the fit is."""
     from placer.fitting import calibrate
     from placer.report.calibration import print_calibration

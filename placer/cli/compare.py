@@ -23,7 +23,7 @@ Example:
 @request_options
 @json_option
 @click.option("--every-exchange", "every", is_flag=True, help="One row for each exchange that can run.")
-def command(placements: tuple[str, ...], model: str, catalog: str, as_json: bool, every: bool, **words: Any) -> None:
+def command(placements: tuple[str, ...], model: str, catalog: tuple[str, ...], as_json: bool, every: bool, **words: Any) -> None:
     """Put placements given by hand side by side; GROUPS are written as in 'placer estimate --workers'."""
     from placer.advice import warnings_of
     from placer.advisor import Advisor

@@ -22,7 +22,7 @@ Example:
 @click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus; default 8 GPUs per region, type and market.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, model: str, workers: str, catalog: str, as_json: bool, **words: Any) -> None:
+def command(ctx: click.Context, /, model: str, workers: str, catalog: tuple[str, ...], as_json: bool, **words: Any) -> None:
     """Time and price a placement given by hand; nothing is searched, limits are reported."""
     from placer.advice import notes_of, warnings_of
     from placer.advisor import Advisor

@@ -12,7 +12,12 @@ from placer.exchange import STRATEGIES
 F = TypeVar("F", bound=Callable[..., Any])
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-catalog_option = click.option("--catalog", default="default", show_default=True, metavar="NAME|DIR", help="Price book.")
+catalog_option = click.option(
+    "--catalog",
+    multiple=True,
+    metavar="NAME|DIR|CSV",
+    help="Price book; of several, later ones lie over earlier ones. Default: the pinned ones.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 NAMES = [name for name in STRATEGIES if name != "none"]
@@ -66,6 +71,7 @@ _WISHES: list[Option] = [
     click.option("--regions", metavar="N..M", help="Fewest and most regions with workers, such as 2 or 1..3; default: any."),
     click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus; default 8 GPUs per region, type and market."),
     click.option("--require-measured", is_flag=True, help="Leave out GPUs that nobody measured this model on."),
+    click.option("--max-price-age", metavar="DAYS", help="Leave out machines whose price is older, such as 30d."),
 ]
 
 

@@ -31,7 +31,7 @@ SHARE = click.FLOAT
 @click.option("--stragglers", type=SHARE, default=0.0, show_default=True, metavar="P", help="Probability that a worker is slow in a step.")
 @click.option("--straggler-factor", type=SHARE, default=2.0, show_default=True, metavar="X", help="By how much it is slow then.")
 @json_option
-def command(model: str, workers: str, catalog: str, as_json: bool, **words: Any) -> None:
+def command(model: str, workers: str, catalog: tuple[str, ...], as_json: bool, **words: Any) -> None:
     """Replay a placement given by hand, event by event, and put it beside the closed form."""
     from placer.advisor import Advisor
     from placer.simulation.replay import SCHEMA

@@ -62,7 +62,10 @@ class CalibrationReport:
 
 
 def calibrate(
-    runs: str | os.PathLike[str], catalog: str | Catalog = "default", fit_links: Sequence[str] = (), today: str | None = None
+    runs: str | os.PathLike[str],
+    catalog: str | Sequence[str] | Catalog | None = None,
+    fit_links: Sequence[str] = (),
+    today: str | None = None,
 ) -> CalibrationReport:
     """Fit constants, speeds and links to measured runs.
 

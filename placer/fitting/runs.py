@@ -8,9 +8,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from placer.book import file_columns, read_numbered_rows
 from placer.by_hand import place_by_hand
 from placer.catalog import Catalog
+from placer.csv_rows import file_columns, read_numbered_rows
 from placer.errors import PlacerError
 from placer.estimator import exchange_phases, pool_of
 from placer.exchange.phase import Phase

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from placer.book import read_rows, shipped_catalogs
+from placer.csv_rows import read_rows
+from placer.shipped import shipped_catalogs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

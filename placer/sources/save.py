@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from placer.book import catalog_names, file_columns, optional_columns, read_rows
+from placer.csv_rows import file_columns, optional_columns, read_rows
 from placer.errors import PlacerError
+from placer.layers import catalog_names
 from placer.shelf import check_book_name, shelf
 from placer.sources.fetch import FAILED
 from placer.sources.harvest import Cell, Harvest

@@ -8,6 +8,10 @@ from placer.cli.group import LazyGroup
 
 COMMANDS = {
     "list": "List price books and what they cover.",
+    "show": "Show what one covers, how old it is and where it comes from.",
+    "diff": "List what is new, gone or different.",
+    "validate": "Check that a book is whole and plausible.",
+    "pin": "Choose the books that are used where none is named.",
 }
 """Commands in the order of --help, with their short help."""
 

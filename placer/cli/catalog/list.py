@@ -13,38 +13,62 @@ from placer.cli.output import console, print_json
 @click.command("list", epilog="Example: placer catalog list --json")
 @json_option
 def command(as_json: bool) -> None:
-    """List the shipped price books: offers, places, GPUs and dates."""
-    from placer.book import catalog_names, load_catalog
+    """List the shipped price books and your own: what they hold and how old it is."""
+    from placer.layers import catalog_names
+    from placer.pin import pinned
+    from placer.shelf import shelf, shelf_names
 
-    books = [load_catalog(name) for name in catalog_names()]
-    rows: list[dict[str, Any]] = [
-        {
-            "name": book.name,
-            "digest": book.digest,
-            "offers": len(book.offers),
-            "places": len({o.place for o in book.offers}),
-            "providers": sorted({o.provider for o in book.offers}),
-            "gpus": list(book.rented_gpus),
-            "oldest": book.as_of[0],
-            "as_of": book.as_of[1],
-        }
-        for book in books
-    ]
+    shipped = catalog_names()
+    chosen = [name for name, _ in pinned()] or ["default"]
+    rows = [_row(name, name in shipped, name in chosen) for name in [*shipped, *(n for n in shelf_names() if n not in shipped)]]
     if as_json:
-        print_json({"schema": "placer.catalogs/v1", "catalogs": rows})
+        print_json({"schema": "placer.catalogs/v1", "catalogs": rows, "folder": str(shelf())})
         return
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="underline")
-    for header, right in (("catalog", 0), ("offers", 1), ("places", 1), ("prices of", 0), ("providers", 0), ("devices", 0)):
-        table.add_column(header, justify="right" if right else "left", overflow="fold")
+    for header, right in (("catalog", 0), ("offers", 1), ("places", 1), ("links", 1), ("prices of", 0), ("providers", 0), ("devices", 0)):
+        table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=header == "catalog")
     for row in rows:
         table.add_row(
-            str(row["name"]),
+            f"{row['name']}{'*' if row['used'] else ''}",
             f"{row['offers']:,}",
             str(row["places"]),
-            f"{row['oldest']} to {row['as_of']}",
+            f"{row['links']:,}",
+            row["problem"] or (f"{row['oldest']} to {row['as_of']}" if row["as_of"] else "-"),
             ", ".join(row["providers"]),
             ", ".join(row["gpus"]),
         )
     console().print(table)
+    console().print(f"* is used where no --catalog is given; your own books lie in {shelf()}", style="dim")
+
+
+def _row(name: str, shipped: bool, used: bool) -> dict[str, Any]:
+    """Count what one book holds; a book of the user's own that cannot be read says why."""
+    from placer.book import located_rows
+    from placer.errors import PlacerError
+    from placer.layers import find_layer
+
+    problem, rows, digest = "", {}, ""
+    try:
+        layer = find_layer(name)
+        rows, digest = located_rows([layer]), layer.digest
+    except PlacerError as error:
+        problem = str(error)
+    offers = [offer for _, offer in rows.get("offers.csv", [])]
+    links = [link for _, link in rows.get("links.csv", [])]
+    dates = [row.as_of for row in offers or links]
+    return {
+        "name": name,
+        "digest": digest,
+        "shipped": shipped,
+        "used": used,
+        "offers": len(offers),
+        "places": len({offer.place for offer in offers} or {place for link in links for place in (link.src, link.dst)}),
+        "links": len(links),
+        "providers": sorted({offer.provider for offer in offers}),
+        "gpus": sorted({offer.gpu for offer in offers}),
+        "oldest": min(dates, default=None),
+        "as_of": max(dates, default=None),
+        "problem": problem,
+    }

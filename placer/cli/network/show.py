@@ -13,11 +13,11 @@ from placer.errors import PlacerError
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
 @catalog_option
 @json_option
-def command(places: tuple[str, ...], catalog: str, as_json: bool) -> None:
+def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) -> None:
     """Show bandwidth of one stream, round-trip time and egress price of every ordered pair of PLACEs (wildcards allowed)."""
     from placer.book import load_catalog
+    from placer.market_words import match_places
     from placer.network import Network
-    from placer.request import match_places
     from placer.units import format_bandwidth, format_seconds
 
     book = load_catalog(catalog)
@@ -44,7 +44,7 @@ def command(places: tuple[str, ...], catalog: str, as_json: bool) -> None:
             }
             for a, b, d in edges
         ]
-        print_json({"schema": "placer.network/v1", "catalog": catalog, "links": links})
+        print_json({"schema": "placer.network/v1", "catalog": book.name, "links": links})
         return
     from rich.table import Table
 

@@ -1,0 +1,126 @@
+"""What makes a price book doubtful although every cell can be read: slips of the decimal point, missing prices, impossible links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from statistics import median
+
+from placer.book_checks import FREE, Located
+from placer.catalog import Catalog, VmOffer
+from placer.errors import PlacerError
+from placer.link_model import FIBRE_KM_PER_RTT_S, great_circle_km
+from placer.network import Network
+
+ABSURD = 1_000.0
+"""A price this many times the median of its device, or that small a part of it, is a slip."""
+OLDEST_YEAR = 2015
+"""No price of a machine that trains today is older."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One doubt; ``level`` is error or warning, ``where`` the file and line, or the catalog."""
+
+    level: str
+    where: str
+    message: str
+
+
+def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date | None = None) -> tuple[Finding, ...]:
+    """Look for doubtful rows of a catalog.
+
+    Parameters
+    ----------
+    rows
+        Rows of each file with where they stand, from `placer.book.located_rows`.
+    catalog
+        What was made of them.
+    today
+        Day after which a date is in the future; None takes today's.
+
+    Returns
+    -------
+    tuple of Finding
+        Errors first; in the order of the files.
+    """
+    found = [
+        *_prices(rows["offers.csv"]),
+        *_spot(rows["offers.csv"]),
+        *_dates(rows, (today or date.today()).isoformat()),
+        *_links(rows["links.csv"], catalog),
+        *_egress(catalog),
+    ]
+    return tuple(sorted(found, key=lambda finding: finding.level != "error"))
+
+
+def _prices(offers: Sequence[Located]) -> Iterator[Finding]:
+    """Prices of a device that are out of all proportion."""
+    each: dict[tuple[str, str], list[float]] = {}
+    for _, offer in offers:
+        if offer.price_basis not in FREE:
+            each.setdefault((offer.gpu, offer.market), []).append(offer.usd_per_hour / offer.gpu_count)
+    usual = {key: median(prices) for key, prices in each.items()}
+    for where, offer in offers:
+        middle, price = usual.get((offer.gpu, offer.market)), offer.usd_per_hour / offer.gpu_count
+        if middle is None or offer.price_basis in FREE:
+            continue
+        if not middle / ABSURD <= price <= middle * ABSURD:
+            text = f"{_name(offer)} costs {price:g} USD/h for each {offer.gpu}; the median of the catalog is {middle:g}"
+            yield Finding(level="error", where=where, message=text)
+
+
+def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
+    """Spot machines dearer than on demand: it happens, and it is worth a word."""
+    on_demand = {_kind(offer): offer.usd_per_hour for _, offer in offers if offer.market == "on_demand"}
+    for where, offer in offers:
+        other = on_demand.get(_kind(offer))
+        if offer.market == "spot" and other is not None and offer.usd_per_hour > other and offer.price_basis not in FREE:
+            text = f"{_name(offer)} costs {offer.usd_per_hour:g} USD/h on spot and {other:g} on demand"
+            yield Finding(level="warning", where=where, message=text)
+
+
+def _kind(offer: VmOffer) -> tuple[str, str, str, int]:
+    return offer.place, offer.instance_type, offer.gpu, offer.gpu_count
+
+
+def _name(offer: VmOffer) -> str:
+    return f"{offer.instance_type} ({offer.device}) in {offer.place}"
+
+
+def _dates(rows: Mapping[str, Sequence[Located]], today: str) -> Iterator[Finding]:
+    """Figures from the future, and prices from before there was anything to rent."""
+    for file, found in rows.items():
+        for where, row in found:
+            if row.as_of > today:
+                yield Finding(level="error", where=where, message=f"as_of {row.as_of} is in the future")
+            elif file == "offers.csv" and row.as_of < f"{OLDEST_YEAR}":
+                yield Finding(level="error", where=where, message=f"as_of {row.as_of} is before {OLDEST_YEAR}: no price of today")
+
+
+def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
+    """Round-trip times that light in fibre could not do."""
+    for where, link in links:
+        if link.rtt_ms is None:
+            continue
+        km = great_circle_km(catalog.region(link.src), catalog.region(link.dst))
+        least_ms = km / FIBRE_KM_PER_RTT_S * 1e3
+        if link.rtt_ms < least_ms:
+            text = f"{link.src} to {link.dst}: {link.rtt_ms:g} ms there and back over {km:,.0f} km; light in fibre takes {least_ms:.1f} ms"
+            yield Finding(level="error", where=where, message=text)
+
+
+def _egress(catalog: Catalog) -> Iterator[Finding]:
+    """Pairs of places with machines that no egress price covers; one finding for each source."""
+    network, places = Network(catalog), sorted({offer.place for offer in catalog.offers})
+    for src in places:
+        missing = []
+        for dst in places:
+            try:
+                network.egress_price(src, dst)
+            except PlacerError:
+                missing.append(dst)
+        if missing:
+            text = f"no egress price from {src} to {len(missing)} places, such as {missing[0]}; it is never taken as free"
+            yield Finding(level="error", where=catalog.name, message=text)

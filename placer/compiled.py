@@ -1,0 +1,138 @@
+"""Catalogs that were read and checked before: SQLite files in the cache, named by the digest of what they were made from."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import hashlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+
+from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
+from placer.shipped import shipped_catalogs
+
+TABLES: dict[str, type] = {
+    "gpus": Gpu,
+    "regions": Region,
+    "offers": VmOffer,
+    "functions": FunctionOffer,
+    "stores": StoreOffer,
+    "egress": EgressPrice,
+    "links": MeasuredLink,
+}
+MOST_KEPT = 12
+"""Compiled catalogs that the cache keeps; the ones used longest ago go first."""
+
+
+def cache_folder() -> Path:
+    """Folder of compiled catalogs: ``$PLACER_HOME/cache``, else the user's cache folder."""
+    home = os.environ.get("PLACER_HOME")
+    return (Path(home) / "cache" if home else platformdirs.user_cache_path("placer")) / "catalogs"
+
+
+def read_compiled(digest: str, name: str) -> Catalog | None:
+    """Load a catalog from the cache.
+
+    Parameters
+    ----------
+    digest
+        Of the layers.
+    name
+        What the catalog is called this time; the cache does not know names.
+
+    Returns
+    -------
+    Catalog or None
+        None if the cache has no whole file of this digest: then the CSV files are read.
+    """
+    path = _path(digest)
+    try:
+        if not path.is_file():
+            return None
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as base, _no_collection():
+            rows = {table: tuple(_rows(base, table, kind)) for table, kind in TABLES.items()}
+        os.utime(path)
+    except (OSError, sqlite3.Error, TypeError):
+        return None
+    return Catalog(
+        name=name,
+        digest=digest,
+        gpus={gpu.gpu: gpu for gpu in rows["gpus"]},
+        regions={region.place: region for region in rows["regions"]},
+        **{table: rows[table] for table in ("offers", "functions", "stores", "egress", "links")},
+    )
+
+
+def write_compiled(catalog: Catalog) -> None:
+    """Put a catalog into the cache; a cache that cannot be written is none."""
+    folder = cache_folder()
+    with suppress(OSError, sqlite3.Error):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".", suffix=".sqlite")
+        os.close(handle)
+        try:
+            with closing(sqlite3.connect(temporary)) as base:
+                _fill(base, catalog)
+            Path(temporary).replace(_path(catalog.digest))
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        for old in sorted(folder.glob("*.sqlite"), key=lambda p: p.stat().st_mtime)[:-MOST_KEPT]:
+            old.unlink(missing_ok=True)
+
+
+def _fill(base: sqlite3.Connection, catalog: Catalog) -> None:
+    base.execute("PRAGMA synchronous = OFF")
+    rows: dict[str, Iterable[Any]] = {
+        table: getattr(catalog, table).values() if table in ("gpus", "regions") else getattr(catalog, table) for table in TABLES
+    }
+    with base:
+        for table, kind in TABLES.items():
+            names = _columns(kind)
+            base.execute(f"CREATE TABLE {table} ({', '.join(names)})")
+            marks = ", ".join("?" * len(names))
+            base.executemany(
+                f"INSERT INTO {table} VALUES ({marks})",  # noqa: S608 names of this file, not of a user
+                ([getattr(row, name) for name in names] for row in rows[table]),
+            )
+
+
+def _rows(base: sqlite3.Connection, table: str, kind: type) -> Iterator[Any]:
+    names = _columns(kind)
+    found = base.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY rowid")  # noqa: S608 names of this file, not of a user
+    if issubclass(kind, msgspec.Struct):
+        return (kind(*row) for row in found)
+    return (kind(**dict(zip(names, row, strict=True))) for row in found)
+
+
+def _columns(kind: type) -> tuple[str, ...]:
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    return tuple(field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Stop looking for garbage while many rows are made, none of which is garbage: half of the time otherwise."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _path(digest: str) -> Path:
+    """File of a digest; the layout of the rows and the columns file are part of its name."""
+    layout = repr({table: _columns(kind) for table, kind in TABLES.items()}).encode()
+    columns = (shipped_catalogs() / "columns.csv").read_bytes()
+    return cache_folder() / f"{digest}-{hashlib.sha256(layout + columns).hexdigest()[:8]}.sqlite"
