@@ -97,8 +97,16 @@ class Problem:
     def pools(self) -> tuple[Pool, ...]:
         """Offers that the request admits, in the order of the book."""
         found = []
+        places: dict[tuple[str, str, bool], bool] = {}
+        kinds: dict[tuple[object, ...], bool] = {}
         for offer in self.catalog.offers:
-            if self._place_admitted(offer) and not self.offer_problems(offer):
+            where = offer.provider, offer.region, offer.price_basis == "owned"
+            if where not in places:
+                places[where] = self._place_admitted(offer)
+            kind = offer.gpu, offer.gpu_count, offer.market, offer.memory_gib, offer.as_of  # all that `offer_problems` looks at
+            if places[where] and kind not in kinds:
+                kinds[kind] = not self.offer_problems(offer)
+            if places[where] and kinds[kind]:
                 pool = self.pool(offer)
                 if pool is not None and pool.max_count >= 1:
                     found.append(pool)

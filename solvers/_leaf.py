@@ -9,7 +9,8 @@ import numpy as np
 from placer.exchange.allreduce import pair_bytes
 from placer.placement import WorkerGroup
 
-from ._market import Array, Indices, suffix_sums
+from ._increments import suffix_sums
+from ._market import Array, Indices
 from ._relaxation import Family, Node, Relaxation, margin
 from .exhaustive import groups_of
 
@@ -91,7 +92,7 @@ class Leaf:
         Workers that are not placed yet pay at least the cheapest price to and from the placed ones.
         """
         workers, known = int(self.node.workers[0]), splits.shape[1]
-        price = self.relaxation.prices[np.ix_(self.node.used, self.node.used)]
+        price = self.market.prices[np.ix_(self.node.used, self.node.used)]
         placed = price[:known, :known]
         pairs = np.einsum("si,ij,sj->s", splits, placed, splits) - splits @ np.diag(placed)
         if known < len(self.node.used):

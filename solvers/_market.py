@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,8 @@ from placer.placement import MOST_WORKERS
 from placer.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR
 
+from ._increments import increments
+
 Array = NDArray[Any]
 """Floats: seconds, dollars, samples/s."""
 Indices = NDArray[Any]
@@ -24,8 +24,6 @@ Indices = NDArray[Any]
 
 MULTIPLIERS = 24
 """Prices of a dollar in samples/s at which the bound is evaluated."""
-MOST_COUPLED_GPUS = 16
-"""Up to this quota the bound knows that machines of several sizes share it; above, each size has its own."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Market:
             offer = pool.offer
             if only and offer.place not in only:
                 continue
-            kind = (offer.place, offer.gpu, offer.gpu_count, offer.market, None if offer.available is None else number)
+            kind = (offer.provider, offer.region, offer.gpu, offer.gpu_count, offer.market, None if offer.available is None else number)
             if kind not in kept or offer.usd_per_hour < kept[kind].offer.usd_per_hour:
                 kept[kind] = pool
         return Market(problem, tuple(kept.values()))
@@ -180,10 +178,30 @@ class Market:
             alike.setdefault((sizes, caps, self.pools[members[0]].gpu_quota), []).append(members)
         blocks, owners = [], []
         for (sizes, caps, quota), group in alike.items():
-            block = _increments(self.values[:, np.array(group)], sizes, caps, quota)
+            block = increments(self.values[:, np.array(group)], sizes, caps, quota)
             blocks.append(block.reshape(len(self.weights), -1))
             owners.append(np.repeat([members[0] for members in group], block.shape[2]))
         return np.concatenate(blocks, axis=1), np.concatenate(owners).astype(np.intp)
+
+    @cached_property
+    def prices(self) -> Array:
+        """Egress price in USD per byte between the places; shape (places, places)."""
+        network, same_zone = self.problem.network, self.problem.requirements.same_zone
+        return np.array([[network.usd_per_byte(a, b, same_zone=same_zone) for b in self.places] for a in self.places])
+
+    def pools_of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
+        """Which pools have hosts of some classes; shape (pools,)."""
+        return np.array([host in hosts for host in self.host_of], dtype=bool)
+
+    def family_places(self, hosts: frozenset[str]) -> tuple[int, ...]:
+        """Places with a pool whose host is of some classes, sorted."""
+        if hosts not in self._family_places:
+            self._family_places[hosts] = tuple(np.unique(self.place_of[self.pools_of_hosts(hosts)]).tolist())
+        return self._family_places[hosts]
+
+    @cached_property
+    def _family_places(self) -> dict[frozenset[str], tuple[int, ...]]:
+        return {}
 
     def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
         """Largest sum (alpha v - beta c) of exactly n machines at some places, quotas within.
@@ -204,8 +222,24 @@ class Market:
 
         Notes
         -----
-        One partial sort per row: the linear relaxation of the covering problem at fixed n.
+        One partial sort per row: the linear relaxation of the covering problem at fixed n. The searches ask for all places again
+        and again; that answer is kept.
         """
+        key = hosts, most
+        whole = len(places) == len(self.places)
+        if whole and key in self._whole_sums:
+            return self._whole_sums[key]
+        built = self._sorted_sums(places, hosts, most)
+        if whole:
+            built.setflags(write=False)
+            self._whole_sums[key] = built
+        return built
+
+    @cached_property
+    def _whole_sums(self) -> dict[tuple[frozenset[str], int], Array]:
+        return {}
+
+    def _sorted_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
         values, owner = self.units
         wanted = np.zeros(len(self.places), dtype=bool)
         wanted[places] = True
@@ -229,56 +263,3 @@ class Market:
     @cached_property
     def _host_masks(self) -> dict[frozenset[str], NDArray[np.bool_]]:
         return {}
-
-
-def _increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> Array:
-    """Increments of the concave majorant of the best value of m machines, for buckets alike in size and quota.
-
-    Parameters
-    ----------
-    values
-        Shape (rows, buckets, kinds).
-    sizes, caps
-        Devices of one machine and most machines of each kind.
-    quota
-        Devices of all machines of one bucket together.
-
-    Returns
-    -------
-    Array
-        Shape (rows, buckets, machines), not increasing along the last axis.
-    """
-    if len(sizes) == 1 or quota > MOST_COUPLED_GPUS:
-        return np.concatenate([np.repeat(values[:, :, k : k + 1], cap, axis=2) for k, cap in enumerate(caps)], axis=2)
-    mixes = [mix for mix in product(*(range(cap + 1) for cap in caps)) if np.dot(mix, sizes) <= quota]
-    machines = max(sum(mix) for mix in mixes)
-    best = np.full((*values.shape[:2], machines + 1), -np.inf)
-    for mix in mixes:
-        m = sum(mix)
-        best[:, :, m] = np.maximum(best[:, :, m], values @ np.array(mix, dtype=float))
-    hull = best.copy()
-    for low in range(machines + 1):
-        for high in range(low + 2, machines + 1):
-            for m in range(low + 1, high):
-                chord = (best[:, :, low] * (high - m) + best[:, :, high] * (m - low)) / (high - low)
-                hull[:, :, m] = np.maximum(hull[:, :, m], chord)
-    return np.diff(hull, axis=2)
-
-
-def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list[list[float]]:
-    """Largest sum of exactly m machines among pools i, i+1, ...: one row per i, for m = 0 .. most.
-
-    Examples
-    --------
-    >>> suffix_sums([3.0, 1.0], [1, 2], 2)
-    [[0.0, 3.0, 4.0], [0.0, 1.0, 2.0], [0.0, -inf, -inf]]
-    """
-    rows = [[0.0] + [-np.inf] * most]
-    units: list[float] = []
-    for value, cap in zip(reversed(values), reversed(caps), strict=True):
-        units = sorted([*units, *([value] * min(cap, most))], reverse=True)[:most]
-        sums = [0.0]
-        for unit in units:
-            sums.append(sums[-1] + unit)
-        rows.append(sums + [-np.inf] * (most + 1 - len(sums)))
-    return rows[::-1]

@@ -115,7 +115,7 @@ class RegionSearch:
         if seconds == np.inf:
             return np.full((len(self.market.weights), len(workers)), np.inf)
         places = np.array((*used, *joining), dtype=np.intp)
-        home = float(self.relaxation.prices[places, places].min())
+        home = float(self.market.prices[places, places].min())
         inside_usd = (workers - regions) * self.size * (2 * self.mode.local_steps + self._broadcasts) * home
         communication = self._inside(largest, averaging, regions, family) + seconds
         data = min(self.market.data_usd[p] for p in places)
@@ -158,7 +158,7 @@ class RegionSearch:
         if self.transport == "region-hub":
             return self._star(used, joining, regions)
         pair = 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
-        prices, here, there = self.relaxation.prices, np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
+        prices, here, there = self.market.prices, np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
         usd = float(prices[np.ix_(here, here)].sum() - prices[here, here].sum())
         slowest = max((self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0)
         missing = regions - len(used)
@@ -191,7 +191,7 @@ class RegionSearch:
     @cached_property
     def _far_prices(self) -> Array:
         """Egress price per byte, 0 from a place to itself; shape (places, places)."""
-        prices = self.relaxation.prices.copy()
+        prices = self.market.prices.copy()
         np.fill_diagonal(prices, 0.0)
         return prices
 

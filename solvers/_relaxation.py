@@ -114,7 +114,7 @@ class Relaxation:
 
     def places(self, family: Family) -> tuple[int, ...]:
         """Places with a pool of the family, sorted."""
-        return tuple(sorted({int(p) for p, host in zip(self.market.place_of, self.market.host_of, strict=True) if host in family.hosts}))
+        return self.market.family_places(family.hosts)
 
     def alive(self, node: Node, family: Family) -> Indices:
         """Worker counts at which some improvement may exist."""
@@ -176,12 +176,12 @@ class Relaxation:
         if not used and node.regions < 2:
             return np.zeros(len(n))
         if node.regions == 1 and not node.joining:
-            inside: Array = n * (n - 1) * float(self.prices[used[0], used[0]])
+            inside: Array = n * (n - 1) * float(self.market.prices[used[0], used[0]])
             return inside
         places = np.array((*used, *node.joining), dtype=np.intp)
         if len(places) < 2:
             return np.zeros(len(n))
-        mutual = (self.prices[np.ix_(places, places)] + self.prices[np.ix_(places, places)].T) / 2
+        mutual = (self.market.prices[np.ix_(places, places)] + self.market.prices[np.ix_(places, places)].T) / 2
         np.fill_diagonal(mutual, np.inf)
         room = self.room(family)
         least = np.asarray(fewest_crossing_pairs(n, room[places], node.regions) * float(mutual.min()), dtype=np.float64)
@@ -191,12 +191,6 @@ class Relaxation:
                 own = 2.0 * np.minimum(n - 1, most * (n - most)) * float(mutual[at].min())
                 least = np.maximum(least, own, dtype=np.float64)
         return least
-
-    @cached_property
-    def prices(self) -> Array:
-        """Egress price in USD per byte between the places of the market; shape (places, places)."""
-        network, places, same_zone = self.problem.network, self.market.places, self.problem.requirements.same_zone
-        return np.array([[network.usd_per_byte(a, b, same_zone=same_zone) for b in places] for a in places])
 
     def room(self, family: Family) -> Indices:
         """Machines that each place can hold; shape (places,)."""
@@ -209,10 +203,8 @@ class Relaxation:
 
     def pools(self, node: Node, family: Family) -> Indices:
         """Pools of the open regions of a node."""
-        market, open_places = self.market, {*node.used, *node.joining}
-        return np.array(
-            [i for i, host in enumerate(market.host_of) if host in family.hosts and int(market.place_of[i]) in open_places], dtype=np.intp
-        )
+        open_places = np.array((*node.used, *node.joining), dtype=np.intp)
+        return np.flatnonzero(np.isin(self.market.place_of, open_places) & self.market.pools_of_hosts(family.hosts))
 
     def pair_wan(self, a: int, b: int) -> float:
         """Seconds that a pair of regions adds for each byte of a pair of workers, slower direction."""

@@ -11,7 +11,8 @@ import numpy as np
 from placer.units import SECONDS_PER_HOUR
 
 from ._hub import Hub
-from ._market import Array, Indices, suffix_sums
+from ._increments import suffix_sums
+from ._market import Array, Indices
 from ._queue import some_mix
 
 if TYPE_CHECKING:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import msgspec
+
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
 from placer.elastic import Dataset
 from placer.problem import Problem
@@ -150,7 +152,9 @@ def _wide(draw: random.Random) -> Problem:
         for gpu, size, market in draw.sample(kinds, draw.choice([1, 1, 2, 3])):
             usd = 0.0 if draw.random() < 0.12 else round(draw.uniform(0.05, 2) * size * draw.choice([1, 1, 1, 20]), 3)
             made = offer(here.provider, here.region, gpu, usd, market=market, gpus=size, available=draw.choice([None, None, None, 1, 2]))
-            offers += [made, replace(made, instance_type=f"{made.instance_type}-twin", usd_per_hour=usd * 1.5)][: draw.choice([1, 1, 1, 2])]
+            offers += [made, msgspec.structs.replace(made, instance_type=f"{made.instance_type}-twin", usd_per_hour=usd * 1.5)][
+                : draw.choice([1, 1, 1, 2])
+            ]
     places = {**{r.place: r for r in regions}, "backblaze/b": region("backblaze", "b", 1)}
     catalog = Catalog(
         name="toy",

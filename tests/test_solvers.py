@@ -7,6 +7,7 @@ import types
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -192,7 +193,9 @@ def test_more_is_never_worse(seed: int) -> None:
     if wish.budget_usd_per_hour is not None:
         richer = replace(problem, requirements=replace(wish, budget_usd_per_hour=wish.budget_usd_per_hour * 1.3))
         assert (solve(richer, "exact", PROOF).value or 0.0) >= before * (1 - 1e-9)
-    twins = tuple(replace(o, instance_type=o.instance_type + "-dear", usd_per_hour=o.usd_per_hour * 2) for o in problem.catalog.offers)
+    twins = tuple(
+        msgspec.structs.replace(o, instance_type=o.instance_type + "-dear", usd_per_hour=o.usd_per_hour * 2) for o in problem.catalog.offers
+    )
     wider = replace(problem, requirements=wish, catalog=replace(problem.catalog, offers=problem.catalog.offers + twins))
     assert solve(wider, "exact", PROOF).value == (pytest.approx(before) if before else None)
     free = replace(problem.catalog, egress=tuple(replace(e, usd_per_gib=0.0) for e in problem.catalog.egress))

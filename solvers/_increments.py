@@ -1,0 +1,67 @@
+"""What one more machine adds at most: where machines of several sizes share a quota, and over the rest of a list of pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+MOST_COUPLED_GPUS = 16
+"""Up to this quota the bound knows that machines of several sizes share it; above, each size has its own."""
+
+
+def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> Array:
+    """Increments of the concave majorant of the best value of m machines, for buckets alike in size and quota.
+
+    Parameters
+    ----------
+    values
+        Shape (rows, buckets, kinds).
+    sizes, caps
+        Devices of one machine and most machines of each kind.
+    quota
+        Devices of all machines of one bucket together.
+
+    Returns
+    -------
+    Array
+        Shape (rows, buckets, machines), not increasing along the last axis.
+    """
+    if len(sizes) == 1 or quota > MOST_COUPLED_GPUS:
+        return np.concatenate([np.repeat(values[:, :, k : k + 1], cap, axis=2) for k, cap in enumerate(caps)], axis=2)
+    mixes = [mix for mix in product(*(range(cap + 1) for cap in caps)) if np.dot(mix, sizes) <= quota]
+    machines = max(sum(mix) for mix in mixes)
+    best = np.full((*values.shape[:2], machines + 1), -np.inf)
+    for mix in mixes:
+        m = sum(mix)
+        best[:, :, m] = np.maximum(best[:, :, m], values @ np.array(mix, dtype=float))
+    hull = best.copy()
+    for low in range(machines + 1):
+        for high in range(low + 2, machines + 1):
+            for m in range(low + 1, high):
+                chord = (best[:, :, low] * (high - m) + best[:, :, high] * (m - low)) / (high - low)
+                hull[:, :, m] = np.maximum(hull[:, :, m], chord)
+    return np.diff(hull, axis=2)
+
+
+def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list[list[float]]:
+    """Largest sum of exactly m machines among pools i, i+1, ...: one row per i, for m = 0 .. most.
+
+    Examples
+    --------
+    >>> suffix_sums([3.0, 1.0], [1, 2], 2)
+    [[0.0, 3.0, 4.0], [0.0, 1.0, 2.0], [0.0, -inf, -inf]]
+    """
+    rows = [[0.0] + [-np.inf] * most]
+    units: list[float] = []
+    for value, cap in zip(reversed(values), reversed(caps), strict=True):
+        units = sorted([*units, *([value] * min(cap, most))], reverse=True)[:most]
+        sums = [0.0]
+        for unit in units:
+            sums.append(sums[-1] + unit)
+        rows.append(sums + [-np.inf] * (most + 1 - len(sums)))
+    return rows[::-1]
