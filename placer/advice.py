@@ -44,6 +44,8 @@ def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
     wish, other = result.problem.requirements, estimate(local, result.problem)
     speed, usd = other.effective_samples_per_second.value, other.usd_per_hour.total
     ours = objective_value(wish.objective, result.estimate.effective_samples_per_second.value, result.estimate.usd_per_hour.total)
+    if ours == 0:  # nothing is cheaper than machines that are paid for anyway
+        return ()
     gain = objective_value(wish.objective, speed, usd) / ours
     if (gain if wish.objective == "throughput" else 1 / gain) < WORTH_A_WORD:
         return ()

@@ -1,0 +1,278 @@
+"""Books that lie over each other, contracts, the compiled cache and the pin."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conftest import Run
+from placer.advisor import Advisor
+from placer.book import load_catalog
+from placer.catalog import Catalog, VmOffer
+from placer.compiled import MOST_KEPT, cache_folder
+from placer.errors import PlacerError
+from placer.layers import find_layer
+from placer.network import Network
+from placer.pin import default_words, pin_document, pin_file
+from placer.shelf import shelf
+from placer.shipped import shipped_catalogs
+
+OFFERS = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
+ADDED = "gcp,us-west1,new,T4,1,8,30,spot,0.2,list,,q,2026-11-01\n"
+QUOTE = OFFERS + "gcp,us-west1,n1-standard-8+T4,T4,1,8,30,spot,0.11,list,,quote 4711,2026-11-01\n"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Shelf, cache and pin of each test's own."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("PLACER_HOME", str(folder))
+    return folder
+
+
+def write(path: Path, text: str) -> str:
+    """Write a layer; returns its path."""
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def t4(catalog: Catalog, place: str = "gcp/us-west1", market: str = "spot") -> VmOffer:
+    """The T4 of a place."""
+    return next(offer for offer in catalog.offers_at(place) if offer.device == "T4" and offer.market == market)
+
+
+def test_a_later_layer_replaces_rows_of_the_same_key_and_adds_others(tmp_path: Path, erben: Catalog) -> None:
+    """The quote has the machine of the book at 0.11 instead of 0.18 USD/h, and one that the book has not."""
+    machine = t4(erben).instance_type
+    quote = write(tmp_path / "quote.csv", QUOTE.replace("n1-standard-8+T4", machine) + ADDED)
+    stack = load_catalog(["erben-2023", quote])
+    assert len(stack.offers) == len(erben.offers) + 1
+    assert t4(stack).usd_per_hour == 0.11
+    assert [o.usd_per_hour for o in stack.offers if o not in erben.offers] == [0.11, 0.2]
+    assert stack.name == "erben-2023+quote"
+    assert stack.digest != erben.digest
+
+
+def test_the_order_of_layers_decides(tmp_path: Path) -> None:
+    """Of two quotes for one machine the later one counts."""
+    a = write(tmp_path / "a.csv", QUOTE)
+    b = write(tmp_path / "b.csv", QUOTE.replace("0.11", "0.22"))
+    price = [
+        o.usd_per_hour
+        for words in ([a, b], [b, a])
+        for o in load_catalog(["erben-2023", *words]).offers
+        if "n1-standard-8+T4" in o.instance_type
+    ]
+    assert price == [0.22, 0.11]
+
+
+def test_volume_tiers_of_a_pair_are_replaced_together(tmp_path: Path) -> None:
+    """One flat price of a contract takes the place of all tiers of AWS to the internet, not of the first alone."""
+    before = Network(load_catalog("default")).egress_tiers("aws/us-east-1", "gcp/us-west1")
+    key = before[0]
+    flat = write(
+        tmp_path / "flat.csv", f"provider,src,dst,usd_per_gib,source,as_of\n{key.provider},{key.src},{key.dst},0.04,contract,2026-11-01\n"
+    )
+    after = Network(load_catalog(["default", flat])).egress_tiers("aws/us-east-1", "gcp/us-west1")
+    assert len(before) > 1
+    assert [tier.usd_per_gib for tier in after] == [0.04]
+
+
+def test_a_contract_takes_off_the_layers_below_and_its_last_line_wins(tmp_path: Path, erben: Catalog) -> None:
+    """20 % off all spot machines of Google, 50 % off in us-west1: 0.18 becomes 0.09; A10 on Lambda stays."""
+    header = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"
+    text = f"{header}gcp,*,*,*,spot,0.8,contract 47,2026-11-01\ngcp,us-west1,*,*,*,0.5,contract 47,2026-11-01\n"
+    stack = load_catalog(["erben-2023", write(tmp_path / "contract.csv", text)])
+    assert t4(stack).usd_per_hour == pytest.approx(0.5 * t4(erben).usd_per_hour)
+    assert t4(stack, "gcp/us-central1").usd_per_hour == pytest.approx(0.8 * t4(erben, "gcp/us-central1").usd_per_hour)
+    assert t4(stack).price_basis == "negotiated"
+    assert t4(stack).source.endswith("x 0.5: contract 47")
+    assert t4(stack).as_of == t4(erben).as_of
+    assert [o for o in stack.offers if o.provider != "gcp"] == [o for o in erben.offers if o.provider != "gcp"]
+
+
+def test_reserved_machines_may_cost_nothing_and_are_used(tmp_path: Path) -> None:
+    """Two reserved T4 that are paid for anyway beat every rented one when cost counts."""
+    text = OFFERS + "gcp,us-west1,t4+reserved,T4,1,8,30,on_demand,0,reserved,2,reservation 12,2026-11-01\n"
+    stack = load_catalog(["erben-2023", write(tmp_path / "mine.csv", text)])
+    result = Advisor(stack).recommend("roberta-xlm", objective="cost", min_throughput="20/s")
+    assert result.placement is not None
+    assert result.placement.groups[0].instance_type == "t4+reserved"
+
+
+def test_a_site_of_the_users_comes_as_a_folder_with_its_regions(tmp_path: Path) -> None:
+    """On-premise machines: a region with coordinates, its egress and its machines lie over the default book."""
+    site = tmp_path / "site"
+    site.mkdir()
+    write(site / "offers.csv", OFFERS + "onprem,hall-2,dgx,V100,8,96,512,on_demand,0,owned,1,our own,2026-11-01\n")
+    header = "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of\n"
+    write(site / "regions.csv", header + "onprem,hall-2,Hall 2,Munich,DE,EU,onprem,48.14,11.58,our own,2026-11-01\n")
+    write(
+        site / "egress.csv",
+        "provider,src,dst,usd_per_gib,source,as_of\nonprem,*,intra_zone,0,ours,2026-11-01\nonprem,*,internet,0,flat rate,2026-11-01\n",
+    )
+    stack = load_catalog(["default", str(site)])
+    assert [o.device for o in stack.offers_at("onprem/hall-2")] == ["V100:8"]
+    assert Network(stack).link("onprem/hall-2", "gcp/europe-west3").rtt_s < 0.05
+
+
+def test_a_partial_layer_alone_says_what_it_needs(tmp_path: Path) -> None:
+    """No egress is ever free because a file is missing."""
+    with pytest.raises(PlacerError, match=r"has no regions\.csv.*--catalog default --catalog quote"):
+        load_catalog(write(tmp_path / "quote.csv", QUOTE))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a,b\n1,2\n", "these columns are those of no file of a price book"),
+        ("", "these columns are those of no file"),
+        ("<html>404</html>\n", "these columns are those of no file"),
+        (QUOTE.replace("us-west1", "us-west9"), r"mine\.csv:2: region 'gcp/us-west9' is not in regions\.csv"),
+        (QUOTE.replace("0.11", "free"), r"mine\.csv:2: usd_per_hour 'free' is not a number"),
+        (QUOTE + QUOTE.splitlines()[1].replace("0.11", "0.12") + "\n", r"mine\.csv:3: .* stands already in line 2"),
+    ],
+)
+def test_a_bad_layer_is_refused_with_file_and_line(tmp_path: Path, text: str, says: str) -> None:
+    """The message names the layer's own file and line, not those of the stack."""
+    with pytest.raises(PlacerError, match=says):
+        load_catalog(["erben-2023", write(tmp_path / "mine.csv", text)])
+
+
+def test_a_folder_without_any_file_of_a_book_is_refused(tmp_path: Path) -> None:
+    """A slip in the path of a folder."""
+    with pytest.raises(PlacerError, match="has no file of a price book"):
+        load_catalog(str(tmp_path))
+
+
+def test_the_second_reading_comes_from_the_cache_and_is_the_same(home: Path) -> None:
+    """Every row and their order; the cache has one file for the contents, whatever they are called."""
+    first, second = load_catalog("erben-2023"), load_catalog("erben-2023")
+    assert first == second
+    copied = load_catalog(str(shutil.copytree(shipped_catalogs() / "erben-2023", home / "renamed")))
+    assert replace(copied, name=first.name) == first
+    assert copied.name == "renamed"
+    assert len(list(cache_folder().glob("*.sqlite"))) == 1
+
+
+def test_a_changed_cell_is_another_digest(home: Path, tmp_path: Path) -> None:
+    """The cache is never asked for what the files no longer say."""
+    folder = Path(shutil.copytree(shipped_catalogs() / "erben-2023", tmp_path / "mine"))
+    before = load_catalog(str(folder))
+    offers = folder / "offers.csv"
+    offers.write_text(offers.read_text(encoding="utf-8").replace("spot,0.18,", "spot,0.17,", 1), encoding="utf-8")
+    after = load_catalog(str(folder))
+    assert before.digest != after.digest
+    assert before.offers[0].usd_per_hour == 0.18
+    assert after.offers[0].usd_per_hour == 0.17
+
+
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\x00 but no more", b"garbage" * 100])
+def test_a_broken_cache_is_read_around_and_mended(home: Path, content: bytes) -> None:
+    """Whatever stands in the cache file, the answer is that of the CSV files."""
+    first = load_catalog("erben-2023")
+    (path,) = cache_folder().glob("*.sqlite")
+    path.write_bytes(content)
+    assert load_catalog("erben-2023") == first
+    with sqlite3.connect(path) as base:
+        assert base.execute("SELECT count(*) FROM offers").fetchone() == (len(first.offers),)
+    base.close()
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc takes no folders, also from root."""
+    monkeypatch.setenv("PLACER_HOME", "/proc/none")
+    assert load_catalog("erben-2023").offers
+
+
+def test_the_cache_keeps_a_bounded_number_of_catalogs(tmp_path: Path) -> None:
+    """Fifteen different stacks leave the newest dozen."""
+    for n in range(15):
+        load_catalog(["erben-2023", write(tmp_path / "q.csv", QUOTE.replace("0.11", f"0.{n + 10}"))])
+    assert len(list(cache_folder().glob("*.sqlite"))) == MOST_KEPT
+
+
+def test_pinned_books_are_used_where_none_is_named(tmp_path: Path, run: Run, home: Path) -> None:
+    """Pin a quote over a book; then the quote's price counts without --catalog; --clear ends it."""
+    quote = write(tmp_path / "quote.csv", QUOTE)
+    done = run("catalog", "pin", "erben-2023", quote)
+    assert done.returncode == 0, done.stderr
+    assert default_words() == ("erben-2023", quote)
+    assert load_catalog().name == "erben-2023+quote"
+    assert Advisor().recommend("roberta-xlm", budget="1/h").problem.catalog.name == "erben-2023+quote"
+    assert load_catalog(()).name == "erben-2023+quote"
+    assert run("catalog", "pin", "--clear").stdout == "nothing is pinned: requests use default\n"
+    assert default_words() == ("default",)
+
+
+def test_a_pinned_book_that_changes_is_an_error_until_it_is_pinned_again(tmp_path: Path, run: Run) -> None:
+    """Exit code 5 names the book, and the tip says what to do; a named catalog is not affected."""
+    quote = write(tmp_path / "quote.csv", QUOTE)
+    run("catalog", "pin", "erben-2023", quote)
+    write(tmp_path / "quote.csv", QUOTE.replace("0.11", "0.12"))
+    done = run("offers", "--gpu", "T4")
+    assert (done.returncode, "has changed" in done.stderr, "catalog pin" in done.stderr) == (5, True, True)
+    assert run("offers", "--gpu", "T4", "--catalog", "erben-2023").returncode == 0
+    (tmp_path / "quote.csv").unlink()
+    assert run("offers", "--gpu", "T4").returncode == 5
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", '{"schema": "placer.pin/v9", "catalogs": []}', '{"schema": "placer.pin/v1", "catalogs": []}']
+)
+def test_a_broken_pin_is_one_clear_line(home: Path, text: str) -> None:
+    """It is never taken for no pin."""
+    home.mkdir()
+    write(pin_file(), text)
+    with pytest.raises(PlacerError, match="is no pin of placer"):
+        load_catalog()
+
+
+def test_a_pin_of_a_path_holds_from_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path is pinned as an absolute one."""
+    write(tmp_path / "quote.csv", QUOTE)
+    monkeypatch.chdir(tmp_path)
+    assert pin_document(("quote.csv",))["catalogs"][0]["name"] == str(tmp_path / "quote.csv")
+
+
+def test_a_book_of_the_shelf_is_found_by_name_and_shipped_ones_win(home: Path) -> None:
+    """A folder on the shelf called as a shipped book is not taken for it."""
+    for name in ("mine", "erben-2023"):
+        shutil.copytree(shipped_catalogs() / "phalak-2023", shelf() / name)
+    assert find_layer("mine").digest == find_layer("phalak-2023").digest
+    assert find_layer("erben-2023").digest != find_layer("phalak-2023").digest
+
+
+@pytest.mark.parametrize("word", ["", " ", "no-such-book", "../../etc", "/dev/null/x", "a" * 5000, "x\0y"])
+def test_unknown_names_are_one_line(word: str) -> None:
+    """With the nearest name that exists, or all of them."""
+    with pytest.raises(PlacerError, match=r"unknown catalog|has no file"):
+        load_catalog(word)
+
+
+def test_max_price_age_leaves_out_old_prices(run: Run) -> None:
+    """The book is of April 2023: nothing is younger than ten days (exit 5); a century admits all."""
+    done = run("recommend", "--model", "roberta-xlm", "--budget", "5/h", "--catalog", "erben-2023", "--max-price-age", "10d")
+    assert done.returncode == 5
+    assert "all prices that fit are from before" in done.stderr
+    assert run("estimate", "--model", "roberta-xlm", "--workers", "gcp/us-central1=2xT4:spot", "--catalog", "erben-2023").returncode == 0
+    everything = Advisor("erben-2023").recommend("roberta-xlm", budget="5/h", max_price_age="36500d")
+    assert everything.value == Advisor("erben-2023").recommend("roberta-xlm", budget="5/h").value
+
+
+def test_max_price_age_keeps_the_younger_of_two_layers(tmp_path: Path) -> None:
+    """With a quote of this month over the old book, the quote alone is left."""
+    stack = load_catalog(["erben-2023", write(tmp_path / "quote.csv", QUOTE.replace("2026-11-01", "2026-11-20"))])
+    problem = Advisor(stack).problem("roberta-xlm", max_price_age="300d")
+    assert [pool.offer.source for pool in problem.pools] == ["quote 4711"]
+
+
+@pytest.mark.parametrize("age", ["10", "-1d", "0d", "1e9d", "soon"])
+def test_a_bad_age_is_refused(age: str) -> None:
+    """A bare number could be hours or days."""
+    with pytest.raises(PlacerError):
+        Advisor("erben-2023").problem("roberta-xlm", max_price_age=age)
