@@ -11,6 +11,7 @@ from placer.estimator import pool_of as find_pool
 from placer.exchange import traits
 from placer.placement import Placement
 from placer.problem import Problem
+from placer.promised_network import network_warnings
 from placer.requirements import ALL_REGIONS
 from placer.result import Option, Result, Warn, objective_value
 from placer.round import samples_per_round, worker_rate
@@ -214,6 +215,7 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
         yield Warn(code="spot-server", message="the parameter server is a spot machine: when it goes, everything stops; allow on-demand")
     if any(offer.market == "spot" for offer in offers):
         yield Warn(code="spot", message="spot machines can be taken away at any time; a rejoin costs about two steps")
+    yield from network_warnings(problem, placement, got)
     yield from _exchange_warnings(problem, placement, got)
 
 

@@ -26,6 +26,7 @@ LAYERS = [
         "quotas",
         "by_hand",
         "advice",
+        "promised_network",
         "report",
         "manifest",
         "reproduce",

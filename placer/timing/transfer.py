@@ -31,10 +31,16 @@ def load_seconds(phase: Phase, network: Network, *, inside: bool) -> float:
     -----
     A machine sends and receives at most what one stream reaches inside its region.
     """
+    loads = machine_loads(phase, inside=inside)
+    return max((size / network.machine_bytes_per_s(place) for place, size in loads.items()), default=0.0)
+
+
+def machine_loads(phase: Phase, *, inside: bool) -> dict[str, float]:
+    """Bytes that the busiest machine of each place sends or receives in a phase, whichever is more."""
     out: dict[str, float] = {}
     into: dict[str, float] = {}
     for t in phase.transfers:
         if inside or t.src != t.dst:
             out[t.src] = out.get(t.src, 0.0) + t.bytes * t.count / t.src_hosts
             into[t.dst] = into.get(t.dst, 0.0) + t.bytes * t.count / t.dst_hosts
-    return max((size / network.machine_bytes_per_s(place) for side in (out, into) for place, size in side.items()), default=0.0)
+    return {place: max(out.get(place, 0.0), into.get(place, 0.0)) for place in out | into}
