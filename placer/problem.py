@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from placer.calibration import PUBLISHED, Calibration
 from placer.catalog import Catalog, StoreOffer, VmOffer
 from placer.errors import PlacerError
@@ -37,8 +39,7 @@ STALE = "stale"
 """Code of an offer whose price is older than the request allows."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """An offer that the request admits, with the speed of one machine alone and in a group."""
 
     offer: VmOffer
@@ -155,6 +156,8 @@ class Problem:
 
     def quota(self, place: str, gpu: str, market: str) -> int:
         """GPUs allowed for a place, type and market; the last matching row of the quota file wins."""
+        if not self.requirements.quotas:
+            return DEFAULT_QUOTA_GPUS
         for row in reversed(self.requirements.quotas):
             if fnmatchcase(place, row.place) and fnmatchcase(gpu, row.gpu) and fnmatchcase(market, row.market):
                 return row.gpus
@@ -162,18 +165,19 @@ class Problem:
 
     def pool(self, offer: VmOffer) -> Pool | None:
         """Rates and quota of an offer; None if nobody can say how fast it is."""
-        rates = self._rates.get(offer.device)
+        kind = offer.gpu, offer.gpu_count
+        rates = self._rates.get(kind)
         if rates is None:
             gpu = self.catalog.gpu(offer.gpu)
             found = (self.profile.rate(gpu, offer.gpu_count, f, self.catalog) for f in ("none", "hivemind"))
-            rates = self._rates[offer.device] = tuple(found)
+            rates = self._rates[kind] = tuple(found)
         alone, shared = rates
         if alone is None or shared is None:
             return None
         return Pool(offer=offer, alone=alone, shared=shared, gpu_quota=self.quota(offer.place, offer.gpu, offer.market))
 
     @cached_property
-    def _rates(self) -> dict[str, tuple[Rate | None, ...]]:
+    def _rates(self) -> dict[tuple[str, int], tuple[Rate | None, ...]]:
         return {}
 
     def offer_problems(self, offer: VmOffer) -> list[tuple[str, str]]:
@@ -230,8 +234,6 @@ class Problem:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that the answer depends on, ready for JSON: only admitted offers are kept, unless others may serve."""
-        import msgspec
-
         built = msgspec.to_builtins({name: getattr(self, name) for name in PARTS})
         assert isinstance(built, dict)
         kept = {id(pool.offer) for pool in self.pools}
@@ -248,8 +250,6 @@ class Problem:
         PlacerError
             If the text is not a problem of this version.
         """
-        import msgspec
-
         if raw.get("schema") != SCHEMA:
             raise PlacerError(f"not a {SCHEMA} file", f'its "schema" must be "{SCHEMA}"')
         try:
