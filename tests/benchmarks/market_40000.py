@@ -55,7 +55,7 @@ VCPU_USD_PER_HOUR = 0.0332
 """About the list price of a vCPU with 4 GiB (GCP n1-standard, US regions, 2026)."""
 COUNTS = (1, 2, 4, 8)
 VCPUS_PER_DEVICE = (4, 6, 8, 12, 16, 24)
-GCP_HOSTS = {
+GCP_HOSTS: dict[str, dict[int, tuple[str, ...]]] = {
     "A100": {1: ("a2-highgpu-1g",), 2: ("a2-highgpu-2g",), 4: ("a2-highgpu-4g",), 8: ("a2-highgpu-8g",), 16: ("a2-megagpu-16g",)},
     "A100-80GB": {n: (f"a2-ultragpu-{n}g",) for n in COUNTS},
     "H100": {n: (f"a3-highgpu-{n}g",) for n in COUNTS},
