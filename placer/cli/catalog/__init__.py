@@ -12,6 +12,8 @@ COMMANDS = {
     "diff": "List what is new, gone or different.",
     "validate": "Check that a book is whole and plausible.",
     "pin": "Choose the books that are used where none is named.",
+    "import": "Make a book from SkyPilot's catalogs or any CSV file.",
+    "export": "Write a book in the format of another tool.",
 }
 """Commands in the order of --help, with their short help."""
 

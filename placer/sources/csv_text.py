@@ -1,0 +1,90 @@
+"""Read the cells of a CSV document that another program wrote: encodings, what is no CSV at all, and files that are cut off."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from placer.errors import PlacerError
+from placer.sources.fetch import FAILED, Document
+
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """A header and its rows, not yet checked.
+
+    Parameters
+    ----------
+    place
+        Path or URL, for messages.
+    header
+        Names of the columns without blanks around them.
+    cells
+        Number of the line and cells of each row; rows may be too short or too long.
+    cut_off
+        Whether the last line has no end: a program that writes a file to its end leaves one.
+    """
+
+    place: str
+    header: Sequence[str]
+    cells: Iterator[tuple[int, list[str]]]
+    cut_off: bool
+
+
+def read_table(document: Document) -> Table:
+    """Split a document into a header and rows.
+
+    Parameters
+    ----------
+    document
+        UTF-8 with or without a mark, or UTF-16 with one.
+
+    Raises
+    ------
+    PlacerError
+        With exit code 7 if it is empty, no text, HTML or an archive; while rows are read, if quotes are broken.
+    """
+    place = document.origin.place
+    text = _text(document.data, place)
+    rows = _rows(text, place)
+    header = next(rows, None)
+    if header is None:
+        raise PlacerError(f"'{place}' is empty", "fetch it again", exit_code=FAILED)
+    names = [name.strip() for name in header[1]]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise PlacerError(f"{place}:{header[0]}: column '{twice[0]}' stands there twice", "keep one of the two", exit_code=FAILED)
+    first = next(rows, None)
+    cells = rows if first is None else chain([first], rows)
+    return Table(place=place, header=names, cells=cells, cut_off=first is not None and not text.endswith(("\n", "\r")))
+
+
+def _text(data: bytes, place: str) -> str:
+    if data[:4] == b"PK\x03\x04":
+        raise PlacerError(f"'{place}' is a zip archive", "unpack it first", exit_code=FAILED)
+    try:
+        text = data.decode("utf-16" if data[:2] in UTF16_MARKS else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PlacerError(f"'{place}' is no UTF-8 text: byte {error.start}", "save it as UTF-8 CSV", exit_code=FAILED) from None
+    if "\0" in text:
+        raise PlacerError(f"'{place}' is no text: it has zero bytes", "save it as UTF-8 CSV", exit_code=FAILED)
+    if text.lstrip()[:1] == "<":
+        raise PlacerError(f"'{place}' is a web page, no CSV", "use the address of the raw file", exit_code=FAILED)
+    return text
+
+
+def _rows(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise PlacerError(
+            f"{place}:{reader.line_num}: not valid CSV: {error}", "check the quotes of this line, or fetch it again", FAILED
+        ) from None
