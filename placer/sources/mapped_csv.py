@@ -75,9 +75,12 @@ def read_mapping(kind: str, maps: Sequence[str], constants: Sequence[str]) -> Co
     fixed: dict[str, str] = {}
     values: dict[str, Mapping[str, str]] = {}
     for words in maps:
-        tables = _toml(words) if words.endswith(".toml") else {"columns": dict(_pair(word, "--map") for word in words.split(","))}
-        for target, found in ((columns, tables.get("columns", {})), (fixed, tables.get("set", {}))):
-            _add(target, found.items(), file, words)
+        if not words.endswith(".toml"):
+            _add(columns, [_pair(word, "--map") for word in words.split(",")], file, words)
+            continue
+        tables = _toml(words)
+        _add(columns, tables.get("columns", {}).items(), file, words)
+        _add(fixed, tables.get("set", {}).items(), file, words)
         values |= tables.get("values", {})
     _add(fixed, [_pair(word, "--set") for word in constants], file, "--set")
     twice = sorted(set(columns) & set(fixed))
@@ -118,6 +121,7 @@ def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_
         raise PlacerError(f"no row can be used: {reasons or 'there are none'}", "name another file; no book was changed", exit_code=FAILED)
     unused = sorted(set(table.header) - set(sources.values()) - {""})
     notes = [f"their columns that were not read: {', '.join(unused[:20])}"] if unused else []
+    notes += ["the last line has no end: check that the file is complete"] if table.cut_off else []
     return Harvest(rows={mapping.file: rows}, origins=[document.origin], left_out=tally.reasons(), notes=[*notes, *tally.sentences()])
 
 

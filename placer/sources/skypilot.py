@@ -23,6 +23,8 @@ BASE_BOOK = "default"
 """The book whose regions, devices and prices imported rows are compared with."""
 ABSURD = 1000.0
 """A price of one device this many times above or below the median is a slip of unit, not a price."""
+MOST_BYTES = 64 * 2**20
+"""Largest vms.csv, unpacked: the largest of SkyPilot's has about 5 MB."""
 OWN_FILES = ("regions.csv", "gpus.csv")
 """Files with placer's columns that may lie in the folder: places and devices that no shipped book knows."""
 
@@ -65,8 +67,11 @@ def read_skypilot(
     A region's spot price is that of its cheapest zone; its on-demand price is the highest where zones differ. A machine that stands
     twice in one zone with two prices costs the higher one. Both are said.
     """
+    if provider is not None and provider not in PROVIDERS:
+        raise unknown("provider", provider, PROVIDERS)
+    folders = [place for place in places if _is_folder(place)]
     files = [file for place in places for file in _files(place, provider)]
-    own = _own_rows([place for place in places if not is_url(place) and Path(place).is_dir()])
+    own = _own_rows(folders)
     base = load_catalog(BASE_BOOK)
     regions = {*base.regions, *(f"{row['provider']}/{row['region']}" for row in own["regions.csv"])}
     gpus = {**base.gpus, **{row["gpu"]: Gpu(**row) for row in own["gpus.csv"]}}
@@ -74,7 +79,7 @@ def read_skypilot(
     found: list[tuple[Machine, str]] = []
     origins: list[Origin] = []
     for cloud, place in files:
-        document = read_document(place, read_seconds=read_seconds)
+        document = read_document(place, most_bytes=MOST_BYTES, read_seconds=read_seconds)
         origins.append(document.origin)
         rows = read_vm_rows(document, tally)
         read = gcp_machines if cloud == "gcp" else plain_machines
@@ -89,22 +94,34 @@ def read_skypilot(
         rows={"offers.csv": offers, **{file: rows for file, rows in own.items() if rows}},
         origins=origins,
         left_out=tally.reasons(),
-        notes=tally.sentences(),
+        notes=[*tally.sentences(), *_unread(folders)],
     )
+
+
+def _is_folder(place: str) -> bool:
+    try:
+        return not is_url(place) and Path(place).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _unread(folders: Sequence[str]) -> list[str]:
+    names = sorted({path.parent.name for folder in folders for path in Path(folder).glob("*/vms.csv")} - set(PROVIDERS))
+    return [f"providers that no book knows were not read: {', '.join(names)}"] if names else []
 
 
 def _files(place: str, provider: str | None) -> list[tuple[str, str]]:
     """Provider and place of each vms.csv that one word of the command line names."""
-    if not is_url(place) and Path(place).is_dir():
+    if _is_folder(place):
         folder = Path(place)
         if (folder / "vms.csv").is_file():
             return [(_provider_of(str(folder / "vms.csv"), provider), str(folder / "vms.csv"))]
         found = [
-            (cloud, str(folder / cloud / name))
+            (cloud, str(path))
             for cloud in PROVIDERS
             if provider in (None, cloud)
-            for name in ("vms.csv", "vms.csv.gz")
-            if (folder / cloud / name).is_file()
+            for path in sorted((folder / cloud).glob("vms.csv*"))[:1]
+            if path.name in {"vms.csv", "vms.csv.gz"}
         ]
         if not found:
             raise PlacerError(f"'{place}' has no {provider or 'aws'}/vms.csv", "name a folder of SkyPilot's catalogs, such as catalogs/v8")
@@ -115,8 +132,6 @@ def _files(place: str, provider: str | None) -> list[tuple[str, str]]:
 def _provider_of(place: str, provider: str | None) -> str:
     """Provider of a file: the one that was given, else the name of its folder."""
     if provider is not None:
-        if provider not in PROVIDERS:
-            raise unknown("provider", provider, PROVIDERS)
         return provider
     path = urlsplit(place).path if is_url(place) else str(Path(place).absolute())
     folder = path.rstrip("/").rpartition("/")[0].rpartition("/")[2]
@@ -134,7 +149,8 @@ def _own_rows(folders: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _date_of(place: str) -> date:
-    return datetime.now(UTC).date() if is_url(place) else datetime.fromtimestamp(Path(place).stat().st_mtime, UTC).date()
+    today = datetime.now(UTC).date()
+    return today if is_url(place) else min(today, datetime.fromtimestamp(Path(place).stat().st_mtime, UTC).date())
 
 
 def _usual_prices(offers: Sequence[Any], machines: Sequence[Machine]) -> dict[str, float]:

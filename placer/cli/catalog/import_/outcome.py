@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
 from typing import Any
 
 import click
 
 from placer.cli.output import console, print_json
+from placer.errors import PlacerError
 from placer.sources.harvest import Harvest, Row
 from placer.sources.save import save
-from placer.units import format_bytes
+from placer.units import format_bytes, parse_date
 
 
 def finish(harvest: Harvest, name: str, *, dry_run: bool, as_json: bool) -> None:
@@ -66,7 +68,7 @@ def _hints(harvest: Harvest, say: Callable[[str], Any]) -> None:
     if "gpus.csv does not know" in reasons:
         say("tip       describe unknown devices in a gpus.csv of the book's own (columns: catalogs/columns.csv)")
     if "no book knows" in reasons:
-        say("tip       give unknown regions coordinates in a regions.csv beside the imported files")
+        say("tip       give unknown regions coordinates: a regions.csv beside the providers' folders of SkyPilot")
 
 
 def _document(harvest: Harvest, name: str, folder: str | None) -> dict[str, Any]:
@@ -102,8 +104,6 @@ def seconds(text: str) -> float:
     PlacerError
         If it is no number from 0.1 to 600.
     """
-    from placer.errors import PlacerError
-
     try:
         value = float(text)
     except ValueError:
@@ -111,3 +111,17 @@ def seconds(text: str) -> float:
     if not 0.1 <= value <= 600:
         raise PlacerError(f"--timeout '{text}' is not from 0.1 to 600 s", "give seconds, such as 20")
     return value
+
+
+def past_date(text: str, option: str) -> date:
+    """Read a date that is not in the future.
+
+    Raises
+    ------
+    PlacerError
+        If it is no date or after today.
+    """
+    day = parse_date(text, option)
+    if day > datetime.now(UTC).date():
+        raise PlacerError(f"{option} '{text}' is in the future", "give the day on which the prices were read")
+    return day

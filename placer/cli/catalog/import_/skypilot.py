@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.catalog.import_.outcome import finish, import_options, seconds
+from placer.cli.catalog.import_.outcome import finish, import_options, past_date, seconds
 
 
 @click.command("skypilot", epilog="Example: placer catalog import skypilot ~/.sky/catalogs/v8 --dry-run")
@@ -30,11 +30,10 @@ def command(
     from placer.book import catalog_names
     from placer.shelf import check_book_name
     from placer.sources.skypilot import read_skypilot
-    from placer.units import parse_date
 
     if name is not None:
         check_book_name(name, catalog_names())
-    day = None if as_of is None else parse_date(as_of, "--as-of")
+    day = None if as_of is None else past_date(as_of, "--as-of")
     harvest = read_skypilot(places, provider=provider, skip_bad=skip_bad, as_of=day, read_seconds=seconds(timeout))
     clouds = sorted({str(row["provider"]) for row in harvest.rows["offers.csv"]})
     finish(harvest, name or (f"skypilot-{clouds[0]}" if len(clouds) == 1 else "skypilot"), dry_run=dry_run, as_json=as_json)

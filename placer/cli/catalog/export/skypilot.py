@@ -1,0 +1,40 @@
+"""``placer catalog export skypilot``: a book's offers as SkyPilot's vms.csv files."""
+
+from __future__ import annotations
+
+import click
+
+from placer.cli.options import catalog_option, json_option
+from placer.cli.output import console, print_json
+from placer.errors import PlacerError
+
+
+@click.command("skypilot", epilog="Example: placer catalog export skypilot my-catalogs --catalog default")
+@click.argument("folder", metavar="DIR")
+@catalog_option
+@click.option("--force", is_flag=True, help="Replace files that are there.")
+@json_option
+def command(folder: str, catalog: str, force: bool, as_json: bool) -> None:
+    """Write DIR/aws/vms.csv and so on, in the format of SkyPilot's catalogs v8; importing them gives the same offers.
+
+    Owned machines are left out. A book has no zones: lines of Google Cloud name the region's first one, others none.
+    """
+    from placer.book import load_catalog
+    from placer.sources.skypilot_export import skypilot_lines, write_lines
+    from placer.sources.skypilot_rows import Tally
+
+    if not folder.strip() or "\0" in folder:
+        raise PlacerError(f"'{folder}' is not the name of a folder", "give a folder, such as my-catalogs")
+    tally = Tally(skip_bad=True)
+    lines = skypilot_lines(load_catalog(catalog), tally)
+    if not lines:
+        raise PlacerError(f"catalog '{catalog}' has no machine that SkyPilot could rent", "choose another book")
+    paths = write_lines(folder, lines, force=force)
+    if as_json:
+        files = [{"path": str(path), "rows": len(rows)} for path, rows in zip(paths, lines.values(), strict=True)]
+        print_json({"schema": "placer.export/v1", "catalog": catalog, "files": files, "left_out": tally.reasons()})
+        return
+    for path, rows in zip(paths, lines.values(), strict=True):
+        console().print(f"wrote     {path}: {len(rows):,} rows")
+    for reason, count in tally.reasons().items():
+        console().print(f"left out  {count:,} x {reason}")
