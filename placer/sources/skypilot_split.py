@@ -75,7 +75,7 @@ def _split(prices: Mapping[Edge, int], fixed: Mapping[str, int]) -> tuple[dict[s
         known_hosts = sorted(hosts & fixed.keys())
         base = fixed[known_hosts[0]] - shift[known_hosts[0]] if known_hosts else above + (below - above) // HOST_SHARE
         bad |= {edge for edge in edges if edge[0] in fixed and fixed[edge[0]] != shift[edge[0]] + base}
-        wrong |= bad if bad or above < base < below else set(edges)
+        wrong |= bad if bad or above < base < below else {edges[-1]}
         parts |= {host: shift[host] + base for host in hosts} | {devices: shift[devices] - base for _, devices in edges}
     return parts, wrong
 

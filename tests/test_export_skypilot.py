@@ -1,0 +1,135 @@
+"""Books as SkyPilot's catalogs: importing what was exported gives the same offers."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import Run
+from placer.book import load_catalog
+from placer.catalog import Catalog, VmOffer
+from placer.sources.skypilot import read_skypilot
+from placer.sources.skypilot_export import skypilot_lines, write_lines
+from placer.sources.skypilot_rows import Tally
+from placer.sources.skypilot_split import split_prices
+
+Key = tuple[str, str, str, str, int, str]
+
+
+def offers(book: Catalog) -> dict[Key, tuple[float, float, float]]:
+    """Size and price of each offer that SkyPilot's files can hold."""
+    return {
+        (o.provider, o.region, o.instance_type, o.gpu, o.gpu_count, o.market): (o.vcpus, o.memory_gib, o.usd_per_hour)
+        for o in book.offers
+        if o.price_basis != "owned"
+    }
+
+
+def again(book: Catalog, folder: Path) -> dict[Key, tuple[float, float, float]]:
+    """Offers after an export and an import."""
+    write_lines(str(folder), skypilot_lines(book, Tally(skip_bad=True)), force=False)
+    rows = read_skypilot([str(folder)]).rows["offers.csv"]
+    found = {}
+    for row in rows:
+        key = tuple(row[name] for name in ("provider", "region", "instance_type", "gpu", "gpu_count", "market"))
+        found[key] = tuple(row[name] for name in ("vcpus", "memory_gib", "usd_per_hour"))
+    return found  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", ["default", "phalak-2023"])
+def test_the_round_trip_is_exact(name: str, tmp_path: Path) -> None:
+    """Every offer of every provider comes back with its size and its price to the last digit, and no other one."""
+    book = load_catalog(name)
+    assert again(book, tmp_path) == offers(book)
+
+
+def test_what_skypilot_cannot_say_is_counted(erben: Catalog, tmp_path: Path) -> None:
+    """Owned machines, a machine that is only spot, and a DGX-2 of Google Cloud stay behind; all others come back."""
+    tally = Tally(skip_bad=True)
+    skypilot_lines(erben, tally)
+    assert tally.reasons() == {
+        "owned machine: onprem/erben-eu": 2,
+        "spot machine without an on-demand price": 1,
+        "machine that SkyPilot does not attach devices to: DGX-2 (8 x V100)": 1,
+    }
+    found = again(erben, tmp_path)
+    assert found.items() <= offers(erben).items()
+    assert len(offers(erben)) - len(found) == 3  # the spot machine and both markets of the DGX-2; owned ones are not counted here
+
+
+def test_devices_of_google_cloud_are_lines_of_their_own(default: Catalog) -> None:
+    """SkyPilot expects no line with both a machine and devices there, and a zone in which both are found."""
+    lines = skypilot_lines(default, Tally(skip_bad=True))["gcp"]
+    assert not [line for line in lines if line["InstanceType"] and line["AcceleratorName"]]
+    assert all(line["AvailabilityZone"].startswith(f"{line['Region']}-") for line in lines)
+    assert {line["AcceleratorName"] for line in lines} >= {"A100", "A100-80GB", "H100-MEGA", "L4"}
+    assert all(line["GpuInfo"] == line["AcceleratorName"] for line in lines)  # SkyPilot takes lines without GpuInfo for no GPU
+
+
+def test_a_machine_that_is_rented_alone_keeps_its_price(default: Catalog, tmp_path: Path) -> None:
+    """n1-standard-4 as a CPU machine at 0.19: the host of every T4 beside it costs the same, so the T4 takes up the rest."""
+    plain = {"instance_type": "n1-standard-4", "gpu": "CPU-2", "vcpus": 2.0, "memory_gib": 15.0}
+    host = next(o for o in default.offers if o.instance_type == "n1-standard-4+1xT4" and o.market == "on_demand")
+    spot = next(o for o in default.offers if (o.instance_type, o.region, o.market) == (host.instance_type, host.region, "spot"))
+    alone = [replace(host, **plain, usd_per_hour=0.19), replace(spot, **plain, usd_per_hour=0.04)]  # type: ignore[arg-type]
+    book = replace(default, offers=(host, spot, *alone))
+    lines = skypilot_lines(book, Tally(skip_bad=True))["gcp"]
+    assert [line["Price"] for line in lines if line["InstanceType"] == "n1-standard-4"] == ["0.19"]
+    found = again(book, tmp_path)
+    assert found[host.provider, host.region, host.instance_type, "T4", 1, "on_demand"][2] == host.usd_per_hour
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")), st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12
+    )
+)
+def test_parts_add_up(prices: dict[tuple[str, str], tuple[int, int]]) -> None:
+    """Whatever the prices: each machine is the sum of two parts above 0 in both markets, or it is left out."""
+    machines = {edge: {"on_demand": a / 8, "spot": b / 8} for edge, (a, b) in prices.items()}
+    parts, left_out = split_prices(machines, {})
+    assert left_out <= set(machines)
+    assert len(left_out) < max(1, len(machines))  # one machine alone always has a split
+    for edge in set(machines) - left_out:
+        for market, usd in machines[edge].items():
+            host, devices = (parts[name][market] for name in edge)
+            assert min(host, devices) > 0
+            assert round(host + devices, 9) == usd
+
+
+def test_files_are_not_replaced_unasked(run: Run, tmp_path: Path) -> None:
+    """The second export is refused with exit code 2 and changes nothing; --force replaces the files, and nothing lies beside them."""
+    first = run("catalog", "export", "skypilot", "out", "--catalog", "phalak-2023", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    path = tmp_path / "out" / "aws" / "vms.csv"
+    path.write_text("mine")
+    refused = run("catalog", "export", "skypilot", "out", "--catalog", "phalak-2023", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "exists" in refused.stderr
+    assert path.read_text() == "mine"
+    done = run("catalog", "export", "skypilot", "out", "--catalog", "phalak-2023", "--force", "--json", cwd=tmp_path)
+    document = json.loads(done.stdout)
+    assert path.read_text().startswith("InstanceType,")
+    assert len(list(csv.DictReader(path.read_text().splitlines()))) == document["files"][0]["rows"]
+    assert [p.name for p in path.parent.iterdir()] == ["vms.csv"]
+
+
+def test_a_folder_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None:
+    """A file where the folder should be: one line, exit code 2."""
+    (tmp_path / "out").write_text("a file")
+    done = run("catalog", "export", "skypilot", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cannot write into 'out'" in done.stderr
+
+
+def test_no_cell_is_a_formula(default: Catalog) -> None:
+    """A machine whose name begins as a formula does is left out and counted."""
+    evil: VmOffer = replace(default.offers[0], instance_type="=cmd()")
+    tally = Tally(skip_bad=True)
+    skypilot_lines(replace(default, offers=(*default.offers, evil)), tally)
+    assert tally.reasons() == {"name that a spreadsheet would take for a formula: =cmd()": 1}

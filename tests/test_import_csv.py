@@ -1,0 +1,186 @@
+"""Books from any CSV file: columns are mapped, set or have placer's names; every wrong cell is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import Run
+from placer.book import read_rows
+from placer.errors import PlacerError
+from placer.sources.fetch import FAILED
+from placer.sources.harvest import Harvest
+from placer.sources.mapped_csv import read_mapped, read_mapping
+
+QUOTE = "Machine,Card,Cards,Cores,RAM,Price,Place,Remark\np4d.24xlarge,A100-40,8,96,1152,$21.95,us-east-1,net\n"
+"""A quote for one machine, as somebody may send it."""
+MAP = "instance_type=Machine,gpu=Card,gpu_count=Cards,vcpus=Cores,memory_gib=RAM,usd_per_hour=Price,region=Place"
+SET = ("provider=aws", "market=on_demand", "price_basis=list", "source=quote 4711", "as_of=2026-11-01")
+
+
+def read(
+    tmp_path: Path, text: str, *, maps: str = MAP, constants: tuple[str, ...] = SET, kind: str = "offers", skip_bad: bool = False
+) -> Harvest:
+    """Read a text as a file."""
+    path = tmp_path / "quote.csv"
+    path.write_text(text, encoding="utf-8")
+    return read_mapped(str(path), read_mapping(kind, [maps] if maps else [], constants), skip_bad=skip_bad)
+
+
+def test_a_quote_becomes_an_offer(tmp_path: Path) -> None:
+    """Mapped cells, set cells, a $ that is taken away, and a column that nobody asked for, which is said."""
+    found = read(tmp_path, QUOTE)
+    (row,) = found.rows["offers.csv"]
+    assert row == {
+        "provider": "aws",
+        "region": "us-east-1",
+        "instance_type": "p4d.24xlarge",
+        "gpu": "A100-40",
+        "gpu_count": 8,
+        "vcpus": 96.0,
+        "memory_gib": 1152.0,
+        "market": "on_demand",
+        "usd_per_hour": 21.95,
+        "price_basis": "list",
+        "source": "quote 4711",
+        "as_of": "2026-11-01",
+    }
+    assert found.notes == ["their columns that were not read: Remark"]
+
+
+def test_columns_of_the_same_name_need_no_map(tmp_path: Path) -> None:
+    """An egress.csv of placer itself."""
+    text = "provider,src,dst,usd_per_gib,source,as_of\naws,us-east-1,internet,$0.05,contract,2026-11-01\n"
+    (row,) = read(tmp_path, text, maps="", constants=(), kind="egress").rows["egress.csv"]
+    assert row["usd_per_gib"] == 0.05
+
+
+def test_a_toml_file_maps_columns_and_values(tmp_path: Path) -> None:
+    """[values.market] renames what the file calls otherwise; quoted names may have any character."""
+    (tmp_path / "map.toml").write_text(
+        "[columns]\ninstance_type = 'Machine, name'\nusd_per_hour = 'Price=USD'\ngpu = 'Card'\nmarket = 'Model'\n"
+        "[set]\nprovider = 'aws'\nregion = 'us-east-1'\ngpu_count = '1'\nvcpus = '4'\nmemory_gib = '16'\nprice_basis = 'list'\n"
+        "source = 'quote'\nas_of = '2026-11-01'\n[values.market]\n'On Demand' = 'on_demand'\n[values.gpu]\n'Tesla T4' = 'T4'\n"
+    )
+    text = '"Machine, name",Price=USD,Card,Model\ng4dn.xlarge,0.4,Tesla T4,On Demand\n'
+    (row,) = read(tmp_path, text, maps=str(tmp_path / "map.toml"), constants=()).rows["offers.csv"]
+    assert (row["instance_type"], row["usd_per_hour"], row["gpu"], row["market"]) == ("g4dn.xlarge", 0.4, "T4", "on_demand")
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ('"1,234.50"', "usd_per_hour (their 'Price') '1,234.50' is not a number; write a plain number such as 1234.5"),
+        ("€21.95", "usd_per_hour (their 'Price') '€21.95' is not a number"),
+        ("21.95/h", "is not a number; write a plain number"),
+        ("$$1", "is not a number"),
+        ("nan", "'nan' is not a finite number"),
+        ("-1", "'-1' is not from 0"),
+        ("$0", "usd_per_hour '0' of a rented machine"),
+        ("", "is not a number"),
+    ],
+)
+def test_prices_that_are_no_plain_numbers_are_refused(tmp_path: Path, cell: str, words: str) -> None:
+    """Only a leading $ is read: 1,234 means two things in two countries. The line says file, line, column and cell."""
+    with pytest.raises(PlacerError) as error:
+        read(tmp_path, QUOTE.replace("$21.95", cell))
+    assert words in error.value.message
+    assert f"{tmp_path / 'quote.csv'}:2: " in error.value.message
+    assert error.value.exit_code == FAILED
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (",8,", ",8.5,", "gpu_count (their 'Cards') '8.5' is not a whole number from 1"),
+        ("p4d.24xlarge", "=cmd()", "instance_type (their 'Machine') '=cmd()' begins as a formula does"),
+        ("p4d.24xlarge", "", "instance_type (their 'Machine') '' is empty"),
+        (",net", "", "7 cells instead of 8"),
+        (",1152,", ",80 GB,", "memory_gib (their 'RAM') '80 GB' is not a number"),
+    ],
+)
+def test_wrong_cells_are_named(tmp_path: Path, old: str, new: str, words: str) -> None:
+    """The message begins with the line; --skip-bad counts it, and refuses only if nothing is left."""
+    with pytest.raises(PlacerError) as error:
+        read(tmp_path, QUOTE.replace(old, new))
+    assert words in error.value.message
+    good = QUOTE.splitlines()[1]
+    found = read(tmp_path, QUOTE.replace(old, new) + good.replace("p4d", "p4de") + "\n", skip_bad=True)
+    assert len(found.rows["offers.csv"]) == 1
+    with pytest.raises(PlacerError, match="no row can be used: 1 x wrong row"):
+        read(tmp_path, QUOTE.replace(old, new), skip_bad=True)
+
+
+def test_duplicates(tmp_path: Path) -> None:
+    """The same row twice is one; the same machine with another price names both lines."""
+    line = QUOTE.splitlines()[1]
+    assert len(read(tmp_path, f"{QUOTE}{line}\n").rows["offers.csv"]) == 1
+    with pytest.raises(PlacerError, match=r"quote.csv:3: .* stands already in .*quote.csv:2 with other figures"):
+        read(tmp_path, f"{QUOTE}{line.replace('21.95', '22')}\n")
+
+
+def test_unknown_places_and_devices_are_counted(tmp_path: Path) -> None:
+    """A region without coordinates and a device without data cannot be used."""
+    line = QUOTE.splitlines()[1]
+    found = read(tmp_path, f"{QUOTE}{line.replace('us-east-1', 'moon-1')}\n{line.replace('A100-40', 'TPU')}\n")
+    assert found.left_out == {"region that no book knows: aws/moon-1": 1, "device that gpus.csv does not know: TPU": 1}
+
+
+@pytest.mark.parametrize(
+    ("maps", "constants", "words", "hint"),
+    [
+        (MAP.replace("usd_per_hour", "usd_per_hours"), SET, "unknown column 'usd_per_hours'", "'usd_per_hour'"),
+        (MAP.replace("=Price", "=Pric"), SET, "unknown column 'Pric'", "'Price'"),
+        (MAP, SET[1:], "gives no provider", "map them"),
+        (MAP, ("provider=aws",), "gives no market, price_basis, source, as_of", "--set"),
+        (MAP, (*SET, "gpu=T4"), "column 'gpu' is mapped to 'Card' and set to 'T4'", "keep one"),
+        (MAP, (*SET, "provider=gcp"), "column 'provider' is given twice", "keep one"),
+        ("usd_per_hour", SET, "--map 'usd_per_hour' is no pair", "usd_per_hour=Price"),
+        ("nowhere.toml", SET, "cannot read 'nowhere.toml'", "TOML"),
+    ],
+)
+def test_maps_that_do_not_fit_are_answered(tmp_path: Path, maps: str, constants: tuple[str, ...], words: str, hint: str) -> None:
+    """Unknown names get the nearest one, missing columns are all named at once; exit code 2."""
+    with pytest.raises(PlacerError) as error:
+        read(tmp_path, QUOTE, maps=maps, constants=constants)
+    assert words in error.value.message
+    assert hint in error.value.hint
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        ("[columns", "cannot read"),
+        ("[colums]\na = 'b'", "'colums' is none of its tables"),
+        ("provider = 'aws'", "'provider' is none of its tables"),
+        ("[set]\ngpu_count = 1", "'1' in \\[set\\] is no text"),
+        ("[values]\nmarket = 'x'", "in \\[values\\] is no text"),
+        ("[values.mark]\na = 'b'", "unknown column 'mark'"),
+    ],
+)
+def test_wrong_toml_is_named(tmp_path: Path, toml: str, words: str) -> None:
+    """One line for each kind of mistake."""
+    (tmp_path / "map.toml").write_text(toml)
+    with pytest.raises(PlacerError, match=words):
+        read(tmp_path, QUOTE, maps=str(tmp_path / "map.toml"))
+
+
+def test_a_file_without_an_end_is_said(tmp_path: Path) -> None:
+    """Spreadsheets leave out the last line break, so it is no error, but a file that is cut off looks the same."""
+    assert read(tmp_path, QUOTE.rstrip()).notes[-1] == "the last line has no end: check that the file is complete"
+
+
+def test_the_command_writes_a_book(run: Run, tmp_path: Path) -> None:
+    """Words of the command line from end to end; a kind that does not exist is answered."""
+    (tmp_path / "quote.csv").write_text(QUOTE)
+    words = [word for pair in SET for word in ("--set", pair)]
+    home = {"PLACER_HOME": str(tmp_path / "home")}
+    done = run("catalog", "import", "csv", "quote.csv", "--map", MAP, *words, "--as", "quote", "--json", cwd=tmp_path, **home)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"] == {"offers.csv": 1}
+    (row,) = read_rows(tmp_path / "home" / "catalogs" / "quote" / "offers.csv", "offers.csv")
+    assert (row["usd_per_hour"], row["source"]) == (21.95, "quote 4711")
+    wrong = run("catalog", "import", "csv", "quote.csv", "--kind", "offer", cwd=tmp_path, **home)
+    assert wrong.returncode == 2
+    assert "unknown kind 'offer'" in wrong.stderr

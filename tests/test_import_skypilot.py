@@ -1,0 +1,397 @@
+"""Books from SkyPilot's catalogs: hosts and devices are added, zones folded, what is of no use counted, what is wrong refused."""
+
+import gzip
+import http.server
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT, Run
+from placer.book import read_rows
+from placer.errors import PlacerError
+from placer.sources import skypilot
+from placer.sources.fetch import FAILED
+from placer.sources.harvest import Harvest, Row
+from placer.sources.skypilot import read_skypilot
+
+FIXTURES = ROOT / "tests" / "fixtures" / "skypilot"
+"""Own figures in the real format: five providers, some of whose regions no book knows."""
+HEADER = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone"
+GOOD = "g4dn.xlarge,T4,1.0,4.0,16.0,T4,0.5,0.2,us-east-1,use1-az1"
+NOVEMBER = date(2026, 11, 1)
+
+
+@pytest.fixture(scope="module")
+def harvest() -> Harvest:
+    """All fixtures at once."""
+    return read_skypilot([str(FIXTURES)], as_of=NOVEMBER)
+
+
+def offer(harvest: Harvest, machine: str, market: str = "on_demand", region: str | None = None) -> Row:
+    """The one offer of a machine and market."""
+    found = [
+        row
+        for row in harvest.rows["offers.csv"]
+        if (row["instance_type"], row["market"]) == (machine, market) and region in (None, row["region"])
+    ]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def write(folder: Path, *lines: str, provider: str = "aws", header: str = HEADER, end: str = "\n") -> str:
+    """A folder with one vms.csv."""
+    path = folder / provider / "vms.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(("\n".join([header, *lines]) + end).encode())
+    return str(path)
+
+
+def test_zones_fold_into_regions(harvest: Harvest) -> None:
+    """The cheapest of three zones is the region's spot price, and the source says which; on-demand is the same in all."""
+    assert offer(harvest, "g4dn.xlarge")["usd_per_hour"] == 0.5
+    spot = offer(harvest, "g4dn.xlarge", "spot")
+    assert spot["usd_per_hour"] == 0.19
+    assert spot["source"] == "SkyPilot catalog aws/vms.csv; cheapest of 3 zones: use1-az2"
+
+
+def test_hosts_and_devices_of_google_cloud_are_added(harvest: Harvest) -> None:
+    """a2-highgpu-1g is a host row of 0.70 and an A100 row of 2.90; spot adds zone by zone: a .30 + 1.10, b .28 + 1.15."""
+    machine = offer(harvest, "a2-highgpu-1g")
+    assert (machine["gpu"], machine["gpu_count"], machine["vcpus"], machine["memory_gib"]) == ("A100-40", 1, 12.0, 85.0)
+    assert machine["usd_per_hour"] == 3.6
+    assert offer(harvest, "a2-highgpu-1g", "spot")["usd_per_hour"] == 1.4
+    assert offer(harvest, "a2-ultragpu-1g")["gpu"] == "A100-80"
+    assert [offer(harvest, f"g2-standard-{n}")["usd_per_hour"] for n in (4, 8)] == [0.71, 0.86]  # each host that an L4 comes with
+
+
+def test_attached_devices_get_the_host_that_skypilot_takes(harvest: Harvest) -> None:
+    """A T4 asks for 4 vCPUs and 16 GiB: n1-standard-4 has 15, so n1-highmem-4 (0.24) is the cheapest; a V100 asks for 8 and 32."""
+    assert offer(harvest, "n1-highmem-4+1xT4")["usd_per_hour"] == 0.59
+    assert offer(harvest, "n1-highmem-4+1xT4", "spot")["usd_per_hour"] == 0.19
+    assert offer(harvest, "n1-highmem-8+1xV100")["usd_per_hour"] == 2.95
+    assert not [
+        row
+        for row in harvest.rows["offers.csv"]
+        if str(row["instance_type"]) in ("a2-highgpu-1g", "a3-megagpu-8g") and row["gpu"] == "CPU-2"
+    ]
+
+
+def test_a_missing_spot_price_is_no_offer(harvest: Harvest) -> None:
+    """p3dn.24xlarge and the H100 of a3-megagpu-8g have no spot price: one offer each, never a price of 0."""
+    for machine in ("p3dn.24xlarge", "a3-megagpu-8g"):
+        markets = [row["market"] for row in harvest.rows["offers.csv"] if row["instance_type"] == machine]
+        assert markets == ["on_demand"]
+
+
+def test_devices_have_placers_names(harvest: Harvest) -> None:
+    """V100-32GB, H100-MEGA and the plain H100 of Azure and Lambda, which is not the SXM one everywhere."""
+    names = {str(row["instance_type"]): row["gpu"] for row in harvest.rows["offers.csv"]}
+    assert names["p3dn.24xlarge"] == "V100-32"
+    assert names["a3-megagpu-8g"] == names["gpu_1x_h100_sxm5"] == names["Standard_ND96isr_H100_v5"] == "H100"
+    assert names["Standard_NC40ads_H100_v5"] == "H100-NVL"
+    assert names["gpu_1x_h100_pcie"] == "H100-PCIe"
+
+
+def test_machines_without_gpus_need_a_cpu_kind(harvest: Harvest) -> None:
+    """2 vCPUs with 8 GiB are CPU-2; 4 GiB are too few, 96 vCPUs no kind, bursting and Arm cores none either."""
+    kinds = {str(row["instance_type"]) for row in harvest.rows["offers.csv"] if row["gpu"] == "CPU-2"}
+    assert kinds == {"m5.large", "e2-standard-2", "Standard_D2s_v5"}
+    shared = "machine without a GPU whose vCPUs are shared, Arm or from before 2014"
+    assert harvest.left_out[shared] == 3  # m6g.large, t3.large, Standard_D2ps_v5
+
+
+def test_what_is_left_out_is_counted_by_name(harvest: Harvest) -> None:
+    """Regions without coordinates, devices without data, fractions of a device, devices without a host in their zone."""
+    assert {
+        "region that no book knows: aws/us-gov-west-1": 1,
+        "region that no book knows: runpod/CA": 1,
+        "device that gpus.csv does not know: tpu": 2,
+        "device that gpus.csv does not know: A6000": 1,
+        "fraction of a device: A10 in Standard_NV6ads_A10_v5": 1,
+        "devices without a host in their zone: V100:1": 1,
+    }.items() <= harvest.left_out.items()
+
+
+def test_every_row_is_a_row_of_a_book(harvest: Harvest) -> None:
+    """Dates, bases and digests: what `save` writes is what columns.csv asks for."""
+    assert {row["as_of"] for row in harvest.rows["offers.csv"]} == {"2026-11-01"}
+    assert {row["price_basis"] for row in harvest.rows["offers.csv"]} == {"list"}
+    assert [len(origin.sha256) for origin in harvest.origins] == [64] * 5
+
+
+def test_many_names_are_added_up(tmp_path: Path) -> None:
+    """40 unknown regions are 12 lines and a sum, not 40 lines."""
+    lines = [GOOD, *(GOOD.replace("us-east-1", f"mars-{n}") for n in range(40))]
+    left_out = read_skypilot([write(tmp_path, *lines)]).left_out
+    assert len(left_out) == 13
+    assert left_out["region that no book knows: 28 others"] == 28
+
+
+def test_own_regions_and_devices(tmp_path: Path) -> None:
+    """A regions.csv and a gpus.csv with placer's columns, beside the providers' folders, make their rows usable."""
+    shutil.copytree(FIXTURES, tmp_path / "v8")
+    (tmp_path / "v8" / "regions.csv").write_text(
+        "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of\n"
+        "runpod,CA,Canada,Montreal,CA,NA,NA,45.5,-73.6,own,2026-11-01\n"
+    )
+    (tmp_path / "v8" / "gpus.csv").write_text(
+        "gpu,kind,memory_gib,fp16_tflops,memory_gb_per_s,host,source,as_of\nA6000,gpu,44.5,155,768,a10,NVIDIA data sheet,2020-10-05\n"
+    )
+    found = read_skypilot([str(tmp_path / "v8")])
+    assert offer(found, "1x_A100-80GB_SECURE")["region"] == "CA"
+    assert offer(found, "gpu_1x_a6000")["gpu"] == "A6000"
+    assert len(found.rows["regions.csv"]) == len(found.rows["gpus.csv"]) == 1
+
+
+def test_equal_rows_count_once_and_other_prices_are_said(tmp_path: Path) -> None:
+    """The same row three times is nothing; another price in the same zone is noted, and the higher one counts."""
+    found = read_skypilot([write(tmp_path, GOOD, GOOD, GOOD)])
+    assert len(found.rows["offers.csv"]) == 2
+    assert not found.notes
+    found = read_skypilot([write(tmp_path, GOOD, GOOD.replace(",0.5,0.2,", ",0.45,0.25,"))])
+    assert offer(found, "g4dn.xlarge")["usd_per_hour"] == 0.5
+    assert offer(found, "g4dn.xlarge", "spot")["usd_per_hour"] == 0.25
+    assert "stands twice in one zone" in found.notes[0]
+
+
+def test_zones_that_differ_and_spot_above_on_demand_are_said(tmp_path: Path) -> None:
+    """Both are kept: the dearest zone on demand, the spot price as it stands."""
+    found = read_skypilot([write(tmp_path, GOOD, GOOD.replace(",0.5,0.2,", ",0.6,0.9,").replace("az1", "az2"))])
+    assert offer(found, "g4dn.xlarge")["usd_per_hour"] == 0.6
+    assert any("differ in the on-demand price" in note for note in found.notes)
+    found = read_skypilot([write(tmp_path, GOOD.replace(",0.2,", ",0.9,"))])
+    assert any("spot price is above on-demand" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (",0.5,", ",nan,", "Price 'nan' is not a number"),
+        (",0.5,", ",1e999,", "Price '1e999' is not a number"),
+        (",0.5,", ",-0.5,", "Price '-0.5' is not above 0"),
+        (",0.5,", ",0,", "Price '0' is not above 0"),
+        (",0.5,", ",,", "Price is missing"),
+        (",0.5,", ",0.5 USD,", "Price '0.5 USD' is not a number"),
+        (",0.2,", ",0.0,", "SpotPrice '0.0' is not above 0"),
+        (",0.5,", ",5000,", "Price 5000 of g4dn.xlarge is"),
+        (",0.2,", ",0.00001,", "SpotPrice 1e-05 of g4dn.xlarge is"),
+        (",4.0,", ",,", "vCPUs is missing"),
+        ("1.0,", "many,", "AcceleratorCount 'many' is not a number"),
+        ("g4dn.xlarge", "", "InstanceType is missing"),
+        ("g4dn.xlarge", "g4dn\x1b[2J", "InstanceType 'g4dn?[2J' is not a name"),
+        (",use1-az1", "", "9 cells instead of 10"),
+    ],
+)
+def test_wrong_rows_are_refused_with_their_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+    """One wrong row refuses everything and names its line; --skip-bad leaves it out and counts it."""
+    path = write(tmp_path, GOOD.replace("xlarge", "2xlarge"), GOOD.replace(old, new, 1))
+    with pytest.raises(PlacerError) as error:
+        read_skypilot([path])
+    assert error.value.message.startswith(f"{path}:3: {words}")
+    assert error.value.exit_code == FAILED
+    found = read_skypilot([path], skip_bad=True)
+    assert {row["instance_type"] for row in found.rows["offers.csv"]} == {"g4dn.2xlarge"}
+    assert [reason for reason in found.left_out if reason.startswith("wrong row: ")]
+
+
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    """A price can lose digits and still be a number: only the missing end of the last line tells."""
+    path = write(tmp_path, GOOD, GOOD.replace("xlarge", "2xlarge")[:-3], end="")
+    with pytest.raises(PlacerError, match=r"vms.csv:3: the last line has no end"):
+        read_skypilot([path])
+    assert len(read_skypilot([path], skip_bad=True).rows["offers.csv"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (b"<!DOCTYPE html><html><body>404</body></html>", "is a web page"),
+        (b"PK\x03\x04 something", "is a zip archive"),
+        (b"\xff\xfe\x00", "is no UTF-8 text"),
+        ("Größe,Preis\n".encode("latin-1"), "is no UTF-8 text"),
+        (HEADER.encode("utf-16-le"), "has zero bytes"),
+        (HEADER.replace("Price,", "").encode(), "column 'Price' is missing"),
+        (HEADER.replace("GpuInfo", "Price").encode(), "column 'Price' stands there twice"),
+        (f'{HEADER}\n"g4dn'.encode(), "not valid CSV"),
+        (HEADER.encode(), "no row can be used"),
+        (gzip.compress(HEADER.encode(), mtime=0)[:20], "is no complete gzip file"),
+    ],
+)
+def test_what_is_no_catalog_is_said(tmp_path: Path, data: bytes, words: str) -> None:
+    """One line for each kind of wrong document, exit code 7."""
+    path = Path(write(tmp_path))
+    path.write_bytes(data)
+    with pytest.raises(PlacerError, match=words) as error:
+        read_skypilot([str(path)])
+    assert error.value.exit_code == FAILED
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        f"{HEADER}\r\n{GOOD}\r\n".encode(),
+        f"\ufeff{HEADER}\n{GOOD}\n".encode(),
+        f"{HEADER}\n{GOOD}\n".encode("utf-16"),
+        gzip.compress(f"{HEADER}\n\n{GOOD}\n".encode(), mtime=0),
+    ],
+)
+def test_encodings_of_a_good_file(tmp_path: Path, data: bytes) -> None:
+    """CRLF, a mark, UTF-16 with a mark, gzip and an empty line change nothing."""
+    path = Path(write(tmp_path))
+    path.write_bytes(data)
+    assert [row["usd_per_hour"] for row in read_skypilot([str(path)]).rows["offers.csv"]] == [0.5, 0.2]
+
+
+def test_unknown_columns_and_providers_are_said(tmp_path: Path) -> None:
+    """A new column of SkyPilot is no error, nor is the folder of a provider that no book knows."""
+    write(tmp_path, f"{GOOD},7", header=f"{HEADER},Novelty")
+    write(tmp_path, GOOD, provider="oci")
+    notes = read_skypilot([str(tmp_path)]).notes
+    assert any("column 'Novelty' is not known" in note for note in notes)
+    assert "providers that no book knows were not read: oci" in notes
+
+
+def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes that become more than the limit; the limit is lowered so that the test is quick."""
+    monkeypatch.setattr(skypilot, "MOST_BYTES", 1 << 20)
+    path = Path(write(tmp_path))
+    path.write_bytes(gzip.compress(b"a" * (64 << 20)))
+    with pytest.raises(PlacerError, match="has more than 1 MiB"):
+        read_skypilot([str(path)])
+
+
+def test_the_date_is_that_of_the_file(tmp_path: Path) -> None:
+    """SkyPilot's files say no date: the file's own is taken, never one after today."""
+    path = Path(write(tmp_path, GOOD))
+    day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
+    assert offer(read_skypilot([str(path)]), "g4dn.xlarge")["as_of"] == day
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """A server on 127.0.0.1 with a good file, a hanging one, one without end and one of HTML."""
+    stop = threading.Event()
+    body = f"{HEADER}\n{GOOD}\n".encode()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            """Answer by path."""
+            if self.path == "/silent/aws/vms.csv":
+                stop.wait(30)
+                return
+            self.send_response(200 if self.path.split("/")[1] in ("good", "huge", "html", "short") else 404)
+            size = {"huge": 2 << 30, "short": len(body) + 10}.get(self.path.split("/")[1])
+            self.send_header("Content-Length", str(size or len(body)))
+            self.end_headers()
+            if self.path.startswith("/huge"):
+                for _ in range(64):
+                    self.wfile.write(b"a" * (1 << 16))
+            self.wfile.write(b"<html>" + body[6:] if self.path.startswith("/html") else body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Say nothing."""
+
+        def handle(self) -> None:
+            """A client that goes away is what is tested."""
+            try:
+                super().handle()
+            except ConnectionError:
+                return
+
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{made.server_port}"
+    stop.set()
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def test_a_url_is_read(server: str) -> None:
+    """The provider is the folder before the file's name; the date is today."""
+    found = read_skypilot([f"{server}/good/aws/vms.csv"])
+    assert offer(found, "g4dn.xlarge")["as_of"] == datetime.now(UTC).date().isoformat()
+    assert found.origins[0].place.endswith("/good/aws/vms.csv")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("missing/aws/vms.csv", "answered 404"),
+        ("silent/aws/vms.csv", "was silent for 0.2 s"),
+        ("huge/aws/vms.csv", "has more than 1 MiB"),
+        ("html/aws/vms.csv", "is a web page"),
+        ("short/aws/vms.csv", "cannot read"),
+    ],
+)
+def test_servers_that_fail(server: str, path: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not there, silent, 2 GiB, HTML, less than it promised: exit code 7 each; the limit is lowered so that the test is quick."""
+    monkeypatch.setattr(skypilot, "MOST_BYTES", 1 << 20)
+    with pytest.raises(PlacerError, match=words) as error:
+        read_skypilot([f"{server}/{path}"], read_seconds=0.2)
+    assert error.value.exit_code == FAILED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.csv"], "does not say whose machines it has"),
+        (["aws/vms.csv"], "cannot read 'aws/vms.csv'"),
+        (["."], "'.' has no aws/vms.csv"),
+        (["x.csv", "--provider", "asw"], "unknown provider 'asw'"),
+        ([str(FIXTURES), "--as", "default"], "'default' is a shipped book"),
+        ([str(FIXTURES), "--as", "../evil"], "'../evil' is not the name of a book"),
+        ([str(FIXTURES), "--as-of", "2999-01-01"], "--as-of '2999-01-01' is in the future"),
+        ([str(FIXTURES), "--timeout", "0"], "--timeout '0' is not from 0.1 to 600 s"),
+    ],
+)
+def test_wrong_words_are_answered(run: Run, tmp_path: Path, arguments: list[str], words: str) -> None:
+    """One line, exit code 2, nothing written."""
+    done = run("catalog", "import", "skypilot", *arguments, cwd=tmp_path, PLACER_HOME=str(tmp_path / "home"))
+    assert done.returncode == 2
+    assert words in " ".join(done.stderr.split())
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_command_writes_a_book_and_says_what_next(run: Run, tmp_path: Path) -> None:
+    """One provider gives its name to the book; the words name the files, the date, what was left out and the next command."""
+    arguments = ["catalog", "import", "skypilot", str(FIXTURES / "gcp"), "--as-of", "2026-11-01"]
+    done = run(*arguments, columns=200, PLACER_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    book = tmp_path / "catalogs" / "skypilot-gcp"
+    rows = list(read_rows(book / "offers.csv", "offers.csv"))
+    assert {row["region"] for row in rows} == {"us-central1"}
+    assert "prices of 2026-11-01" in done.stdout
+    assert "left out  2 x device that gpus.csv does not know: tpu" in done.stdout
+    assert "--catalog default --catalog skypilot-gcp" in done.stdout
+    assert json.loads((book / "origin.json").read_text())["documents"][0]["place"].endswith("gcp/vms.csv")
+
+
+def test_a_dry_run_writes_nothing(run: Run, tmp_path: Path) -> None:
+    """The JSON says the same rows, and no folder."""
+    arguments = ["catalog", "import", "skypilot", str(FIXTURES), "--dry-run", "--json"]
+    document = json.loads(run(*arguments, PLACER_HOME=str(tmp_path)).stdout)
+    assert (document["schema"], document["catalog"], document["folder"]) == ("placer.import/v1", "skypilot", None)
+    assert document["rows"]["offers.csv"] > 30  # 33 with CPU-2 as the only CPU kind
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_import_leaves_the_old_book(run: Run, tmp_path: Path) -> None:
+    """The second import has a price of NaN: exit code 7, and the first book is still there, byte by byte."""
+    path = write(tmp_path, GOOD)
+    home = {"PLACER_HOME": str(tmp_path / "home")}
+    assert run("catalog", "import", "skypilot", path, "--as", "mine", **home).returncode == 0
+    before = (tmp_path / "home" / "catalogs" / "mine" / "offers.csv").read_bytes()
+    write(tmp_path, GOOD.replace(",0.5,", ",nan,"))
+    done = run("catalog", "import", "skypilot", path, "--as", "mine", **home)
+    assert done.returncode == FAILED
+    assert "vms.csv:2: Price 'nan' is not a number" in " ".join(done.stderr.split())
+    assert (tmp_path / "home" / "catalogs" / "mine" / "offers.csv").read_bytes() == before
