@@ -219,6 +219,7 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
         (HEADER.encode("utf-16-le"), "has zero bytes"),
         (HEADER.replace("Price,", "").encode(), "column 'Price' is missing"),
         (HEADER.replace("GpuInfo", "Price").encode(), "column 'Price' stands there twice"),
+        (HEADER.replace("GpuInfo", "\x1b[2J").encode(), "has no names of columns"),
         (f'{HEADER}\n"g4dn'.encode(), "not valid CSV"),
         (HEADER.encode(), "no row can be used"),
         (gzip.compress(HEADER.encode(), mtime=0)[:20], "is no complete gzip file"),
@@ -254,7 +255,7 @@ def test_unknown_columns_and_providers_are_said(tmp_path: Path) -> None:
     write(tmp_path, f"{GOOD},7", header=f"{HEADER},Novelty")
     write(tmp_path, GOOD, provider="oci")
     notes = read_skypilot([str(tmp_path)]).notes
-    assert any("column 'Novelty' is not known" in note for note in notes)
+    assert any("not known were not read: Novelty" in note for note in notes)
     assert "providers that no book knows were not read: oci" in notes
 
 

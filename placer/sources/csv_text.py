@@ -12,6 +12,8 @@ from placer.errors import PlacerError
 from placer.sources.fetch import FAILED, Document
 
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+MOST_NAME = 200
+"""Longest name of a column."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +58,8 @@ def read_table(document: Document) -> Table:
     if header is None:
         raise PlacerError(f"'{place}' is empty", "fetch it again", exit_code=FAILED)
     names = [name.strip() for name in header[1]]
+    if any(len(name) > MOST_NAME or not name.isprintable() for name in names):
+        raise PlacerError(f"{place}:{header[0]}: the first line has no names of columns", "name a CSV file with a header", exit_code=FAILED)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise PlacerError(f"{place}:{header[0]}: column '{twice[0]}' stands there twice", "keep one of the two", exit_code=FAILED)

@@ -105,8 +105,9 @@ def read_vm_rows(document: Document, tally: Tally) -> list[VmRow]:
         raise PlacerError(
             f"{table.place}:1: column '{missing[0]}' is missing", f"a vms.csv of SkyPilot has {', '.join(REQUIRED)}", exit_code=FAILED
         )
-    for name in sorted(set(table.header) - {*REQUIRED, *OPTIONAL}):
-        tally.note(f"column '{name}' is not known and was not read", table.place)
+    other = sorted(set(table.header) - {*REQUIRED, *OPTIONAL})
+    if other:
+        tally.note(f"columns that are not known were not read: {', '.join(other[:MOST_REASONS])}", table.place)
     at = [table.header.index(name) if name in table.header else -1 for name in _ORDER]
     found: dict[tuple[str, ...], VmRow] = {}
     last: tuple[tuple[str, ...], VmRow] | None = None
