@@ -12,6 +12,7 @@ COMMANDS = {
     "diff": "List what is new, gone or different.",
     "validate": "Check that a book is whole and plausible.",
     "pin": "Choose the books that are used where none is named.",
+    "refresh": "Write today's prices of aws, azure or gcp as a book of your own.",
 }
 """Commands in the order of --help, with their short help."""
 
