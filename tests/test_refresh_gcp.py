@@ -97,13 +97,12 @@ def test_machines_are_added_up_from_their_parts(refresh: Run, tmp_path: Path) ->
 
 def test_a_machine_without_the_price_of_a_part_is_left_out(refresh: Run) -> None:
     """Without the disk a2-ultragpu would be too cheap, and a GPU without its host's spot price is no machine."""
-    with serving(
-        pages_of([sku for sku in N1 + A2 if "SSD" not in sku["description"] and "Spot Preemptible N1" not in sku["description"]])
-    ) as server:
+    some = [sku for sku in N1 + A2 if not sku["description"].startswith(("SSD", "Spot Preemptible N1"))]
+    with serving(pages_of(some)) as server:
         document = json.loads(refresh(server, "--in", "us-central1", "--json").stdout)
     left_out = document["left_out"]
     assert left_out["machine without a price of a part: SSD"] == 4  # a2-ultragpu-1g, -2g, -4g and -8g on demand
-    assert left_out["machine without a price of a part: n1 Core, n1 Ram"] == 5  # five n1 machines with T4 as spot
+    assert left_out["machine without a price of a part: n1 Core, n1 Ram"] == 4  # four n1 machines with T4 as spot
 
 
 def test_only_pairs_that_the_shipped_book_has_are_priced(refresh: Run, tmp_path: Path) -> None:
@@ -182,23 +181,38 @@ OLD = gcp_sku("Nvidia Tesla T4 GPU running in Americas", 0.35, IOWA)
 OLD["pricingInfo"][0]["effectiveTime"] = "2099-06-01T00:00:00Z"
 
 
+@pytest.mark.parametrize("sku", [FREE, EUR, BARE, ODD], ids=["free", "euro", "no price", "unit"])
+def test_a_part_that_cannot_be_read_never_makes_a_machine_cheaper(refresh: Run, sku: dict[str, Any]) -> None:
+    """The part is refused, so all four n1 machines with T4 on demand are left out; spot stays."""
+    with serving(pages_of([*N1[:2], sku, *N1[3:]])) as server:
+        document = json.loads(refresh(server, "--in", "us-central1", "--json").stdout)
+    assert document["left_out"] == {"price of a part that cannot be: GPU T4 on-demand": 1}
+    assert document["offers"] == 4
+
+
 @pytest.mark.parametrize(
     ("sku", "reason"),
     [
-        (EUR, "on-demand price is no number"),
-        (BARE, "on-demand price is no number"),
-        (ODD, "on-demand price is no number"),
         (OLD, "on-demand price takes effect only in the future"),
         (gcp_sku("Nvidia Tesla T4 GPU running in Americas", 3500.0, IOWA), "on-demand price is 1,000 times above the median of its device"),
     ],
-    ids=["euro", "no price", "unit", "future", "absurd"],
+    ids=["future", "absurd"],
 )
-def test_a_part_that_cannot_be_read_never_makes_a_machine_cheaper(refresh: Run, sku: dict[str, Any], reason: str) -> None:
-    """The machine is left out with a reason: all five n1 machines with T4 on demand, or those that the price makes absurd."""
+def test_a_machine_that_cannot_be_is_left_out(refresh: Run, sku: dict[str, Any], reason: str) -> None:
+    """All four n1 machines with T4 on demand."""
     with serving(pages_of([*N1[:2], sku, *N1[3:]])) as server:
         document = json.loads(refresh(server, "--in", "us-central1", "--json").stdout)
-    assert document["left_out"][reason] == 5
-    assert all(not word.startswith("spot") for word in document["left_out"])
+    assert document["left_out"][reason] == 4
+
+
+def test_a_slip_in_one_region_does_not_hide_in_a_sum(refresh: Run, tmp_path: Path) -> None:
+    """A T4 for 0.0001 USD/h in one of three regions: its machines are left out there alone."""
+    slip = gcp_sku("Nvidia Tesla T4 GPU running in Iowa", 0.0001, IOWA)
+    fair = gcp_sku("Nvidia Tesla T4 GPU running in Americas", 0.35, AMERICAS[1:])
+    with serving(pages_of([*N1[:2], slip, fair])) as server:
+        done = refresh(server)
+    assert {region for region, _, _ in prices(tmp_path)} == set(AMERICAS[1:])
+    assert "1 x price of a part that cannot be: GPU T4 on-demand" in done.stdout
 
 
 BROKEN = {

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
+from statistics import median
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.sources.fetch import FAILED
 from placer.sources.pages import Pages, address, pages
-from placer.sources.quotes import Gathered, Quote, day_of, origin, price_of
+from placer.sources.quotes import ABSURD, Gathered, Quote, day_of, origin, price_of
 from placer.sources.scope import Scope, Shape
 
 CATALOG_URL = "https://cloudbilling.googleapis.com/v1"
@@ -132,7 +133,22 @@ def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[s
             key = name, region, market
             if key not in found or (since or date.min, price) > (found[key][1] or date.min, found[key][0]):
                 found[key] = price, since
-    return found
+    return _without_slips(found, left_out)
+
+
+def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
+    """Drop parts far from their median over regions: a GPU for nothing would hide in the sum of a machine."""
+    of_part: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for (name, _, market), (price, _) in prices.items():
+        if price > 0:
+            of_part[name, market].append(price)
+    usual = {part: median(found) for part, found in of_part.items()}
+    kept = {
+        key: (price, since) for key, (price, since) in prices.items() if price > 0 and 1 / ABSURD < price / usual[key[0], key[2]] < ABSURD
+    }
+    for name, _, market in prices.keys() - kept.keys():
+        left_out[f"price of a part that cannot be: {name} {market.replace('_', '-')}"] += 1
+    return kept
 
 
 def _part(sku: Mapping[str, Any]) -> tuple[str, str, float, date | None] | None:
@@ -155,7 +171,7 @@ def _part(sku: Mapping[str, Any]) -> tuple[str, str, float, date | None] | None:
 
 
 def _hourly(sku: Mapping[str, Any], unit: str) -> tuple[float, date | None]:
-    """Price for an hour; NaN, which no check lets pass, where it is not in the format that Google documents."""
+    """Price for an hour; NaN where it is not in the format that Google documents."""
     try:
         info = sku["pricingInfo"][-1]
         expression = info["pricingExpression"]
