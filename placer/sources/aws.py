@@ -41,6 +41,7 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
     account = Account()
     left_out: Counter[str] = Counter()
     tell("regions of AWS")
+    pricing = account.client("pricing", HOME)
     regions = _enabled(account, scope, left_out)
     shapes: dict[str, Shape | None] = {}
     quotes: list[Quote] = []
@@ -49,7 +50,7 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
     for number, region in enumerate(regions, start=1):
         tell(f"prices of AWS, {region} ({number} of {len(regions)})")
         try:
-            found = _Region(account, scope, region, shapes).read(left_out)
+            found = _Region(account, pricing, scope, region, shapes).read(left_out)
         except PlacerError as error:
             if not partial or error.exit_code != FAILED:
                 raise PlacerError(f"aws/{region}: {error.message}", _tip(error, len(regions)), error.exit_code) from None
@@ -86,15 +87,14 @@ def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> list[str
 class _Region:
     """The questions about one region; ``shapes`` remembers the types of regions before."""
 
-    def __init__(self, account: Account, scope: Scope, region: str, shapes: dict[str, Shape | None]) -> None:
-        self.account, self.scope, self.region, self.shapes = account, scope, region, shapes
+    def __init__(self, account: Account, pricing: Any, scope: Scope, region: str, shapes: dict[str, Shape | None]) -> None:
+        self.account, self.pricing, self.scope, self.region, self.shapes = account, pricing, scope, region, shapes
         self.ec2 = account.client("ec2", region)
 
     def read(self, left_out: Counter[str]) -> tuple[list[Quote], list[Origin]]:
         """Prices of the types that the region offers, with a digest of each answer."""
-        entries = self.account.rows(
-            self.account.client("pricing", HOME), "get_products", "PriceList", ServiceCode="AmazonEC2", Filters=filters(self.region)
-        )
+        wishes = {"ServiceCode": "AmazonEC2", "Filters": filters(self.region)}
+        entries = self.account.rows(self.pricing, "get_products", "PriceList", **wishes)
         listed = [price for price in list_prices(entries, self.region) if price.has_gpu or price.instance_type in self.scope.hosts()]
         offered = {row["InstanceType"] for row in self.account.rows(self.ec2, "describe_instance_type_offerings", "InstanceTypeOfferings")}
         for price in listed:

@@ -67,12 +67,13 @@ class Account:
             With exit code 2 without credentials, with exit code 7 if AWS does not deliver.
         """
         found: list[Any] = []
-        with in_words(operation.replace("_", " ")):
-            for page in client.get_paginator(operation).paginate(**wishes):
+        words = operation.replace("_", " ")
+        with in_words(words):
+            paged = client.can_paginate(operation)
+            pages = client.get_paginator(operation).paginate(**wishes) if paged else [getattr(client, operation)(**wishes)]
+            for page in pages:
                 if not isinstance(page.get(result), list):
-                    raise PlacerError(
-                        f"AWS answered {operation.replace('_', ' ')} without {result}", "run this again later", exit_code=FAILED
-                    )
+                    raise PlacerError(f"AWS answered {words} without {result}", "run this again later", exit_code=FAILED)
                 found += page[result]
         return found
 
