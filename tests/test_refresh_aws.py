@@ -132,6 +132,7 @@ OREGON = [
     aws_entry("g4dn.xlarge", "us-west-2", "0.7100000000", operatingSystem="Windows"),
     aws_entry("g4dn.xlarge", "us-west-2", "0.0000000000", tenancy="Host"),
     aws_entry("p4d.24xlarge", "us-west-2", "12.0000000000", gpu="8", marketoption="CapacityBlock"),
+    aws_entry("g4dn.xlarge", "us-west-2", "0.6310000000", locationType="AWS Local Zone"),
 ]
 """List prices of 2025 and 2026; g6f has an eighth of an L4 and g9 does not exist."""
 IRELAND = [aws_entry("g4dn.xlarge", "eu-west-1", "0.5870000000")]
@@ -170,8 +171,8 @@ def test_prices_of_two_regions_become_a_book(call: Call, moto: str, tmp_path: Pa
     shape = [p4d[column] for column in ("gpu", "gpu_count", "vcpus", "memory_gib", "network_gbps")]
     assert shape == ["A100-40", "8", "96.0", "1152.0", "400.0"]
     assert found["us-west-2", "m5.large", "on_demand"]["gpu"] == "CPU-2"
-    assert "left out: 1 x type whose GPU gpus.csv does not know: g6f.large" in out
-    assert "left out: 1 x type that the region does not offer: g9.xlarge" in out
+    assert "left out: 1 x type whose GPU gpus.csv does not know: g6f" in out
+    assert "left out: 1 x type that its region does not offer: g9" in out
 
 
 def test_the_price_list_is_asked_for_plain_linux(call: Call, moto: str) -> None:
@@ -227,8 +228,8 @@ def test_regions_that_are_off_or_unknown_are_counted(call: Call, moto: str) -> N
         code, out, _ = call(server, "--in", "us-west-2,ap-east-1", "--json")
         assert call(server, "--in", "ap-east-1")[0] == 7
     assert code == 0
-    assert json.loads(out)["left_out"]["region that is not switched on in this account: aws/ap-east-1"] == 1
-    assert json.loads(out)["left_out"]["region that the shipped book does not know: aws/cn-north-1"] == 1
+    assert "not switched on in this account: ap-east-1" in json.loads(out)["notes"]
+    assert json.loads(out)["left_out"]["region that the shipped book does not know"] >= 2
 
 
 def broken_in(region: str, works: Callable[[Request], Answer], answer: Answer) -> Callable[[Request], Answer]:

@@ -72,7 +72,7 @@ def test_prices_become_a_book(call: Call, tmp_path: Path) -> None:
     assert (found["westeurope", A100, "on_demand"]["gpu"], found["westeurope", A100, "on_demand"]["memory_gib"]) == ("A100-80", "220.0")
     assert "left out: 1 x Windows" in out
     assert "region that the shipped book does not know: azure/usgovvirginia" in out
-    assert "there was no book 'azure' before" in out
+    assert "no book 'azure' to compare with" in out
     assert "next: placer recommend --model roberta-xlm --budget 5/h --catalog default --catalog azure" in out
     origin = json.loads((tmp_path / "catalogs" / "azure" / "origin.json").read_text())
     assert len(origin["documents"][0]["sha256"]) == 64
@@ -321,6 +321,26 @@ def test_a_book_with_something_else_in_it_is_not_replaced(call: Call, tmp_path: 
         assert "holds more than prices of azure: links.csv" in err
 
 
+def test_a_folder_of_the_users_own_is_not_replaced(call: Call, tmp_path: Path) -> None:
+    """Somebody made a folder of this name by hand: exit code 2 before anything is asked."""
+    (tmp_path / "catalogs" / "azure").mkdir(parents=True)
+    with serving(one_page(ITEMS)) as server:
+        code, _, err = call(server)
+    assert (code, server.requests) == (2, [])
+    assert "was not written by placer" in err
+
+
+def test_a_book_that_nobody_can_read_is_replaced_and_said(call: Call, tmp_path: Path) -> None:
+    """The old offers are broken: they are not compared, the new book is written."""
+    with serving(one_page(ITEMS)) as server:
+        call(server)
+        (tmp_path / "catalogs" / "azure" / "offers.csv").write_text("provider,region\n")
+        code, out, _ = call(server)
+    assert code == 0
+    assert "note: the book 'azure' that was there cannot be read, so nothing is compared with it" in out
+    assert len(offers(tmp_path)) == 3
+
+
 def test_two_refreshes_of_one_book_do_not_meet(call: Call, tmp_path: Path) -> None:
     """While another process holds the book, exit code 7 before anything is asked; another name works."""
     (tmp_path / "catalogs").mkdir()
@@ -365,3 +385,19 @@ def test_ctrl_c_keeps_the_old_book(call: Call, tmp_path: Path) -> None:
     assert (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes() == before
     with serving(one_page(ITEMS)) as server:
         assert call(server)[0] == 0
+
+
+def test_progress_is_shown_on_a_terminal_alone(tmp_path: Path) -> None:
+    """With a terminal as stderr a line says what is read; stdout stays the report."""
+    ours, theirs = os.openpty()
+    with serving(one_page(ITEMS)) as server:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PLACER_HOME": str(tmp_path), "TERM": "xterm"}
+        environment |= {"PLACER_AZURE_PRICES_URL": server.url, "COLUMNS": "80"}
+        command = [sys.executable, "-m", "placer", "catalog", "refresh", "azure"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment, check=False, timeout=60)
+    os.close(theirs)
+    said = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "reading" in said
+    assert done.stdout.startswith("azure has 3 offers in 2 regions: 2 on-demand, 1 spot")

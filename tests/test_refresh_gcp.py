@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 from price_servers import Answer, Request, Server, as_json, gcp_sku, serving
 
+from placer.errors import PlacerError
+from placer.sources.gcp import _part
+from placer.sources.pages import address
+
 KEY = "AIzaSyCANARY-0123456789abcdefghijklmnopq"
 """In the format of Google's keys; must never come back."""
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -163,9 +167,6 @@ def test_the_second_name_of_the_key_counts(refresh: Run) -> None:
 
 def test_the_key_is_not_sent_over_plain_http() -> None:
     """Another machine without TLS would see it."""
-    from placer.errors import PlacerError
-    from placer.sources.pages import address
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLACER_GCP_BILLING_URL", "http://proxy.example.com/v1")
         with pytest.raises(PlacerError, match="plain HTTP"):
@@ -213,6 +214,31 @@ def test_a_slip_in_one_region_does_not_hide_in_a_sum(refresh: Run, tmp_path: Pat
         done = refresh(server)
     assert {region for region, _, _ in prices(tmp_path)} == set(AMERICAS[1:])
     assert "1 x price of a part that cannot be: GPU T4 on-demand" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("E2 Instance Core running in Americas", ("e2 Core", "on_demand")),
+        ("N2D AMD Instance Ram running in Belgium", ("n2d Ram", "on_demand")),
+        ("Compute optimized Core running in Iowa", ("c2 Core", "on_demand")),
+        ("Preemptible N1 Predefined Instance Core running in Americas", ("n1 Core", "spot")),
+        ("A3Plus Instance Core running in Tokyo", ("a3-megagpu Core", "on_demand")),
+        ("Nvidia H100 80GB GPU running in Americas", ("GPU H100", "on_demand")),
+        ("Nvidia H100 80GB Mega GPU attached to Spot Preemptible VMs running in Tokyo", ("GPU H100 Mega", "spot")),
+        ("H200 141GB GPU running in Netherlands", ("GPU H200", "on_demand")),
+        ("SSD backed Local Storage attached to Spot Preemptible VMs in Paris", ("SSD", "spot")),
+        ("Nvidia L40 GPU running in Netherlands", None),
+        ("Commitment v1: Nvidia L4 GPU running in Netherlands for 1 Year", None),
+        ("N2 Custom Extended Instance Ram running in Americas", None),
+        ("Spot Preemptible A2 Instance Core running in Americas", ("a2 Core", "spot")),
+    ],
+)
+def test_descriptions_tell_parts(words: str, part: tuple[str, str] | None) -> None:
+    """As Google writes them; spot by the words alone, since some spot SKUs are filed as OnDemand."""
+    unit = "GiBy.h" if "Ram" in words else "GiBy.mo" if "SSD" in words else "h"
+    found = _part(gcp_sku(words, 1.0, IOWA, unit=unit, usage="OnDemand"))
+    assert (found and found[:2]) == part
 
 
 BROKEN = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from placer.sources.quotes import Gathered, Quote, origin
 from placer.sources.scope import Scope, Shape, known_gpu
 
 TYPES_A_QUESTION = 100
-"""Most types that DescribeInstanceTypes takes in one call."""
+"""Most types that DescribeInstanceTypes takes in one call; a filter takes 200 values."""
 
 
 def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) -> Gathered:
@@ -42,7 +42,7 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
     left_out: Counter[str] = Counter()
     tell("regions of AWS")
     pricing = account.client("pricing", HOME)
-    regions = _enabled(account, scope, left_out)
+    regions, notes = _enabled(account, scope, left_out)
     shapes: dict[str, Shape | None] = {}
     quotes: list[Quote] = []
     origins: list[Origin] = []
@@ -60,28 +60,23 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
         origins += found[1]
     if failed and len(failed) == len(regions):
         raise PlacerError(f"no region of AWS delivered: {next(iter(failed.values()))}", "run this again later", exit_code=FAILED)
-    return Gathered(quotes=quotes, origins=origins, left_out=left_out, failed=failed)
+    return Gathered(quotes=quotes, origins=origins, left_out=left_out, notes=notes, failed=failed)
 
 
 def _tip(error: PlacerError, regions: int) -> str:
     return f"{error.hint}; --partial keeps the old prices of regions that fail" if regions > 1 else error.hint
 
 
-def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> list[str]:
-    """Regions that are asked for and switched on in the account; the others are counted."""
+def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> tuple[list[str], list[str]]:
+    """Regions that are asked for and switched on in the account, and notes that name the others."""
     rows = account.rows(account.client("ec2", HOME), "describe_regions", "Regions", AllRegions=True)
     on = {row["RegionName"]: row.get("OptInStatus", "opt-in-not-required") != "not-opted-in" for row in rows}
-    for region in sorted(on.keys() - scope.known_regions):
-        left_out[f"region that the shipped book does not know: aws/{region}"] += 1
-    for region in scope.regions:
-        if region not in on:
-            left_out[f"region that AWS does not list: aws/{region}"] += 1
-        elif not on[region]:
-            left_out[f"region that is not switched on in this account: aws/{region}"] += 1
+    left_out["region that the shipped book does not know"] += len(on.keys() - scope.known_regions)
     found = [region for region in scope.regions if on.get(region)]
+    off = [region for region in scope.regions if not on.get(region)]
     if not found:
         raise PlacerError("none of these regions is switched on in this account", "name others with --in", exit_code=FAILED)
-    return found
+    return found, [f"not switched on in this account: {', '.join(off)}"] if off else []
 
 
 class _Region:
@@ -96,11 +91,7 @@ class _Region:
         wishes = {"ServiceCode": "AmazonEC2", "Filters": filters(self.region)}
         entries = self.account.rows(self.pricing, "get_products", "PriceList", **wishes)
         listed = [price for price in list_prices(entries, self.region) if price.has_gpu or price.instance_type in self.scope.hosts()]
-        offered = {row["InstanceType"] for row in self.account.rows(self.ec2, "describe_instance_type_offerings", "InstanceTypeOfferings")}
-        for price in listed:
-            if price.instance_type not in offered:
-                left_out[f"type that the region does not offer: {price.instance_type}"] += 1
-        wanted = self._wanted({price.instance_type for price in listed} & offered, left_out)
+        wanted = self._wanted(self._offered({price.instance_type for price in listed}, left_out), left_out)
         quotes = [
             Quote(
                 region=self.region,
@@ -120,16 +111,25 @@ class _Region:
             origin(f"EC2 DescribeSpotPriceHistory, {self.region}", (json.dumps(row, default=str, sort_keys=True) for row in rows)),
         ]
 
+    def _offered(self, types: Iterable[str], left_out: Counter[str]) -> set[str]:
+        """Types of the price list that the region has: the list also keeps prices of those that are gone."""
+        found: set[str] = set()
+        for names in _parts(types):
+            wishes = {"LocationType": "region", "Filters": [{"Name": "instance-type", "Values": names}]}
+            rows = self.account.rows(self.ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **wishes)
+            found |= {row["InstanceType"] for row in rows} & set(names)
+        for name in set(types) - found:
+            left_out[f"type that its region does not offer: {name.partition('.')[0]}"] += 1
+        return found
+
     def _wanted(self, types: Iterable[str], left_out: Counter[str]) -> dict[str, Shape]:
         """Shapes of types whose device is known and asked for."""
-        new = sorted(set(types) - self.shapes.keys())
-        for start in range(0, len(new), TYPES_A_QUESTION):
-            names = new[start : start + TYPES_A_QUESTION]
+        for names in _parts(set(types) - self.shapes.keys()):
             for row in self.account.rows(self.ec2, "describe_instance_types", "InstanceTypes", InstanceTypes=names):
                 self.shapes[row["InstanceType"]] = _shape(row, self.scope)
         for name in types:
             if self.shapes.get(name) is None:
-                left_out[f"type whose GPU gpus.csv does not know: {name}"] += 1
+                left_out[f"type whose GPU gpus.csv does not know: {name.partition('.')[0]}"] += 1
         return {name: shape for name in sorted(types) if (shape := self.shapes.get(name)) is not None and self.scope.wants(shape)}
 
     def _spot(self, wanted: Mapping[str, Shape]) -> tuple[list[Quote], Sequence[Mapping[str, Any]]]:
@@ -156,6 +156,12 @@ class _Region:
             for price in spot_prices(rows, start, now)
             if price.instance_type in wanted
         ], rows
+
+
+def _parts(types: Iterable[str]) -> Iterator[list[str]]:
+    """Names in the portions that EC2 takes in one call."""
+    names = sorted(types)
+    return (names[start : start + TYPES_A_QUESTION] for start in range(0, len(names), TYPES_A_QUESTION))
 
 
 def _shape(row: Mapping[str, Any], scope: Scope) -> Shape | None:

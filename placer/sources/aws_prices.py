@@ -74,10 +74,11 @@ def list_prices(entries: list[str], region: str) -> list[ListPrice]:
 
 
 def _is_wanted(attributes: Mapping[str, Any], region: str) -> bool:
-    """Check the answer as the filters ask: blocks of capacity are sold by the same name for days in advance."""
+    """Check the answer as the filters ask; blocks of capacity and local zones have other prices for the same types."""
     return (
         all(attributes.get(field) == value for field, value in WANTED.items())
         and attributes.get("regionCode") == region
         and attributes.get("marketoption", "OnDemand") == "OnDemand"
+        and attributes.get("locationType", "AWS Region") == "AWS Region"
         and "instanceType" in attributes
     )

@@ -109,7 +109,7 @@ def checked(gathered: Gathered, scope: Scope, today: date) -> tuple[list[Row], d
         else:
             best[quote.key] = _preferred(best[quote.key], quote)
     rows = [_row(best[key], scope, today) for key in sorted(best)]
-    return rows, dict(sorted(left_out.items())), [*gathered.notes, *_dear_spot(best, scope)]
+    return rows, {why: count for why, count in sorted(left_out.items()) if count}, [*gathered.notes, *_dear_spot(best, scope)]
 
 
 def fault(quote: Quote, usual: Mapping[tuple[str, str], float], today: date) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from placer.book import catalog_names, read_rows
 from placer.errors import PlacerError
-from placer.shelf import check_book_name, shelf
+from placer.shelf import check_book_name, shelf, shelf_names
 from placer.sources import aws, azure, gcp
 from placer.sources.changes import Changes, changes
 from placer.sources.fetch import FAILED
@@ -103,6 +103,8 @@ def refresh(
             raise _nothing(provider, left_out)
         everything = sorted([*rows, *kept], key=lambda row: (str(row["region"]), str(row["instance_type"]), str(row["market"])))
         notes = [*notes, *_failures(found.failed, kept)]
+        if before is None and book in shelf_names():
+            notes.append(f"the book '{book}' that was there cannot be read, so nothing is compared with it")
         harvest = Harvest(rows={OFFERS: everything}, origins=found.origins, left_out=left_out, notes=notes)
         folder = None if dry_run else save(harvest, book)
     return Refreshed(
@@ -157,6 +159,8 @@ def _before(book: str, provider: str) -> list[dict[str, Any]] | None:
         If it holds something that no refresh of this provider wrote, and that a new book would lose.
     """
     folder = shelf() / book
+    if folder.exists() and not folder.is_symlink():
+        raise PlacerError(f"'{folder}' was not written by placer", "move it away, or choose another name with --as")
     try:
         files = sorted(path.name for path in folder.iterdir())
         rows = list(read_rows(folder / OFFERS, OFFERS)) if OFFERS in files else []

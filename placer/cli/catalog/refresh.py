@@ -90,7 +90,7 @@ def _print(done: Refreshed) -> None:
 
 def _changes(changes: Changes | None, name: str) -> str:
     if changes is None:
-        return f"there was no book '{name}' before"
+        return f"no book '{name}' to compare with"
     counts = {"dearer": changes.up, "cheaper": changes.down, "as before": changes.same, "new": changes.new, "gone": changes.gone}
     text = ", ".join(f"{count:,} {word}" for word, count in counts.items())
     if changes.not_asked:
