@@ -135,7 +135,7 @@ def test_a_dry_run_writes_nothing(call: Call, tmp_path: Path) -> None:
         code, out, _ = call(server, "--dry-run", "--json")
     assert code == 0
     assert json.loads(out)["written"] is None
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "catalogs").exists()
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_wrong_words_are_refused_before_anything_is_asked(call: Call, tmp_path: 
     assert code == 2
     assert words in err
     assert server.requests == []
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "catalogs").exists()
 
 
 def test_an_unknown_provider_is_answered_with_the_nearest(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
@@ -339,6 +339,30 @@ def test_a_book_that_nobody_can_read_is_replaced_and_said(call: Call, tmp_path: 
     assert code == 0
     assert "note: the book 'azure' that was there cannot be read, so nothing is compared with it" in out
     assert len(offers(tmp_path)) == 3
+
+
+def test_the_next_command_works(call: Call, tmp_path: Path, run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """The book is sound, lies over the shipped one, and its price counts: T4 spot at 0.0199 USD/h is found first."""
+    with serving(one_page([azure_item(T4, "eastus", 0.0199, "Spot")])) as server:
+        call(server)
+    home = {"PLACER_HOME": str(tmp_path)}
+    assert run("catalog", "validate", "azure", **home).returncode == 0
+    layers = ("--catalog", "default", "--catalog", "azure")
+    done = run("offers", *layers, "--gpu", "T4", "--limit", "1", "--json", **home)
+    cheapest = json.loads(done.stdout)["offers"][0]
+    assert (cheapest["region"], cheapest["usd_per_hour"], cheapest["source"]) == ("eastus", 0.0199, "Azure Retail Prices API")
+    done = run("recommend", "--model", "roberta-xlm", "--budget", "5/h", *layers, "--json", **home)
+    assert done.returncode == 0
+
+
+def test_a_pinned_book_is_said_to_need_its_pin_again(
+    call: Call, tmp_path: Path, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """A refresh changes what the pin holds fast, so requests without --catalog would stop."""
+    with serving(one_page(ITEMS)) as server:
+        call(server)
+        assert run("catalog", "pin", "default", "azure", PLACER_HOME=str(tmp_path)).returncode == 0
+        assert "note: the book 'azure' is pinned as it was before" in call(server)[1]
 
 
 def test_two_refreshes_of_one_book_do_not_meet(call: Call, tmp_path: Path) -> None:

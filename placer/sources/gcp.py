@@ -10,10 +10,11 @@ from datetime import date
 from statistics import median
 from typing import Any
 
+from placer.audit import ABSURD
 from placer.errors import PlacerError
 from placer.sources.fetch import FAILED
 from placer.sources.pages import Pages, address, pages
-from placer.sources.quotes import ABSURD, Gathered, Quote, day_of, origin, price_of
+from placer.sources.quotes import Gathered, Quote, day_of, origin, price_of
 from placer.sources.scope import Scope, Shape
 
 CATALOG_URL = "https://cloudbilling.googleapis.com/v1"

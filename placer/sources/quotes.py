@@ -10,13 +10,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from statistics import median
 
+from placer.audit import ABSURD, OLDEST_YEAR
 from placer.sources.harvest import Origin, Row
 from placer.sources.scope import Scope, Shape
 
-ABSURD = 1000.0
-"""A price this many times above or below the median of its device is a slip: GPUs of one kind differ by a factor of 10 between regions."""
-FIRST_YEAR = 2015
-"""No GPU of gpus.csv was for rent before; dates before are placeholders, such as Go's 2006-01-02."""
 SPOT_DAYS = 90
 """EC2 keeps 90 days of spot prices; one that is older is not what is asked for today."""
 
@@ -131,8 +128,8 @@ def fault(quote: Quote, usual: Mapping[tuple[str, str], float], today: date) -> 
         return f"{kind} is zero or less"
     if quote.since is not None and quote.since > today:
         return f"{kind} takes effect only in the future"
-    if quote.since is not None and quote.since.year < FIRST_YEAR:
-        return f"{kind} is dated before {FIRST_YEAR}"
+    if quote.since is not None and quote.since.year < OLDEST_YEAR:
+        return f"{kind} is dated before {OLDEST_YEAR}"
     if quote.zone and quote.since is not None and (today - quote.since).days > SPOT_DAYS:
         return f"{kind} is older than {SPOT_DAYS} days"
     times = price / quote.shape.gpu_count / usual[quote.shape.gpu, quote.market]

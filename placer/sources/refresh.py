@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from placer.book import catalog_names, read_rows
+from placer.csv_rows import read_rows
 from placer.errors import PlacerError
+from placer.layers import catalog_names
+from placer.pin import pinned
 from placer.shelf import check_book_name, shelf, shelf_names
 from placer.sources import aws, azure, gcp
 from placer.sources.changes import Changes, changes
@@ -105,6 +107,8 @@ def refresh(
         notes = [*notes, *_failures(found.failed, kept)]
         if before is None and book in shelf_names():
             notes.append(f"the book '{book}' that was there cannot be read, so nothing is compared with it")
+        if any(book == word for word, _ in pinned()) and not dry_run:
+            notes.append(f"the book '{book}' is pinned as it was before: pin it again with 'placer catalog pin'")
         harvest = Harvest(rows={OFFERS: everything}, origins=found.origins, left_out=left_out, notes=notes)
         folder = None if dry_run else save(harvest, book)
     return Refreshed(

@@ -11,7 +11,7 @@ from statistics import median
 from placer.book import load_catalog
 from placer.catalog import Catalog, Gpu
 from placer.errors import PlacerError, unknown
-from placer.request import filter_offers, match_places, words
+from placer.market_words import filter_offers, match_places, words
 
 PROVIDERS = ("aws", "azure", "gcp")
 """Providers whose price interface can be read; one module each in this folder."""
