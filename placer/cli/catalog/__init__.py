@@ -12,6 +12,7 @@ COMMANDS = {
     "diff": "List what is new, gone or different.",
     "validate": "Check that a book is whole and plausible.",
     "pin": "Choose the books that are used where none is named.",
+    "refresh": "Write today's prices of aws, azure or gcp as a book of your own.",
     "import": "Make a book from SkyPilot's catalogs or any CSV file.",
     "export": "Write a book in the format of another tool.",
 }

@@ -1,0 +1,223 @@
+"""Price interfaces on 127.0.0.1 that answer in the formats of AWS, Azure and Google Cloud, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass
+class Request:
+    """What a client sent."""
+
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Answer:
+    """What a server sends; ``length`` overrides Content-Length, ``hang`` keeps the connection silent until the test is over."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    length: int | None = None
+    hang: bool = False
+
+
+def as_json(document: Any, status: int = 200, **headers: str) -> Answer:
+    """Answer with a JSON document."""
+    return Answer(json.dumps(document).encode(), status, {"Content-Type": "application/json"} | headers)
+
+
+@dataclass
+class Server:
+    """A server that runs, with what it was asked."""
+
+    url: str
+    requests: list[Request]
+    asked: threading.Event
+
+
+@contextmanager
+def serving(answer: Callable[[Request], Answer]) -> Iterator[Server]:
+    """Serve on a free port; ``answer`` is called for each request."""
+    over = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self) -> None:
+            parts = urlsplit(self.path)
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+            request = Request(parts.path, query, {k.lower(): v for k, v in self.headers.items()}, body)
+            server.requests.append(request)
+            found = answer(request)
+            server.asked.set()
+            if found.hang:
+                over.wait(60)
+                self.close_connection = True
+                return
+            self.send_response(found.status)
+            for name, value in found.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(found.body) if found.length is None else found.length))
+            self.end_headers()
+            self.wfile.write(found.body)
+            self.close_connection = self.close_connection or found.length is not None
+
+        do_GET = do_POST = handle_any  # noqa: N815
+
+        def log_message(self, *arguments: object) -> None:
+            """Say nothing."""
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd.daemon_threads = True
+    server = Server(f"http://127.0.0.1:{httpd.server_port}", [], threading.Event())
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        over.set()
+        httpd.shutdown()
+        httpd.server_close()
+        thread.join()
+
+
+def azure_item(size: str, region: str, price: float, words: str = "", **changed: Any) -> dict[str, Any]:
+    """One item of the Retail Prices API, as its documentation shows it; ``words`` is Spot, Low Priority or Windows."""
+    series = "Virtual Machines NCasT4 v3 Series"
+    name = size.removeprefix("Standard_").replace("_", " ")
+    tail = f" {words}" if words in ("Spot", "Low Priority") else ""
+    return {
+        "currencyCode": "USD",
+        "tierMinimumUnits": 0.0,
+        "retailPrice": price,
+        "unitPrice": price,
+        "armRegionName": region,
+        "location": "US East",
+        "effectiveStartDate": "2024-03-01T00:00:00Z",
+        "meterId": "000a794b-bdb0-58be-a0cd-0c3a0f222923",
+        "meterName": f"{name}{tail}",
+        "productId": "DZH318Z0BQPS",
+        "skuId": "DZH318Z0BQPS/00TG",
+        "productName": f"{series} Windows" if words == "Windows" else series,
+        "skuName": f"{name}{tail}",
+        "serviceName": "Virtual Machines",
+        "serviceId": "DZH313Z7MMC8",
+        "serviceFamily": "Compute",
+        "unitOfMeasure": "1 Hour",
+        "type": "Consumption",
+        "isPrimaryMeterRegion": True,
+        "armSkuName": size,
+        **changed,
+    }
+
+
+def azure_page(items: list[dict[str, Any]], link: str | None = None, count: int | None = None) -> dict[str, Any]:
+    """One page of the Retail Prices API."""
+    return {
+        "BillingCurrency": "USD",
+        "CustomerEntityId": "Default",
+        "CustomerEntityType": "Retail",
+        "Items": items,
+        "NextPageLink": link,
+        "Count": len(items) if count is None else count,
+    }
+
+
+def gcp_sku(words: str, usd: float, regions: list[str], *, unit: str = "h", usage: str = "", **changed: Any) -> dict[str, Any]:
+    """One SKU of the Cloud Billing Catalog API, as its documentation shows it."""
+    units, nanos = divmod(round(usd * 1e9), 10**9)
+    return {
+        "name": "services/6F81-5844-456A/skus/0048-21CE-74C3",
+        "skuId": "0048-21CE-74C3",
+        "description": words,
+        "category": {
+            "serviceDisplayName": "Compute Engine",
+            "resourceFamily": "Storage" if words.startswith("SSD") else "Compute",
+            "resourceGroup": "GPU" if " GPU " in words else "CPU",
+            "usageType": usage or ("Preemptible" if "Preemptible" in words else "OnDemand"),
+        },
+        "serviceRegions": regions,
+        "pricingInfo": [
+            {
+                "summary": "",
+                "pricingExpression": {
+                    "usageUnit": unit,
+                    "displayQuantity": 1,
+                    "tieredRates": [{"startUsageAmount": 0, "unitPrice": {"currencyCode": "USD", "units": str(units), "nanos": nanos}}],
+                    "usageUnitDescription": "hour",
+                    "baseUnit": "s",
+                    "baseUnitDescription": "second",
+                    "baseUnitConversionFactor": 3600,
+                },
+                "currencyConversionRate": 1,
+                "effectiveTime": "2025-06-01T00:00:00Z",
+            }
+        ],
+        "serviceProviderName": "Google",
+        "geoTaxonomy": {"type": "REGIONAL", "regions": regions},
+        **changed,
+    }
+
+
+def aws_entry(name: str, region: str, usd: str, *, gpu: str | None = "1", since: str = "2025-06-01T00:00:00Z", **changed: str) -> str:
+    """One entry of GetProducts: JSON in a string, nested as the price list is."""
+    sku, term, rate = "6V3F3K4ZYKTQHXXM", "JRTCKXETXF", "6YS6EN2CT7"
+    attributes = {
+        "servicecode": "AmazonEC2",
+        "location": region,
+        "locationType": "AWS Region",
+        "instanceType": name,
+        "currentGeneration": "Yes",
+        "vcpu": "4",
+        "memory": "16 GiB",
+        "networkPerformance": "Up to 25 Gigabit",
+        "tenancy": "Shared",
+        "operatingSystem": "Linux",
+        "licenseModel": "No License required",
+        "capacitystatus": "Used",
+        "operation": "RunInstances",
+        "preInstalledSw": "NA",
+        "marketoption": "OnDemand",
+        "regionCode": region,
+        "servicename": "Amazon Elastic Compute Cloud",
+        **({} if gpu is None else {"gpu": gpu}),
+        **changed,
+    }
+    dimension = {
+        "unit": "Hrs",
+        "endRange": "Inf",
+        "description": f"${usd} per On Demand Linux {name} Instance Hour",
+        "appliesTo": [],
+        "rateCode": f"{sku}.{term}.{rate}",
+        "beginRange": "0",
+        "pricePerUnit": {"USD": usd},
+    }
+    on_demand = {
+        "priceDimensions": {f"{sku}.{term}.{rate}": dimension},
+        "sku": sku,
+        "effectiveDate": since,
+        "offerTermCode": term,
+        "termAttributes": {},
+    }
+    return json.dumps(
+        {
+            "product": {"productFamily": "Compute Instance", "attributes": attributes, "sku": sku},
+            "serviceCode": "AmazonEC2",
+            "terms": {"OnDemand": {f"{sku}.{term}": on_demand}},
+            "version": "20250611000000",
+            "publicationDate": "2025-06-11T00:00:00Z",
+        }
+    )

@@ -1,0 +1,427 @@
+"""``placer catalog refresh azure`` against a server that speaks the Retail Prices API, and what every refresh keeps."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+from price_servers import Answer, Request, Server, as_json, azure_item, azure_page, serving
+
+from conftest import ROOT
+from placer.cli import run as run_placer
+from placer.sources import pages
+
+T4, A100 = "Standard_NC4as_T4_v3", "Standard_NC24ads_A100_v4"
+Call = Callable[..., tuple[int, str, str]]
+ITEMS = [
+    azure_item(T4, "eastus", 0.526),
+    azure_item(T4, "eastus", 0.1578, "Spot"),
+    azure_item(T4, "eastus", 0.7, "Windows"),
+    azure_item(T4, "eastus", 0.1052, "Low Priority"),
+    azure_item(A100, "westeurope", 4.775),
+    azure_item(T4, "usgovvirginia", 0.7),
+]
+"""Four prices of Linux machines in known regions would be five with the government's region; Windows and low priority are none."""
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a refresh in this process against one server; exit code, stdout and stderr."""
+    monkeypatch.setenv("PLACER_HOME", str(tmp_path))
+
+    def refresh(server: Server | str, *options: str) -> tuple[int, str, str]:
+        monkeypatch.setenv("PLACER_AZURE_PRICES_URL", server if isinstance(server, str) else f"{server.url}/api/retail/prices")
+        with pytest.raises(SystemExit) as stop:
+            run_placer(["catalog", "refresh", "azure", *options])
+        said = capsys.readouterr()
+        return int(str(stop.value.code)), said.out, said.err
+
+    return refresh
+
+
+def offers(home: Path, name: str = "azure") -> list[dict[str, str]]:
+    """Rows of a book on the shelf."""
+    with (home / "catalogs" / name / "offers.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def one_page(items: list[dict[str, Any]]) -> Callable[[Request], Answer]:
+    """Answer every question with the same page."""
+    return lambda request: as_json(azure_page(items))
+
+
+def test_prices_become_a_book(call: Call, tmp_path: Path) -> None:
+    """Linux prices of known regions are written with the shape of the shipped book; the rest is counted by reason."""
+    with serving(one_page(ITEMS)) as server:
+        code, out, err = call(server)
+    assert (code, err) == (0, "")
+    found = {(row["region"], row["instance_type"], row["market"]): row for row in offers(tmp_path)}
+    assert sorted(found) == [("eastus", T4, "on_demand"), ("eastus", T4, "spot"), ("westeurope", A100, "on_demand")]
+    assert found["eastus", T4, "spot"]["usd_per_hour"] == "0.1578"
+    assert (found["westeurope", A100, "on_demand"]["gpu"], found["westeurope", A100, "on_demand"]["memory_gib"]) == ("A100-80", "220.0")
+    assert "left out: 1 x Windows" in out
+    assert "region that the shipped book does not know: azure/usgovvirginia" in out
+    assert "no book 'azure' to compare with" in out
+    assert "next: placer recommend --model roberta-xlm --budget 5/h --catalog default --catalog azure" in out
+    origin = json.loads((tmp_path / "catalogs" / "azure" / "origin.json").read_text())
+    assert len(origin["documents"][0]["sha256"]) == 64
+
+
+def test_the_question_names_sizes_regions_and_market(call: Call) -> None:
+    """The filter asks for Linux or Windows machines as one goes, of the sizes with a T4, in the regions named."""
+    with serving(one_page(ITEMS)) as server:
+        assert call(server, "--in", "eastus", "--gpu", "T4", "--dry-run")[0] == 0
+    question = server.requests[0].query["$filter"]
+    assert question.startswith("serviceName eq 'Virtual Machines' and priceType eq 'Consumption' and (armSkuName eq '")
+    assert question.endswith(" and (armRegionName eq 'eastus')")
+    assert "T4_v3" in question
+    assert "A100" not in question
+    assert server.requests[0].query["api-version"] == "2023-01-01-preview"
+
+
+def test_pages_are_followed_to_the_end(call: Call, tmp_path: Path) -> None:
+    """The link to the next page leads on, with the port that the real interface writes out."""
+
+    def answer(request: Request) -> Answer:
+        if "$skip" in request.query:
+            return as_json(azure_page(ITEMS[4:5]))
+        return as_json(azure_page(ITEMS[:2], f"{server.url}/api/retail/prices?$skip=2"))
+
+    with serving(answer) as server:
+        assert call(server)[0] == 0
+    assert len(offers(tmp_path)) == 3
+
+
+def test_a_full_page_without_a_link_is_followed_by_number(call: Call, tmp_path: Path) -> None:
+    """The interface forgot its links in March 2023: after 100 items the 101st is asked for."""
+    full = [ITEMS[0]] * 100
+
+    def answer(request: Request) -> Answer:
+        return as_json(azure_page(ITEMS[4:5] if request.query.get("$skip") == "100" else full))
+
+    with serving(answer) as server:
+        assert call(server)[0] == 0
+    assert {row["instance_type"] for row in offers(tmp_path)} == {T4, A100}
+
+
+def test_changes_against_the_book_before_are_said(call: Call) -> None:
+    """0.526 -> 0.5786 is 10 % dearer; one price is cheaper, one gone; what was not asked for is said apart."""
+    with serving(one_page(ITEMS)) as server:
+        call(server)
+    with serving(one_page([azure_item(T4, "eastus", 0.5786), azure_item(T4, "eastus", 0.15, "Spot")])) as server:
+        _, out, _ = call(server, "--dry-run")
+        _, narrow, _ = call(server, "--gpu", "T4", "--in", "eastus", "--json")
+    assert "1 dearer, 1 cheaper, 0 as before, 0 new, 1 gone" in out
+    assert f"largest change +10.0%: azure/eastus {T4} on-demand 0.526 -> 0.5786 USD/h" in out
+    assert "nothing was written (--dry-run)" in out
+    changes = json.loads(narrow)["changes"]
+    assert (changes["gone"], changes["not_asked"], changes["up"], changes["down"]) == (0, 1, 1, 1)
+
+
+def test_a_dry_run_writes_nothing(call: Call, tmp_path: Path) -> None:
+    """Not even the shelf is made."""
+    with serving(one_page(ITEMS)) as server:
+        code, out, _ = call(server, "--dry-run", "--json")
+    assert code == 0
+    assert json.loads(out)["written"] is None
+    assert not (tmp_path / "catalogs").exists()
+
+
+@pytest.mark.parametrize(
+    ("price", "changed", "reason"),
+    [
+        (-1.0, {}, "on-demand price is zero or less"),
+        (0.0, {}, "on-demand price is zero or less"),
+        (0.0, {"retailPrice": "free"}, "on-demand price is no number"),
+        (0.00001, {}, "on-demand price is 1,000 times below the median of its device"),
+        (5260.0, {}, "on-demand price is 1,000 times above the median of its device"),
+        (0.526, {"effectiveStartDate": "2006-01-02T15:04:05Z"}, "on-demand price is dated before 2015"),
+        (0.526, {"effectiveStartDate": "2099-01-01T00:00:00Z"}, "on-demand price takes effect only in the future"),
+        (0.526, {"unitOfMeasure": "1/Month"}, "price in USD for 1/Month"),
+        (0.526, {"currencyCode": "EUR"}, "price in EUR for 1 Hour"),
+        (0.526, {"type": "Reservation"}, "no price of a machine as one goes"),
+        (0.526, {"isPrimaryMeterRegion": False}, "second meter of the same price"),
+    ],
+)
+def test_a_price_that_cannot_be_is_left_out(call: Call, tmp_path: Path, price: float, changed: dict[str, Any], reason: str) -> None:
+    """Each wrong price is counted by its reason; the others are written."""
+    items = [azure_item(T4, "westus2", price, **changed), ITEMS[0]]
+    with serving(one_page(items)) as server:
+        code, out, _ = call(server, "--json")
+    assert code == 0
+    assert json.loads(out)["left_out"] == {reason: 1}
+    assert [row["region"] for row in offers(tmp_path)] == ["eastus"]
+
+
+def test_infinite_prices_are_refused_in_either_spelling(call: Call) -> None:
+    """Python's json reads 1e999 as infinity, which the checks refuse; the word NaN is no JSON at all."""
+    page = json.dumps(azure_page([ITEMS[0], azure_item(T4, "westus2", 0.125)]))
+    with serving(lambda request: Answer(page.replace("0.125", "1e999").encode())) as server:
+        code, out, _ = call(server, "--dry-run", "--json")
+    assert (code, json.loads(out)["left_out"]) == (0, {"on-demand price is no number": 1})
+    with serving(lambda request: Answer(page.replace("0.125", "NaN").encode())) as server:
+        assert call(server)[0] == 7
+
+
+def test_of_two_prices_the_newer_counts(call: Call, tmp_path: Path) -> None:
+    """Prices that were replaced stay in the list for a while; of one day the dearer counts."""
+    old = azure_item(T4, "eastus", 0.9, effectiveStartDate="2020-01-01T00:00:00Z")
+    twin = azure_item(T4, "eastus", 0.52)
+    with serving(one_page([old, ITEMS[0], twin])) as server:
+        call(server)
+    assert [row["usd_per_hour"] for row in offers(tmp_path)] == ["0.526"]
+
+
+def test_spot_above_on_demand_is_noted(call: Call) -> None:
+    """It happens, so it is kept and said."""
+    with serving(one_page([ITEMS[0], azure_item(T4, "eastus", 0.6, "Spot")])) as server:
+        _, out, _ = call(server)
+    assert f"note: spot costs more than on-demand: azure/eastus {T4}" in out
+
+
+PAGE = json.dumps(azure_page(ITEMS)).encode()
+BROKEN = {
+    "404": (Answer(b"{}", 404), "answered 404"),
+    "500": (Answer(b"", 500, {"Retry-After": "0"}), "answered 500"),
+    "429": (Answer(b"", 429, {"Retry-After": "0"}), "answered 429: it asks to wait for 0 s"),
+    "429 for an hour": (Answer(b"", 429, {"Retry-After": "3600"}), "answered 429: it asks to wait for 3600 s"),
+    "redirection": (Answer(b"", 302, {"Location": "http://192.0.2.1/"}), "answered 302, which leads elsewhere"),
+    "cut off": (Answer(PAGE[:300]), "is not valid JSON"),
+    "cut connection": (Answer(PAGE[:300], length=len(PAGE)), "RemoteProtocolError"),
+    "web page": (Answer(b"<!DOCTYPE html><title>Login</title>"), "answered a web page instead of JSON"),
+    "list": (as_json([]), "is no JSON object"),
+    "no items": (as_json({"Count": 0}), "has no list of Items"),
+    "half a page": (as_json(azure_page(ITEMS[:2], count=6)), "has 2 items and says 6"),
+    "nested": (Answer(b"[" * 100_000), "is not valid JSON"),
+    "other host": (as_json(azure_page(ITEMS, "https://prices.example.com/?$skip=2")), "leads to another host"),
+    "other port": (as_json(azure_page(ITEMS, "http://127.0.0.1:1/")), "leads to another host"),
+    "a file": (as_json(azure_page(ITEMS, "file:///etc/passwd")), "leads to another host"),
+    "empty": (as_json(azure_page([])), "azure gave no price that can be used"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_source_that_fails_keeps_the_old_book(call: Call, tmp_path: Path, name: str) -> None:
+    """Exit code 7, one line, and every byte of the old book in place."""
+    with serving(one_page(ITEMS)) as server:
+        call(server)
+    before = (tmp_path / "catalogs" / "azure").resolve(), (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes()
+    answer, words = BROKEN[name]
+    with serving(lambda request: answer) as server:
+        code, out, err = call(server)
+    assert (code, out) == (7, "")
+    assert words in err
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 2
+    assert ((tmp_path / "catalogs" / "azure").resolve(), (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes()) == before
+
+
+def test_a_page_that_leads_back_to_itself_ends(call: Call) -> None:
+    """The second page names itself as the next: no endless loop."""
+    with serving(lambda request: as_json(azure_page(ITEMS, f"{server.url}/api/retail/prices?$skip=6"))) as server:
+        code, _, err = call(server)
+    assert (code, len(server.requests)) == (7, 2)
+    assert "leads back to itself" in err
+
+
+def test_a_short_wait_is_waited_for(call: Call) -> None:
+    """Two refusals with a wait of 0 s, then the page: three requests and a book."""
+
+    def answer(request: Request) -> Answer:
+        return as_json(azure_page(ITEMS)) if len(server.requests) > 2 else Answer(b"", 429, {"Retry-After": "0"})
+
+    with serving(answer) as server:
+        assert call(server)[0] == 0
+    assert len(server.requests) == 3
+
+
+def test_a_retry_date_is_read() -> None:
+    """Retry-After may hold a date: one in the past is no wait, one in two minutes is about 120 s."""
+    later = datetime.now(UTC) + timedelta(seconds=120)
+    assert pages._pause("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
+    assert pages._pause(later.strftime("%a, %d %b %Y %H:%M:%S GMT")) == pytest.approx(120, abs=5)
+    assert pages._pause("soon") is None
+
+
+def test_a_silent_server_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the longest silence the refresh ends with exit code 7."""
+    monkeypatch.setattr(pages, "READ_SECONDS", 0.2)
+    with serving(lambda request: Answer(hang=True)) as server:
+        code, _, err = call(server)
+    assert code == 7
+    assert "was silent for 0.2 s" in err
+
+
+def test_nobody_answers(call: Call) -> None:
+    """A port that nobody listens on: exit code 7."""
+    with serving(one_page(ITEMS)) as server:
+        pass
+    code, _, err = call(server)
+    assert code == 7
+    assert "ConnectError" in err
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://prices.example.com/", "https://u:p@x/", "http://[", "x", "https://x/?key=1"])
+def test_the_address_must_be_one(call: Call, url: str) -> None:
+    """Another scheme, plain HTTP to another machine, or a password in it: exit code 2 before anything is sent."""
+    code, _, err = call(url)
+    assert code == 2
+    assert "PLACER_AZURE_PRICES_URL" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--in", "eastus9"], "unknown region 'eastus9'"),
+        (["--in", "aws/us-east-1"], "'aws/us-east-1' is no region of azure"),
+        (["--in", ","], "is empty"),
+        (["--gpu", "T5"], "unknown GPU 'T5'"),
+        (["--as", "../evil"], "is not the name of a book"),
+        (["--as", "default"], "is a shipped book"),
+        (["--as", "AZURE"], "is not the name of a book"),
+        (["--partial"], "--partial says nothing for azure"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_asked(call: Call, tmp_path: Path, options: list[str], words: str) -> None:
+    """Exit code 2; the server is never asked and nothing is written."""
+    with serving(one_page(ITEMS)) as server:
+        code, _, err = call(server, *options)
+    assert code == 2
+    assert words in err
+    assert server.requests == []
+    assert not (tmp_path / "catalogs").exists()
+
+
+def test_an_unknown_provider_is_answered_with_the_nearest(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """A slip in the name of the provider."""
+    done = run("catalog", "refresh", "azur")
+    assert done.returncode == 2
+    assert "a similar provider exists: 'azure'" in done.stderr
+
+
+def test_a_book_with_something_else_in_it_is_not_replaced(call: Call, tmp_path: Path) -> None:
+    """A book of links, or of another provider, would be lost."""
+    with serving(one_page(ITEMS)) as server:
+        call(server, "--as", "mine")
+        links = tmp_path / "catalogs" / "mine" / "links.csv"
+        links.write_text("src,dst\n")
+        code, _, err = call(server, "--as", "mine")
+        assert (code, links.exists()) == (2, True)
+        assert "holds more than prices of azure: links.csv" in err
+
+
+def test_a_folder_of_the_users_own_is_not_replaced(call: Call, tmp_path: Path) -> None:
+    """Somebody made a folder of this name by hand: exit code 2 before anything is asked."""
+    (tmp_path / "catalogs" / "azure").mkdir(parents=True)
+    with serving(one_page(ITEMS)) as server:
+        code, _, err = call(server)
+    assert (code, server.requests) == (2, [])
+    assert "was not written by placer" in err
+
+
+def test_a_book_that_nobody_can_read_is_replaced_and_said(call: Call, tmp_path: Path) -> None:
+    """The old offers are broken: they are not compared, the new book is written."""
+    with serving(one_page(ITEMS)) as server:
+        call(server)
+        (tmp_path / "catalogs" / "azure" / "offers.csv").write_text("provider,region\n")
+        code, out, _ = call(server)
+    assert code == 0
+    assert "note: the book 'azure' that was there cannot be read, so nothing is compared with it" in out
+    assert len(offers(tmp_path)) == 3
+
+
+def test_the_next_command_works(call: Call, tmp_path: Path, run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """The book is sound, lies over the shipped one, and its price counts: T4 spot at 0.0199 USD/h is found first."""
+    with serving(one_page([azure_item(T4, "eastus", 0.0199, "Spot")])) as server:
+        call(server)
+    home = {"PLACER_HOME": str(tmp_path)}
+    assert run("catalog", "validate", "azure", **home).returncode == 0
+    layers = ("--catalog", "default", "--catalog", "azure")
+    done = run("offers", *layers, "--gpu", "T4", "--limit", "1", "--json", **home)
+    cheapest = json.loads(done.stdout)["offers"][0]
+    assert (cheapest["region"], cheapest["usd_per_hour"], cheapest["source"]) == ("eastus", 0.0199, "Azure Retail Prices API")
+    done = run("recommend", "--model", "roberta-xlm", "--budget", "5/h", *layers, "--json", **home)
+    assert done.returncode == 0
+
+
+def test_a_pinned_book_is_said_to_need_its_pin_again(
+    call: Call, tmp_path: Path, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """A refresh changes what the pin holds fast, so requests without --catalog would stop."""
+    with serving(one_page(ITEMS)) as server:
+        call(server)
+        assert run("catalog", "pin", "default", "azure", PLACER_HOME=str(tmp_path)).returncode == 0
+        assert "note: the book 'azure' is pinned as it was before" in call(server)[1]
+
+
+def test_two_refreshes_of_one_book_do_not_meet(call: Call, tmp_path: Path) -> None:
+    """While another process holds the book, exit code 7 before anything is asked; another name works."""
+    (tmp_path / "catalogs").mkdir()
+    with serving(one_page(ITEMS)) as server, FileLock(tmp_path / "catalogs" / ".azure.refresh.lock"):
+        code, _, err = call(server)
+        assert (code, server.requests) == (7, [])
+        assert "is being refreshed by another process" in err
+        assert call(server, "--as", "second")[0] == 0
+
+
+def test_a_shelf_that_cannot_be_written_is_said_first(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file stands where the shelf should be: exit code 7, and the server is not asked."""
+    (tmp_path / "catalogs").write_text("")
+    with serving(one_page(ITEMS)) as server:
+        code, _, err = call(server)
+    assert (code, server.requests) == (7, [])
+    assert "cannot write the book 'azure'" in err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_shelf_is_said_first(call: Call, tmp_path: Path) -> None:
+    """No right to write: exit code 7."""
+    (tmp_path / "catalogs").mkdir()
+    (tmp_path / "catalogs").chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with serving(one_page(ITEMS)) as server:
+        assert call(server)[0] == 7
+
+
+def test_ctrl_c_keeps_the_old_book(call: Call, tmp_path: Path) -> None:
+    """SIGINT to a real process that waits for a silent server: exit code 130, the old book intact, no lock left behind."""
+    with serving(one_page(ITEMS)) as server:
+        call(server)
+    before = (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes()
+    with serving(lambda request: Answer(hang=True)) as server:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PLACER_AZURE_PRICES_URL": server.url}
+        command = [sys.executable, "-m", "placer", "catalog", "refresh", "azure"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+            assert server.asked.wait(60)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.strip()) == (130, "", "interrupted")
+    assert (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes() == before
+    with serving(one_page(ITEMS)) as server:
+        assert call(server)[0] == 0
+
+
+def test_progress_is_shown_on_a_terminal_alone(tmp_path: Path) -> None:
+    """With a terminal as stderr a line says what is read; stdout stays the report."""
+    ours, theirs = os.openpty()
+    with serving(one_page(ITEMS)) as server:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PLACER_HOME": str(tmp_path), "TERM": "xterm"}
+        environment |= {"PLACER_AZURE_PRICES_URL": server.url, "COLUMNS": "80"}
+        command = [sys.executable, "-m", "placer", "catalog", "refresh", "azure"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment, check=False, timeout=60)
+    os.close(theirs)
+    said = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "reading" in said
+    assert done.stdout.startswith("azure has 3 offers in 2 regions: 2 on-demand, 1 spot")

@@ -1,0 +1,271 @@
+"""``placer catalog refresh gcp`` against a server that speaks the Cloud Billing Catalog API."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from price_servers import Answer, Request, Server, as_json, gcp_sku, serving
+
+from placer.errors import PlacerError
+from placer.sources.gcp import _part
+from placer.sources.pages import address
+
+KEY = "AIzaSyCANARY-0123456789abcdefghijklmnopq"
+"""In the format of Google's keys; must never come back."""
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+AMERICAS, IOWA = ["us-central1", "us-east1", "us-west1"], ["us-central1"]
+N1 = [
+    gcp_sku("N1 Predefined Instance Core running in Americas", 0.031611, AMERICAS),
+    gcp_sku("N1 Predefined Instance Ram running in Americas", 0.004237, AMERICAS, unit="GiBy.h"),
+    gcp_sku("Nvidia Tesla T4 GPU running in Americas", 0.35, AMERICAS),
+    gcp_sku("Spot Preemptible N1 Predefined Instance Core running in Americas", 0.00698, AMERICAS),
+    gcp_sku("Spot Preemptible N1 Predefined Instance Ram running in Americas", 0.00094, AMERICAS, unit="GiBy.h"),
+    gcp_sku("Nvidia Tesla T4 GPU attached to Spot Preemptible VMs running in Americas", 0.2, AMERICAS),
+]
+A2 = [
+    gcp_sku("A2 Instance Core running in Americas", 0.031611, AMERICAS),
+    gcp_sku("A2 Instance Ram running in Americas", 0.004237, AMERICAS, unit="GiBy.h"),
+    gcp_sku("Nvidia Tesla A100 GPU running in Americas", 2.933908, AMERICAS),
+    gcp_sku("Nvidia Tesla A100 80GB GPU running in Americas", 3.92808, AMERICAS),
+    gcp_sku("SSD backed Local Storage", 0.08, AMERICAS, unit="GiBy.mo"),
+]
+"""List prices of Google in us-central1, as in the shipped book of 2026."""
+NOISE = [
+    gcp_sku("N1 Predefined Instance Core running in Mars", 0.03, ["mars-north1"]),
+    gcp_sku("Commitment v1: Cpu in Americas for 1 Year", 0.019915, AMERICAS, usage="Commit1Yr"),
+    gcp_sku("Custom Instance Core running in Americas", 0.033174, AMERICAS),
+    gcp_sku("N1 Predefined Instance Core running in Americas for Sole Tenancy", 99.0, AMERICAS, usage="Commit1Yr"),
+    gcp_sku("Nvidia Tesla A100 80GB GPU attached to DWS Defined Duration VMs running in Americas", 1.846, AMERICAS),
+    gcp_sku("Nvidia Tesla T4 Virtual Workstation GPU running in Americas", 0.55, AMERICAS),
+    {"description": "without a category"},
+]
+
+
+def pages_of(skus: list[dict[str, Any]], size: int = 1000) -> Callable[[Request], Answer]:
+    """Answer in pages, each with the token of the next; the last token is empty, as Google's is."""
+
+    def answer(request: Request) -> Answer:
+        start = int(request.query.get("pageToken", "0"))
+        token = str(start + size) if start + size < len(skus) else ""
+        return as_json({"skus": skus[start : start + size], "nextPageToken": token})
+
+    return answer
+
+
+@pytest.fixture
+def refresh(run: Run, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Refresh in a process of its own, with the canary as key."""
+
+    def call(server: Server, *options: str, **extra: str) -> subprocess.CompletedProcess[str]:
+        given = {
+            "PLACER_HOME": str(tmp_path),
+            "PLACER_GCP_BILLING_URL": f"{server.url}/v1",
+            "PLACER_GCP_API_KEY": KEY,
+            "GOOGLE_API_KEY": "",
+        }
+        return run("catalog", "refresh", "gcp", *options, **(given | extra))
+
+    return call
+
+
+def prices(home: Path) -> dict[tuple[str, str, str], float]:
+    """Prices of the book by region, machine and market."""
+    with (home / "catalogs" / "gcp" / "offers.csv").open(encoding="utf-8", newline="") as stream:
+        return {(r["region"], r["instance_type"], r["market"]): float(r["usd_per_hour"]) for r in csv.DictReader(stream)}
+
+
+def test_machines_are_added_up_from_their_parts(refresh: Run, tmp_path: Path) -> None:
+    """Cores, memory, GPUs and the disk that a2-ultragpu always has give Google's own prices of whole machines.
+
+    n1-standard-4 with a T4: 4 x 0.031611 + 15 x 0.004237 + 0.35 = 0.54 (spot 4 x 0.00698 + 15 x 0.00094 + 0.2 = 0.242);
+    a2-highgpu-1g: 3.673385; a2-ultragpu-1g: 12 x 0.031611 + 170 x 0.004237 + 3.92808 + 375 x 0.08 / 730 = 5.0688.
+    """
+    with serving(pages_of(N1 + A2 + NOISE, 4)) as server:
+        done = refresh(server, "--in", "us-central1")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = prices(tmp_path)
+    assert found["us-central1", "n1-standard-4+1xT4", "on_demand"] == pytest.approx(0.54, abs=1e-5)
+    assert found["us-central1", "n1-standard-4+1xT4", "spot"] == pytest.approx(0.24202, abs=1e-5)
+    assert found["us-central1", "n1-standard-8+4xT4", "on_demand"] == pytest.approx(8 * 0.031611 + 30 * 0.004237 + 4 * 0.35, abs=1e-5)
+    assert found["us-central1", "a2-highgpu-1g", "on_demand"] == pytest.approx(3.67339, abs=2e-5)
+    assert found["us-central1", "a2-ultragpu-1g", "on_demand"] == pytest.approx(5.0688, abs=2e-5)
+    assert {region for region, _, _ in found} == {"us-central1"}
+    assert len(server.requests) == 5
+
+
+def test_a_machine_without_the_price_of_a_part_is_left_out(refresh: Run) -> None:
+    """Without the disk a2-ultragpu would be too cheap, and a GPU without its host's spot price is no machine."""
+    some = [sku for sku in N1 + A2 if not sku["description"].startswith(("SSD", "Spot Preemptible N1"))]
+    with serving(pages_of(some)) as server:
+        document = json.loads(refresh(server, "--in", "us-central1", "--json").stdout)
+    left_out = document["left_out"]
+    assert left_out["machine without a price of a part: SSD"] == 4  # a2-ultragpu-1g, -2g, -4g and -8g on demand
+    assert left_out["machine without a price of a part: n1 Core, n1 Ram"] == 4  # four n1 machines with T4 as spot
+
+
+def test_only_pairs_that_the_shipped_book_has_are_priced(refresh: Run, tmp_path: Path) -> None:
+    """Google lists A100 parts for all of the Americas, but us-east1 has no a2-ultragpu: nothing is invented."""
+    with serving(pages_of(N1 + A2)) as server:
+        refresh(server)
+    assert ("us-east1", "n1-standard-4+1xT4", "on_demand") in prices(tmp_path)
+    assert ("us-east1", "a2-ultragpu-1g", "on_demand") not in prices(tmp_path)
+
+
+def test_the_key_travels_in_a_header_and_comes_back_nowhere(refresh: Run, tmp_path: Path) -> None:
+    """Not in the URL, not in any output or file, also when the server repeats it in an error."""
+    with serving(pages_of(N1)) as server:
+        done = refresh(server)
+        assert server.requests[0].headers["x-goog-api-key"] == KEY
+        assert "key" not in server.requests[0].query
+    said = done.stdout + done.stderr
+    error = {"error": {"code": 400, "message": f"API key not valid: {KEY}", "status": "INVALID_ARGUMENT"}}
+    with serving(lambda request: as_json(error, 400)) as server:
+        refused = refresh(server)
+    assert refused.returncode == 7
+    assert "answered 400 INVALID_ARGUMENT" in refused.stderr
+    assert "tip: check the key" in refused.stderr
+    said += refused.stdout + refused.stderr
+    with serving(lambda request: Answer(KEY.encode(), 302, {"Location": f"http://127.0.0.1:1/{KEY}"})) as server:
+        moved = refresh(server, PLACER_DEBUG="1")
+    assert moved.returncode == 7
+    said += moved.stdout + moved.stderr
+    files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert "CANARY" not in said
+    assert b"CANARY" not in files
+
+
+def test_without_a_key_nothing_is_asked(refresh: Run) -> None:
+    """Exit code 2, and what to set."""
+    with serving(pages_of(N1)) as server:
+        done = refresh(server, PLACER_GCP_API_KEY="")
+        assert server.requests == []
+    assert done.returncode == 2
+    assert "no key for Google's price list" in done.stderr
+    assert "PLACER_GCP_API_KEY" in done.stderr
+
+
+def test_a_key_that_could_split_a_header_is_refused(refresh: Run) -> None:
+    """A line break in the key: exit code 2 without repeating it."""
+    with serving(pages_of(N1)) as server:
+        done = refresh(server, PLACER_GCP_API_KEY=f"{KEY}\r\nX-Evil: 1")
+        assert server.requests == []
+    assert done.returncode == 2
+    assert "CANARY" not in done.stderr
+
+
+def test_the_second_name_of_the_key_counts(refresh: Run) -> None:
+    """GOOGLE_API_KEY is what other tools of Google read."""
+    with serving(pages_of(N1)) as server:
+        assert refresh(server, "--dry-run", PLACER_GCP_API_KEY="", GOOGLE_API_KEY=KEY).returncode == 0
+
+
+def test_the_key_is_not_sent_over_plain_http() -> None:
+    """Another machine without TLS would see it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLACER_GCP_BILLING_URL", "http://proxy.example.com/v1")
+        with pytest.raises(PlacerError, match="plain HTTP"):
+            address("PLACER_GCP_BILLING_URL", "")
+
+
+FREE = gcp_sku("Nvidia Tesla T4 GPU running in Americas", 0.0, IOWA)
+EUR = gcp_sku("Nvidia Tesla T4 GPU running in Americas", 0.35, IOWA)
+EUR["pricingInfo"][0]["pricingExpression"]["tieredRates"][0]["unitPrice"]["currencyCode"] = "EUR"
+BARE = gcp_sku("Nvidia Tesla T4 GPU running in Americas", 0.35, IOWA, pricingInfo=[])
+ODD = gcp_sku("Nvidia Tesla T4 GPU running in Americas", 0.35, IOWA, unit="count")
+OLD = gcp_sku("Nvidia Tesla T4 GPU running in Americas", 0.35, IOWA)
+OLD["pricingInfo"][0]["effectiveTime"] = "2099-06-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("sku", [FREE, EUR, BARE, ODD], ids=["free", "euro", "no price", "unit"])
+def test_a_part_that_cannot_be_read_never_makes_a_machine_cheaper(refresh: Run, sku: dict[str, Any]) -> None:
+    """The part is refused, so all four n1 machines with T4 on demand are left out; spot stays."""
+    with serving(pages_of([*N1[:2], sku, *N1[3:]])) as server:
+        document = json.loads(refresh(server, "--in", "us-central1", "--json").stdout)
+    assert document["left_out"] == {"price of a part that cannot be: GPU T4 on-demand": 1}
+    assert document["offers"] == 4
+
+
+@pytest.mark.parametrize(
+    ("sku", "reason"),
+    [
+        (OLD, "on-demand price takes effect only in the future"),
+        (gcp_sku("Nvidia Tesla T4 GPU running in Americas", 3500.0, IOWA), "on-demand price is 1,000 times above the median of its device"),
+    ],
+    ids=["future", "absurd"],
+)
+def test_a_machine_that_cannot_be_is_left_out(refresh: Run, sku: dict[str, Any], reason: str) -> None:
+    """All four n1 machines with T4 on demand."""
+    with serving(pages_of([*N1[:2], sku, *N1[3:]])) as server:
+        document = json.loads(refresh(server, "--in", "us-central1", "--json").stdout)
+    assert document["left_out"][reason] == 4
+
+
+def test_a_slip_in_one_region_does_not_hide_in_a_sum(refresh: Run, tmp_path: Path) -> None:
+    """A T4 for 0.0001 USD/h in one of three regions: its machines are left out there alone."""
+    slip = gcp_sku("Nvidia Tesla T4 GPU running in Iowa", 0.0001, IOWA)
+    fair = gcp_sku("Nvidia Tesla T4 GPU running in Americas", 0.35, AMERICAS[1:])
+    with serving(pages_of([*N1[:2], slip, fair])) as server:
+        done = refresh(server)
+    assert {region for region, _, _ in prices(tmp_path)} == set(AMERICAS[1:])
+    assert "1 x price of a part that cannot be: GPU T4 on-demand" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("E2 Instance Core running in Americas", ("e2 Core", "on_demand")),
+        ("N2D AMD Instance Ram running in Belgium", ("n2d Ram", "on_demand")),
+        ("Compute optimized Core running in Iowa", ("c2 Core", "on_demand")),
+        ("Preemptible N1 Predefined Instance Core running in Americas", ("n1 Core", "spot")),
+        ("A3Plus Instance Core running in Tokyo", ("a3-megagpu Core", "on_demand")),
+        ("Nvidia H100 80GB GPU running in Americas", ("GPU H100", "on_demand")),
+        ("Nvidia H100 80GB Mega GPU attached to Spot Preemptible VMs running in Tokyo", ("GPU H100 Mega", "spot")),
+        ("H200 141GB GPU running in Netherlands", ("GPU H200", "on_demand")),
+        ("SSD backed Local Storage attached to Spot Preemptible VMs in Paris", ("SSD", "spot")),
+        ("Nvidia L40 GPU running in Netherlands", None),
+        ("Commitment v1: Nvidia L4 GPU running in Netherlands for 1 Year", None),
+        ("N2 Custom Extended Instance Ram running in Americas", None),
+        ("Spot Preemptible A2 Instance Core running in Americas", ("a2 Core", "spot")),
+    ],
+)
+def test_descriptions_tell_parts(words: str, part: tuple[str, str] | None) -> None:
+    """As Google writes them; spot by the words alone, since some spot SKUs are filed as OnDemand."""
+    unit = "GiBy.h" if "Ram" in words else "GiBy.mo" if "SSD" in words else "h"
+    found = _part(gcp_sku(words, 1.0, IOWA, unit=unit, usage="OnDemand"))
+    assert (found and found[:2]) == part
+
+
+BROKEN = {
+    "403": (as_json({"error": {"code": 403, "status": "PERMISSION_DENIED"}}, 403), "answered 403 PERMISSION_DENIED"),
+    "404": (Answer(b"<html>not here</html>", 404), "answered 404"),
+    "429": (Answer(b"", 429, {"Retry-After": "0"}), "answered 429"),
+    "503": (Answer(b"", 503, {"Retry-After": "0"}), "answered 503"),
+    "web page": (Answer(b"<html>sign in</html>"), "a web page instead of JSON"),
+    "cut off": (Answer(b'{"skus": [{"name": '), "is"),
+    "no skus": (as_json({"services": []}), "has no list of skus"),
+    "odd skus": (as_json({"skus": ["x"]}), "has no list of skus"),
+    "same token": (as_json({"skus": N1, "nextPageToken": "AAAA"}), "leads back to itself"),
+    "wrong token": (as_json({"skus": N1, "nextPageToken": 7}), "has no list of skus"),
+    "nothing": (as_json({"skus": []}), "gcp gave no price that can be used"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_source_that_fails_keeps_the_old_book(refresh: Run, tmp_path: Path, name: str) -> None:
+    """Exit code 7, one line and a tip, and the old book as it was."""
+    with serving(pages_of(N1)) as server:
+        refresh(server)
+    before = (tmp_path / "catalogs" / "gcp" / "offers.csv").read_bytes()
+    answer, words = BROKEN[name]
+    with serving(lambda request: answer) as server:
+        done = refresh(server)
+    assert (done.returncode, done.stdout) == (7, "")
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+    assert (tmp_path / "catalogs" / "gcp" / "offers.csv").read_bytes() == before
