@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -68,13 +67,7 @@ def numbered_rows(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def number(table: Table, line: int, column: str, cell: str) -> float | None:
-    """Read a number; None for an empty cell.
-
-    Notes
-    -----
-    ``nan`` becomes -1 and infinity stays: both are out of every range, so that they are refused or counted as any other figure
-    that cannot be true.
-    """
+    """Read a number; None for an empty cell. NaN and infinity stay: who judges the figure refuses or counts them."""
     text = cell.strip()
     if not text:
         return None
@@ -84,4 +77,4 @@ def number(table: Table, line: int, column: str, cell: str) -> float | None:
         value = None
     if value is None or "_" in text or not text.isascii():
         raise table.error(f"{column} '{text[:40]}' is not a number", "correct this cell", line)
-    return -1.0 if math.isnan(value) else value
+    return value

@@ -235,5 +235,5 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=128)
     except (OSError, OverflowError, UnicodeError) as error:
-        words = getattr(error, "strerror", None) or str(error)
+        words = (getattr(error, "strerror", None) or str(error)).partition(" (")[0]
         raise PlacerError(f"cannot listen on {host} port {port}: {words}", "choose another --port or --host") from None

@@ -104,7 +104,7 @@ def _first(table: Table, line: int, row: Mapping[str, str], columns: Sequence[st
 
 def _streams(table: Table, line: int, row: Mapping[str, str]) -> int:
     found = number(table, line, "iperf3_connections", row.get("iperf3_connections", ""))
-    return MANY if found is None or found < 1 else int(min(found, 1e6))
+    return int(found) if found is not None and 1 <= found <= 1e6 else MANY
 
 
 def _date(table: Table, line: int, row: Mapping[str, str], date: str | None) -> str:

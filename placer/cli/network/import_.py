@@ -138,6 +138,8 @@ def finish(harvest: Harvest, name: str, catalog: str, *, dry_run: bool, as_json:
     from placer.sources.save import save
 
     rows = harvest.rows["links.csv"]
+    if not rows:
+        raise _nothing(harvest, name)
     folder = None if dry_run else str(save(harvest, name))
     if as_json:
         print_json(
@@ -167,6 +169,14 @@ def finish(harvest: Harvest, name: str, catalog: str, *, dry_run: bool, as_json:
     out.print("next:")
     out.print(f"  placer network check --catalog {catalog} --catalog {name}")
     out.print(f"  placer recommend --model roberta-xlm --budget 5/h --catalog {catalog} --catalog {name}")
+
+
+def _nothing(harvest: Harvest, name: str) -> PlacerError:
+    from placer.sources.fetch import FAILED
+
+    reason, count = max(harvest.left_out.items(), key=lambda item: item[1], default=("the source has no row", 0))
+    words = f"nothing was found for '{name}': {f'{count:,} rows left out: ' if count else ''}{reason}"
+    return PlacerError(words, "check the file and --catalog; an old book stays as it was", exit_code=FAILED)
 
 
 _FIGURES: Sequence[tuple[str, str]] = (
