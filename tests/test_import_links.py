@@ -219,3 +219,17 @@ def test_the_best_number_of_streams_is_many(default: Catalog) -> None:
     ]
     row = pairs(harvest_readings(readings, default.regions))[EAST, WEST]
     assert (row["gbps_many_streams"], row["gbps_one_stream"]) == (2.0, 0.3)
+
+
+def test_round_trips_that_contradict_each_other_are_left_out(default: Catalog) -> None:
+    """There 66 ms, back 124 ms: a round trip is one, so one is wrong; 66 and 98 ms are within 1.5x; 1 and 2.9 ms within 2 ms."""
+
+    def rtts(there: float, back: float) -> tuple[list[object], int]:
+        ways = ((AZURE, EAST, there), (EAST, AZURE, back))
+        readings = [Reading(src=a, dst=b, where="x", source="s", as_of="2026-01-01", bits_per_s=1e9, rtt_ms=ms) for a, b, ms in ways]
+        found = harvest_readings(readings, default.regions)
+        return [row["rtt_ms"] for row in found.rows["links.csv"]], sum(found.left_out.values())
+
+    assert rtts(66.0, 124.0) == ([None, None], 2)
+    assert rtts(66.0, 98.0) == ([98.0, 66.0], 0)
+    assert rtts(1.0, 2.9) == ([2.9, 1.0], 0)

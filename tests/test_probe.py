@@ -428,6 +428,33 @@ def test_a_server_killed_in_the_middle_fails_its_host(run: Run, tmp_path: Path) 
     assert not (tmp_path / "home").exists()
 
 
+INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from placer.cli import run; run()"
+"""A process started by a script in the background ignores SIGINT; this one does not."""
+
+
+@pytest.mark.parametrize("good_first", [True, False])
+def test_ctrl_c_keeps_what_was_measured_and_says_partial(port: int, tmp_path: Path, good_first: bool) -> None:
+    """The second host is silent and Ctrl-C comes: the first one is saved. A silent first host: nothing is. Exit code 130."""
+    reached = threading.Event()
+
+    def hangs(connection: socket.socket) -> None:
+        reached.set()
+        connection.recv(1)
+
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PLACER_HOME": str(tmp_path / "home"), "PLACER_PROBE_TOKEN": TOKEN}
+    with fake(hangs) as silent:
+        hosts = hosts_file(tmp_path, *((port, silent) if good_first else (silent, port)))
+        words = ["network", "probe", "--hosts", hosts, "--seconds", "0.1", "--streams", "1", "--max-bytes", "1MB", "--yes"]
+        command = [sys.executable, "-c", INTERRUPTIBLE, *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+            assert reached.wait(30)
+            process.send_signal(signal.SIGINT)
+            out, error = process.communicate(timeout=30)
+    assert (process.returncode, "Traceback" in error) == (130, False)
+    assert ("interrupted: partial, 1 of 2 hosts" in error) == good_first
+    assert ("saved as 'probe'" in out) == good_first == (tmp_path / "home").exists()
+
+
 def test_no_host_is_reached_before_money_is_settled(run: Run, tmp_path: Path) -> None:
     """--max-cost too low, nobody to ask, no token, a dry run: a listening socket sees no connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -213,13 +213,12 @@ class ProbeServer:
         try:
             while sent < question.most_bytes and time.monotonic() - start < question.seconds and not self._stop.is_set():
                 sent += connection.send(payload[: question.most_bytes - sent])
-            end = Report(total_bytes=sent, rate_bytes=sent, seconds=time.monotonic() - start)
-            connection.sendall(write_report(end))
-            connection.shutdown(socket.SHUT_WR)
-            self._drain(connection, bytearray(CHUNK_BYTES))
         finally:
             with self._lock:
                 self.served.sent_bytes += sent
+        connection.sendall(write_report(Report(total_bytes=sent, rate_bytes=sent, seconds=time.monotonic() - start)))
+        connection.shutdown(socket.SHUT_WR)
+        self._drain(connection, bytearray(CHUNK_BYTES))
         return sent
 
 

@@ -158,7 +158,7 @@ def finish(harvest: Harvest, name: str, catalog: str, *, dry_run: bool, as_json:
     places = {str(row[end]) for row in rows for end in ("src", "dst")}
     counts = [(sum(row[column] is not None for row in rows), words) for column, words in _FIGURES]
     figures = ", ".join(f"{count:,} with {words}" for count, words in counts if count)
-    out.print(f"{len(rows):,} ordered pairs of {len(places)} places: {figures or 'nothing'}")
+    out.print(f"{_count(len(rows), 'ordered pair')} of {_count(len(places), 'place')}: {figures or 'nothing'}")
     _say_left_out(harvest.left_out)
     for note in harvest.notes:
         out.print(f"note: {note}")
@@ -186,11 +186,15 @@ _FIGURES: Sequence[tuple[str, str]] = (
 )
 
 
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def _say_left_out(left_out: Any) -> None:
     out = console()
     ranked = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
     if ranked:
-        out.print(f"left out: {sum(left_out.values()):,} rows")
+        out.print(f"left out: {_count(sum(left_out.values()), 'row')}")
     for reason, count in ranked[:MOST_REASONS]:
         out.print(f"  {count:,} {reason}")
     if len(ranked) > MOST_REASONS:
