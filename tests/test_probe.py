@@ -476,6 +476,28 @@ def test_no_host_is_reached_before_money_is_settled(run: Run, tmp_path: Path) ->
     assert bill["most_usd"] == pytest.approx(sum(line["usd"] for line in bill["lines"]))
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--seconds", "nan"),
+        ("--seconds", "0"),
+        ("--max-cost", "nan"),
+        ("--max-cost", "-1"),
+        ("--streams", "0"),
+        ("--streams", "1,,2"),
+        ("--streams", "999"),
+        ("--max-bytes", "10"),
+        ("--as", "../x"),
+        ("--as", "default"),
+        ("--hosts", "missing.toml"),
+    ],
+)
+def test_wrong_words_are_one_line(run: Run, tmp_path: Path, words: tuple[str, str]) -> None:
+    """Exit code 2, before any connection."""
+    done = run("network", "probe", "--hosts", hosts_file(tmp_path, 7447), "--dry-run", *words, PLACER_HOME=str(tmp_path))
+    assert (done.returncode, done.stderr.startswith("error: "), "Traceback" in done.stderr) == (2, True, False)
+
+
 def test_a_taken_port_is_one_line(run: Run) -> None:
     """The port, the reason, what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -167,8 +167,8 @@ def finish(harvest: Harvest, name: str, catalog: str, *, dry_run: bool, as_json:
         return
     out.print(f"saved as '{name}' in {folder}", soft_wrap=True)
     out.print("next:")
-    out.print(f"  placer network check --catalog {catalog} --catalog {name}")
-    out.print(f"  placer recommend --model roberta-xlm --budget 5/h --catalog {catalog} --catalog {name}")
+    out.print(f"  placer network check --catalog {catalog} --catalog {name}", soft_wrap=True)
+    out.print(f"  placer recommend --model roberta-xlm --budget 5/h --catalog {catalog} --catalog {name}", soft_wrap=True)
 
 
 def _nothing(harvest: Harvest, name: str) -> PlacerError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ MOST_STREAMS = 64
 @click.command("probe", epilog="Example: placer network probe --hosts hosts.toml --seconds 5 --max-cost 2")
 @click.option("--hosts", "path", required=True, metavar="FILE", help="TOML: here = PLACE, and [[host]] with name, place, address.")
 @click.option("--streams", default="1,4,16", show_default=True, metavar="N,..", help="Numbers of TCP streams side by side.")
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.05, 60), help="Length of one run.")
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.05, 60), metavar="N", help="Length of one run.")
 @click.option("--max-bytes", default="10GB", show_default=True, metavar="SIZE", help="Most bytes of one run.")
 @click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Refuse a probe that may cost more.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -57,6 +58,9 @@ def command(
     from placer.sources.probe_iperf3 import find_iperf3
     from placer.units import parse_bytes
 
+    for option, number in (("seconds", seconds), ("max-cost", max_cost)):
+        if number is not None and not math.isfinite(number):
+            raise PlacerError(f"--{option} '{number}' is not finite", "give a finite number")
     check_book_name(name, catalog_names())
     book = load_catalog(catalog)
     hosts, counts, limit = read_hosts(path, book.regions), parse_streams(streams), parse_bytes(max_bytes)
