@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,9 +59,7 @@ def command(
     from placer.sources.probe_iperf3 import find_iperf3
     from placer.units import parse_bytes
 
-    for option, number in (("seconds", seconds), ("max-cost", max_cost)):
-        if number is not None and not math.isfinite(number):
-            raise PlacerError(f"--{option} '{number}' is not finite", "give a finite number")
+    _check_finite(("--seconds", seconds), ("--max-cost", max_cost))
     check_book_name(name, catalog_names())
     book = load_catalog(catalog)
     hosts, counts, limit = read_hosts(path, book.regions), parse_streams(streams), parse_bytes(max_bytes)
@@ -74,14 +73,7 @@ def command(
     secret = given_token(token)[0] if tool == "sockets" else ""
     program = find_iperf3() if tool == "iperf3" else None
     _consent(yes or max_cost is not None)
-    reports: list[HostReport] = []
-    interrupted = False
-    try:
-        for report in run_probe(plan, book.regions, secret, program):
-            reports.append(report)
-            _print_report(report)
-    except KeyboardInterrupt:
-        interrupted = True
+    reports, interrupted = _measured(run_probe(plan, book.regions, secret, program))
     if not any(report.readings for report in reports):
         if interrupted:
             raise click.Abort
@@ -91,6 +83,24 @@ def command(
     finish(harvest_probe(reports, plan, book.regions), name, catalog, dry_run=False, as_json=as_json)
     if interrupted:
         raise click.Abort
+
+
+def _check_finite(*options: tuple[str, float | None]) -> None:
+    for option, number in options:
+        if number is not None and not math.isfinite(number):
+            raise PlacerError(f"{option} '{number}' is not finite", "give a finite number")
+
+
+def _measured(running: Iterator[HostReport]) -> tuple[list[HostReport], bool]:
+    """Collect the reports of all hosts, or of those before Ctrl-C, and say each one as it comes."""
+    reports: list[HostReport] = []
+    try:
+        for report in running:
+            reports.append(report)
+            _print_report(report)
+    except KeyboardInterrupt:
+        return reports, True
+    return reports, False
 
 
 def parse_streams(text: str) -> list[int]:
@@ -116,7 +126,9 @@ def _nothing(reports: list[HostReport], name: str) -> PlacerError:
 
     first = reports[0]
     words = f"no host could be measured; {first.host.name}: {first.fault}"
-    return PlacerError(words, f"run 'placer network serve-probe' there; an old book '{name}' stays as it was", exit_code=FAILED)
+    return PlacerError(
+        words, f"run 'placer network serve-probe' (or iperf3 -s) there; an old book '{name}' stays as it was", exit_code=FAILED
+    )
 
 
 def _print_report(report: HostReport) -> None:
