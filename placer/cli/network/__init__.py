@@ -8,6 +8,9 @@ from placer.cli.group import LazyGroup
 
 COMMANDS = {
     "show": "Show bandwidth, round-trip time and egress price of every ordered pair of places.",
+    "import": "Import links that others measured: Skyplane's grids, iperf3, any CSV.",
+    "probe": "Measure throughput and round-trip time to hosts of yours, after their egress bill.",
+    "serve-probe": "Answer 'placer network probe' on another machine.",
 }
 """Commands in the order of --help, with their short help."""
 
