@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.book import read_rows
+from placer.csv_rows import read_rows
 from placer.errors import PlacerError
 from placer.sources.fetch import FAILED
 from placer.sources.harvest import Harvest

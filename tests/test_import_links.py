@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, Run
-from placer.book import read_rows
 from placer.catalog import Catalog
+from placer.csv_rows import read_rows
 from placer.errors import PlacerError
 from placer.sources.fetch import read_document
 from placer.sources.harvest import Harvest

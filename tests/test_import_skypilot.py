@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, Run
-from placer.book import read_rows
+from placer.csv_rows import read_rows
 from placer.errors import PlacerError
 from placer.sources import skypilot
 from placer.sources.fetch import FAILED

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from placer.book import file_columns
 from placer.catalog import Region
+from placer.csv_rows import file_columns
 from placer.errors import PlacerError, unknown
 from placer.sources.fetch import Document, is_url
 from placer.sources.harvest import Harvest

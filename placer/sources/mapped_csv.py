@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from placer.book import KEYS, file_columns, load_catalog, optional_columns
+from placer.book import load_catalog
+from placer.csv_rows import KEYS, file_columns, optional_columns
 from placer.errors import PlacerError, unknown
 from placer.sources.csv_text import Table, read_table
 from placer.sources.fetch import FAILED, READ_SECONDS, read_document

@@ -10,8 +10,9 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from placer.book import load_catalog, read_rows
+from placer.book import load_catalog
 from placer.catalog import Gpu
+from placer.csv_rows import read_rows
 from placer.errors import PlacerError, unknown
 from placer.sources.fetch import FAILED, READ_SECONDS, is_url, read_document
 from placer.sources.harvest import Harvest, Origin, Row

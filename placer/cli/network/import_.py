@@ -123,7 +123,8 @@ def csv(
 
 def _given(catalog: str, name: str, date: str | None) -> tuple[Any, str | None]:
     """Check what is cheap to check before anything is read: the name of the book, the day, the places."""
-    from placer.book import catalog_names, load_catalog
+    from placer.book import load_catalog
+    from placer.layers import catalog_names
     from placer.shelf import check_book_name
     from placer.units import parse_date
 

@@ -50,7 +50,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Measure throughput and round-trip time between this machine and hosts with 'placer network serve-probe', both ways."""
-    from placer.book import catalog_names, load_catalog
+    from placer.book import load_catalog
+    from placer.layers import catalog_names
     from placer.network import Network
     from placer.shelf import check_book_name
     from placer.sources.probe import harvest_probe, plan_probe, run_probe

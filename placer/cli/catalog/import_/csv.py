@@ -35,7 +35,7 @@ def command(
     A TOML file has the tables [columns], [set] and [values.COLUMN], the last one to rename values: [values.market] with
     "On Demand" = "on_demand". Prices are plain numbers in USD; a leading $ is taken away, anything else beside a number is refused.
     """
-    from placer.book import catalog_names
+    from placer.layers import catalog_names
     from placer.shelf import check_book_name
     from placer.sources.mapped_csv import read_mapped, read_mapping
 

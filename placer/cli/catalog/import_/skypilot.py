@@ -27,7 +27,7 @@ def command(
     A region has the spot price of its cheapest zone. On Google Cloud the prices of a host and its devices are added. Regions and devices
     that no book knows are left out and counted; put a regions.csv or gpus.csv with placer's columns into the folder to bring your own.
     """
-    from placer.book import catalog_names
+    from placer.layers import catalog_names
     from placer.shelf import check_book_name
     from placer.sources.skypilot import read_skypilot
 
