@@ -373,6 +373,17 @@ def test_a_broken_price_list_is_refused(call: Call, moto: str, tmp_path: Path, m
     assert not (tmp_path / "home" / "catalogs" / "aws").exists()
 
 
+@pytest.mark.parametrize("field", ["instanceType", "spotPrice", "timestamp", "availabilityZone"])
+def test_a_history_without_a_field_is_refused(call: Call, moto: str, field: str) -> None:
+    """EC2 documents each of them: exit code 7, no traceback."""
+    works = aws(moto, OREGON, HISTORY)
+    broken = Answer(re.sub(f"<{field}>[^<]*</{field}>", "", spot_xml(HISTORY[:2]).decode()).encode())
+    with serving(lambda request: broken if b"SpotPriceHistory" in request.body else works(request)) as server:
+        code, _, err = call(server, "--in", "us-west-2")
+    assert code == 7
+    assert "an answer of AWS has no" in err
+
+
 def test_a_silent_server_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the longest silence the refresh ends with exit code 7."""
     monkeypatch.setattr(aws_account, "READ_SECONDS", 0.2)

@@ -24,6 +24,8 @@ from placer.sources import pages
 
 T4, A100 = "Standard_NC4as_T4_v3", "Standard_NC24ads_A100_v4"
 Call = Callable[..., tuple[int, str, str]]
+ODD: list[Any] = [None, 7, "", "x\ny", [], {}, ["a"], True, 1e300]
+"""What no field of the format should hold."""
 ITEMS = [
     azure_item(T4, "eastus", 0.526),
     azure_item(T4, "eastus", 0.1578, "Spot"),
@@ -162,6 +164,15 @@ def test_a_price_that_cannot_be_is_left_out(call: Call, tmp_path: Path, price: f
     assert code == 0
     assert json.loads(out)["left_out"] == {reason: 1}
     assert [row["region"] for row in offers(tmp_path)] == ["eastus"]
+
+
+@pytest.mark.parametrize("field", sorted(ITEMS[0]))
+def test_no_field_of_an_item_can_break_a_refresh(call: Call, field: str) -> None:
+    """Whatever one field of the format holds, the other price is read."""
+    odd = [{**ITEMS[0], "armRegionName": "westus2", field: value} for value in ODD]
+    with serving(one_page([ITEMS[0], *odd])) as server:
+        code, _, err = call(server, "--dry-run")
+    assert (code, err) == (0, "")
 
 
 def test_infinite_prices_are_refused_in_either_spelling(call: Call) -> None:

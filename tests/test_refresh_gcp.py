@@ -15,6 +15,7 @@ from price_servers import Answer, Request, Server, as_json, gcp_sku, serving
 from placer.errors import PlacerError
 from placer.sources.gcp import _part
 from placer.sources.pages import address
+from placer.sources.refresh import refresh as refresh_book
 
 KEY = "AIzaSyCANARY-0123456789abcdefghijklmnopq"
 """In the format of Google's keys; must never come back."""
@@ -214,6 +215,45 @@ def test_a_slip_in_one_region_does_not_hide_in_a_sum(refresh: Run, tmp_path: Pat
         done = refresh(server)
     assert {region for region, _, _ in prices(tmp_path)} == set(AMERICAS[1:])
     assert "1 x price of a part that cannot be: GPU T4 on-demand" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("description",),
+        ("category",),
+        ("category", "usageType"),
+        ("serviceRegions",),
+        ("serviceRegions", 0),
+        ("pricingInfo",),
+        ("pricingInfo", 0),
+        ("pricingInfo", 0, "effectiveTime"),
+        ("pricingInfo", 0, "pricingExpression"),
+        ("pricingInfo", 0, "pricingExpression", "usageUnit"),
+        ("pricingInfo", 0, "pricingExpression", "tieredRates"),
+        ("pricingInfo", 0, "pricingExpression", "tieredRates", 0),
+        ("pricingInfo", 0, "pricingExpression", "tieredRates", 0, "unitPrice"),
+        ("pricingInfo", 0, "pricingExpression", "tieredRates", 0, "unitPrice", "units"),
+        ("pricingInfo", 0, "pricingExpression", "tieredRates", 0, "unitPrice", "nanos"),
+    ],
+)
+def test_no_field_of_a_sku_can_break_a_refresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: tuple[Any, ...]) -> None:
+    """Whatever one field of the format holds, the parts that can be read are: spot machines at least."""
+    odd = []
+    values: list[Any] = [None, 7, "", "x", [], {}, ["a"], [[]], True, 1e300]
+    for value in values:
+        sku = json.loads(json.dumps(N1[2]))
+        inner = sku
+        for step in path[:-1]:
+            inner = inner[step]
+        inner[path[-1]] = value
+        odd.append(sku)
+    monkeypatch.setenv("PLACER_HOME", str(tmp_path))
+    monkeypatch.setenv("PLACER_GCP_API_KEY", KEY)
+    with serving(pages_of([*odd, *N1[:2], *N1[3:]])) as server:
+        monkeypatch.setenv("PLACER_GCP_BILLING_URL", server.url)
+        found = refresh_book("gcp", places="us-central1", dry_run=True)
+    assert {row["market"] for row in found.rows} >= {"spot"}
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,15 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
     for number, region in enumerate(regions, start=1):
         tell(f"prices of AWS, {region} ({number} of {len(regions)})")
         try:
-            found = _Region(account, pricing, scope, region, shapes).read(left_out)
+            found = _Region(account, pricing, scope, region, shapes).read()
         except PlacerError as error:
             if not partial or error.exit_code != FAILED:
                 raise PlacerError(f"aws/{region}: {error.message}", _tip(error, len(regions)), error.exit_code) from None
             failed[region] = error.message
             continue
-        quotes += found[0]
-        origins += found[1]
+        quotes += found.quotes
+        origins += found.origins
+        left_out.update(found.left_out)
     if failed and len(failed) == len(regions):
         raise PlacerError(f"no region of AWS delivered: {next(iter(failed.values()))}", "run this again later", exit_code=FAILED)
     return Gathered(quotes=quotes, origins=origins, left_out=left_out, notes=notes, failed=failed)
@@ -85,13 +86,26 @@ class _Region:
     def __init__(self, account: Account, pricing: Any, scope: Scope, region: str, shapes: dict[str, Shape | None]) -> None:
         self.account, self.pricing, self.scope, self.region, self.shapes = account, pricing, scope, region, shapes
         self.ec2 = account.client("ec2", region)
+        self.left_out: Counter[str] = Counter()
 
-    def read(self, left_out: Counter[str]) -> tuple[list[Quote], list[Origin]]:
-        """Prices of the types that the region offers, with a digest of each answer."""
+    def read(self) -> Gathered:
+        """Prices of the types that the region offers, with digests of the answers.
+
+        Raises
+        ------
+        PlacerError
+            With exit code 7 if AWS does not deliver, or an answer lacks what AWS documents.
+        """
+        try:
+            return self._read()
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise PlacerError(f"an answer of AWS has no {error}", "run this again later", exit_code=FAILED) from None
+
+    def _read(self) -> Gathered:
         wishes = {"ServiceCode": "AmazonEC2", "Filters": filters(self.region)}
         entries = self.account.rows(self.pricing, "get_products", "PriceList", **wishes)
         listed = [price for price in list_prices(entries, self.region) if price.has_gpu or price.instance_type in self.scope.hosts()]
-        wanted = self._wanted(self._offered({price.instance_type for price in listed}, left_out), left_out)
+        wanted = self._wanted(self._offered({price.instance_type for price in listed}))
         quotes = [
             Quote(
                 region=self.region,
@@ -106,12 +120,13 @@ class _Region:
             if price.instance_type in wanted
         ]
         spot, rows = self._spot(wanted)
-        return quotes + spot, [
+        origins = [
             origin(f"AWS Price List Query API, {self.region}", entries),
             origin(f"EC2 DescribeSpotPriceHistory, {self.region}", (json.dumps(row, default=str, sort_keys=True) for row in rows)),
         ]
+        return Gathered(quotes=quotes + spot, origins=origins, left_out=self.left_out)
 
-    def _offered(self, types: Iterable[str], left_out: Counter[str]) -> set[str]:
+    def _offered(self, types: Iterable[str]) -> set[str]:
         """Types of the price list that the region has: the list also keeps prices of those that are gone."""
         found: set[str] = set()
         for names in _parts(types):
@@ -119,17 +134,17 @@ class _Region:
             rows = self.account.rows(self.ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **wishes)
             found |= {row["InstanceType"] for row in rows} & set(names)
         for name in set(types) - found:
-            left_out[f"type that its region does not offer: {name.partition('.')[0]}"] += 1
+            self.left_out[f"type that its region does not offer: {name.partition('.')[0]}"] += 1
         return found
 
-    def _wanted(self, types: Iterable[str], left_out: Counter[str]) -> dict[str, Shape]:
+    def _wanted(self, types: Iterable[str]) -> dict[str, Shape]:
         """Shapes of types whose device is known and asked for."""
         for names in _parts(set(types) - self.shapes.keys()):
             for row in self.account.rows(self.ec2, "describe_instance_types", "InstanceTypes", InstanceTypes=names):
                 self.shapes[row["InstanceType"]] = _shape(row, self.scope)
         for name in types:
             if self.shapes.get(name) is None:
-                left_out[f"type whose GPU gpus.csv does not know: {name.partition('.')[0]}"] += 1
+                self.left_out[f"type whose GPU gpus.csv does not know: {name.partition('.')[0]}"] += 1
         return {name: shape for name in sorted(types) if (shape := self.shapes.get(name)) is not None and self.scope.wants(shape)}
 
     def _spot(self, wanted: Mapping[str, Shape]) -> tuple[list[Quote], Sequence[Mapping[str, Any]]]:

@@ -9,7 +9,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.sources.fetch import FAILED
 from placer.sources.pages import Pages, address, pages
-from placer.sources.quotes import Gathered, Quote, day_of, origin, price_of
+from placer.sources.quotes import Gathered, Quote, day_of, price_of
 from placer.sources.scope import Scope
 
 PRICES_URL = "https://prices.azure.com/api/retail/prices"
@@ -47,7 +47,7 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
                 quote = _quote(item, scope, left_out)
                 if quote is not None:
                     quotes.append(quote)
-        origins = [origin(source.base, source.bodies)]
+        origins = [source.origin()]
     note = "Azure names no GPU in its prices: only the sizes of the shipped book were asked for"
     return Gathered(quotes=quotes, origins=origins, left_out=left_out, notes=[note])
 
@@ -76,7 +76,7 @@ def _items(source: Pages, question: str, tell: Callable[[str], None]) -> Iterato
     params: dict[str, str] | None = {"api-version": VERSION, "currencyCode": "USD", "$filter": question}
     url, seen, count = source.base, {""}, 0
     while True:
-        tell(f"prices of Azure, page {len(source.bodies) + 1}")
+        tell(f"prices of Azure, page {source.count + 1}")
         page = source.get(url, params)
         items, link = page.get("Items"), page.get("NextPageLink")
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
@@ -100,10 +100,11 @@ def _items(source: Pages, question: str, tell: Callable[[str], None]) -> Iterato
 
 def _quote(item: Mapping[str, Any], scope: Scope, left_out: Counter[str]) -> Quote | None:
     """Read one item; None, and counted where it is worth a word, if it is no price of a Linux machine by the hour."""
-    shape, region = scope.shapes.get(item.get("armSkuName", "")), item.get("armRegionName")
+    name, region = str(item.get("armSkuName")), str(item.get("armRegionName"))
+    shape = scope.shapes.get(name)
     words = " ".join(str(item.get(key)) for key in ("productName", "skuName", "meterName"))
     why = ""
-    if shape is None or not scope.wants(shape) or not isinstance(region, str):
+    if shape is None or not scope.wants(shape):
         why = "answer that was not asked for"
     elif item.get("serviceName") != "Virtual Machines" or item.get("type") != "Consumption":
         why = "no price of a machine as one goes"
@@ -117,14 +118,14 @@ def _quote(item: Mapping[str, Any], scope: Scope, left_out: Counter[str]) -> Quo
         why = f"price in {item.get('currencyCode')} for {item.get('unitOfMeasure')}"[:80]
     elif region not in scope.known_regions:
         why = f"region that the shipped book does not know: azure/{region[:40]}"
-    if why or shape is None or not isinstance(region, str):
+    if why or shape is None:
         left_out[why] += 1
         return None
     if region not in scope.regions:
         return None
     return Quote(
         region=region,
-        instance_type=item["armSkuName"],
+        instance_type=name,
         shape=shape,
         market="spot" if "Spot" in words else "on_demand",
         usd_per_hour=price_of(item.get("retailPrice")),

@@ -14,7 +14,7 @@ from placer.audit import ABSURD
 from placer.errors import PlacerError
 from placer.sources.fetch import FAILED
 from placer.sources.pages import Pages, address, pages
-from placer.sources.quotes import Gathered, Quote, day_of, origin, price_of
+from placer.sources.quotes import Gathered, Quote, day_of, price_of
 from placer.sources.scope import Scope, Shape
 
 CATALOG_URL = "https://cloudbilling.googleapis.com/v1"
@@ -80,7 +80,7 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
     base = address("PLACER_GCP_BILLING_URL", CATALOG_URL)
     with pages(base, headers={"X-Goog-Api-Key": _key()}) as source:
         prices = _prices(_skus(source, tell), scope, left_out)
-        origins = [origin(f"{base}/{COMPUTE}", source.bodies)]
+        origins = [source.origin()]
     quotes = [
         quote
         for region, name in sorted(scope.sold)
@@ -104,7 +104,7 @@ def _key() -> str:
 def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
     token, seen = "", {""}
     while True:
-        tell(f"prices of Google Cloud, page {len(source.bodies) + 1}")
+        tell(f"prices of Google Cloud, page {source.count + 1}")
         params = {"pageSize": PAGE_SKUS, "currencyCode": "USD"} | ({"pageToken": token} if token else {})
         page = source.get(f"{source.base}/{COMPUTE}", params)
         skus, token = page.get("skus"), page.get("nextPageToken", "")
@@ -126,10 +126,11 @@ def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[s
         if part is None:
             continue
         name, market, price, since = part
-        for region in sku.get("serviceRegions", ()):
+        regions = sku.get("serviceRegions")
+        for region in map(str, regions if isinstance(regions, list) else ()):
             if region not in scope.known_regions:
                 if region != "global":
-                    left_out[f"part in a region that the shipped book does not know: gcp/{str(region)[:40]}"] += 1
+                    left_out[f"part in a region that the shipped book does not know: gcp/{region[:40]}"] += 1
                 continue
             key = name, region, market
             if key not in found or (since or date.min, price) > (found[key][1] or date.min, found[key][0]):
@@ -179,7 +180,7 @@ def _hourly(sku: Mapping[str, Any], unit: str) -> tuple[float, date | None]:
         price = max(_money(rate["unitPrice"]) for rate in expression["tieredRates"])
         hours = {unit: 1.0, f"{unit.removesuffix('h')}mo": HOURS_A_MONTH}[expression["usageUnit"]]
         return price / hours, day_of(info.get("effectiveTime"))
-    except (KeyError, IndexError, TypeError, ValueError):
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         return price_of(None), None
 
 

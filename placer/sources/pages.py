@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 from placer.errors import PlacerError
 from placer.sources.fetch import FAILED, is_url
+from placer.sources.harvest import Origin
 
 READ_SECONDS = 20.0
 """Longest silence of the server."""
@@ -42,8 +44,10 @@ class Pages:
 
     def __init__(self, client: Any, base: str) -> None:
         self._client = client
+        self._digest = hashlib.sha256()
         self.base = base
-        self.bodies: list[bytes] = []
+        self.count = 0
+        self.size_bytes = 0
 
     def get(self, url: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Read one page.
@@ -53,12 +57,14 @@ class Pages:
         PlacerError
             With exit code 7: what the server did.
         """
-        if len(self.bodies) >= MOST_PAGES:
+        if self.count >= MOST_PAGES:
             raise _failed(f"'{self.base}' has more than {MOST_PAGES:,} pages", "name regions with --in")
         for wait in (*WAITS_S, None):
             status, pause, body = self._ask(url, params)
             if status == 200:
-                self.bodies.append(body)
+                self._digest.update(body)
+                self.count += 1
+                self.size_bytes += len(body)
                 return _object(body, self.base)
             if status not in RETRIED or wait is None or (pause or 0) > MOST_WAIT_S:
                 raise _refused(self.base, status, pause, body)
@@ -83,6 +89,10 @@ class Pages:
             raise _failed(f"'{self.base}' was silent for {READ_SECONDS:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise _failed(f"cannot read '{self.base}': {type(error).__name__}", "check the connection and proxy") from None
+
+    def origin(self) -> Origin:
+        """Digest of all pages that were read."""
+        return Origin(place=self.base, sha256=self._digest.hexdigest(), size_bytes=self.size_bytes)
 
     def beside(self, link: str) -> bool:
         """Tell whether a link leads to the same host and port by the same scheme."""
