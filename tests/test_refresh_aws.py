@@ -353,13 +353,14 @@ def test_a_source_that_fails_keeps_the_old_book(call: Call, moto: str, tmp_path:
     [
         Answer(b'{"FormatVersion": "aws_v1", "PriceList": ["{'),
         as_json({"FormatVersion": "aws_v1"}),
+        as_json({"FormatVersion": "aws_v1", "PriceList": []}),
         as_json({"PriceList": ["{}"]}),
         as_json({"PriceList": ["<html>"]}),
         as_json({"PriceList": [OREGON[0]], "NextToken": "same"}),
         as_json({"__type": "AccessDeniedException", "Message": f"{ACCESS} may not"}, 400),
         Answer(b"<html>sign in</html>"),
     ],
-    ids=["cut off", "no list", "empty entry", "no JSON inside", "same token", "denied", "web page"],
+    ids=["cut off", "no list", "empty list", "empty entry", "no JSON inside", "same token", "denied", "web page"],
 )
 def test_a_broken_price_list_is_refused(call: Call, moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
     """Exit code 7 and no book."""

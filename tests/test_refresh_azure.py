@@ -131,6 +131,15 @@ def test_changes_against_the_book_before_are_said(call: Call) -> None:
     assert (changes["gone"], changes["not_asked"], changes["up"], changes["down"]) == (0, 1, 1, 1)
 
 
+def test_a_book_that_shrinks_is_noted(call: Call) -> None:
+    """Two of three offers are gone: perhaps a page was lost that nobody missed."""
+    with serving(one_page(ITEMS)) as server:
+        call(server)
+    with serving(one_page(ITEMS[:1])) as server:
+        _, out, _ = call(server)
+    assert "note: more than half of the old offers are gone: the provider may have answered only in part" in out
+
+
 def test_a_dry_run_writes_nothing(call: Call, tmp_path: Path) -> None:
     """Not even the shelf is made."""
     with serving(one_page(ITEMS)) as server:

@@ -104,6 +104,8 @@ class _Region:
     def _read(self) -> Gathered:
         wishes = {"ServiceCode": "AmazonEC2", "Filters": filters(self.region)}
         entries = self.account.rows(self.pricing, "get_products", "PriceList", **wishes)
+        if not entries:
+            raise PlacerError("the price list has no machine of this region", "run this again later", exit_code=FAILED)
         listed = [price for price in list_prices(entries, self.region) if price.has_gpu or price.instance_type in self.scope.hosts()]
         wanted = self._wanted(self._offered({price.instance_type for price in listed}))
         quotes = [
@@ -120,10 +122,8 @@ class _Region:
             if price.instance_type in wanted
         ]
         spot, rows = self._spot(wanted)
-        origins = [
-            origin(f"AWS Price List Query API, {self.region}", entries),
-            origin(f"EC2 DescribeSpotPriceHistory, {self.region}", (json.dumps(row, default=str, sort_keys=True) for row in rows)),
-        ]
+        answers = [*entries, *(json.dumps(row, default=str, sort_keys=True) for row in rows)]
+        origins = [origin(f"AWS price list and EC2 spot price history, {self.region}", answers)]
         return Gathered(quotes=quotes + spot, origins=origins, left_out=self.left_out)
 
     def _offered(self, types: Iterable[str]) -> set[str]:

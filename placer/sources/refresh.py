@@ -104,11 +104,8 @@ def refresh(
         if not rows:
             raise _nothing(provider, left_out)
         everything = sorted([*rows, *kept], key=lambda row: (str(row["region"]), str(row["instance_type"]), str(row["market"])))
-        notes = [*notes, *_failures(found.failed, kept)]
-        if before is None and book in shelf_names():
-            notes.append(f"the book '{book}' that was there cannot be read, so nothing is compared with it")
-        if any(book == word for word, _ in pinned()) and not dry_run:
-            notes.append(f"the book '{book}' is pinned as it was before: pin it again with 'placer catalog pin'")
+        compared = None if before is None else changes(before, everything, scope.regions, scope.gpus)
+        notes = [*notes, *_failures(found.failed, kept), *_doubts(book, compared, dry_run)]
         harvest = Harvest(rows={OFFERS: everything}, origins=found.origins, left_out=left_out, notes=notes)
         folder = None if dry_run else save(harvest, book)
     return Refreshed(
@@ -116,7 +113,7 @@ def refresh(
         provider=provider,
         folder=folder,
         rows=everything,
-        changes=None if before is None else changes(before, everything, scope.regions, scope.gpus),
+        changes=compared,
         left_out=left_out,
         notes=notes,
         kept={region: sum(row["region"] == region for row in kept) for region in found.failed},
@@ -185,6 +182,18 @@ def _failures(failed: Mapping[str, str], kept: Sequence[Mapping[str, Any]]) -> l
         days = sorted({str(row["as_of"]) for row in rows})
         what = f"{len(rows)} old offers of {days[0]} were kept" if rows else "the book has no offers of it"
         found.append(f"{region} failed ({why}): {what}")
+    return found
+
+
+def _doubts(book: str, compared: Changes | None, dry_run: bool) -> list[str]:
+    """What to look at before the new book is used."""
+    found = []
+    if compared is None and book in shelf_names():
+        found.append(f"the book '{book}' that was there cannot be read, so nothing is compared with it")
+    if compared is not None and compared.gone > compared.up + compared.down + compared.same:
+        found.append("more than half of the old offers are gone: the provider may have answered only in part")
+    if not dry_run and any(book == word for word, _ in pinned()):
+        found.append(f"the book '{book}' is pinned as it was before: pin it again with 'placer catalog pin'")
     return found
 
 
