@@ -17,7 +17,7 @@ from placer.errors import PlacerError
 def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Write DIR/aws/vms.csv and so on, in the format of SkyPilot's catalogs v8; importing them gives the same offers.
 
-    Owned machines are left out. A book has no zones: lines of Google Cloud name the region's first one, others none.
+    Owned and reserved machines are left out. A book has no zones: lines of Google Cloud name the region's first one, others none.
     """
     from placer.book import load_catalog
     from placer.sources.skypilot_export import skypilot_lines, write_lines
