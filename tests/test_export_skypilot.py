@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,7 +76,7 @@ def test_a_machine_that_is_rented_alone_keeps_its_price(default: Catalog, tmp_pa
     plain = {"instance_type": "n1-standard-4", "gpu": "CPU-2", "vcpus": 2.0, "memory_gib": 15.0}
     host = next(o for o in default.offers if o.instance_type == "n1-standard-4+1xT4" and o.market == "on_demand")
     spot = next(o for o in default.offers if (o.instance_type, o.region, o.market) == (host.instance_type, host.region, "spot"))
-    alone = [replace(host, **plain, usd_per_hour=0.19), replace(spot, **plain, usd_per_hour=0.04)]  # type: ignore[arg-type]
+    alone = [msgspec.structs.replace(host, **plain, usd_per_hour=0.19), msgspec.structs.replace(spot, **plain, usd_per_hour=0.04)]
     book = replace(default, offers=(host, spot, *alone))
     lines = skypilot_lines(book, Tally(skip_bad=True))["gcp"]
     assert [line["Price"] for line in lines if line["InstanceType"] == "n1-standard-4"] == ["0.19"]
@@ -129,7 +130,7 @@ def test_a_folder_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> No
 
 def test_no_cell_is_a_formula(default: Catalog) -> None:
     """A machine whose name begins as a formula does is left out and counted."""
-    evil: VmOffer = replace(default.offers[0], instance_type="=cmd()")
+    evil: VmOffer = msgspec.structs.replace(default.offers[0], instance_type="=cmd()")
     tally = Tally(skip_bad=True)
     skypilot_lines(replace(default, offers=(*default.offers, evil)), tally)
     assert tally.reasons() == {"name that a spreadsheet would take for a formula: =cmd()": 1}

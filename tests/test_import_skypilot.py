@@ -359,7 +359,7 @@ def test_wrong_words_are_answered(run: Run, tmp_path: Path, arguments: list[str]
     done = run("catalog", "import", "skypilot", *arguments, cwd=tmp_path, PLACER_HOME=str(tmp_path / "home"))
     assert done.returncode == 2
     assert words in " ".join(done.stderr.split())
-    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "home" / "catalogs").exists()
 
 
 def test_the_command_writes_a_book_and_says_what_next(run: Run, tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_a_dry_run_writes_nothing(run: Run, tmp_path: Path) -> None:
     document = json.loads(run(*arguments, PLACER_HOME=str(tmp_path)).stdout)
     assert (document["schema"], document["catalog"], document["folder"]) == ("placer.import/v1", "skypilot", None)
     assert document["rows"]["offers.csv"] > 30  # 33 with CPU-2 as the only CPU kind
-    assert not list(tmp_path.iterdir())
+    assert not (tmp_path / "catalogs").exists()
 
 
 def test_a_wrong_import_leaves_the_old_book(run: Run, tmp_path: Path) -> None:

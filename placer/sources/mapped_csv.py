@@ -204,7 +204,7 @@ def _rows(table: Table, mapping: ColumnMap, sources: Mapping[str, str], tally: T
                 column: _value(cells[at[column]] if theirs else mapping.constants[column], column, mapping)
                 for column, theirs in sources.items()
             }
-            if row.get("usd_per_hour") == 0 and row.get("price_basis") != "owned":
+            if row.get("usd_per_hour") == 0 and row.get("price_basis") not in ("owned", "reserved"):
                 raise ValueError("usd_per_hour '0' of a rented machine")
         except ValueError as error:
             tally.refuse(where, str(error))

@@ -99,8 +99,8 @@ def _columns(provider: str) -> list[str]:
 
 
 def _exportable(offer: VmOffer, tally: Tally) -> bool:
-    if offer.price_basis == "owned":
-        tally.leave_out("owned machine", offer.place)
+    if offer.price_basis in ("owned", "reserved"):
+        tally.leave_out(f"{offer.price_basis} machine", offer.place)
     elif offer.provider not in PROVIDERS:
         tally.leave_out("provider that SkyPilot does not have", offer.provider)
     elif offer.instance_type.startswith(FORMULA) or offer.region.startswith(FORMULA):
