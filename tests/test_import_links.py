@@ -126,7 +126,7 @@ def test_a_file_that_is_no_grid_is_one_line(run: Run, tmp_path: Path, data: byte
     assert done.returncode in (2, 7)
     assert words in done.stderr
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "home" / "catalogs").exists()
 
 
 class _Missing(BaseHTTPRequestHandler):
@@ -169,7 +169,7 @@ def test_a_dry_run_saves_nothing_and_json_is_json(run: Run, tmp_path: Path) -> N
     home = tmp_path / "home"
     done = run("network", "import", "skyplane", THROUGHPUT, "--dry-run", "--json", PLACER_HOME=str(home))
     document = json.loads(done.stdout)
-    assert (document["folder"], len(document["links"]), home.exists()) == (None, 3, False)
+    assert (document["folder"], len(document["links"]), (home / "catalogs").exists()) == (None, 3, False)
 
 
 def test_a_name_of_a_shipped_book_is_refused_before_anything_is_read(run: Run, tmp_path: Path) -> None:

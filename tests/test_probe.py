@@ -425,7 +425,7 @@ def test_a_server_killed_in_the_middle_fails_its_host(run: Run, tmp_path: Path) 
         watch.cancel()
     assert (done.returncode, "Traceback" in done.stderr) == (7, False)
     assert "no host could be measured" in done.stderr
-    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "home" / "catalogs").exists()
 
 
 INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from placer.cli import run; run()"
@@ -452,7 +452,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_partial(port: int, tmp_path: Pa
             out, error = process.communicate(timeout=30)
     assert (process.returncode, "Traceback" in error) == (130, False)
     assert ("interrupted: partial, 1 of 2 hosts" in error) == good_first
-    assert ("saved as 'probe'" in out) == good_first == (tmp_path / "home").exists()
+    assert ("saved as 'probe'" in out) == good_first == (tmp_path / "home" / "catalogs").exists()
 
 
 def test_no_host_is_reached_before_money_is_settled(run: Run, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 import click
@@ -73,6 +74,11 @@ _WISHES: list[Option] = [
     click.option("--require-measured", is_flag=True, help="Leave out GPUs that nobody measured this model on."),
     click.option("--max-price-age", metavar="DAYS", help="Leave out machines whose price is older, such as 30d."),
 ]
+
+
+def layer_options(names: Iterable[str]) -> str:
+    """Write the books of a catalog as they are given on a command line."""
+    return " ".join(f"--catalog {shlex.quote(name)}" for name in names)
 
 
 def request_options(function: F) -> F:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.options import catalog_option, json_option
+from placer.cli.options import catalog_option, json_option, layer_options
 from placer.cli.output import console, print_json
 from placer.errors import PlacerError
 
@@ -46,7 +46,9 @@ def import_options(name: str) -> Callable[[Callable[..., Any]], Callable[..., An
 @command.command("skyplane", epilog="Example: placer network import skyplane throughput.csv latency.csv --date 2022-04-16")
 @click.argument("files", nargs=-1, required=True, metavar="PATH|URL...")
 @import_options("skyplane")
-def skyplane(files: tuple[str, ...], name: str, catalog: str, date: str | None, skip_bad: bool, dry_run: bool, as_json: bool) -> None:
+def skyplane(
+    files: tuple[str, ...], name: str, catalog: tuple[str, ...], date: str | None, skip_bad: bool, dry_run: bool, as_json: bool
+) -> None:
     """Import Skyplane's public grids: throughput of 64 connections and round-trip times; several files merge."""
     from placer.sources.fetch import read_document
     from placer.sources.skyplane import import_skyplane
@@ -68,7 +70,7 @@ def iperf3(
     dst: str | None,
     pairs: str | None,
     name: str,
-    catalog: str,
+    catalog: tuple[str, ...],
     date: str | None,
     skip_bad: bool,
     dry_run: bool,
@@ -104,7 +106,7 @@ def csv(
     rate_unit: str,
     rtt_unit: str,
     name: str,
-    catalog: str,
+    catalog: tuple[str, ...],
     date: str | None,
     skip_bad: bool,
     dry_run: bool,
@@ -121,7 +123,7 @@ def csv(
     finish(harvest, name, catalog, dry_run=dry_run, as_json=as_json)
 
 
-def _given(catalog: str, name: str, date: str | None) -> tuple[Any, str | None]:
+def _given(catalog: tuple[str, ...], name: str, date: str | None) -> tuple[Any, str | None]:
     """Check what is cheap to check before anything is read: the name of the book, the day, the places."""
     from placer.book import load_catalog
     from placer.layers import catalog_names
@@ -134,8 +136,9 @@ def _given(catalog: str, name: str, date: str | None) -> tuple[Any, str | None]:
     return regions, day
 
 
-def finish(harvest: Harvest, name: str, catalog: str, *, dry_run: bool, as_json: bool) -> None:
+def finish(harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bool, as_json: bool) -> None:
     """Save a harvest of links unless this is a dry run, and say what it holds and what comes next."""
+    from placer.pin import default_words
     from placer.sources.save import save
 
     rows = harvest.rows["links.csv"]
@@ -168,8 +171,9 @@ def finish(harvest: Harvest, name: str, catalog: str, *, dry_run: bool, as_json:
         return
     out.print(f"saved as '{name}' in {folder}", soft_wrap=True)
     out.print("next:")
-    out.print(f"  placer network check --catalog {catalog} --catalog {name}", soft_wrap=True)
-    out.print(f"  placer recommend --model roberta-xlm --budget 5/h --catalog {catalog} --catalog {name}", soft_wrap=True)
+    layers = layer_options((*(catalog or default_words()), name))
+    out.print(f"  placer network check {layers}", soft_wrap=True)
+    out.print(f"  placer recommend --model roberta-xlm --budget 5/h {layers}", soft_wrap=True)
 
 
 def _nothing(harvest: Harvest, name: str) -> PlacerError:

@@ -45,7 +45,7 @@ def command(
     token: str | None,
     tool: str,
     name: str,
-    catalog: str,
+    catalog: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
 ) -> None:
