@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from placer.catalog import Region
-from placer.geography import zone_of
+from placer.geography import great_circle_km, zone_of
 from placer.link_model import FIBRE_KM_PER_RTT_S, RTT_FLOOR_S, ZONES, weighted_km
 
 LEAST_KM = 300.0
@@ -35,7 +35,7 @@ def fitted_factors(measured: Iterable[tuple[Region, Region, float]]) -> dict[tup
     """
     groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for a, b, rtt_s in measured:
-        way_s = weighted_km(a, b) / FIBRE_KM_PER_RTT_S
+        way_s = weighted_km(a, b, great_circle_km(a, b)) / FIBRE_KM_PER_RTT_S
         if way_s * FIBRE_KM_PER_RTT_S < LEAST_KM:
             continue
         first, second = sorted((zone_of(a), zone_of(b)), key=ZONES.index)

@@ -39,17 +39,18 @@ DEFAULT_CAP_BYTES_PER_S = 3.3e9 / 8
 SPREAD = 1.25
 """Low and high of an estimated bandwidth between clouds are this factor below and above it.
 
-Holds 98 % of the 2,142 measured round-trip times beyond `NEAR_KM`, and all published streams between clouds, whose
-windows are 0.88 to 1.17 times `STREAM_WINDOW_BYTES`.
+Holds 97 % of the 2,176 measured round-trip times whose estimate is `NEAR_RTT_S` or more, and all published streams
+between clouds: their windows are 0.88 to 1.17 times `STREAM_WINDOW_BYTES`.
 """
-NEAR_KM = 1000.0
+NEAR_RTT_S = 0.02
 """Nearer places depend more on where networks meet than on the way between them."""
 NEAR_SPREAD = 1.6
-"""The same for places nearer than `NEAR_KM`: holds 91 % of 200 measured round-trip times."""
+"""The same for places with a shorter round-trip time than `NEAR_RTT_S`: holds 90 % of the other 166."""
 UNKNOWN_SPREAD = 3.1
 """The same where nobody measured a stream of one of the providers: the window of its hosts is not known.
 
-Erben et al. (2024), table 5: streams from an on-premise cluster kept 0.9 to 1.5 MB in flight, and its way to Iowa was 1.3 times as long as estimated.
+Erben et al. (2024), table 5: streams from an on-premise cluster kept 0.9 to 1.5 MB in flight, and the way
+of one of them took 1.3 times as long as estimated.
 """
 
 ZONES = (
@@ -71,21 +72,22 @@ ROUTE_FACTORS = {
     "america-west": (1.40, 1.68, 1.35),
     "east-asia": (1.26, 1.37, 1.23, 1.83),
     "europe": (1.34, 1.34, 1.44, 1.29, 1.79),
-    "india": (1.25, 1.30, 1.29, 1.41, 1.32, 1.56),
-    "middle-east": (1.08, 1.42, 1.39, 1.35, 1.53, 1.41, 1.28),
+    "india": (1.24, 1.28, 1.29, 1.41, 1.30, 1.56),
+    "middle-east": (1.08, 1.42, 1.39, 1.35, 1.50, 1.41, 1.28),
     "oceania": (1.28, 1.26, 1.18, 1.49, 1.26, 1.35, 1.31, 1.54),
-    "south-america": (1.34, 1.35, 1.38, 1.32, 1.33, 1.32, 1.36, 1.28, 1.70),
-    "southeast-asia": (1.24, 1.30, 1.22, 1.41, 1.30, 1.46, 1.39, 1.29, 1.29, 1.41),
+    "south-america": (1.34, 1.35, 1.38, 1.32, 1.33, 1.31, 1.36, 1.28, 1.70),
+    "southeast-asia": (1.23, 1.30, 1.22, 1.41, 1.30, 1.45, 1.38, 1.29, 1.29, 1.41),
 }
 """Route length over the way along corridors, for each zone with the zones up to itself.
 
-Fitted by `placer.link_fit` to public ICMP measurements between 69 regions of AWS, Azure and GC (2022; 2,342 pairs,
-both directions alike). On these pairs the round-trip time is 4.2 % off in the median and 13.8 % at the 90th
-percentile; on regions that the fit had not seen (a third left out, four draws) 4.6 % and 15.1 %; on the pairs of a
-provider it had not seen 4.7 % and 14.7 % (AWS), 5.7 % and 16.8 % (Azure), 5.3 % and 18.0 % (GC). Which corridors clouds use
-(not the Arctic, not the South Atlantic, not the Indian Ocean to Africa), the factor of GC in catalogs/corridors.csv and the
-constants above were chosen on all pairs, so what is held out are the factors alone. Near pairs are worst: 14 % in the
-median between 60 and 500 km. africa with itself and middle-east with itself have one pair each.
+Fitted by `placer.link_fit` to public ICMP measurements between 70 regions of AWS, Azure and GC (2022; 2,342 pairs,
+both directions alike). On these pairs the round-trip time is 4.2 % off in the median and 14.0 % at the 90th
+percentile; on regions that the fit had not seen (a third left out, four draws) 4.6 % and 15.3 %; on the pairs of a
+provider it had not seen 4.8 % and 14.7 % (AWS), 5.7 % and 16.9 % (Azure), 5.3 % and 18.2 % (GC). Which corridors
+clouds use (not the South Atlantic, not from India to South Africa), the factor of GC in catalogs/corridors.csv and the constants
+above were chosen on all pairs, so only the factors are held out. The factor of GC (any from 1.3 to 1.8 does as well)
+and Texas as a part of the west follow one published pair each (Erben et al. (2024), tables 3 and 4). Near pairs are worst: 14 % in the
+median between 60 and 500 km. africa and middle-east with themselves have one pair each.
 """
 
 
@@ -93,33 +95,40 @@ def estimated_rtt_s(a: Region, b: Region) -> float:
     """Round-trip time in seconds between two places: floor + factor of their zones x way, and no faster than light in fibre."""
     if a.place == b.place:
         return IN_REGION_RTT_S
-    rtt_s = RTT_FLOOR_S + route_factor(zone_of(a), zone_of(b)) * weighted_km(a, b) / FIBRE_KM_PER_RTT_S
-    return max(rtt_s, great_circle_km(a, b) / FIBRE_KM_PER_RTT_S)
+    direct_km = great_circle_km(a, b)
+    rtt_s = RTT_FLOOR_S + route_factor(zone_of(a), zone_of(b)) * weighted_km(a, b, direct_km) / FIBRE_KM_PER_RTT_S
+    return max(rtt_s, direct_km / FIBRE_KM_PER_RTT_S)
 
 
 def route_factor(zone_a: str, zone_b: str) -> float:
     """Factor of two zones, in any order."""
-    low, high = sorted((ZONES.index(zone_a), ZONES.index(zone_b)))
-    return ROUTE_FACTORS[ZONES[high]][low]
+    return _FACTORS[zone_a, zone_b]
 
 
-def weighted_km(a: Region, b: Region) -> float:
-    """Way between two places in kilometres, before the factor of their zones."""
+_FACTORS = {
+    pair: factor
+    for zone, row in ROUTE_FACTORS.items()
+    for other, factor in zip(ZONES, row, strict=False)
+    for pair in ((zone, other), (other, zone))
+}
+
+
+def weighted_km(a: Region, b: Region, direct_km: float) -> float:
+    """Way between two places in kilometres, before the factor of their zones; ``direct_km`` is their great circle."""
     own = a.provider == b.provider and a.provider in CLOUDS
     km = way_km(a, b, gcp="gcp" in (a.provider, b.provider))
-    direct_km = great_circle_km(a, b)
     if direct_km <= (BACKBONE_KM if own else SAME_CITY_KM):
         km = min(km, CITY_FACTOR * direct_km)
     return OWN_BACKBONE * km if own else km
 
 
-def spread(a: Region, b: Region) -> float:
+def spread(a: Region, b: Region, rtt_s: float) -> float:
     """Factor of the low and high of an estimated bandwidth between two places."""
     if a.place == b.place:
         return SPREAD
-    if not {a.provider, b.provider} <= set(STREAM_CAP_BYTES_PER_S):
+    if a.provider not in STREAM_CAP_BYTES_PER_S or b.provider not in STREAM_CAP_BYTES_PER_S:
         return UNKNOWN_SPREAD
-    return SPREAD if great_circle_km(a, b) >= NEAR_KM else NEAR_SPREAD
+    return SPREAD if rtt_s >= NEAR_RTT_S else NEAR_SPREAD
 
 
 def one_stream_bytes_per_s(src: Region, dst: Region, rtt_s: float) -> float:

@@ -78,6 +78,7 @@ class Network:
         self._measured = {(link.src, link.dst): link for link in catalog.links}
         self._links: dict[tuple[str, str], Link] = {}
         self._cards: dict[str, float] = {}
+        self._rtts_s: dict[tuple[str, str], float] = {}
         self._egress: dict[tuple[str, str, bool], EgressPrice] = {}
         self._tiers: dict[tuple[str, str, bool], tuple[EgressPrice, ...]] = {}
         self._prices: dict[tuple[str, str, str], list[EgressPrice]] = {}
@@ -174,7 +175,7 @@ class Network:
             If a place is unknown.
         """
         a, b = self._catalog.region(src), self._catalog.region(dst)
-        return _estimated(a, b, estimated_rtt_s(a, b), self._cap(a, b), MODEL)
+        return _estimated(a, b, self._rtt_s(a, b), self._cap(a, b), MODEL)
 
     def _find(self, src: str, dst: str) -> Link:
         row = self._measured.get((src, dst))
@@ -183,11 +184,11 @@ class Network:
     def _completed(self, row: MeasuredLink) -> Link:
         """Link of a measured row; what nobody measured is estimated."""
         a, b = self._catalog.region(row.src), self._catalog.region(row.dst)
-        rtt_s = estimated_rtt_s(a, b) if row.rtt_ms is None else row.rtt_ms / 1e3
+        rtt_s = self._rtt_s(a, b) if row.rtt_ms is None else row.rtt_ms / 1e3
         cap = self._cap(a, b) if row.gbps_many_streams is None else row.gbps_many_streams * GBPS
         if row.gbps_one_stream is None:
             return _estimated(a, b, rtt_s, cap, f"{row.source}; one stream: window / rtt")
-        one, wide = row.gbps_one_stream * GBPS, spread(a, b)
+        one, wide = row.gbps_one_stream * GBPS, spread(a, b, rtt_s)
         low = one / wide if row.gbps_low is None else row.gbps_low * GBPS
         high = one * wide if row.gbps_high is None else row.gbps_high * GBPS
         return Link(
@@ -201,6 +202,13 @@ class Network:
             basis=row.basis,
             source=row.source,
         )
+
+    def _rtt_s(self, a: Region, b: Region) -> float:
+        """Estimate of a round-trip time, worked out once for both directions."""
+        found = self._rtts_s.pop((b.place, a.place), None)
+        if found is None:
+            found = self._rtts_s[a.place, b.place] = estimated_rtt_s(a, b)
+        return found
 
     def _cap(self, src: Region, dst: Region) -> float:
         """What many streams reach: the caps of the providers and of the largest network cards that both places rent out."""
@@ -239,7 +247,7 @@ class Network:
 
 def _estimated(a: Region, b: Region, rtt_s: float, cap: float, source: str) -> Link:
     """Link whose one stream is estimated from its window, its round-trip time and what the pair carries at most."""
-    speed, wide = min(one_stream_bytes_per_s(a, b, rtt_s), cap), spread(a, b)
+    speed, wide = min(one_stream_bytes_per_s(a, b, rtt_s), cap), spread(a, b, rtt_s)
     return Link(
         src=a.place,
         dst=b.place,

@@ -8,6 +8,7 @@ from placer.cli.group import LazyGroup
 
 COMMANDS = {
     "show": "Show bandwidth, round-trip time and egress price of every ordered pair of places.",
+    "check": "Compare estimated links with measured ones: errors by pair of continents, and rows that cannot be true.",
 }
 """Commands in the order of --help, with their short help."""
 
