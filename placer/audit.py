@@ -10,7 +10,8 @@ from statistics import median
 from placer.book_checks import FREE, Located
 from placer.catalog import Catalog, VmOffer
 from placer.errors import PlacerError
-from placer.link_model import FIBRE_KM_PER_RTT_S, great_circle_km
+from placer.geography import great_circle_km
+from placer.link_model import FIBRE_KM_PER_RTT_S
 from placer.network import Network
 
 ABSURD = 1_000.0

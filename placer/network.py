@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placer.catalog import Catalog, EgressPrice, Region
+from placer.catalog import Catalog, EgressPrice, MeasuredLink, Region
 from placer.errors import PlacerError
-from placer.link_model import SPREAD, estimated_rtt_s, one_stream_bytes_per_s, pair_cap_bytes_per_s
+from placer.link_model import estimated_rtt_s, one_stream_bytes_per_s, pair_cap_bytes_per_s, spread
 from placer.units import GIB
 
 if TYPE_CHECKING:
     import networkx as nx
+
+GBPS = 1e9 / 8
+"""Bytes per second of 1 Gb/s."""
+MODEL = "link model: way along cables, factor of zones, window / rtt"
+"""Source of an estimated link."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +77,8 @@ class Network:
         self._catalog = catalog
         self._measured = {(link.src, link.dst): link for link in catalog.links}
         self._links: dict[tuple[str, str], Link] = {}
+        self._cards: dict[str, float] = {}
+        self._rtts_s: dict[tuple[str, str], float] = {}
         self._egress: dict[tuple[str, str, bool], EgressPrice] = {}
         self._tiers: dict[tuple[str, str, bool], tuple[EgressPrice, ...]] = {}
         self._prices: dict[tuple[str, str, str], list[EgressPrice]] = {}
@@ -158,21 +166,62 @@ class Network:
                 graph.edges[src, dst]["usd_per_gib"] = self.egress_price(src, dst).usd_per_gib
         return graph
 
-    def _find(self, src: str, dst: str) -> Link:
+    def estimated_link(self, src: str, dst: str) -> Link:
+        """Estimate the link from ``src`` to ``dst``, whatever the book has measured.
+
+        Raises
+        ------
+        PlacerError
+            If a place is unknown.
+        """
         a, b = self._catalog.region(src), self._catalog.region(dst)
+        return _estimated(a, b, self._rtt_s(a, b), self._cap(a, b), MODEL)
+
+    def _find(self, src: str, dst: str) -> Link:
         row = self._measured.get((src, dst))
-        if row is None:
-            return _estimated(a, b, estimated_rtt_s(a, b), pair_cap_bytes_per_s(a, b), "link model: distance, continents, window / rtt")
-        rtt_s = estimated_rtt_s(a, b) if row.rtt_ms is None else row.rtt_ms / 1e3
-        cap = pair_cap_bytes_per_s(a, b) if row.gbps_many_streams is None else row.gbps_many_streams * 1e9 / 8
+        return self.estimated_link(src, dst) if row is None else self._completed(row)
+
+    def _completed(self, row: MeasuredLink) -> Link:
+        """Link of a measured row; what nobody measured is estimated."""
+        a, b = self._catalog.region(row.src), self._catalog.region(row.dst)
+        rtt_s = self._rtt_s(a, b) if row.rtt_ms is None else row.rtt_ms / 1e3
+        cap = self._cap(a, b) if row.gbps_many_streams is None else row.gbps_many_streams * GBPS
         if row.gbps_one_stream is None:
             return _estimated(a, b, rtt_s, cap, f"{row.source}; one stream: window / rtt")
-        one = row.gbps_one_stream * 1e9 / 8
-        low = one / SPREAD if row.gbps_low is None else row.gbps_low * 1e9 / 8
-        high = one * SPREAD if row.gbps_high is None else row.gbps_high * 1e9 / 8
+        one, wide = row.gbps_one_stream * GBPS, spread(a, b, rtt_s)
+        low = one / wide if row.gbps_low is None else row.gbps_low * GBPS
+        high = one * wide if row.gbps_high is None else row.gbps_high * GBPS
         return Link(
-            src=src, dst=dst, bytes_per_second=one, low=low, high=high, cap=max(high, cap), rtt_s=rtt_s, basis=row.basis, source=row.source
+            src=row.src,
+            dst=row.dst,
+            bytes_per_second=one,
+            low=low,
+            high=high,
+            cap=max(high, cap),
+            rtt_s=rtt_s,
+            basis=row.basis,
+            source=row.source,
         )
+
+    def _rtt_s(self, a: Region, b: Region) -> float:
+        """Estimate of a round-trip time, worked out once for both directions."""
+        found = self._rtts_s.pop((b.place, a.place), None)
+        if found is None:
+            found = self._rtts_s[a.place, b.place] = estimated_rtt_s(a, b)
+        return found
+
+    def _cap(self, src: Region, dst: Region) -> float:
+        """What many streams reach: the caps of the providers and of the largest network cards that both places rent out."""
+        return min(pair_cap_bytes_per_s(src, dst), self._card_bytes_per_s(src.place), self._card_bytes_per_s(dst.place))
+
+    def _card_bytes_per_s(self, place: str) -> float:
+        """Network of the best machine of a place; without end where an offer does not say."""
+        found = self._cards.get(place)
+        if found is None:
+            cards = [offer.network_gbps for offer in self._catalog.offers_at(place)]
+            known = [gbps for gbps in cards if gbps is not None]
+            found = self._cards[place] = max(known) * GBPS if known and len(known) == len(cards) else math.inf
+        return found
 
     def _find_tiers(self, src: Region, dst: Region, same_zone: bool) -> tuple[EgressPrice, ...]:
         if src.place == dst.place:
@@ -198,13 +247,13 @@ class Network:
 
 def _estimated(a: Region, b: Region, rtt_s: float, cap: float, source: str) -> Link:
     """Link whose one stream is estimated from its window, its round-trip time and what the pair carries at most."""
-    speed = min(one_stream_bytes_per_s(a, b, rtt_s), cap)
+    speed, wide = min(one_stream_bytes_per_s(a, b, rtt_s), cap), spread(a, b, rtt_s)
     return Link(
         src=a.place,
         dst=b.place,
         bytes_per_second=speed,
-        low=speed / SPREAD,
-        high=speed * SPREAD,
+        low=speed / wide,
+        high=speed * wide,
         cap=cap,
         rtt_s=rtt_s,
         basis="estimated",

@@ -14,7 +14,7 @@ from placer.calibration import PUBLISHED, Calibration
 from placer.catalog import Catalog, StoreOffer, VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
-from placer.link_model import great_circle_km
+from placer.geography import great_circle_km
 from placer.network import Network
 from placer.profile import ModelProfile, Rate
 from placer.requirements import LOCAL, SYNCHRONOUS, Requirements

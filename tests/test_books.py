@@ -12,8 +12,9 @@ from placer.book import load_catalog
 from placer.catalog import Catalog
 from placer.csv_rows import KEYS
 from placer.errors import PlacerError
+from placer.geography import great_circle_km
 from placer.layers import catalog_names
-from placer.link_model import FIBRE_KM_PER_RTT_S, great_circle_km
+from placer.link_model import FIBRE_KM_PER_RTT_S
 from placer.network import Network
 from placer.shipped import shipped_catalogs
 

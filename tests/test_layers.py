@@ -18,6 +18,7 @@ LAYERS = [
         "market_words",
         "audit",
         "coverage",
+        "network_check",
         "book_diff",
         "offer_groups",
         "layered",
@@ -52,6 +53,8 @@ LAYERS = [
     {
         "network",
         "link_model",
+        "link_fit",
+        "geography",
         "profile",
         "book",
         "book_checks",

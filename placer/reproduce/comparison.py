@@ -140,7 +140,7 @@ def _group(name: str, quantity: str, rows: list[Row]) -> Group:
     )
 
 
-LINK_ERROR = 0.09
+LINK_ERROR = 0.05
 """Median error of estimated round-trip times (placer/link_model.py): smaller differences decide nothing."""
 
 

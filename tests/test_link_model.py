@@ -1,0 +1,201 @@
+"""The link model: no pair beats light, published links are near, and the data of the cables is whole."""
+
+import itertools
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placer.catalog import Catalog, Region
+from placer.errors import PlacerError
+from placer.geography import corridors, great_circle_km, hub_distances_km, hubs, way_km, zone_of
+from placer.link_fit import fitted_factors
+from placer.link_model import (
+    FIBRE_KM_PER_RTT_S,
+    RTT_FLOOR_S,
+    ZONES,
+    estimated_rtt_s,
+    one_stream_bytes_per_s,
+    pair_cap_bytes_per_s,
+    route_factor,
+    spread,
+)
+from placer.network import Network
+
+PUBLISHED = {
+    ("gcp/us-central1", "gcp/europe-west1"): 0.21,
+    ("gcp/us-central1", "gcp/asia-east1"): 0.13,
+    ("gcp/us-central1", "gcp/australia-southeast1"): 0.12,
+    ("gcp/europe-west1", "gcp/asia-east1"): 0.08,
+    ("gcp/europe-west1", "gcp/australia-southeast1"): 0.07,
+    ("gcp/asia-east1", "gcp/australia-southeast1"): 0.16,
+    ("gcp/us-west1", "aws/us-west-2"): 1.52,
+    ("aws/us-west-2", "gcp/us-west1"): 1.81,
+    ("gcp/us-west1", "azure/southcentralus"): 0.45,
+    ("azure/southcentralus", "gcp/us-west1"): 0.47,
+    ("gcp/us-central1", "gcp/us-central1"): 6.9,
+    ("aws/us-west-2", "aws/us-west-2"): 4.87,
+    ("azure/southcentralus", "azure/southcentralus"): 7.63,
+}
+"""Single streams between clouds of Erben et al. (2024), tables 3 and 4, in Gb/s."""
+latitudes = st.floats(-90, 90)
+longitudes = st.floats(-180, 180)
+
+
+def at(latitude_deg: float, longitude_deg: float, provider: str = "onprem", name: str = "here") -> Region:
+    """A place of which nothing but its coordinates is known."""
+    return Region(
+        provider=provider,
+        region=name,
+        display_name=name,
+        city=name,
+        country="XX",
+        continent="EU",
+        egress_zone="x",
+        latitude_deg=latitude_deg,
+        longitude_deg=longitude_deg,
+        source="test",
+        as_of="2026-11-01",
+    )
+
+
+def light_s(a: Region, b: Region) -> float:
+    """Light in fibre along the great circle, there and back."""
+    return great_circle_km(a, b) / FIBRE_KM_PER_RTT_S
+
+
+def test_no_pair_of_the_default_book_is_faster_than_light_in_fibre(default: Catalog) -> None:
+    """Every ordered pair of places; both directions take equally long."""
+    for a, b in itertools.product(default.regions.values(), repeat=2):
+        rtt_s = estimated_rtt_s(a, b)
+        assert rtt_s >= light_s(a, b)
+        assert rtt_s == estimated_rtt_s(b, a)
+
+
+@pytest.mark.parametrize(("pair", "gbps"), PUBLISHED.items(), ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+def test_published_streams_between_clouds_are_within_15_percent(default: Catalog, pair: tuple[str, str], gbps: float) -> None:
+    """Window over estimated round-trip time, without the measured rows; the interval holds each."""
+    link = Network(default).estimated_link(*pair)
+    assert link.basis == "estimated"
+    assert link.bytes_per_second == pytest.approx(gbps * 1e9 / 8, rel=0.15)
+    assert link.low <= gbps * 1e9 / 8 <= link.high
+
+
+def test_streams_from_an_unknown_site_have_a_wide_interval(erben: Catalog) -> None:
+    """The on-premise cluster of Erben et al. (table 5) reached a third of the model's stream; its interval says so."""
+    network = Network(erben)
+    for link in (row for row in erben.links if row.src == "onprem/erben-eu"):
+        assert link.gbps_one_stream is not None
+        model = network.estimated_link(link.src, link.dst)
+        assert model.low <= link.gbps_one_stream * 1e9 / 8 <= model.high
+
+
+def test_farther_along_a_corridor_takes_longer() -> None:
+    """From Lisbon to the hubs on the way along the coast of Africa, and from Marseille through the Red Sea."""
+    for way in (("Lisbon", "Dakar", "Lagos", "Cape Town"), ("Marseille", "Alexandria", "Suez", "Jeddah", "Djibouti")):
+        start = at(hubs()[way[0]].latitude_deg, hubs()[way[0]].longitude_deg, name="start")
+        ends = [at(hubs()[hub].latitude_deg, hubs()[hub].longitude_deg, name=hub) for hub in way[1:]]
+        lengths = [way_km(start, end) for end in ends]
+        assert lengths == sorted(lengths)
+        assert len(set(lengths)) == len(lengths)
+
+
+def test_google_goes_around_the_red_sea_at_greater_length() -> None:
+    """From Mumbai to Marseille: the same corridors, longer for Google Cloud; from New York to London as everybody."""
+    mumbai, marseille, new_york, london = (
+        at(hubs()[hub].latitude_deg, hubs()[hub].longitude_deg) for hub in ("Mumbai", "Marseille", "New York", "London")
+    )
+    assert way_km(mumbai, marseille, gcp=True) > 1.2 * way_km(mumbai, marseille)
+    assert way_km(new_york, london, gcp=True) == way_km(new_york, london)
+
+
+def test_two_providers_in_one_city_are_the_floor_apart() -> None:
+    """No detour over a hub: 2.4 ms and what light takes for a kilometre."""
+    rtt_s = estimated_rtt_s(at(50.11, 8.68, "aws", "a"), at(50.12, 8.68, "gcp", "b"))
+    assert RTT_FLOOR_S < rtt_s < RTT_FLOOR_S + 0.0001
+
+
+def test_neighbouring_providers_meet_at_a_hub() -> None:
+    """Boardman and The Dalles are 118 km apart; between two clouds the way leads over Seattle: 13 ms, within one much less."""
+    boardman, dalles = at(45.84, -119.7, "aws", "a"), at(45.59, -121.18, "gcp", "b")
+    assert estimated_rtt_s(boardman, dalles) > 2 * estimated_rtt_s(boardman, at(45.59, -121.18, "aws", "b"))
+
+
+@given(latitudes, longitudes, latitudes, longitudes)
+def test_any_two_points_have_a_way(lat_a: float, lon_a: float, lat_b: float, lon_b: float) -> None:
+    """Poles and antimeridian too: finite, symmetric, no faster than light, never above 1.2 s."""
+    a, b = at(lat_a, lon_a, name="a"), at(lat_b, lon_b, name="b")
+    rtt_s = estimated_rtt_s(a, b)
+    assert light_s(a, b) <= rtt_s < 1.2
+    assert rtt_s == estimated_rtt_s(b, a)
+    assert zone_of(a) in ZONES
+
+
+@given(latitudes, longitudes)
+def test_the_antimeridian_is_no_border(latitude: float, longitude: float) -> None:
+    """180 degrees east and west are one meridian, and all longitudes of a pole one point (but for rounding)."""
+    other = at(latitude, longitude, name="other")
+    east, west = (estimated_rtt_s(other, at(-17.0, side, name="Fiji")) for side in (180.0, -180.0))
+    assert east == pytest.approx(west, rel=1e-6)
+    poles = (estimated_rtt_s(other, at(90.0, side, name="pole")) for side in (longitude, 0.0))
+    assert next(poles) == pytest.approx(next(poles), rel=1e-6)
+
+
+def test_streams_between_places_obey_the_caps() -> None:
+    """The source's cap on egress, 4.8 and 7 Gb/s; Azure's one stream is not wider than inside its region; unknown ends stay at 3.3."""
+    aws, gcp, azure, site = (at(50.0, 8.0, provider, provider) for provider in ("aws", "gcp", "azure", "onprem"))
+    caps = [pair_cap_bytes_per_s(a, b) * 8e-9 for a, b in ((aws, gcp), (gcp, aws), (azure, gcp), (azure, site), (site, gcp))]
+    assert caps == pytest.approx([4.8, 7.0, 9.5, 3.3, 3.3])
+    streams = [one_stream_bytes_per_s(a, b, 0.001) * 8e-9 for a, b in ((aws, gcp), (gcp, aws), (azure, azure), (azure, gcp))]
+    assert streams == pytest.approx([4.8, 4.8, 7.6, 7.0])
+
+
+def test_the_spread_follows_what_is_known() -> None:
+    """Far pairs of clouds are surest, near ones less, sites least."""
+    aws, gcp, site = (at(50.0, 8.0, provider, provider) for provider in ("aws", "gcp", "onprem"))
+    assert spread(aws, gcp, 0.1) < spread(aws, gcp, 0.01) < spread(aws, site, 0.1)
+
+
+def test_every_two_zones_have_a_factor_and_hubs_use_all_zones() -> None:
+    """No hole in the table; factors are those of cables, not of errors: 1 to 2."""
+    assert all(1.0 <= route_factor(a, b) <= 2.0 for a, b in itertools.product(ZONES, repeat=2))
+    assert all(route_factor(a, b) == route_factor(b, a) for a, b in itertools.combinations(ZONES, 2))
+    assert {hub.zone for hub in hubs().values()} == set(ZONES)
+
+
+def test_corridors_join_known_hubs_once_and_leave_none_out() -> None:
+    """One connected graph, no corridor twice or from a hub to itself, none longer than the Pacific is wide."""
+    graph: nx.Graph[str] = nx.Graph([(corridor.hub_a, corridor.hub_b) for corridor in corridors()])
+    assert set(graph) == set(hubs())
+    assert nx.is_connected(graph)
+    assert graph.number_of_edges() == len(corridors())
+    lengths = [great_circle_km(hubs()[corridor.hub_a], hubs()[corridor.hub_b]) for corridor in corridors()]
+    assert 0 < min(lengths) < max(lengths) < 13_000
+    assert all(corridor.gcp_factor is None or corridor.gcp_factor > 1 for corridor in corridors())
+
+
+@pytest.mark.parametrize("gcp", [False, True])
+def test_distances_between_hubs_are_the_shortest_of_networkx(gcp: bool) -> None:
+    """Another implementation of Dijkstra's algorithm finds the same length for every pair of hubs."""
+    graph: nx.Graph[str] = nx.Graph()
+    for corridor in corridors():
+        length_km = great_circle_km(hubs()[corridor.hub_a], hubs()[corridor.hub_b])
+        graph.add_edge(corridor.hub_a, corridor.hub_b, weight=length_km * ((gcp and corridor.gcp_factor) or 1.0))
+    for start, distances in nx.all_pairs_dijkstra_path_length(graph):
+        assert hub_distances_km(start, gcp) == pytest.approx(dict(distances))
+
+
+def test_a_fit_finds_the_factors_that_made_its_data(default: Catalog) -> None:
+    """Round-trip times worked out by the model give its own factors back, but for the pull to their median."""
+    places = [region for region in default.regions.values() if region.provider in ("aws", "gcp")]
+    fitted = fitted_factors((a, b, estimated_rtt_s(a, b)) for a, b in itertools.combinations(places, 2))
+    assert fitted["america-east", "europe"] == pytest.approx(route_factor("europe", "america-east"), abs=0.01)
+    assert all(factor == pytest.approx(route_factor(*zones), abs=0.25) for zones, factor in fitted.items())
+    assert fitted_factors([]) == {}
+
+
+def test_an_unknown_place_is_an_error(default: Catalog) -> None:
+    """The estimate names the place and the nearest one."""
+    with pytest.raises(PlacerError, match="'aws/us-west-22'"):
+        Network(default).estimated_link("aws/us-west-22", "aws/us-west-2")
