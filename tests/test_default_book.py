@@ -14,6 +14,7 @@ from placer.errors import PlacerError
 from placer.estimator import estimate
 from placer.exchanges import SERVER_VCPUS, server_at
 from placer.network import Network
+from placer.problem import Problem
 from placer.profile import load_profile
 from placer.request import build_problem
 
@@ -185,6 +186,14 @@ def test_the_named_function_is_priced_and_links_use_its_place() -> None:
     )
     assert arm.step.total == x86.step.total
     assert arm.usd_per_hour.functions / x86.usd_per_hour.functions == pytest.approx(0.8, rel=0.01)
+
+
+def test_a_named_function_lasts_in_saved_problems() -> None:
+    """The name comes back from JSON; where a place lacks it, the first function of that place is meant."""
+    problem = Advisor("default").problem("resnet50", exchange="central", aggregator="lambda-arm@aws/us-east-1")
+    again = Problem.from_dict(problem.to_dict())
+    assert again.requirements.aggregator_words == "lambda-arm@aws/us-east-1"
+    assert [again.function(place).function for place in ("aws/us-east-1", "azure/eastus")] == ["lambda-arm", "functions"]
 
 
 def test_cpu_of_cloud_run_is_billed_apart(default: Catalog) -> None:
