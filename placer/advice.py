@@ -209,7 +209,8 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
     offers = [offer for offer, _ in offers_of([(pool, 1) for pool in pools], placement, problem)]
     if any(offer.price_basis == "estimated" for offer in offers):
         yield Warn(
-            code="estimated-price", message="a spot price of this placement is an estimate (0.40 x on-demand); check it before you start"
+            code="estimated-price",
+            message="a spot price of this placement is an estimate (placer offers --json has its source); check it before you start",
         )
     if placement.exchange.server is not None and placement.exchange.server.market == "spot":
         yield Warn(code="spot-server", message="the parameter server is a spot machine: when it goes, everything stops; allow on-demand")

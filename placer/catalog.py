@@ -87,7 +87,12 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionOffer(Placed):
-    """A cloud function that can aggregate gradients; prices per GiB-second and per million requests."""
+    """A cloud function that can aggregate gradients; prices per GiB-second, per vCPU-second and per million requests.
+
+    Notes
+    -----
+    ``gib_per_vcpu`` is the memory that comes with each vCPU; None where the price of memory has the CPU in it.
+    """
 
     provider: str
     region: str
@@ -99,11 +104,14 @@ class FunctionOffer(Placed):
     billing_step_ms: float
     source: str
     as_of: str
+    usd_per_vcpu_second: float = 0.0
+    gib_per_vcpu: float | None = None
+    min_billed_ms: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreOffer(Placed):
-    """An object store; USD per GiB and month, and per thousand requests of each kind."""
+    """An object store; USD per GiB and month, per thousand requests of each kind, and per GiB that is read."""
 
     provider: str
     region: str
@@ -114,6 +122,7 @@ class StoreOffer(Placed):
     usd_per_thousand_lists: float
     source: str
     as_of: str
+    usd_per_gib_retrieved: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -228,13 +237,28 @@ class Catalog:
             raise unknown("GPU", name, self.rented_gpus)
         return found
 
-    def function(self, place: str) -> FunctionOffer:
-        """Find the cloud function of a place; `PlacerError` if it has none."""
+    @cached_property
+    def _functions_by_name(self) -> dict[str, FunctionOffer]:
+        """Functions by ``function@place``, and the first of each place by the place."""
+        found: dict[str, FunctionOffer] = {}
         for offer in self.functions:
-            if offer.place == place:
-                return offer
-        names = [f.place for f in self.functions]
-        raise unknown("aggregator", place, names, "" if names else f"catalog {self.name} has no functions")
+            found.setdefault(offer.place, offer)
+            found[f"{offer.function}@{offer.place}"] = offer
+        return found
+
+    def function(self, name: str) -> FunctionOffer:
+        """Find a cloud function by ``function@place``, or the first of the book by its place.
+
+        Raises
+        ------
+        PlacerError
+            If the book has no such function, or the place has none.
+        """
+        found = self._functions_by_name.get(name)
+        if found is None:
+            names = [*self._functions_by_name]
+            raise unknown("aggregator", name, names, "" if names else f"catalog {self.name} has no functions")
+        return found
 
     def store(self, name: str) -> StoreOffer:
         """Find a store by place, by ``store@place`` or by a store name that occurs once."""

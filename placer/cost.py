@@ -106,14 +106,23 @@ def function_usd(offer: FunctionOffer, memory_gib: float, seconds: float) -> flo
     ...     usd_per_million_requests=0.2, max_memory_gib=10, max_seconds=900, billing_step_ms=1, source="", as_of="")
     >>> round(function_usd(f, 1.0, 3.0), 9)  # 3 s x 1 GiB x 1.66667e-5 + 0.2e-6
     5.02e-05
+
+    CPU that is billed apart, 1 vCPU for each 2 GiB: 3 s x (1 GiB x 2.5e-6 + 0.5 vCPU x 2.4e-5) = 4.35e-5, and 2e-7 for the request.
+
+    >>> from dataclasses import replace
+    >>> run = replace(f, usd_per_gib_second=2.5e-6, usd_per_vcpu_second=2.4e-5, gib_per_vcpu=2.0, min_billed_ms=100)
+    >>> round(function_usd(run, 1.0, 3.0), 9), round(function_usd(run, 1.0, 0.01), 9)  # 10 ms are billed as 100
+    (4.37e-05, 1.65e-06)
     """
     step_s = offer.billing_step_ms / 1e3
-    billed = math.ceil(seconds / step_s - 1e-9) * step_s
-    return billed * memory_gib * offer.usd_per_gib_second + offer.usd_per_million_requests / 1e6
+    billed = max(offer.min_billed_ms / 1e3, math.ceil(seconds / step_s - 1e-9) * step_s)
+    vcpus = 0.0 if offer.gib_per_vcpu is None else memory_gib / offer.gib_per_vcpu
+    per_second = memory_gib * offer.usd_per_gib_second + vcpus * offer.usd_per_vcpu_second
+    return billed * per_second + offer.usd_per_million_requests / 1e6
 
 
 def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: float, failed_polls: int) -> float:
-    """Price of the store for one step in USD: space and requests; deletes are free.
+    """Price of the store for one step in USD: space, requests and what is read; deletes are free.
 
     Parameters
     ----------
@@ -128,7 +137,8 @@ def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: 
 
     Notes
     -----
-    Phalak et al. (2024), eq. 5: S R_st + (2n + l) R_read + (n + 1) R_write + n R_list.
+    Phalak et al. (2024), eq. 5: S R_st + (2n + l) R_read + (n + 1) R_write + n R_list. Where the provider also bills bytes that
+    are read, 2 n S of them: the function fetches n gradients, each worker the mean.
 
     Examples
     --------
@@ -140,11 +150,16 @@ def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: 
     ...     usd_per_thousand_reads=0.0004, usd_per_thousand_lists=0.005, source="", as_of="")
     >>> round(storage_usd(s3, GIB, 4, 3600.0, 1), 9)
     8.0107e-05
+    >>> from dataclasses import replace
+    >>> cold = replace(s3, usd_per_gib_retrieved=0.01)  # 8 GiB are read: 0.08 USD more
+    >>> round(storage_usd(cold, GIB, 4, 3600.0, 1), 6)
+    0.08008
     """
     space = gradient_bytes / GIB * offer.usd_per_gib_month * step_s / (HOURS_PER_MONTH * SECONDS_PER_HOUR)
     reads = (2 * workers + failed_polls) * offer.usd_per_thousand_reads / 1e3
     writes = (workers + 1) * offer.usd_per_thousand_writes / 1e3
-    return space + reads + writes + workers * offer.usd_per_thousand_lists / 1e3
+    retrieved = 2 * workers * gradient_bytes / GIB * offer.usd_per_gib_retrieved
+    return space + reads + writes + workers * offer.usd_per_thousand_lists / 1e3 + retrieved
 
 
 def data_usd_per_sample(bytes_per_sample: float, store_place: str, worker_place: str, network: Network) -> float:

@@ -19,7 +19,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "regions.csv": ("provider", "region"),
     "offers.csv": ("provider", "region", "instance_type", "gpu", "gpu_count", "market"),
     "discounts.csv": (),
-    "functions.csv": ("provider", "region"),
+    "functions.csv": ("provider", "region", "function"),
     "stores.csv": ("provider", "region", "store"),
     "egress.csv": ("provider", "src", "dst", "above_gib_per_month"),
     "links.csv": ("src", "dst"),

@@ -213,7 +213,7 @@ def exchange_phases(placement: Placement, problem: Problem) -> tuple[Phase, ...]
 def _functions_usd(exchange: Exchange, step: StepSeconds, problem: Problem) -> float:
     """Runs of cloud functions in USD per round."""
     memory = exchange.aggregator_memory_gib or 0.0
-    return fsum(cost.function_usd(problem.catalog.function(run.place), memory, run.seconds) for run in step.functions)
+    return fsum(cost.function_usd(problem.function(run.place), memory, run.seconds) for run in step.functions)
 
 
 def _storage_usd(step: StepSeconds, problem: Problem) -> float:

@@ -87,7 +87,7 @@ def exchanges_of(name: str, local_steps: int, problem: Problem, counts: Mapping[
 
 
 def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
-    """Find the offer of a parameter server.
+    """Find the offer of one machine, such as a parameter server.
 
     Raises
     ------

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from placer.cost import egress_usd_by_link
 from placer.elastic import needs_place
 from placer.estimator import Estimate, evaluate, exchange_phases
-from placer.exchanges import exchanges
+from placer.exchanges import exchanges, server_offer
+from placer.interruption import ASSUMED_INTERRUPTION, Interruption, banded, together
 from placer.interval import Interval
-from placer.placement import Placement
+from placer.placement import Placement, WorkerGroup
 from placer.problem import Problem
-from placer.spot import ASSUMED_INTERRUPTION, chance_all_lost, chance_any_lost, expected_share
+from placer.spot import chance_all_lost, chance_any_lost, expected_share
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 from placer.volume import monthly_egress_usd
 
@@ -29,7 +30,7 @@ class SpotOutlook:
     -----
     ``expected_samples_per_second`` counts interruptions, restarts and rejoins; ``share`` is what they leave. ``floor`` is
     the throughput of the on-demand machines alone, 0 without any. ``any_lost`` and ``all_lost`` are the chances that at least one region,
-    or every one, has no spot capacity at a time.
+    or every one, has no spot capacity at a time. ``basis`` says who knows ``chance_per_month``: given, published, assumed or mixed.
     """
 
     expected_samples_per_second: Interval
@@ -38,6 +39,7 @@ class SpotOutlook:
     any_lost: float
     all_lost: float
     chance_per_month: float
+    basis: str
     unavailable: float
 
 
@@ -57,10 +59,7 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
     if not spot:
         return None
     wish = problem.requirements
-    interruption = ASSUMED_INTERRUPTION
-    if wish.interruption is not None:
-        given = Interval(value=wish.interruption, low=wish.interruption, high=wish.interruption)
-        interruption = replace(ASSUMED_INTERRUPTION, chance_per_month=given, basis="given", source="given with --interruption")
+    interruption = together([(_interruption(group, problem), group.count) for group in machines if group.market == "spot"])
     share = expected_share(spot, sum(group.count for group in machines), got.step.total / got.local_steps, interruption)
     speed = got.samples_per_second
     unavailable = ASSUMED_UNAVAILABLE if wish.unavailable is None else wish.unavailable
@@ -73,8 +72,21 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
         any_lost=chance_any_lost(zones, unavailable),
         all_lost=chance_all_lost(zones, unavailable),
         chance_per_month=interruption.chance_per_month.value,
+        basis=interruption.basis,
         unavailable=unavailable,
     )
+
+
+def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
+    """How often a spot machine goes: as the user says, else as its provider publishes, else as assumed."""
+    said = problem.requirements.interruption
+    if said is not None:
+        given = Interval(value=said, low=said, high=said)
+        return replace(ASSUMED_INTERRUPTION, chance_per_month=given, basis="given", source="given with --interruption")
+    offer = server_offer(replace(group, count=1), problem)
+    if offer.interruption_low is None or offer.interruption_high is None:
+        return ASSUMED_INTERRUPTION
+    return banded(offer.interruption_low, offer.interruption_high)
 
 
 def _floor(placement: Placement, problem: Problem) -> float:

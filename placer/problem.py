@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from placer.calibration import PUBLISHED, Calibration
-from placer.catalog import Catalog, StoreOffer, VmOffer
+from placer.catalog import Catalog, FunctionOffer, StoreOffer, VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.geography import great_circle_km
@@ -116,7 +116,7 @@ class Problem:
     @cached_property
     def aggregator_places(self) -> tuple[tuple[str, str], ...]:
         """Pairs (function place, store place) that a central exchange may use, sorted."""
-        functions = [f.place for f in self.catalog.functions]
+        functions = list(dict.fromkeys(f.place for f in self.catalog.functions))
         stores = [s.place for s in self.catalog.stores]
         wanted_f, wanted_s = self.requirements.aggregator, self.requirements.storage
         regions = self.catalog.regions
@@ -153,6 +153,19 @@ class Problem:
         """Places that have a function and exactly one store."""
         stores = [store.place for store in self.catalog.stores]
         return frozenset(f.place for f in self.catalog.functions if stores.count(f.place) == 1)
+
+    def function(self, place: str) -> FunctionOffer:
+        """Find the function of a place: the one that the user names where the place has it, else the first of the book.
+
+        Raises
+        ------
+        PlacerError
+            If the place has no function.
+        """
+        wanted = self.requirements.function
+        if wanted is not None and any(f.place == place and f.function == wanted for f in self.catalog.functions):
+            return self.catalog.function(f"{wanted}@{place}")
+        return self.catalog.function(place)
 
     def quota(self, place: str, gpu: str, market: str) -> int:
         """GPUs allowed for a place, type and market; the last matching row of the quota file wins."""

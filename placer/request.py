@@ -84,7 +84,7 @@ def build_problem(
         CSV file with the columns place, gpu, market, gpus.
     exchange, aggregator, storage, compression, tbs
         How gradients are exchanged; None takes the profile's or the best. ``aggregator`` is the place of the
-        function, parameter server or hub.
+        function, parameter server or hub, or ``function@place`` where a place has several.
     local_steps
         Optimizer steps between exchanges, a number or a range; None: 1, or for a local strategy whatever is best up to 64.
     streams, overlap
@@ -130,6 +130,7 @@ def build_problem(
         max_regions=ALL_REGIONS if regions is None else parse_range(str(regions), "regions", ALL_REGIONS)[1],
         exchange=_exchange(exchange, aggregator, storage, catalog),
         aggregator=None if aggregator is None else _hub_place(exchange, aggregator, catalog),
+        function=None if aggregator is None or "@" not in aggregator else catalog.function(aggregator).function,
         storage=None if storage is None else catalog.store(storage).place,
         compression=compression,
         min_local_steps=None if local_steps is None else _local_steps(local_steps)[0],

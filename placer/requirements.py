@@ -60,6 +60,7 @@ class Requirements:
     max_regions: int = ALL_REGIONS
     exchange: str = "auto"
     aggregator: str | None = None
+    function: str | None = None
     storage: str | None = None
     compression: str | None = None
     min_local_steps: int | None = None
@@ -78,6 +79,11 @@ class Requirements:
     same_zone: bool = True
     require_measured: bool = False
     oldest_price: str | None = None
+
+    @property
+    def aggregator_words(self) -> str | None:
+        """The aggregator as the user writes it: a place, or ``function@place``."""
+        return self.aggregator if self.function is None else f"{self.function}@{self.aggregator}"
 
     def __post_init__(self) -> None:
         """Refuse unknown words and limits that are not positive."""

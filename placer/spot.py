@@ -7,55 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placer.errors import PlacerError
+from placer.interruption import ASSUMED_INTERRUPTION, Interruption, check_chance
 from placer.interval import Interval
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
-
-
-def _check_chance(chance: float) -> None:
-    if not 0 <= chance < 1:
-        raise PlacerError(f"chance of an interruption per month '{chance}' is not from 0 to below 1", "write 20 % as 0.2")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Interruption:
-    """How often a spot machine is taken away and what that costs.
-
-    Notes
-    -----
-    ``chance_per_month``: chance that one machine is taken away within a month, from 0 to below 1.
-    ``restart_s``: seconds until it is replaced and takes part again. ``lost_steps``: steps that the
-    whole run loses when it rejoins. ``basis`` is assumed, published or measured.
-    """
-
-    chance_per_month: Interval
-    restart_s: Interval
-    lost_steps: Interval
-    basis: str
-    source: str
-
-    def __post_init__(self) -> None:
-        _check_chance(self.chance_per_month.high)
-        for name in ("chance_per_month", "restart_s", "lost_steps"):
-            figure: Interval = getattr(self, name)
-            if not 0 <= figure.low <= figure.value <= figure.high < math.inf:
-                raise PlacerError(
-                    f"{name}: low {figure.low}, value {figure.value}, high {figure.high} are not in order from 0",
-                    "give finite numbers with low <= value <= high",
-                )
-
-
-ASSUMED_INTERRUPTION = Interruption(
-    chance_per_month=Interval(value=0.2, low=0.05, high=0.5),
-    restart_s=Interval(value=300.0, low=30.0, high=600.0),
-    lost_steps=Interval(value=2.0, low=0.0, high=2.0),
-    basis="assumed",
-    source=(
-        "AWS Spot Instance Advisor (June 2025): monthly bands from under 5 % to over 20 %, half of the g4dn and g5 rows in the last, "
-        "whose upper end of 50 % is assumed; Erben et al. (PVLDB 17(6), 2024): a start takes seconds to 10 minutes, "
-        "a rejoin costs at most two steps"
-    ),
-)
-"""Taken where nobody measured: the edge of the last published band, and the slow end of what a rejoin costs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +61,7 @@ def rate_per_hour(chance_per_month: float) -> float:
     >>> round(rate_per_hour(0.2) * 730, 6)  # -ln 0.8
     0.223144
     """
-    _check_chance(chance_per_month)
+    check_chance(chance_per_month)
     return -math.log1p(-chance_per_month) / HOURS_PER_MONTH
 
 

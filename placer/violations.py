@@ -157,7 +157,7 @@ def _function_violations(placement: Placement, problem: Problem) -> list[Violati
         return [Violation(code="function", message=f"{place} has no function and store of its own") for place in lacking]
     sums = {**counts, exchange.aggregator: max(len(counts), counts.get(exchange.aggregator, 0))} if regional else {}
     for place, gradients in (sums or {exchange.aggregator: placement.workers}).items():
-        function, needed = problem.catalog.function(place), gradients * problem.gradient_bytes
+        function, needed = problem.function(place), gradients * problem.gradient_bytes
         if exchange.aggregator_memory_gib > function.max_memory_gib or needed > exchange.aggregator_memory_gib * GIB:
             text = f"{gradients} gradients ({format_bytes(needed)}) need {exchange.aggregator_memory_gib:g} GiB"
             if needed > exchange.aggregator_memory_gib * GIB:
@@ -169,12 +169,12 @@ def _function_violations(placement: Placement, problem: Problem) -> list[Violati
 
 def _function_time(got: Estimate, problem: Problem) -> list[Violation]:
     """Functions that would run longer than their provider allows."""
-    late = [run for run in got.step.functions if run.seconds > problem.catalog.function(run.place).max_seconds]
+    late = [run for run in got.step.functions if run.seconds > problem.function(run.place).max_seconds]
     return [
         Violation(
             code="function",
             message=f"the function in {run.place} runs {run.seconds:.0f} s; its provider allows "
-            f"{problem.catalog.function(run.place).max_seconds:g} s",
+            f"{problem.function(run.place).max_seconds:g} s",
         )
         for run in late
     ]

@@ -69,7 +69,7 @@ class Hub:
             return True
         if self.transport == "server":
             return server_at(self.aggregator, workers, self.problem) is not None
-        offer = self.problem.catalog.function(self.aggregator)
+        offer = self.problem.function(self.aggregator)
         gradients = workers if self.transport == "store" else 2
         return memory_gib(self.size, gradients) <= offer.max_memory_gib and self.aggregate(workers) <= offer.max_seconds
 
@@ -134,7 +134,7 @@ class Hub:
         if self.aggregator is None or self.transport == "server":
             return 0.0
         gradients = workers if self.transport == "store" else 1
-        run = cost.function_usd(self.problem.catalog.function(self.aggregator), memory_gib(self.size, gradients), self.aggregate(workers))
+        run = cost.function_usd(self.problem.function(self.aggregator), memory_gib(self.size, gradients), self.aggregate(workers))
         return run + self.size * self.problem.network.usd_per_byte(self.aggregator, self.storage or "")
 
     def usd_per_hour(self, workers: int) -> float:

@@ -77,12 +77,12 @@ def test_every_pair_of_places_has_a_link_and_an_egress_price(book: Catalog) -> N
 
 
 def test_default_book_covers_the_market(default: Catalog) -> None:
-    """At least 30 regions on five continents, the GPUs of the request on four providers, both markets."""
+    """At least 30 regions on five continents, the GPUs of the request on five providers, both markets."""
     places = {o.place for o in default.offers}
     assert len(places) >= 30
     assert len({default.region(p).continent for p in places}) >= 5
     assert {"T4", "L4", "A10", "A10G", "V100", "A100-40", "A100-80", "H100"} <= set(default.rented_gpus)
-    assert {o.provider for o in default.offers} == {"aws", "gcp", "azure", "lambda"}
+    assert {o.provider for o in default.offers} == {"aws", "gcp", "azure", "lambda", "runpod"}
     assert {o.market for o in default.offers} == {"spot", "on_demand"}
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -92,7 +93,7 @@ def test_every_component_of_a_central_step_by_hand() -> None:
     Function: 2.4 s x 1 GiB x 1.66667e-5 + 0.2e-6 = 4.02e-5. Store: 17e6/2**30 x 0.023 x 5/(730 x 3600) = 6.93e-10;
     reads (8 + 1) x 0.0004/1000 = 3.6e-6; writes 5 x 0.005/1000 = 2.5e-5; lists 4 x 0.005/1000 = 2.0e-5.
     """
-    common = {"provider": "aws", "region": "us-west-2", "source": "test", "as_of": "2026-01-01"}
+    common: dict[str, Any] = {"provider": "aws", "region": "us-west-2", "source": "test", "as_of": "2026-01-01"}
     function = FunctionOffer(
         function="lambda",
         usd_per_gib_second=1.66667e-05,

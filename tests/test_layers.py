@@ -44,7 +44,7 @@ LAYERS = [
     {"data_usd"},
     {"steps"},
     {"round", "convergence", "exchanges"},
-    {"timing", "cost", "volume", "spot"},
+    {"timing", "cost", "volume", "spot", "interruption"},
     {"problem"},
     {"requirements"},
     {"exchange", "elastic"},

@@ -1,5 +1,6 @@
 """What to expect beyond the rate: spot machines, a month of egress, and the notes about a placement's shape."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,6 +37,36 @@ def test_interruptions_slow_a_run_and_the_floor_is_what_remains() -> None:
     assert often.expected_samples_per_second.value < seldom.expected_samples_per_second.value < speed
     four = placed("gcp/us-west1=4xT4:on-demand")[1].samples_per_second.value
     assert often.floor_samples_per_second == pytest.approx(four)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "basis", "chance"),
+    [(0.05, 0.15, "published", 0.1), (0.2, 1.0, "published", 0.35), (None, None, "assumed", 0.2)],
+)
+def test_the_band_of_the_book_is_used(low: float | None, high: float | None, basis: str, chance: float) -> None:
+    """The middle of the provider's band, an open one ending at 50 %; without a band 20 % is assumed; --interruption wins."""
+    placement, got, problem = placed("gcp/us-central1=4xT4:spot")
+    offers = tuple(replace(offer, interruption_low=low, interruption_high=high) for offer in problem.catalog.offers)
+    banded = replace(problem, catalog=replace(problem.catalog, offers=offers))
+    found = spot_outlook(placement, got, banded)
+    assert found is not None
+    assert found.basis == basis
+    assert found.chance_per_month == pytest.approx(chance)
+    said = spot_outlook(placement, got, replace(banded, requirements=replace(banded.requirements, interruption=0.01)))
+    assert said is not None
+    assert (said.basis, said.chance_per_month) == ("given", 0.01)
+
+
+def test_a_published_band_narrows_the_expected_speed() -> None:
+    """A band of 5 to 10 % keeps more and is narrower than the assumed 5 to 50 %."""
+    placement, got, problem = placed("gcp/us-central1=8xT4:spot")
+    offers = tuple(replace(offer, interruption_low=0.05, interruption_high=0.1) for offer in problem.catalog.offers)
+    known = spot_outlook(placement, got, replace(problem, catalog=replace(problem.catalog, offers=offers)))
+    assumed = spot_outlook(placement, got, problem)
+    assert known is not None
+    assert assumed is not None
+    assert known.share.value > assumed.share.value
+    assert known.share.low > assumed.share.low
 
 
 def test_capacity_of_two_regions_is_correlated() -> None:

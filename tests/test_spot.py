@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placer.errors import PlacerError
+from placer.interruption import ASSUMED_INTERRUPTION, Interruption, banded, together
 from placer.interval import Interval
 from placer.spot import (
-    ASSUMED_INTERRUPTION,
     OBSERVED_CORRELATION,
     Correlation,
-    Interruption,
     chance_all_lost,
     chance_any_lost,
     expected_share,
@@ -239,3 +238,21 @@ def test_correlations_that_cannot_be_are_refused(zones: float, between: float) -
     """Regions are never more alike than zones of one region."""
     with pytest.raises(PlacerError, match="not possible"):
         Correlation(zones=zones, regions=between, source="test")
+
+
+def test_a_published_band_counts_by_its_middle_and_its_ends() -> None:
+    """5 to 15 % a month: 10 % with the ends as interval; restart and lost steps stay assumed."""
+    found = banded(0.05, 0.15)
+    assert found.chance_per_month == Interval(value=0.1, low=0.05, high=0.15)
+    assert (found.restart_s, found.basis) == (ASSUMED_INTERRUPTION.restart_s, "published")
+    with pytest.raises(PlacerError, match="not in order"):
+        banded(0.2, 0.1)
+
+
+def test_machines_together_keep_the_expected_number_of_interruptions() -> None:
+    """Rates add up: 3 machines of one kind and 1 of another go as often as 4 machines of the mean."""
+    often, seldom = banded(0.15, 0.2), ASSUMED_INTERRUPTION
+    both = together([(often, 3), (seldom, 1)])
+    rates = 3 * rate_per_hour(often.chance_per_month.value) + rate_per_hour(seldom.chance_per_month.value)
+    assert 4 * rate_per_hour(both.chance_per_month.value) == pytest.approx(rates)
+    assert (both.basis, together([(often, 3), (often, 2)])) == ("mixed", often)

@@ -33,7 +33,9 @@ _REQUEST: list[Option] = [
     click.option(
         "--samples-to-target", multiple=True, metavar="NAME=X", help="Samples an exchange needs over synchronous ones, as in local-sgd=1.2."
     ),
-    click.option("--aggregator", metavar="PLACE", help="Place of the cloud function, parameter server or hub."),
+    click.option(
+        "--aggregator", metavar="PLACE", help="Place of the cloud function, parameter server or hub; NAME@PLACE where it has several."
+    ),
     click.option("--storage", metavar="PLACE", help="Place of the object store of a serverless exchange."),
     click.option("--compression", metavar="NAME", help="none, fp16 or int8; default: the profile's."),
     click.option(
@@ -46,7 +48,11 @@ _REQUEST: list[Option] = [
     click.option(
         "--keep", multiple=True, metavar="KIND=AREA", help="raw-data, gradients or checkpoints must not leave an area: gradients=europe."
     ),
-    click.option("--interruption", metavar="SHARE", help="Chance per month that a spot machine is taken away; default 20 % (assumed)."),
+    click.option(
+        "--interruption",
+        metavar="SHARE",
+        help="Chance per month that a spot machine is taken away; default: the provider's band, else 20 % (assumed).",
+    ),
     click.option("--unavailable", metavar="SHARE", help="Share of the time a zone has no spot capacity; default 10 % (assumed)."),
     click.option(
         "--link",

@@ -129,7 +129,7 @@ def _aggregator(placement: Placement, problem: Problem) -> dict[str, Any] | None
         return None
     kind = traits(exchange.strategy).hub
     if kind == "function":
-        offer = problem.catalog.function(exchange.aggregator)
+        offer = problem.function(exchange.aggregator)
         limits = {"memory_gib": exchange.aggregator_memory_gib, "max_seconds": offer.max_seconds}
         return {"kind": kind, "place": offer.place, "function": offer.function, **limits}
     server = exchange.server

@@ -11,6 +11,13 @@ from placer.report.sentences import hub_words
 from placer.units import format_bandwidth, format_bytes, format_number, format_seconds, format_usd
 
 COMPRESSION_NAMES = {"none": "FP32", "fp16": "FP16", "int8": "INT8"}
+BASIS_WORDS = {
+    "given": "given",
+    "assumed": "assumed",
+    "published": "the provider's band",
+    "mixed": "the providers' bands, assumed where there is none",
+}
+"""Who knows how often spot machines are taken away."""
 SAME_PRICE = 1e-4
 """A price whose ends are closer together is shown without them."""
 SAME_MONTH = 0.01
@@ -76,10 +83,9 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
     spot, month, lines = spot_outlook(placement, got, problem), month_outlook(placement, got, problem), []
     if spot is not None:
         speed, share = spot.expected_samples_per_second, spot.share
-        known = "given" if problem.requirements.interruption is not None else "assumed"
         kept = f"{100 * share.low:.2f} to {100 * share.high:.2f} % of it"
         text = f"expect {format_number(speed.value)} samples/s with interruptions while there is capacity ({kept}; "
-        text += f"{100 * spot.chance_per_month:g} % of machines a month, {known})"
+        text += f"{format_number(100 * spot.chance_per_month)} % of machines a month, {BASIS_WORDS[spot.basis]})"
         known = "given" if problem.requirements.unavailable is not None else "assumed"
         lost = f"no spot capacity anywhere {100 * spot.all_lost:.2g} % of the time, at {100 * spot.unavailable:g} % for each zone ({known})"
         lines.append(("spot", f"{text}; on-demand floor {format_number(spot.floor_samples_per_second)} samples/s; {lost}"))
@@ -99,7 +105,7 @@ def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> st
         text += ", beside the next step"
     if exchange.aggregator is None or exchange.storage is None:
         return text + hub_words(placement).replace(",", ";", 1)
-    function, store = problem.catalog.function(exchange.aggregator), problem.catalog.store(exchange.storage)
+    function, store = problem.function(exchange.aggregator), problem.catalog.store(exchange.storage)
     text += f"; aggregator {function.function} in {function.place} ({exchange.aggregator_memory_gib:g} GiB)"
     return text + f", store {store.store} in {store.place}"
 

@@ -55,7 +55,7 @@ def reading(problem: Problem) -> RenderableType:
     if wish.max_local_steps is not None:
         limits.append(f"{wish.min_local_steps} to {wish.max_local_steps} local steps")
     limits += [f"{rule.kind} kept in {rule.area}" for rule in wish.kept]
-    limits += [f"{name} {place}" for name, place in (("aggregator", wish.aggregator), ("store", wish.storage)) if place]
+    limits += [f"{name} {place}" for name, place in (("aggregator", wish.aggregator_words), ("store", wish.storage)) if place]
     if wish.require_measured:
         limits.append("measured devices only")
     quota = f"{DEFAULT_QUOTA_GPUS} GPUs per region, type and market"
