@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import msgspec
 
@@ -188,6 +189,11 @@ class Catalog:
     stores: tuple[StoreOffer, ...] = ()
     egress: tuple[EgressPrice, ...] = ()
     links: tuple[MeasuredLink, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What was worked out of this catalog once and is wanted by every question about it; no part of its value."""
+        return {}
 
     @cached_property
     def as_of(self) -> tuple[str, str]:

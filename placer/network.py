@@ -64,6 +64,15 @@ def first_paid(tiers: Sequence[EgressPrice]) -> EgressPrice:
     return next((tier for tier in tiers if tier.usd_per_gib > 0), tiers[0])
 
 
+def network_of(catalog: Catalog) -> Network:
+    """Give the network of a catalog: the same one for every question, so that links and prices are worked out once."""
+    found = catalog.memo.get("network")
+    if found is None:
+        found = catalog.memo.setdefault("network", Network(catalog))
+    assert isinstance(found, Network)
+    return found
+
+
 class Network:
     """Links and egress prices of a catalog, worked out when first asked for.
 

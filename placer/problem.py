@@ -15,7 +15,7 @@ from placer.catalog import Catalog, FunctionOffer, StoreOffer, VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.geography import great_circle_km
-from placer.network import Network
+from placer.network import Network, network_of
 from placer.profile import ModelProfile, Rate
 from placer.requirements import LOCAL, SYNCHRONOUS, Requirements
 from placer.units import GIB
@@ -71,7 +71,7 @@ class Problem:
     @cached_property
     def network(self) -> Network:
         """Links and egress prices of the catalog."""
-        return Network(self.catalog)
+        return network_of(self.catalog)
 
     @property
     def batch(self) -> int:

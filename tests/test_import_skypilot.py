@@ -110,7 +110,7 @@ def test_what_is_left_out_is_counted_by_name(harvest: Harvest) -> None:
     """Regions without coordinates, devices without data, fractions of a device, devices without a host in their zone."""
     assert {
         "region that no book knows: aws/us-gov-west-1": 1,
-        "region that no book knows: runpod/CA": 1,
+        "region that no book knows: runpod/EU-SE-9": 1,
         "device that gpus.csv does not know: tpu": 2,
         "device that gpus.csv does not know: A6000": 1,
         "fraction of a device: A10 in Standard_NV6ads_A10_v5": 1,
@@ -138,13 +138,14 @@ def test_own_regions_and_devices(tmp_path: Path) -> None:
     shutil.copytree(FIXTURES, tmp_path / "v8")
     (tmp_path / "v8" / "regions.csv").write_text(
         "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of\n"
-        "runpod,CA,Canada,Montreal,CA,NA,NA,45.5,-73.6,own,2026-11-01\n"
+        "runpod,EU-SE-9,Sweden 9,Stockholm,SE,EU,EU,59.3,18.1,own,2026-11-01\n"
     )
     (tmp_path / "v8" / "gpus.csv").write_text(
         "gpu,kind,memory_gib,fp16_tflops,memory_gb_per_s,host,source,as_of\nA6000,gpu,44.5,155,768,a10,NVIDIA data sheet,2020-10-05\n"
     )
     found = read_skypilot([str(tmp_path / "v8")])
-    assert offer(found, "1x_A100-80GB_SECURE")["region"] == "CA"
+    places = {str(row["region"]) for row in found.rows["offers.csv"] if row["provider"] == "runpod"}
+    assert places == {"CA-MTL-1", "EU-SE-9"}  # SkyPilot's zones of CA and SE
     assert offer(found, "gpu_1x_a6000")["gpu"] == "A6000"
     assert len(found.rows["regions.csv"]) == len(found.rows["gpus.csv"]) == 1
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from placer.advice import notes_of
@@ -46,7 +47,7 @@ def test_interruptions_slow_a_run_and_the_floor_is_what_remains() -> None:
 def test_the_band_of_the_book_is_used(low: float | None, high: float | None, basis: str, chance: float) -> None:
     """The middle of the provider's band, an open one ending at 50 %; without a band 20 % is assumed; --interruption wins."""
     placement, got, problem = placed("gcp/us-central1=4xT4:spot")
-    offers = tuple(replace(offer, interruption_low=low, interruption_high=high) for offer in problem.catalog.offers)
+    offers = tuple(msgspec.structs.replace(offer, interruption_low=low, interruption_high=high) for offer in problem.catalog.offers)
     banded = replace(problem, catalog=replace(problem.catalog, offers=offers))
     found = spot_outlook(placement, got, banded)
     assert found is not None
@@ -60,7 +61,7 @@ def test_the_band_of_the_book_is_used(low: float | None, high: float | None, bas
 def test_a_published_band_narrows_the_expected_speed() -> None:
     """A band of 5 to 10 % keeps more and is narrower than the assumed 5 to 50 %."""
     placement, got, problem = placed("gcp/us-central1=8xT4:spot")
-    offers = tuple(replace(offer, interruption_low=0.05, interruption_high=0.1) for offer in problem.catalog.offers)
+    offers = tuple(msgspec.structs.replace(offer, interruption_low=0.05, interruption_high=0.1) for offer in problem.catalog.offers)
     known = spot_outlook(placement, got, replace(problem, catalog=replace(problem.catalog, offers=offers)))
     assumed = spot_outlook(placement, got, problem)
     assert known is not None

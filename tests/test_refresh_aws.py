@@ -161,6 +161,7 @@ def test_prices_of_two_regions_become_a_book(call: Call, moto: str, tmp_path: Pa
         ("us-west-2", "g4dn.xlarge", "on_demand"),
         ("us-west-2", "g4dn.xlarge", "spot"),
         ("us-west-2", "m5.large", "on_demand"),
+        ("us-west-2", "m5.xlarge", "on_demand"),
         ("us-west-2", "p4d.24xlarge", "on_demand"),
     ]
     spot = found["us-west-2", "g4dn.xlarge", "spot"]

@@ -59,8 +59,8 @@ def offers(home: Path, name: str = "azure") -> list[dict[str, str]]:
 
 
 def one_page(items: list[dict[str, Any]]) -> Callable[[Request], Answer]:
-    """Answer every question with the same page."""
-    return lambda request: as_json(azure_page(items))
+    """Answer every question with those of some items whose size it names, as the interface does."""
+    return lambda request: as_json(azure_page([item for item in items if str(item["armSkuName"]) in request.query["$filter"]]))
 
 
 def test_prices_become_a_book(call: Call, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_infinite_prices_are_refused_in_either_spelling(call: Call) -> None:
     """Python's json reads 1e999 as infinity, which the checks refuse; the word NaN is no JSON at all."""
     page = json.dumps(azure_page([ITEMS[0], azure_item(T4, "westus2", 0.125)]))
     with serving(lambda request: Answer(page.replace("0.125", "1e999").encode())) as server:
-        code, out, _ = call(server, "--dry-run", "--json")
+        code, out, _ = call(server, "--dry-run", "--json", "--gpu", "T4")
     assert (code, json.loads(out)["left_out"]) == (0, {"on-demand price is no number": 1})
     with serving(lambda request: Answer(page.replace("0.125", "NaN").encode())) as server:
         assert call(server)[0] == 7
@@ -262,7 +262,7 @@ def test_a_short_wait_is_waited_for(call: Call) -> None:
         return as_json(azure_page(ITEMS)) if len(server.requests) > 2 else Answer(b"", 429, {"Retry-After": "0"})
 
     with serving(answer) as server:
-        assert call(server)[0] == 0
+        assert call(server, "--gpu", "T4")[0] == 0
     assert len(server.requests) == 3
 
 

@@ -11,7 +11,8 @@ from statistics import median
 
 from placer.catalog import Region
 from placer.errors import PlacerError, unknown
-from placer.link_model import FIBRE_KM_PER_RTT_S, great_circle_km
+from placer.geography import great_circle_km
+from placer.link_model import FIBRE_KM_PER_RTT_S
 from placer.sources.harvest import Harvest, Origin, Row
 
 MOST_BITS_PER_S = 1e12

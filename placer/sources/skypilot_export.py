@@ -12,7 +12,7 @@ from typing import Any
 from placer.catalog import Catalog, Gpu, VmOffer
 from placer.errors import PlacerError
 from placer.sources.skypilot_machines import ONLY_HOST
-from placer.sources.skypilot_names import ATTACHABLE, COMES_WITH_DEVICE, PROVIDERS, skypilot_device
+from placer.sources.skypilot_names import ATTACHABLE, COMES_WITH_DEVICE, PROVIDERS, ZONES_ARE_REGIONS, skypilot_device
 from placer.sources.skypilot_rows import Tally
 from placer.sources.skypilot_split import Edge, split_prices
 
@@ -54,9 +54,14 @@ def skypilot_lines(book: Catalog, tally: Tally) -> dict[str, list[Line]]:
         priced = [machine for machine in found.values() if "on_demand" in machine]
         tally.leave_out("spot machine without an on-demand price", rows=len(found) - len(priced))
         made = _gcp_lines(priced, book.gpus, tally) if provider == "gcp" else (_line(machine, book.gpus) for machine in priced)
-        lines[provider] = list(made)
+        lines[provider] = [_in_country(line, provider, book) for line in made] if provider in ZONES_ARE_REGIONS else list(made)
     tally.left_out = {reason: +names for reason, names in tally.left_out.items() if +names}
     return {provider: rows for provider, rows in lines.items() if rows}
+
+
+def _in_country(line: Line, provider: str, book: Catalog) -> Line:
+    """Make the data centre of a line a zone of its country."""
+    return {**line, ZONE: line["Region"], "Region": book.region(f"{provider}/{line['Region']}").country}
 
 
 def write_lines(folder: str, lines: Mapping[str, Sequence[Line]], *, force: bool) -> list[Path]:

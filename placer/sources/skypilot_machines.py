@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placer.catalog import Gpu
 from placer.sources.skypilot_names import (
@@ -11,6 +11,7 @@ from placer.sources.skypilot_names import (
     COMES_WITH_DEVICE,
     NO_MODERN_CORE,
     OTHER_CORES,
+    ZONES_ARE_REGIONS,
     hosts_of,
     placer_device,
 )
@@ -65,11 +66,16 @@ def plain_machines(provider: str, rows: Sequence[VmRow], regions: Set[str], gpus
     tally
         Counts what is left out.
     """
-    for row in rows:
+    for row in (_placed(provider, row) for row in rows):
         if _in_known_region(provider, row, regions, tally):
             device = _device(provider, row, gpus, tally) if row.device else _cpu(row, gpus, tally)
             if device is not None:
                 yield from _whole(provider, row, *device, tally)
+
+
+def _placed(provider: str, row: VmRow) -> VmRow:
+    """Put a row into the region that placer knows it by."""
+    return replace(row, region=row.zone) if provider in ZONES_ARE_REGIONS and row.zone else row
 
 
 def gcp_machines(provider: str, rows: Sequence[VmRow], regions: Set[str], gpus: Mapping[str, Gpu], tally: Tally) -> Iterator[Machine]:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 
 PROVIDERS = ("aws", "azure", "gcp", "lambda", "runpod")
 """Folders of SkyPilot's catalogs that placer reads; its other providers have no regions or egress prices in any book."""
+ZONES_ARE_REGIONS = ("runpod",)
+"""Providers whose data centres are zones of a country for SkyPilot and regions for placer."""
 DEVICES = {
     "A100": "A100-40",
     "A100-80GB": "A100-80",
