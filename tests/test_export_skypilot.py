@@ -14,9 +14,9 @@ from conftest import Run
 from placer.book import load_catalog
 from placer.catalog import Catalog, VmOffer
 from placer.sources.skypilot import read_skypilot
-from placer.sources.skypilot_export import skypilot_lines, write_lines
-from placer.sources.skypilot_rows import Tally
-from placer.sources.skypilot_split import split_prices
+from placer.sources.skypilot.export import skypilot_lines, write_lines
+from placer.sources.skypilot.rows import Tally
+from placer.sources.skypilot.split import split_prices
 
 Key = tuple[str, str, str, str, int, str]
 

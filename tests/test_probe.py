@@ -21,11 +21,11 @@ from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.network import Network
 from placer.sources.probe import harvest_probe, plan_probe, run_probe
-from placer.sources.probe_bill import WIRE, check_cost
-from placer.sources.probe_client import Peer, round_trip, throughput
-from placer.sources.probe_hosts import ProbeHost, ProbeHosts, read_hosts
-from placer.sources.probe_protocol import VERSION, Meter, ProbeError, Question, ask, read_question, read_report
-from placer.sources.probe_server import ProbeServer, ServerLimits, listen
+from placer.sources.probe.bill import WIRE, check_cost
+from placer.sources.probe.client import Peer, round_trip, throughput
+from placer.sources.probe.hosts import ProbeHost, ProbeHosts, read_hosts
+from placer.sources.probe.protocol import VERSION, Meter, ProbeError, Question, ask, read_question, read_report
+from placer.sources.probe.server import ProbeServer, ServerLimits, listen
 
 TOKEN = "correct-horse"  # noqa: S105
 EAST, WEST = "aws/us-east-1", "gcp/us-west1"

@@ -22,8 +22,8 @@ from price_servers import Answer, Request, Server, as_json, aws_entry, serving
 from conftest import ROOT
 from placer.catalog import Catalog
 from placer.cli import run as run_placer
-from placer.sources import aws_account
-from placer.sources.aws_spot import quantile, spot_prices
+from placer.sources.aws import account
+from placer.sources.aws.spot import quantile, spot_prices
 from placer.sources.scope import known_gpu
 
 ACCESS, SECRET = "AKIACANARY0123456789", "canary/secret+0123456789abcdefghijklmnop"
@@ -337,7 +337,7 @@ def test_a_source_that_fails_keeps_the_old_book(call: Call, moto: str, tmp_path:
     with serving(works) as server:
         call(server, "--in", "us-west-2")
     before = offers(tmp_path)
-    monkeypatch.setattr(aws_account, "ATTEMPTS", 1)
+    monkeypatch.setattr(account, "ATTEMPTS", 1)
     answer, words, tip = BROKEN[name]
     with serving(broken_in("us-west-2", works, answer)) as server:
         code, out, err = call(server, "--in", "us-west-2")
@@ -365,7 +365,7 @@ def test_a_source_that_fails_keeps_the_old_book(call: Call, moto: str, tmp_path:
 )
 def test_a_broken_price_list_is_refused(call: Call, moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
     """Exit code 7 and no book."""
-    monkeypatch.setattr(aws_account, "ATTEMPTS", 1)
+    monkeypatch.setattr(account, "ATTEMPTS", 1)
     works = aws(moto, OREGON)
     with serving(lambda request: answer if "x-amz-target" in request.headers else works(request)) as server:
         code, _, err = call(server, "--in", "us-west-2")
@@ -388,8 +388,8 @@ def test_a_history_without_a_field_is_refused(call: Call, moto: str, field: str)
 
 def test_a_silent_server_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the longest silence the refresh ends with exit code 7."""
-    monkeypatch.setattr(aws_account, "READ_SECONDS", 0.2)
-    monkeypatch.setattr(aws_account, "ATTEMPTS", 1)
+    monkeypatch.setattr(account, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(account, "ATTEMPTS", 1)
     with serving(lambda request: Answer(hang=True)) as server:
         code, _, err = call(server)
     assert code == 7
@@ -398,7 +398,7 @@ def test_a_silent_server_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch
 
 def test_nobody_answers(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """A port that nobody listens on: exit code 7."""
-    monkeypatch.setattr(aws_account, "ATTEMPTS", 1)
+    monkeypatch.setattr(account, "ATTEMPTS", 1)
     with serving(lambda request: Answer()) as server:
         pass
     code, _, err = call(server)

@@ -14,7 +14,7 @@ from placer.errors import PlacerError, unknown
 from placer.sources.csv_text import Table, read_table
 from placer.sources.fetch import FAILED, READ_SECONDS, read_document
 from placer.sources.harvest import Harvest, Row
-from placer.sources.skypilot_rows import Tally
+from placer.sources.skypilot.rows import Tally
 
 KINDS = ("offers", "egress", "stores", "functions", "regions")
 """Files of a book that can be imported, without their ending."""

@@ -55,9 +55,9 @@ def command(
     from placer.network import Network
     from placer.shelf import check_book_name
     from placer.sources.probe import harvest_probe, plan_probe, run_probe
-    from placer.sources.probe_bill import check_cost
-    from placer.sources.probe_hosts import read_hosts
-    from placer.sources.probe_iperf3 import find_iperf3
+    from placer.sources.probe.bill import check_cost
+    from placer.sources.probe.hosts import read_hosts
+    from placer.sources.probe.iperf3 import find_iperf3
     from placer.units import parse_bytes
 
     _check_finite(("--seconds", seconds), ("--max-cost", max_cost))

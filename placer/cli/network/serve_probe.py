@@ -25,8 +25,8 @@ LEAST_TOKEN = 8
 @click.option("--connections", default=64, show_default=True, type=click.IntRange(1, 1024), help="Most connections at a time.")
 def command(host: str, port: int, token: str | None, seconds: float | None, max_bytes: str, max_run: str, connections: int) -> None:
     """Answer probes of those who know the token, within limits; end with Ctrl-C."""
-    from placer.sources.probe_protocol import MOST_BYTES, MOST_SECONDS
-    from placer.sources.probe_server import ProbeServer, ServerLimits, listen
+    from placer.sources.probe.protocol import MOST_BYTES, MOST_SECONDS
+    from placer.sources.probe.server import ProbeServer, ServerLimits, listen
     from placer.units import format_bytes, parse_bytes, parse_seconds
 
     secret, made = given_token(token, make=True)

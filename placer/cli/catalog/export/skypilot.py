@@ -20,8 +20,8 @@ def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -
     Owned and reserved machines are left out. A book has no zones: lines of Google Cloud name the region's first one, others none.
     """
     from placer.book import load_catalog
-    from placer.sources.skypilot_export import skypilot_lines, write_lines
-    from placer.sources.skypilot_rows import Tally
+    from placer.sources.skypilot.export import skypilot_lines, write_lines
+    from placer.sources.skypilot.rows import Tally
 
     if not folder.strip() or "\0" in folder:
         raise PlacerError(f"'{folder}' is not the name of a folder", "give a folder, such as my-catalogs")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from placer.errors import PlacerError
 from placer.network import Network
-from placer.sources.probe_hosts import ProbeHost
+from placer.sources.probe.hosts import ProbeHost
 from placer.units import GIB, format_usd
 
 WIRE = 1.1

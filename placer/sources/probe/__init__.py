@@ -14,11 +14,11 @@ from placer.catalog import Region
 from placer.errors import PlacerError
 from placer.network import Network
 from placer.sources.harvest import Harvest, Origin
-from placer.sources.probe_bill import BillLine, Run, bill, plan_runs
-from placer.sources.probe_client import Peer, Throughput, round_trip, throughput
-from placer.sources.probe_hosts import ProbeHost, ProbeHosts
-from placer.sources.probe_iperf3 import iperf3_throughput
-from placer.sources.probe_protocol import ProbeError
+from placer.sources.probe.bill import BillLine, Run, bill, plan_runs
+from placer.sources.probe.client import Peer, Throughput, round_trip, throughput
+from placer.sources.probe.hosts import ProbeHost, ProbeHosts
+from placer.sources.probe.iperf3 import iperf3_throughput
+from placer.sources.probe.protocol import ProbeError
 from placer.sources.readings import MOST_BITS_PER_S, Reading, harvest_readings, light_ms
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from placer.catalog import Catalog, Gpu, VmOffer
 from placer.errors import PlacerError
-from placer.sources.skypilot_machines import ONLY_HOST
-from placer.sources.skypilot_names import ATTACHABLE, COMES_WITH_DEVICE, PROVIDERS, ZONES_ARE_REGIONS, skypilot_device
-from placer.sources.skypilot_rows import Tally
-from placer.sources.skypilot_split import Edge, split_prices
+from placer.sources.skypilot.machines import ONLY_HOST
+from placer.sources.skypilot.names import ATTACHABLE, COMES_WITH_DEVICE, PROVIDERS, ZONES_ARE_REGIONS, skypilot_device
+from placer.sources.skypilot.rows import Tally
+from placer.sources.skypilot.split import Edge, split_prices
 
 COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "vCPUs", "MemoryGiB", "GpuInfo", "Price", "SpotPrice", "Region")
 ZONE = "AvailabilityZone"

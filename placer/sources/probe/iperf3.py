@@ -8,10 +8,10 @@ import subprocess
 
 from placer.errors import PlacerError
 from placer.sources.iperf3 import read_run
-from placer.sources.probe_bill import Run
-from placer.sources.probe_client import SILENCE_SECONDS, Throughput
-from placer.sources.probe_hosts import ProbeHost
-from placer.sources.probe_protocol import ProbeError
+from placer.sources.probe.bill import Run
+from placer.sources.probe.client import SILENCE_SECONDS, Throughput
+from placer.sources.probe.hosts import ProbeHost
+from placer.sources.probe.protocol import ProbeError
 
 
 def find_iperf3() -> str:

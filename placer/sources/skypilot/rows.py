@@ -13,7 +13,7 @@ from placer.sources.fetch import FAILED, Document
 
 REQUIRED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "vCPUs", "MemoryGiB", "Price", "Region")
 OPTIONAL = ("GpuInfo", "SpotPrice", "AvailabilityZone", "Arch", "Generation", "Hosts")
-"""Columns that a provider may lack. ``Hosts`` is placer's own: `placer.sources.skypilot_export` writes it, SkyPilot passes over it."""
+"""Columns that a provider may lack. ``Hosts`` is placer's own: `placer.sources.skypilot.export` writes it, SkyPilot passes over it."""
 MOST_TEXT = 128
 """Longest name of a machine, region or zone."""
 MOST_REASONS = 12

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.sources.aws_account import HOME, Account
-from placer.sources.aws_prices import filters, list_prices
-from placer.sources.aws_spot import DAYS, spot_prices
+from placer.sources.aws.account import HOME, Account
+from placer.sources.aws.prices import filters, list_prices
+from placer.sources.aws.spot import DAYS, spot_prices
 from placer.sources.fetch import FAILED
 from placer.sources.harvest import Origin
 from placer.sources.quotes import Gathered, Quote, origin

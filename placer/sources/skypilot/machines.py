@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from placer.catalog import Gpu
-from placer.sources.skypilot_names import (
+from placer.sources.skypilot.names import (
     ATTACHABLE,
     COMES_WITH_DEVICE,
     NO_MODERN_CORE,
@@ -15,7 +15,7 @@ from placer.sources.skypilot_names import (
     hosts_of,
     placer_device,
 )
-from placer.sources.skypilot_rows import Tally, VmRow, numbers, positive
+from placer.sources.skypilot.rows import Tally, VmRow, numbers, positive
 
 ONLY_HOST = "host"
 """What the column Hosts says of a machine that is only there to be added to devices."""
@@ -58,7 +58,7 @@ def plain_machines(provider: str, rows: Sequence[VmRow], regions: Set[str], gpus
     provider
         As in regions.csv.
     rows
-        What `placer.sources.skypilot_rows.read_vm_rows` gave.
+        What `placer.sources.skypilot.rows.read_vm_rows` gave.
     regions
         Places that have coordinates: ``provider/region``.
     gpus

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from placer.sources.probe_protocol import (
+from placer.sources.probe.protocol import (
     CHUNK_BYTES,
     ECHO_BYTES,
     GO,

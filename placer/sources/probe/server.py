@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 from placer.errors import PlacerError
-from placer.sources.probe_protocol import (
+from placer.sources.probe.protocol import (
     CHUNK_BYTES,
     ECHO_BYTES,
     GO,

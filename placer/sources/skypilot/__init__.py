@@ -16,9 +16,9 @@ from placer.csv_rows import read_rows
 from placer.errors import PlacerError, unknown
 from placer.sources.fetch import FAILED, READ_SECONDS, is_url, read_document
 from placer.sources.harvest import Harvest, Origin, Row
-from placer.sources.skypilot_machines import Machine, gcp_machines, plain_machines
-from placer.sources.skypilot_names import PROVIDERS
-from placer.sources.skypilot_rows import Tally, read_vm_rows
+from placer.sources.skypilot.machines import Machine, gcp_machines, plain_machines
+from placer.sources.skypilot.names import PROVIDERS
+from placer.sources.skypilot.rows import Tally, read_vm_rows
 
 BASE_BOOK = "default"
 """The book whose regions, devices and prices imported rows are compared with."""
