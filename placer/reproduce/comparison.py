@@ -140,8 +140,8 @@ def _group(name: str, quantity: str, rows: list[Row]) -> Group:
     )
 
 
-LINK_ERROR = 0.05
-"""Median error of estimated round-trip times (placer/link_model.py): smaller differences decide nothing."""
+LINK_ERROR = 0.06
+"""Median error of estimated round-trip times on providers that the link model was not fitted to: smaller differences decide nothing."""
 
 
 def decided(margin: float) -> Verdict:
