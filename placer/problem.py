@@ -29,6 +29,8 @@ MOST_LOCAL_STEPS = 64
 """Local steps that are tried where a local strategy is asked for without a number."""
 DEFAULT_QUOTA_GPUS = 8
 """GPUs per region, type and market when no quota file says otherwise: a small account's usual limit."""
+KEPT_POOLS = 8
+"""Sets of admitted offers that a catalog keeps for further questions."""
 KM_PER_DEGREE = 111.0
 """Kilometres of one degree of latitude, rounded down."""
 SAME_CITY_KM = 100.0
@@ -96,7 +98,18 @@ class Problem:
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
-        """Offers that the request admits, in the order of the book."""
+        """Offers that the request admits, in the order of the book; questions that admit the same share them."""
+        wish = self.requirements
+        limits = wish.gpus, wish.places_in, wish.places_not_in, wish.market, wish.quotas, wish.require_measured, wish.oldest_price
+        kept: dict[object, tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault("pools", {})
+        found = kept.get((id(self.profile), limits))
+        if found is None:
+            if len(kept) >= KEPT_POOLS:
+                kept.clear()
+            found = kept[id(self.profile), limits] = self.profile, self._admitted()
+        return found[1]
+
+    def _admitted(self) -> tuple[Pool, ...]:
         found = []
         places: dict[tuple[str, str, bool], bool] = {}
         kinds: dict[tuple[object, ...], bool] = {}
@@ -169,8 +182,6 @@ class Problem:
 
     def quota(self, place: str, gpu: str, market: str) -> int:
         """GPUs allowed for a place, type and market; the last matching row of the quota file wins."""
-        if not self.requirements.quotas:
-            return DEFAULT_QUOTA_GPUS
         for row in reversed(self.requirements.quotas):
             if fnmatchcase(place, row.place) and fnmatchcase(gpu, row.gpu) and fnmatchcase(market, row.market):
                 return row.gpus
@@ -187,7 +198,8 @@ class Problem:
         alone, shared = rates
         if alone is None or shared is None:
             return None
-        return Pool(offer=offer, alone=alone, shared=shared, gpu_quota=self.quota(offer.place, offer.gpu, offer.market))
+        quota = self.quota(offer.place, offer.gpu, offer.market) if self.requirements.quotas else DEFAULT_QUOTA_GPUS
+        return Pool(offer=offer, alone=alone, shared=shared, gpu_quota=quota)
 
     @cached_property
     def _rates(self) -> dict[tuple[str, int], tuple[Rate | None, ...]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ Array = NDArray[Any]
 Indices = NDArray[Any]
 """Whole numbers: positions and counts."""
 
+KEPT_SUMS = 256
+"""Answers of `Market.best_sums` that are kept, of some ten kB each."""
 MULTIPLIERS = 24
 """Prices of a dollar in samples/s at which the bound is evaluated."""
 
@@ -222,27 +225,19 @@ class Market:
 
         Notes
         -----
-        One partial sort per row: the linear relaxation of the covering problem at fixed n. The searches ask for all places again
-        and again; that answer is kept.
+        One partial sort per row: the linear relaxation of the covering problem at fixed n. The searches ask for the same places
+        again and again; the latest answers are kept.
         """
-        key = hosts, most
-        whole = len(places) == len(self.places)
-        if whole and key in self._whole_sums:
-            return self._whole_sums[key]
-        built = self._sorted_sums(places, hosts, most)
-        if whole:
-            built.setflags(write=False)
-            self._whole_sums[key] = built
-        return built
+        return self._kept_sums(places.astype(np.intp).tobytes(), hosts, most)
 
     @cached_property
-    def _whole_sums(self) -> dict[tuple[frozenset[str], int], Array]:
-        return {}
+    def _kept_sums(self) -> Callable[[bytes, frozenset[str], int], Array]:
+        return lru_cache(maxsize=KEPT_SUMS)(self._sums)
 
-    def _sorted_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
+    def _sums(self, places: bytes, hosts: frozenset[str], most: int) -> Array:
         values, owner = self.units
         wanted = np.zeros(len(self.places), dtype=bool)
-        wanted[places] = True
+        wanted[np.frombuffer(places, dtype=np.intp)] = True
         inside = wanted[self.place_of[owner]] & self._of_hosts(hosts)
         values = values[:, inside]
         built = np.full((len(values), most + 1), -np.inf)
@@ -251,6 +246,7 @@ class Market:
         if taken:
             top = -np.partition(-values, taken - 1, axis=1)[:, :taken] if taken < values.shape[1] else values
             built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)
+        built.setflags(write=False)
         return built
 
     def _of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
