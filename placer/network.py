@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from placer.catalog import Catalog, EgressPrice, MeasuredLink, Region
@@ -73,6 +73,13 @@ def network_of(catalog: Catalog) -> Network:
     return found
 
 
+def with_free_egress(catalog: Catalog) -> Catalog:
+    """Make all egress free, as a tool that does not know of it thinks; links and admitted offers stay what they are."""
+    blind = replace(catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in catalog.egress))
+    blind.memo.update({**catalog.memo, "network": Network(blind, network_of(catalog))})
+    return blind
+
+
 class Network:
     """Links and egress prices of a catalog, worked out when first asked for.
 
@@ -80,12 +87,14 @@ class Network:
     ----------
     catalog
         Regions with coordinates, measured links, egress prices.
+    linked
+        A network with the same regions, offers and measured links, whose links are shared.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, linked: Network | None = None) -> None:
         self._catalog = catalog
         self._measured = {(link.src, link.dst): link for link in catalog.links}
-        self._links: dict[tuple[str, str], Link] = {}
+        self._links: dict[tuple[str, str], Link] = {} if linked is None else linked._links
         self._cards: dict[str, float] = {}
         self._rtts_s: dict[tuple[str, str], float] = {}
         self._egress: dict[tuple[str, str, bool], EgressPrice] = {}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from placer.advice import leave_verdict, local_verdict, notes_of, stay_verdict, warnings_of
 from placer.estimator import estimate, evaluate, pool_of
 from placer.exchanges import exchange_for
+from placer.network import with_free_egress
 from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem import Pool, Problem
 from placer.requirements import ALL_REGIONS, Quota, Requirements
@@ -181,8 +182,8 @@ def _after(problem: Problem, changed: Requirements, solver: str, options: SolveO
 def _baselines(problem: Problem, result: Result, solver: str, options: SolveOptions) -> Iterator[Option]:
     """What simpler tools would choose, priced truly."""
     assert result.placement is not None
-    blind_catalog = replace(problem.catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in problem.catalog.egress))
-    blind = solve(replace(problem, catalog=blind_catalog), solver, _short(options, BASELINE_NODES, result.placement)).placement
+    sightless = replace(problem, catalog=with_free_egress(problem.catalog))
+    blind = solve(sightless, solver, _short(options, BASELINE_NODES, result.placement)).placement
     if len(result.placement.places) > 1:
         within = replace(problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1))
         single = solve(within, solver, replace(options, on_better=None)).placement
