@@ -193,7 +193,8 @@ class Network:
             If a place is unknown.
         """
         a, b = self._catalog.region(src), self._catalog.region(dst)
-        return _estimated(a, b, self._rtt_s(a, b), self._cap(a, b), MODEL)
+        rtt_s = self._rtt_s(a, b)
+        return _estimated(a, b, rtt_s, self._cap(a, b, rtt_s), MODEL)
 
     def _find(self, src: str, dst: str) -> Link:
         row = self._measured.get((src, dst))
@@ -203,7 +204,7 @@ class Network:
         """Link of a measured row; what nobody measured is estimated."""
         a, b = self._catalog.region(row.src), self._catalog.region(row.dst)
         rtt_s = self._rtt_s(a, b) if row.rtt_ms is None else row.rtt_ms / 1e3
-        cap = self._cap(a, b) if row.gbps_many_streams is None else row.gbps_many_streams * GBPS
+        cap = self._cap(a, b, rtt_s) if row.gbps_many_streams is None else row.gbps_many_streams * GBPS
         if row.gbps_one_stream is None:
             return _estimated(a, b, rtt_s, cap, f"{row.source}; one stream: window / rtt")
         one, wide = row.gbps_one_stream * GBPS, spread(a, b, rtt_s)
@@ -228,9 +229,9 @@ class Network:
             found = self._rtts_s[a.place, b.place] = estimated_rtt_s(a, b)
         return found
 
-    def _cap(self, src: Region, dst: Region) -> float:
+    def _cap(self, src: Region, dst: Region, rtt_s: float) -> float:
         """What many streams reach: the caps of the providers and of the largest network cards that both places rent out."""
-        return min(pair_cap_bytes_per_s(src, dst), self._card_bytes_per_s(src.place), self._card_bytes_per_s(dst.place))
+        return min(pair_cap_bytes_per_s(src, dst, rtt_s), self._card_bytes_per_s(src.place), self._card_bytes_per_s(dst.place))
 
     def _card_bytes_per_s(self, place: str) -> float:
         """Network of the best machine of a place; without end where an offer does not say."""
