@@ -42,7 +42,7 @@ _REQUEST: list[Option] = [
         "--data",
         multiple=True,
         metavar="STORE|PLACE=N:stay",
-        help="Store of the dataset, such as b2, or samples with a place: A=2M:stay,B=1M:move; default: with the workers.",
+        help="Store of the dataset, such as backblaze/us-west, or samples with a place: A=2M:stay,B=1M:move; default: with the workers.",
     ),
     click.option("--passes", default="1", show_default=True, metavar="N", help="Epochs over which the price of a move is spread."),
     click.option(
