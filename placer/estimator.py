@@ -169,11 +169,12 @@ def offers_of(machines: Sequence[tuple[Pool, int]], placement: Placement, proble
 
 
 def _usd_interval(offers: Sequence[tuple[VmOffer, int]], usd: cost.UsdPerHour, slow: cost.UsdPerHour, fast: cost.UsdPerHour) -> Interval:
-    """USD/h between the cheapest and dearest case: prices that are estimates, and use that grows with speed."""
+    """USD/h between the cheapest and dearest case: prices that are estimates or move, and use that grows with speed."""
     low = high = 0.0
     for offer, n in offers:
-        below, above = PRICE_SPREAD.get(offer.price_basis, (1.0, 1.0))
-        low, high = low + (below - 1) * offer.usd_per_hour * n, high + (above - 1) * offer.usd_per_hour * n
+        below, above = (factor * offer.usd_per_hour for factor in PRICE_SPREAD.get(offer.price_basis, (1.0, 1.0)))
+        low += n * (min(below, offer.usd_per_hour_low or below) - offer.usd_per_hour)
+        high += n * (max(above, offer.usd_per_hour_high or above) - offer.usd_per_hour)
     totals = (usd.total, slow.total, fast.total)
     return Interval(value=usd.total, low=min(totals) + low, high=max(totals) + high)
 

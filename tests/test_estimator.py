@@ -4,6 +4,7 @@ import importlib
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -235,3 +236,12 @@ def test_a_price_row_for_the_region_wins_over_the_zone(erben: Catalog) -> None:
     book = replace(erben, egress=(*erben.egress, row))
     assert Network(book).egress_price("gcp/us-central1", "gcp/europe-west1").usd_per_gib == 0.5
     assert Network(book).egress_price("gcp/us-west1", "gcp/europe-west1").usd_per_gib == 0.08
+
+
+def test_the_prices_of_the_last_month_are_the_interval_of_the_bill(erben: Catalog) -> None:
+    """A list price of 0.18 USD/h that was 0.12 to 0.30 in the last 30 days: two machines cost 0.24 to 0.60 for compute."""
+    quantiles = {"price_basis": "list", "usd_per_hour": 0.18, "usd_per_hour_low": 0.12, "usd_per_hour_high": 0.3}
+    offers = tuple(msgspec.structs.replace(offer, **quantiles) for offer in erben.offers)
+    problem = Problem(profile=load_profile("roberta-xlm"), catalog=replace(erben, offers=offers), requirements=Requirements())
+    got = estimate(place_by_hand("gcp/us-central1=2xT4:spot", problem), problem).usd_per_hour_interval
+    assert (got.low, got.value, got.high) == pytest.approx((0.24, 0.36, 0.60))
