@@ -202,6 +202,12 @@ class Catalog:
         return min(dates), max(dates)
 
     @cached_property
+    def egress_as_of(self) -> tuple[str, str] | None:
+        """Oldest and newest date of the egress prices, ISO; None for a book without any."""
+        dates = [price.as_of for price in self.egress]
+        return (min(dates), max(dates)) if dates else None
+
+    @cached_property
     def rented_gpus(self) -> tuple[str, ...]:
         """Devices that some offer of this book has, sorted."""
         return tuple(sorted({offer.gpu for offer in self.offers}))

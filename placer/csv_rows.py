@@ -28,9 +28,11 @@ KEYS: dict[str, tuple[str, ...]] = {
     "measured.csv": (),
     "hubs.csv": ("hub",),
     "corridors.csv": ("hub_a", "hub_b"),
+    "sources.csv": ("source",),
 }
 """What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its book, no part of it;
-measured.csv is a file of any name with a user's own runs, which may repeat; hubs.csv and corridors.csv are the cables of the world."""
+measured.csv is a file of any name with a user's own runs, which may repeat; hubs.csv and corridors.csv are the cables of the world;
+sources.csv says where the sources stand that rows name."""
 
 
 def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:

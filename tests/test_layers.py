@@ -65,6 +65,7 @@ LAYERS = [
         "compiled",
         "discounts",
         "csv_rows",
+        "provenance",
     },
     {"units", "errors", "shipped", "shelf", "interval"},
 ]

@@ -87,9 +87,11 @@ def request_document(problem: Problem) -> dict[str, Any]:
 
 
 def data_document(problem: Problem) -> dict[str, Any]:
-    """Which price book the answer rests on."""
-    oldest, newest = problem.catalog.as_of
-    return {"catalog": problem.catalog.name, "digest": problem.catalog.digest, "as_of": newest, "oldest": oldest}
+    """Which price book the answer rests on, and the dates of its prices of machines and of egress."""
+    book = problem.catalog
+    oldest, newest = book.as_of
+    egress = {} if book.egress_as_of is None else {"egress_as_of": book.egress_as_of[1], "egress_oldest": book.egress_as_of[0]}
+    return {"catalog": book.name, "digest": book.digest, "as_of": newest, "oldest": oldest, **egress}
 
 
 def placement_document(placement: Placement, problem: Problem) -> dict[str, Any]:

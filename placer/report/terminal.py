@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import date
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -27,6 +28,8 @@ COLUMNS = ("", "workers", "exchange", "samples/s", "USD/h", "egress", "data", "U
 """Of the tables of placements; egress and data are parts of USD/h, USD/M is per million samples."""
 MOST_WIDTH = 118
 """Columns of a table on a wider terminal."""
+OLD_DAYS = 366
+"""Egress prices older than this beside the newest machine price are worth a word although nothing is sent."""
 OBJECTIVE_WORDS = {"throughput": "most samples/s", "cost": "lowest USD/h", "cost-per-sample": "lowest USD per sample"}
 
 
@@ -75,15 +78,30 @@ def context(problem: Problem) -> RenderableType:
 def _context(problem: Problem) -> list[tuple[str, str]]:
     wish, profile = problem.requirements, problem.profile
     store = wish.data_store
-    oldest, newest = problem.catalog.as_of
     fitting = f"{len(problem.pools):,} of {len(problem.catalog.offers):,}"
     gradients = f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
     datasets = ", ".join(f"{d.samples:,} samples in {d.place} that {'may move' if d.may_move else 'stay'}" for d in wish.datasets)
     return [
         ("model", f"{profile.name}: {profile.parameters / 1e6:,.0f} M parameters, {gradients}, {problem.batch:,} samples a step (TBS)"),
         ("data", f"read from {store}" if store else datasets or "with the workers (assumed; name its store with --data)"),
-        ("prices", f"catalog {problem.catalog.name}, {oldest} to {newest}, {fitting} offers fit"),
+        ("prices", f"catalog {problem.catalog.name}, {_ages(problem)}, {fitting} offers fit"),
     ]
+
+
+def _ages(problem: Problem) -> str:
+    """Dates of the machine prices, and those of egress where bytes may leave a machine's region or the prices are old."""
+    book, wish = problem.catalog, problem.requirements
+    machines = f"machines {_span(*book.as_of)}"
+    if book.egress_as_of is None:
+        return machines
+    oldest, newest = book.egress_as_of
+    used = wish.max_workers > 1 or bool(wish.data_store) or bool(wish.datasets)
+    old = (date.fromisoformat(book.as_of[1]) - date.fromisoformat(oldest)).days > OLD_DAYS
+    return f"{machines}, egress {_span(oldest, newest)}" if used or old else machines
+
+
+def _span(oldest: str, newest: str) -> str:
+    return newest if oldest == newest else f"{oldest} to {newest}"
 
 
 def winner(result: Result) -> RenderableType:

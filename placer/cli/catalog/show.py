@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from placer.cli.options import json_option
 from placer.cli.output import console, print_json
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+HEADERS = ("provider", "device", "regions", "on\ndemand", "spot", "esti-\nmated", "USD/h of\na device", "prices of")
+"""On two lines, so that the table fits 80 columns."""
+MOST_DOCUMENTS = 3
+"""So many documents of a book are listed one by one; more of one kind share a line."""
+
 
 @click.command("show", epilog="Example: placer catalog show default")
 @click.argument("names", nargs=-1, metavar="NAME|DIR|CSV...")
 @json_option
 def command(names: tuple[str, ...], as_json: bool) -> None:
-    """Show offers by provider and device, regions, ages and origin of a catalog; several NAMEs lie over each other."""
+    """Show offers by provider and device, regions, ages, sources and origin of a catalog; several NAMEs lie over each other.
+
+    Rows are counted whose figures are from memory, assumed or estimated.
+    """
     import msgspec
 
-    from placer.coverage import ages, coverage, regions_by_provider
+    from placer.coverage import ages, cited, coverage, regions_by_provider, unsure
     from placer.layered import over_default
 
     book, layers = over_default(names)
+    sources, own = cited(book)
     document = {
         "schema": "placer.coverage/v1",
         "catalog": book.name,
@@ -29,6 +41,9 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
         "coverage": msgspec.to_builtins(coverage(book)),
         "regions": regions_by_provider(book),
         "ages": msgspec.to_builtins(ages(book)),
+        "unsure": msgspec.to_builtins(unsure(book)),
+        "sources": msgspec.to_builtins(sources),
+        "own_sources": own,
         "layers": [{"name": layer.name, "digest": layer.digest, "origin": _origin(layer)} for layer in layers],
     }
     if as_json:
@@ -49,15 +64,27 @@ def _origin(layer: Any) -> Any:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from rich.table import Table
-
     out = console()
     out.print(f"catalog {document['catalog']} (digest {document['digest']})")
+    _print_coverage(out, document["coverage"])
+    out.print("regions: " + ", ".join(f"{provider} {count}" for provider, count in document["regions"].items()))
+    for age in document["ages"]:
+        out.print(f"{age['kind']}: {age['rows']:,} rows, {_span(age['oldest'], age['newest'], ' to ')}")
+    out.print("how sure:" if document["unsure"] else "no row says that its figure is assumed")
+    for count in document["unsure"]:
+        out.print(f"  {count['rows']:,} of {count['of']:,} rows of {count['kind']} are {count['words']}")
+    _print_sources(out, document["sources"], document["own_sources"])
+    for layer in document["layers"]:
+        _print_origin(out, layer)
+
+
+def _print_coverage(out: Console, rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="underline", title_justify="left")
-    headers = ("provider", "device", "regions", "on demand", "spot", "estimated", "USD/device h", "prices of")
-    for header in headers:
-        table.add_column(header, justify="left" if header in ("provider", "device", "prices of") else "right", no_wrap=True)
-    for row in document["coverage"]:
+    for header in HEADERS:
+        table.add_column(header, justify="left" if header in ("provider", "device", "prices of") else "right", overflow="fold")
+    for row in rows:
         table.add_row(
             row["provider"],
             row["gpu"],
@@ -65,25 +92,55 @@ def _print(document: dict[str, Any]) -> None:
             str(row["on_demand"]),
             str(row["spot"]),
             str(row["estimated"]),
-            f"{row['usd_per_gpu_hour_low']:.2f} .. {row['usd_per_gpu_hour_high']:.2f}",
-            row["newest"] if row["oldest"] == row["newest"] else f"{row['oldest']} .. {row['newest']}",
+            f"{row['usd_per_gpu_hour_low']:.2f}-{row['usd_per_gpu_hour_high']:.2f}",
+            row["newest"] if row["oldest"] == row["newest"] else _span(row["oldest"][:7], row["newest"][:7], ".."),
         )
     out.print(table)
-    out.print("regions: " + ", ".join(f"{provider} {count}" for provider, count in document["regions"].items()))
-    for age in document["ages"]:
-        out.print(f"{age['kind']}: {age['rows']:,} rows, {age['oldest']} to {age['newest']}")
-    for layer in document["layers"]:
-        _print_origin(layer)
 
 
-def _print_origin(layer: dict[str, Any]) -> None:
-    if layer["origin"] is None:
+def _span(oldest: str, newest: str, between: str) -> str:
+    return newest if oldest == newest else f"{oldest}{between}{newest}"
+
+
+def _print_sources(out: Console, sources: list[dict[str, Any]], own: int) -> None:
+    """One source a line, its address below where the line would be too long; addresses are never cut."""
+    out.print("sources, by the rows that name them:")
+    for found in sources:
+        words = f"{found['rows']:>7,}  {found['source']}{' (mirror)' if found['kind'] == 'mirror' else ''}"
+        address = found["url"] or f"({found['kind']})"
+        gap = "  " if len(words) + 2 + len(address) <= out.width else f"\n{'':9}"
+        out.print(f"{words}{gap}{address}", soft_wrap=True)
+    if own:
+        out.print(f"{own:>7,}  of the user's own")
+
+
+def _print_origin(out: Console, layer: dict[str, Any]) -> None:
+    origin = layer["origin"]
+    if origin is None:
         return
-    err = console()
-    err.print(f"{layer['name']}: retrieved {layer['origin'].get('retrieved')}")
-    for entry in layer["origin"].get("documents", []):
-        err.print(f"  from {entry.get('place')} ({entry.get('size_bytes', 0):,} bytes, sha256 {str(entry.get('sha256'))[:16]})")
-    for reason, count in layer["origin"].get("left_out", {}).items():
-        err.print(f"  left out {count:,}: {reason}")
-    for note in layer["origin"].get("notes", []):
-        err.print(f"  {note}")
+    out.print(f"{layer['name']}: retrieved {origin.get('retrieved')}")
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for entry in origin.get("documents", []):
+        kinds.setdefault(_kind(str(entry.get("place"))), []).append(entry)
+    for kind, entries in kinds.items():
+        _print_documents(out, kind, entries)
+    for reason, count in origin.get("left_out", {}).items():
+        out.print(f"  left out {count:,}: {reason}")
+    for note in origin.get("notes", []):
+        out.print(f"  {note}")
+
+
+def _kind(place: str) -> str:
+    """What documents share: the name of the interface or file, and where it was asked."""
+    head, _, name = place.split("?")[0].rpartition("/")
+    server = "/".join(head.split("/")[:3]) if "://" in head else ""
+    return f"{server} {name or place}".split(",")[0].strip()
+
+
+def _print_documents(out: Console, kind: str, entries: list[dict[str, Any]]) -> None:
+    if len(entries) <= MOST_DOCUMENTS:
+        for entry in entries:
+            out.print(f"  from {entry.get('place')} ({entry.get('size_bytes', 0):,} bytes, sha256 {str(entry.get('sha256'))[:16]})")
+        return
+    total = sum(entry.get("size_bytes", 0) for entry in entries)
+    out.print(f"  from {entries[0].get('place')} and {len(entries) - 1:,} more of {kind} ({total:,} bytes in all)")

@@ -22,13 +22,15 @@ def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: 
 
     from placer.audit import audit
     from placer.book import devices, located_rows
+    from placer.coverage import cited
     from placer.layered import over_default
 
     book, layers = over_default(names)
     found = audit(located_rows([devices(), *layers]), book)
+    _, own = cited(book)
     errors = sum(finding.level == "error" for finding in found)
     if as_json:
-        document = {"schema": "placer.catalog-validation/v1", "catalog": book.name, "valid": not errors}
+        document = {"schema": "placer.catalog-validation/v1", "catalog": book.name, "valid": not errors, "own_sources": own}
         print_json({**document, "findings": msgspec.to_builtins(found)})
     else:
         out = console()
@@ -37,6 +39,8 @@ def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: 
         if len(found) > limit:
             out.print(f"{limit} of {len(found):,} doubts; --limit or --json shows more", style="dim")
         counts = f"{len(book.offers):,} offers, {len(book.regions)} regions, {len(book.egress):,} egress prices, {len(book.links):,} links"
+        if own:
+            out.print(f"note: {own:,} rows name a source of the user's own")
         verdict = f"{errors} errors" if errors else "valid"
         out.print(f"{verdict}: catalog {book.name}: {counts}; {len(found) - errors} warnings")
     ctx.exit(2 if errors else 0)
