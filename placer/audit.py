@@ -16,6 +16,8 @@ from placer.network import Network
 
 ABSURD = 1_000.0
 """A price this many times the median of its device, or that small a part of it, is a slip."""
+DEARER = "spot above on-demand"
+"""Words by which the source of a spot price says that it is no slip."""
 OLDEST_YEAR = 2015
 """No price of a machine that trains today is older."""
 
@@ -73,11 +75,13 @@ def _prices(offers: Sequence[Located]) -> Iterator[Finding]:
 
 
 def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
-    """Spot machines dearer than on demand: it happens, and it is worth a word."""
+    """Spot machines dearer than on demand: it happens, and it is worth a word unless the source has it."""
     on_demand = {_kind(offer): offer.usd_per_hour for _, offer in offers if offer.market == "on_demand"}
     for where, offer in offers:
         other = on_demand.get(_kind(offer))
-        if offer.market == "spot" and other is not None and offer.usd_per_hour > other and offer.price_basis not in FREE:
+        if offer.market != "spot" or other is None or offer.price_basis in FREE or DEARER in offer.source:
+            continue
+        if offer.usd_per_hour > other:
             text = f"{_name(offer)} costs {offer.usd_per_hour:g} USD/h on spot and {other:g} on demand"
             yield Finding(level="warning", where=where, message=text)
 

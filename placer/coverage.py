@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -127,7 +127,7 @@ def _source_texts(catalog: Catalog) -> Iterator[str]:
     yield from (region.carbon_source for region in catalog.regions.values() if region.carbon_source)
 
 
-UNSURE = {
+UNSURE: Mapping[str, Callable[[str], bool]] = {
     "from memory of the list": lambda text: "from memory of the list" in text,
     "assumed in part": lambda text: "assumed" in text,
     "estimates": lambda text: text.startswith("estimate: "),

@@ -19,6 +19,7 @@ from placer.problem import Problem
 from placer.profile import load_profile
 from placer.requirements import Requirements
 
+pytest.register_assert_rewrite("book_contract")
 os.environ["PLACER_HOME"] = tempfile.mkdtemp(prefix="placer-tests-")
 """No test reads or writes the books, pins and caches of the person who runs it."""
 atexit.register(shutil.rmtree, os.environ["PLACER_HOME"], ignore_errors=True)

@@ -106,7 +106,8 @@ def _print_sources(out: Console, sources: list[dict[str, Any]], own: int) -> Non
     """One source a line, its address below where the line would be too long; addresses are never cut."""
     out.print("sources, by the rows that name them:")
     for found in sources:
-        words = f"{found['rows']:>7,}  {found['source']}{' (mirror)' if found['kind'] == 'mirror' else ''}"
+        cut = " ...)" if found["source"].count("(") > found["source"].count(")") else ""
+        words = f"{found['rows']:>7,}  {found['source']}{cut}{' (mirror)' if found['kind'] == 'mirror' else ''}"
         address = found["url"] or f"({found['kind']})"
         gap = "  " if len(words) + 2 + len(address) <= out.width else f"\n{'':9}"
         out.print(f"{words}{gap}{address}", soft_wrap=True)
@@ -132,7 +133,7 @@ def _print_origin(out: Console, layer: dict[str, Any]) -> None:
 
 def _kind(place: str) -> str:
     """What documents share: the name of the interface or file, and where it was asked."""
-    head, _, name = place.split("?")[0].rpartition("/")
+    head, _, name = place.split("?", maxsplit=1)[0].rpartition("/")
     server = "/".join(head.split("/")[:3]) if "://" in head else ""
     return f"{server} {name or place}".split(",")[0].strip()
 

@@ -40,7 +40,7 @@ def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: 
             out.print(f"{limit} of {len(found):,} doubts; --limit or --json shows more", style="dim")
         counts = f"{len(book.offers):,} offers, {len(book.regions)} regions, {len(book.egress):,} egress prices, {len(book.links):,} links"
         if own:
-            out.print(f"note: {own:,} rows name a source of the user's own")
+            out.print(f"note: {own:,} {'row names' if own == 1 else 'rows name'} a source of the user's own")
         verdict = f"{errors} errors" if errors else "valid"
         out.print(f"{verdict}: catalog {book.name}: {counts}; {len(found) - errors} warnings")
     ctx.exit(2 if errors else 0)

@@ -1,0 +1,230 @@
+"""What every price book must keep, shipped or imported, alone or in a stack: a class to inherit from, one subclass a book."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date
+from statistics import median
+from typing import Any, ClassVar
+
+import pytest
+
+from placer.audit import DEARER, audit
+from placer.book import devices, located_rows, stacked
+from placer.book_checks import FREE, Located
+from placer.catalog import Catalog
+from placer.csv_rows import KEYS, file_columns, optional_columns
+from placer.geography import great_circle_km
+from placer.layers import Layer, find_layer
+from placer.link_model import FIBRE_KM_PER_RTT_S
+from placer.network import Network
+from placer.provenance import WITHOUT_URL, trail
+
+TODAY = date(2026, 11, 21)
+"""Day of the newest row of the shipped books; raise it with them."""
+OLDEST = date(2017, 1, 1)
+"""No figure of a device or price that anybody trains with today is older."""
+FACTOR = 10
+"""How far the price of a GPU may be from its median in the default book; 7.6 is the most, a T4 in a machine of 64 vCPUs."""
+
+COUNTRIES = {
+    "AE": (22, 27, 51, 57),
+    "AT": (46, 50, 9, 18),
+    "AU": (-44, -10, 112, 154),
+    "BE": (49, 52, 2, 7),
+    "BH": (25, 27, 50, 51),
+    "BR": (-34, 6, -74, -34),
+    "CA": (41, 84, -141, -52),
+    "CH": (45, 48, 5, 11),
+    "CL": (-56, -17, -76, -66),
+    "CZ": (48, 52, 12, 19),
+    "DE": (47, 56, 5, 16),
+    "DK": (54, 58, 8, 16),
+    "ES": (35, 44, -10, -0.01),
+    "FI": (59, 71, 20, 32),
+    "FR": (41, 52, -6, 10),
+    "GB": (49, 61, -9, 2),
+    "HK": (22, 23, 113, 115),
+    "ID": (-11, 6, 95, 141),
+    "IE": (51, 56, -11, -5),
+    "IL": (29, 34, 34, 36),
+    "IN": (6, 36, 68, 98),
+    "IS": (63, 67, -25, -13),
+    "IT": (35, 48, 6, 19),
+    "JP": (24, 46, 122, 146),
+    "KR": (33, 39, 124, 132),
+    "MX": (14, 33, -119, -86),
+    "MY": (0.8, 8, 99, 120),
+    "NL": (50, 54, 3, 8),
+    "NO": (57, 72, 4, 32),
+    "NZ": (-48, -34, 166, 179),
+    "PL": (49, 55, 14, 25),
+    "QA": (24, 27, 50, 52),
+    "RO": (43, 49, 20, 30),
+    "SA": (16, 33, 34, 56),
+    "SE": (55, 70, 10, 25),
+    "SG": (1, 1.6, 103, 105),
+    "TH": (5, 21, 97, 106),
+    "TW": (21, 26, 119, 123),
+    "US": (24, 50, -125, -66),
+    "ZA": (-35, -22, 16, 33),
+}
+"""South, north, west and east of each country with machines, whole degrees outwards; Spain ends at Greenwich, where its cloud regions are
+west of, and the United States have neither Alaska nor Hawaii."""
+CONTINENTS = {
+    "AF": (-35, 37, -18, 52),
+    "AS": (-11, 54, 34, 146),
+    "EU": (35, 72, -25, 41),
+    "NA": (14, 84, -141, -52),
+    "OC": (-48, -10, 112, 179),
+    "SA": (-56, 13, -82, -34),
+}
+"""The same of the continents, by which egress is priced."""
+SLIPS = {
+    "aws/sa-east-1": (-23.5, -46.6),
+    "gcp/us-south1": (32.8, -96.8),
+    "gcp/us-east5": (40.0, -83.0),
+    "gcp/us-west4": (36.2, -115.1),
+    "azure/spaincentral": (40.4, -3.4),
+    "aws/ap-southeast-6": (-36.8, 174.8),
+    "gcp/southamerica-east1": (-23.5, -46.8),
+}
+"""Places that public tables get wrong: Sao Paulo, Dallas in Texas, Columbus in Ohio, Las Vegas in Nevada, Spain west of Greenwich."""
+
+
+class BookContract:
+    """Tests of one book; a subclass says in ``words`` or by its own ``layers`` which, and in ``own_sources`` what no public source says."""
+
+    words: ClassVar[tuple[str, ...]] = ()
+    own_sources: ClassVar[tuple[str, ...]] = ()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def layers(cls) -> Sequence[Layer]:
+        """Layers of the book, the lowest first."""
+        return [find_layer(word) for word in cls.words]
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def book(cls, layers: Sequence[Layer]) -> Catalog:
+        """What they come to."""
+        return stacked(layers)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def rows(cls, layers: Sequence[Layer]) -> dict[str, list[Located]]:
+        """Every row by file, with where it stands; the contract's as well."""
+        return located_rows([devices(), *layers])
+
+    def test_prices_are_positive_unless_owned_or_reserved(self, book: Catalog) -> None:
+        """Only what is paid for anyway costs nothing."""
+        assert [o for o in book.offers if o.usd_per_hour <= 0 and o.price_basis not in FREE] == []
+
+    def test_prices_per_gpu_are_within_a_factor_of_the_market(self, book: Catalog, default: Catalog) -> None:
+        """A slipped decimal point would not be; devices that the default book lacks cost 0.02 to 25 USD an hour."""
+        prices: dict[tuple[str, str], list[float]] = {}
+        for offer in default.offers:
+            prices.setdefault((offer.gpu, offer.market), []).append(offer.usd_per_hour / offer.gpu_count)
+        for offer in (o for o in book.offers if o.price_basis not in FREE):
+            usual = prices.get((offer.gpu, offer.market))
+            low, high = (median(usual) / FACTOR, median(usual) * FACTOR) if usual else (0.02, 25.0)
+            assert low <= offer.usd_per_hour / offer.gpu_count <= high, offer
+
+    def test_spot_is_not_dearer_than_on_demand_unless_flagged(self, book: Catalog) -> None:
+        """It happens for days; then the source says so."""
+        on_demand = {(o.place, o.instance_type, o.gpu, o.gpu_count): o.usd_per_hour for o in book.offers if o.market == "on_demand"}
+        for spot in (o for o in book.offers if o.market == "spot"):
+            most = on_demand.get((spot.place, spot.instance_type, spot.gpu, spot.gpu_count), spot.usd_per_hour)
+            assert spot.usd_per_hour <= most or DEARER in spot.source, spot
+
+    def test_estimates_say_how_they_were_made(self, book: Catalog) -> None:
+        """The source of an estimated price begins with the word; `catalog show` counts by it."""
+        assert {o.source for o in book.offers if o.price_basis == "estimated" and not o.source.startswith("estimate: ")} == set()
+
+    def test_places_and_devices_are_known(self, book: Catalog) -> None:
+        """Whatever is sold or linked stands in a region with coordinates, on a device with a data sheet."""
+        places = {row.place for row in (*book.offers, *book.functions, *book.stores)}
+        places |= {place for link in book.links for place in (link.src, link.dst)}
+        assert places <= set(book.regions)
+        assert {o.gpu for o in book.offers} <= set(book.gpus)
+
+    def test_no_key_stands_twice(self, rows: dict[str, list[Located]]) -> None:
+        """Of two layers the later one has replaced the row of the earlier one; contracts may repeat themselves."""
+        for file, found in rows.items():
+            keys = Counter(tuple(getattr(row, column) for column in KEYS[file]) for _, row in found)
+            assert not KEYS[file] or [key for key, count in keys.items() if count > 1] == [], file
+
+    def test_every_pair_of_places_with_machines_has_a_link(self, book: Catalog) -> None:
+        """Measured or of the model, in both directions; none is faster than light in fibre."""
+        network, places = Network(book), sorted({o.place for o in book.offers})
+        for src in places:
+            for dst in places:
+                link = network.link(src, dst)
+                assert 0 < link.low <= link.bytes_per_second <= link.high, (src, dst)
+                assert link.rtt_s >= great_circle_km(book.region(src), book.region(dst)) / FIBRE_KM_PER_RTT_S, (src, dst)
+
+    def test_every_pair_of_places_has_an_egress_price(self, book: Catalog) -> None:
+        """From each region to each, with machines or without; between the zones of those that have machines."""
+        network = Network(book)
+        for src in book.regions:
+            for dst in book.regions:
+                assert network.egress_price(src, dst).usd_per_gib >= 0
+        for place in {o.place for o in book.offers}:
+            assert network.egress_price(place, place, same_zone=False).usd_per_gib >= 0
+
+    def test_paid_tiers_fall_with_volume(self, book: Catalog) -> None:
+        """List prices get cheaper with volume, so the first paid price, which solvers count with, is never too low."""
+        tiers: dict[tuple[str, str, str], list[float]] = {}
+        for price in book.egress:
+            if price.usd_per_gib > 0:
+                tiers.setdefault((price.provider, price.src, price.dst), []).append(price.usd_per_gib)
+        assert [pair for pair, prices in tiers.items() if prices != sorted(prices, reverse=True)] == []
+
+    def test_every_row_has_a_source_and_a_date_that_has_passed(self, rows: dict[str, list[Located]]) -> None:
+        """No figure without provenance, none from the future."""
+        for found in rows.values():
+            for where, row in found:
+                assert row.source.strip(), where
+                assert OLDEST <= date.fromisoformat(row.as_of) <= TODAY, where
+
+    def test_every_source_stands_somewhere_in_public(self, rows: dict[str, list[Located]]) -> None:
+        """Each source and mirror is in sources.csv, most with an address; the rest is what the subclass calls the user's own."""
+        for text in {text for found in rows.values() for _, row in found for text in _texts(row)}:
+            if not text.startswith(self.own_sources or ("\0",)):
+                found = trail(text)
+                assert all(s is not None and (s.url.startswith("https://") or s.kind in WITHOUT_URL) for s in found), text
+
+    def test_columns_are_those_of_the_columns_file(self, layers: Sequence[Layer]) -> None:
+        """In its order; only columns that may be missing are."""
+        for layer in layers:
+            for file, found in layer.files.items():
+                header = next(csv.reader(io.StringIO(found.data.decode())))
+                assert header == [column for column in file_columns(file) if column in header], (layer.name, file)
+                assert set(file_columns(file)) - set(header) <= optional_columns(file), (layer.name, file)
+
+    def test_places_lie_in_their_country_and_continent(self, book: Catalog) -> None:
+        """A box around each: a slipped sign, or latitude and longitude in each other's place, would leave it."""
+        for region in book.regions.values():
+            for south, north, west, east in (COUNTRIES[region.country], CONTINENTS[region.continent]):
+                assert south <= region.latitude_deg <= north, region
+                assert west <= region.longitude_deg <= east, region
+
+    def test_places_that_public_tables_get_wrong(self, book: Catalog) -> None:
+        """Within half a degree of the city, where the book has the place."""
+        for place, (latitude, longitude) in SLIPS.items():
+            if place in book.regions:
+                region = book.region(place)
+                assert abs(region.latitude_deg - latitude) < 0.5, place
+                assert abs(region.longitude_deg - longitude) < 0.5, place
+
+    def test_the_audit_has_no_errors(self, rows: dict[str, list[Located]], book: Catalog) -> None:
+        """What `catalog validate` says; warnings may be."""
+        assert [finding for finding in audit(rows, book, TODAY) if finding.level == "error"] == []
+
+
+def _texts(row: Any) -> list[str]:
+    """Every text of a row that names a source."""
+    return [text for text in (row.source, getattr(row, "carbon_source", "")) if text]
