@@ -29,6 +29,13 @@ def findings(path: Path, text: str) -> tuple[Finding, ...]:
     return audit(located_rows([devices(), *layers]), book, TODAY)
 
 
+def test_a_spot_price_whose_source_says_that_it_is_above_on_demand_is_no_doubt(tmp_path: Path) -> None:
+    """0.9 on spot beside 0.526 on demand is a warning, unless the source has the words for it."""
+    row = f"{OFFERS}aws,us-east-1,g4dn.xlarge,T4,1,4,16,spot,0.9,list,,q{{}},2026-11-01\n"
+    assert [finding.level for finding in findings(tmp_path / "q.csv", row.format(""))] == ["warning"]
+    assert findings(tmp_path / "q.csv", row.format("; spot above on-demand")) == ()
+
+
 @pytest.mark.parametrize(
     ("row", "level", "says"),
     [
