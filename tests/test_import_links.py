@@ -112,7 +112,7 @@ def test_throughput_that_cannot_be_true_is_refused(default: Catalog, tmp_path: P
         (b"\xff\xfe\x00", "UTF-8"),
         (b"a,b\n1,2\n", "is no grid of Skyplane"),
         (b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-we", "2 cells instead of 3"),
-        (b"src_region,src_region,avg_rtt\n", "stands twice"),
+        (b"src_region,src_region,avg_rtt\n", "stands there twice"),
         (b'src_region,dst_region,avg_rtt\n"a', "not valid CSV"),
         (b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-west1,fast\n", "'fast' is not a number"),
         (gzip.compress(b"src_region,dst_region,avg_rtt\n" * 99, mtime=0)[:-9], "no complete gzip"),

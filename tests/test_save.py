@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from placer.layers import find_layer
-from placer.sources.harvest import Harvest
+from placer.sources.harvest import Harvest, Row
 from placer.sources.save import save
 
-ROW = {
+ROW: Row = {
     "src": "aws/us-east-1",
     "dst": "gcp/us-west1",
     "gbps_one_stream": 1.0,

@@ -11,8 +11,8 @@ from typing import Any
 from placer.book import load_catalog
 from placer.csv_rows import KEYS, file_columns, optional_columns
 from placer.errors import PlacerError, unknown
-from placer.sources.csv_text import Table, read_table
-from placer.sources.fetch import FAILED, READ_SECONDS, read_document
+from placer.sources.csv_text import FORMULA, Table, read_table
+from placer.sources.fetch import READ_SECONDS, read_document
 from placer.sources.harvest import Harvest, Row
 from placer.sources.skypilot.rows import Tally
 
@@ -20,8 +20,6 @@ KINDS = ("offers", "egress", "stores", "functions", "regions")
 """Files of a book that can be imported, without their ending."""
 PLACED = ("offers.csv", "stores.csv", "functions.csv")
 """Files whose rows need a region with coordinates."""
-FORMULA = ("=", "+", "-", "@")
-"""A text that begins so is a formula to spreadsheets that open the book."""
 TABLES = ("columns", "set", "values")
 
 
@@ -118,8 +116,7 @@ def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_
     tally = Tally(skip_bad=skip_bad)
     rows = list(_known(_rows(table, mapping, sources, tally), mapping.file, tally))
     if not rows:
-        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in list(tally.reasons().items())[:4])
-        raise PlacerError(f"no row can be used: {reasons or 'there are none'}", "name another file; no book was changed", exit_code=FAILED)
+        raise tally.nothing()
     unused = sorted(set(table.header) - set(sources.values()) - {""})
     notes = [f"their columns that were not read: {', '.join(unused[:20])}"] if unused else []
     notes += ["the last line has no end: check that the file is complete"] if table.cut_off else []

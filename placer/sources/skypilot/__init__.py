@@ -10,11 +10,12 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
+from placer.audit import ABSURD
 from placer.book import load_catalog
 from placer.catalog import Gpu
 from placer.csv_rows import read_rows
 from placer.errors import PlacerError, unknown
-from placer.sources.fetch import FAILED, READ_SECONDS, is_url, read_document
+from placer.sources.fetch import READ_SECONDS, is_url, read_document
 from placer.sources.harvest import Harvest, Origin, Row
 from placer.sources.skypilot.machines import Machine, gcp_machines, plain_machines
 from placer.sources.skypilot.names import PROVIDERS
@@ -22,8 +23,6 @@ from placer.sources.skypilot.rows import Tally, read_vm_rows
 
 BASE_BOOK = "default"
 """The book whose regions, devices and prices imported rows are compared with."""
-ABSURD = 1000.0
-"""A price of one device this many times above or below the median is a slip of unit, not a price."""
 MOST_BYTES = 64 * 2**20
 """Largest vms.csv, unpacked: the largest of SkyPilot's has about 5 MB."""
 OWN_FILES = ("regions.csv", "gpus.csv")
@@ -89,8 +88,7 @@ def read_skypilot(
     usual = _usual_prices(base.offers, [machine for machine, _ in found])
     offers = list(_offers([(m, day) for m, day in found if _plausible(m, usual, tally)], tally))
     if not offers:
-        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in list(tally.reasons().items())[:4])
-        raise PlacerError(f"no row can be used: {reasons or 'there are none'}", "name other files; no book was changed", exit_code=FAILED)
+        raise tally.nothing()
     return Harvest(
         rows={"offers.csv": offers, **{file: rows for file, rows in own.items() if rows}},
         origins=origins,

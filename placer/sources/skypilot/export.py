@@ -11,6 +11,7 @@ from typing import Any
 
 from placer.catalog import Catalog, Gpu, VmOffer
 from placer.errors import PlacerError
+from placer.sources.csv_text import FORMULA
 from placer.sources.skypilot.machines import ONLY_HOST
 from placer.sources.skypilot.names import ATTACHABLE, COMES_WITH_DEVICE, PROVIDERS, ZONES_ARE_REGIONS, skypilot_device
 from placer.sources.skypilot.rows import Tally
@@ -22,7 +23,6 @@ HOSTS = "Hosts"
 """Column of placer in gcp's file that SkyPilot passes over: the hosts of devices, or that a machine is only a host."""
 FIRST_ZONE = {"europe-west1": "b", "us-east1": "b"}
 """Regions of Google Cloud that have no zone a (cloud.google.com/compute/docs/regions-zones, 2026-11)."""
-FORMULA = ("=", "+", "-", "@")
 
 Line = Mapping[str, str]
 Machine = Mapping[str, VmOffer]
