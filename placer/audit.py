@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from statistics import median
 
 from placer.book_checks import FREE, Located
 from placer.catalog import Catalog, VmOffer
 from placer.errors import PlacerError
 from placer.geography import great_circle_km
-from placer.link_model import FIBRE_KM_PER_RTT_S
+from placer.link_model import light_rtt_s
 from placer.network import Network
 
 ABSURD = 1_000.0
@@ -39,7 +39,7 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
     catalog
         What was made of them.
     today
-        Day after which a date is in the future; None takes today's.
+        Day after which a date is in the future; None takes today's in UTC, by which refreshes date their prices.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
     found = [
         *_prices(rows["offers.csv"]),
         *_spot(rows["offers.csv"]),
-        *_dates(rows, (today or date.today()).isoformat()),
+        *_dates(rows, (today or datetime.now(UTC).date()).isoformat()),
         *_links(rows["links.csv"], catalog),
         *_egress(catalog),
     ]
@@ -105,8 +105,8 @@ def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
     for where, link in links:
         if link.rtt_ms is None:
             continue
-        km = great_circle_km(catalog.region(link.src), catalog.region(link.dst))
-        least_ms = km / FIBRE_KM_PER_RTT_S * 1e3
+        ends = catalog.region(link.src), catalog.region(link.dst)
+        km, least_ms = great_circle_km(*ends), light_rtt_s(*ends) * 1e3
         if link.rtt_ms < least_ms:
             text = f"{link.src} to {link.dst}: {link.rtt_ms:g} ms there and back over {km:,.0f} km; light in fibre takes {least_ms:.1f} ms"
             yield Finding(level="error", where=where, message=text)

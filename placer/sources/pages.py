@@ -14,11 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from placer.errors import PlacerError
-from placer.sources.fetch import FAILED, is_url
+from placer.sources.fetch import FAILED, READ_SECONDS, is_url
 from placer.sources.harvest import Origin
 
-READ_SECONDS = 20.0
-"""Longest silence of the server."""
 PAGE_SECONDS = 120.0
 """Longest time for one page."""
 PAGE_BYTES = 64 * 1024 * 1024
