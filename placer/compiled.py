@@ -59,7 +59,8 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
             return None
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as base, _no_collection():
             rows = {table: tuple(_rows(base, table, kind)) for table, kind in TABLES.items()}
-        os.utime(path)
+        with suppress(OSError):
+            os.utime(path)
     except (OSError, sqlite3.Error, TypeError):
         return None
     return Catalog(

@@ -128,6 +128,8 @@ def _checked_folder(harvest: Harvest, name: str, folder: Path) -> Path:
 
 
 def _write(harvest: Harvest, made: Path) -> None:
+    import msgspec
+
     made.chmod(0o755)
     for file, rows in harvest.rows.items():
         columns = [c for c in file_columns(file) if c not in optional_columns(file) or any(row.get(c) is not None for row in rows)]
@@ -139,7 +141,7 @@ def _write(harvest: Harvest, made: Path) -> None:
     document = {
         "schema": "placer.origin/v1",
         "retrieved": datetime.now(UTC).isoformat(timespec="seconds"),
-        "documents": [{"place": o.place, "sha256": o.sha256, "size_bytes": o.size_bytes} for o in harvest.origins],
+        "documents": msgspec.to_builtins(harvest.origins),
         "left_out": dict(harvest.left_out),
         "notes": list(harvest.notes),
     }
