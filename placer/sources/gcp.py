@@ -27,7 +27,7 @@ PAGE_SKUS = "5000"
 HOURS_A_MONTH = 730.0
 """Google's own month, by which it turns monthly prices of disks into hourly ones."""
 PART = re.compile(
-    r"(?P<spot>(?:Spot )?Preemptible )?(?:(?P<family>[A-Z]\d+[A-Z]?|A3Plus)(?: Predefined| AMD| Arm)?|Compute optimized)"
+    r"(?P<spot>(?:Spot )?Preemptible )?(?:(?P<family>[A-Z]\d+[A-Z]?|A3Plus|A3Ultra)(?: Predefined| AMD| Arm)?|Compute optimized)"
     r"(?: Instance)? (?P<part>Core|Ram) running in .+"
 )
 DEVICE = re.compile(
@@ -48,10 +48,13 @@ GPU_WORDS = {
     "H200 141GB": "H200",
 }
 """Google's words for a GPU to gpus.csv; the H100 of a3-megagpu has a price of its own."""
+FAMILIES = {None: "c2", "A3Plus": "a3-megagpu", "A3Ultra": "a3-ultragpu"}
+"""Families whose words in a description are not the first part of their machines' names; "Compute optimized" names none."""
 SSD_GIB = {
     "a2-ultragpu": 375.0,
     "a3-highgpu": 750.0,
     "a3-megagpu": 750.0,
+    "a3-ultragpu": 1500.0,
 }
 """Local SSD for each GPU that these machines always have, GiB:
 cloud.google.com/compute/docs/accelerator-optimized-machines, 2026-03."""
@@ -159,7 +162,7 @@ def _part(sku: Mapping[str, Any]) -> tuple[str, str, float, date | None] | None:
     if not isinstance(category, dict) or category.get("usageType") not in ("OnDemand", "Preemptible"):
         return None
     if core := PART.fullmatch(words):
-        family = "c2" if core["family"] is None else "a3-megagpu" if core["family"] == "A3Plus" else core["family"].lower()
+        family = FAMILIES.get(core["family"]) or core["family"].lower()
         name, spot, unit = f"{family} {core['part']}", core["spot"], "h" if core["part"] == "Core" else "GiBy.h"
     elif (device := DEVICE.fullmatch(words)) and device["gpu"] in GPU_WORDS:
         name, spot, unit = f"GPU {GPU_WORDS[device['gpu']]}", device["spot"], "h"
@@ -213,7 +216,7 @@ def _quote(region: str, name: str, shape: Shape, market: str, prices: Prices, le
 def _parts(name: str, shape: Shape) -> dict[str, float]:
     """Amounts of each part of a machine, such as ``n1-standard-4+1xT4``."""
     series = "-".join(name.split("-")[:2])
-    family = series if series == "a3-megagpu" else name.partition("-")[0]
+    family = series if series in FAMILIES.values() else name.partition("-")[0]
     parts = {f"{family} Core": shape.vcpus, f"{family} Ram": shape.memory_gib}
     if not shape.gpu.startswith("CPU-"):
         parts[f"GPU {'H100 Mega' if series == 'a3-megagpu' else shape.gpu}"] = float(shape.gpu_count)
