@@ -305,7 +305,7 @@ BROKEN = {
     "no skus": (as_json({"services": []}), "has no list of skus"),
     "odd skus": (as_json({"skus": ["x"]}), "has no list of skus"),
     "same token": (as_json({"skus": N1, "nextPageToken": "AAAA"}), "leads back to itself"),
-    "wrong token": (as_json({"skus": N1, "nextPageToken": 7}), "has no list of skus"),
+    "wrong token": (as_json({"skus": N1, "nextPageToken": 7}), "has no nextPageToken that is text"),
     "nothing": (as_json({"skus": []}), "gcp gave no price that can be used"),
 }
 

@@ -95,7 +95,7 @@ def _download(
     params: Mapping[str, str] | None,
     headers: Mapping[str, str] | None,
 ) -> bytes:
-    httpx = _httpx()
+    httpx = load_httpx()
     end, found = time.monotonic() + most_seconds, bytearray()
     try:
         with httpx.stream("GET", place, params=params, headers=headers, timeout=read_seconds, follow_redirects=True) as answer:
@@ -114,7 +114,8 @@ def _download(
     return bytes(found)
 
 
-def _httpx() -> Any:
+def load_httpx() -> Any:
+    """Import httpx; `PlacerError` if it is missing."""
     try:
         import httpx
     except ImportError:

@@ -12,7 +12,6 @@ from typing import Any
 
 from placer.audit import ABSURD
 from placer.errors import PlacerError
-from placer.sources.fetch import FAILED
 from placer.sources.pages import Pages, address, pages
 from placer.sources.quotes import Gathered, Quote, day_of, price_of
 from placer.sources.scope import Scope, Shape
@@ -109,15 +108,15 @@ def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, A
     while True:
         tell(f"prices of Google Cloud, page {source.count + 1}")
         params = {"pageSize": PAGE_SKUS, "currencyCode": "USD"} | ({"pageToken": token} if token else {})
-        page = source.get(f"{source.base}/{COMPUTE}", params)
-        skus, token = page.get("skus"), page.get("nextPageToken", "")
-        if not isinstance(skus, list) or not all(isinstance(sku, dict) for sku in skus) or not isinstance(token, str):
-            raise _broken("has no list of skus")
+        page, skus = source.rows("skus", f"{source.base}/{COMPUTE}", params)
+        token = page.get("nextPageToken", "")
+        if not isinstance(token, str):
+            raise source.broken("has no nextPageToken that is text")
         yield from skus
         if not token:
             return
         if token in seen:
-            raise _broken("leads back to itself")
+            raise source.broken("leads back to itself")
         seen.add(token)
 
 
@@ -223,7 +222,3 @@ def _parts(name: str, shape: Shape) -> dict[str, float]:
     if series in SSD_GIB:
         parts["SSD"] = SSD_GIB[series] * shape.gpu_count
     return parts
-
-
-def _broken(what: str) -> PlacerError:
-    return PlacerError(f"a page of Google's prices {what}", "run this again later", exit_code=FAILED)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from placer.cli.options import json_option
-from placer.cli.output import console, print_json
+from placer.cli.output import console, new_table, print_json
 
 
 @click.command("show", epilog="Example: placer catalog show default")
@@ -49,14 +49,10 @@ def _origin(layer: Any) -> Any:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from rich.table import Table
-
     out = console()
     out.print(f"catalog {document['catalog']} (digest {document['digest']})")
-    table = Table(box=None, pad_edge=False, header_style="underline", title_justify="left")
     headers = ("provider", "device", "regions", "on demand", "spot", "estimated", "USD/device h", "prices of")
-    for header in headers:
-        table.add_column(header, justify="left" if header in ("provider", "device", "prices of") else "right", no_wrap=True)
+    table = new_table(headers, right=headers[2:-1], wrap=())
     for row in document["coverage"]:
         table.add_row(
             row["provider"],
