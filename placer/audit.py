@@ -20,6 +20,11 @@ OLDEST_YEAR = 2015
 """No price of a machine that trains today is older."""
 
 
+def is_slip(price: float, usual: float) -> bool:
+    """Tell whether a price is out of all proportion to what is usual; both in the same unit, above 0."""
+    return not usual / ABSURD <= price <= usual * ABSURD
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """One doubt; ``level`` is error or warning, ``where`` the file and line, or the catalog."""
@@ -67,7 +72,7 @@ def _prices(offers: Sequence[Located]) -> Iterator[Finding]:
         middle, price = usual.get((offer.gpu, offer.market)), offer.usd_per_hour / offer.gpu_count
         if middle is None or offer.price_basis in FREE:
             continue
-        if not middle / ABSURD <= price <= middle * ABSURD:
+        if is_slip(price, middle):
             text = f"{_name(offer)} costs {price:g} USD/h for each {offer.gpu}; the median of the catalog is {middle:g}"
             yield Finding(level="error", where=where, message=text)
 

@@ -10,7 +10,7 @@ from datetime import date
 from statistics import median
 from typing import Any
 
-from placer.audit import ABSURD
+from placer.audit import is_slip
 from placer.errors import PlacerError
 from placer.sources.pages import Pages, address, pages
 from placer.sources.quotes import Gathered, Quote, day_of, price_of
@@ -147,9 +147,7 @@ def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
         if price > 0:
             of_part[name, market].append(price)
     usual = {part: median(found) for part, found in of_part.items()}
-    kept = {
-        key: (price, since) for key, (price, since) in prices.items() if price > 0 and 1 / ABSURD < price / usual[key[0], key[2]] < ABSURD
-    }
+    kept = {key: (price, since) for key, (price, since) in prices.items() if price > 0 and not is_slip(price, usual[key[0], key[2]])}
     for name, _, market in prices.keys() - kept.keys():
         left_out[f"price of a part that cannot be: {name} {market.replace('_', '-')}"] += 1
     return kept

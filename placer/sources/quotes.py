@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from statistics import median
 
-from placer.audit import ABSURD, OLDEST_YEAR
+from placer.audit import ABSURD, OLDEST_YEAR, is_slip
 from placer.sources.harvest import Origin, Row
 from placer.sources.scope import Scope, Shape
 
@@ -132,9 +132,9 @@ def fault(quote: Quote, usual: Mapping[tuple[str, str], float], today: date) -> 
         return f"{kind} is dated before {OLDEST_YEAR}"
     if quote.zone and quote.since is not None and (today - quote.since).days > SPOT_DAYS:
         return f"{kind} is older than {SPOT_DAYS} days"
-    times = price / quote.shape.gpu_count / usual[quote.shape.gpu, quote.market]
-    if not 1 / ABSURD < times < ABSURD:
-        return f"{kind} is {ABSURD:,.0f} times {'above' if times > 1 else 'below'} the median of its device"
+    each, middle = price / quote.shape.gpu_count, usual[quote.shape.gpu, quote.market]
+    if is_slip(each, middle):
+        return f"{kind} is {ABSURD:,.0f} times {'above' if each > middle else 'below'} the median of its device"
     return ""
 
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from placer.audit import ABSURD
+from placer.audit import is_slip
 from placer.book import load_catalog
 from placer.catalog import Gpu
 from placer.csv_rows import read_rows
@@ -166,8 +166,8 @@ def _usual_prices(offers: Sequence[Any], machines: Sequence[Machine]) -> dict[st
 
 def _plausible(machine: Machine, usual: Mapping[str, float], tally: Tally) -> bool:
     for name, usd in (("Price", machine.usd_per_hour), ("SpotPrice", machine.spot_usd_per_hour)):
-        times = 1.0 if usd is None else usd / machine.gpu_count / usual[machine.gpu]
-        if not 1 / ABSURD <= times <= ABSURD:
+        if usd is not None and is_slip(usd / machine.gpu_count, usual[machine.gpu]):
+            times = usd / machine.gpu_count / usual[machine.gpu]
             tally.refuse(machine.where, f"{name} {usd:g} of {machine.instance_type} is {times:.3g} times what a {machine.gpu} costs")
             return False
     return True
