@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.book import load_catalog
+from placer.book_checks import FREE
 from placer.csv_rows import KEYS, file_columns, optional_columns
 from placer.errors import PlacerError, unknown
 from placer.sources.csv_text import FORMULA, Table, read_table
@@ -201,7 +202,7 @@ def _rows(table: Table, mapping: ColumnMap, sources: Mapping[str, str], tally: T
                 column: _value(cells[at[column]] if theirs else mapping.constants[column], column, mapping)
                 for column, theirs in sources.items()
             }
-            if row.get("usd_per_hour") == 0 and row.get("price_basis") not in ("owned", "reserved"):
+            if row.get("usd_per_hour") == 0 and row.get("price_basis") not in FREE:
                 raise ValueError("usd_per_hour '0' of a rented machine")
         except ValueError as error:
             tally.refuse(where, str(error))

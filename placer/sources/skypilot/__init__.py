@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from placer.audit import is_slip
 from placer.book import load_catalog
+from placer.book_checks import FREE
 from placer.catalog import Gpu
 from placer.csv_rows import read_rows
 from placer.errors import PlacerError, unknown
@@ -159,7 +160,7 @@ def _usual_prices(offers: Sequence[Any], machines: Sequence[Machine]) -> dict[st
         prices.setdefault(machine.gpu, []).append(machine.usd_per_hour / machine.gpu_count)
     booked: dict[str, list[float]] = {}
     for offer in offers:
-        if offer.market == "on_demand" and offer.price_basis != "owned":
+        if offer.market == "on_demand" and offer.price_basis not in FREE:
             booked.setdefault(offer.gpu, []).append(offer.usd_per_hour / offer.gpu_count)
     return {gpu: median(found) for gpu, found in {**prices, **booked}.items()}
 

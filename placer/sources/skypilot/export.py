@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from placer.book_checks import FREE
 from placer.catalog import Catalog, Gpu, VmOffer
 from placer.errors import PlacerError
 from placer.sources.csv_text import FORMULA
@@ -104,7 +105,7 @@ def _columns(provider: str) -> list[str]:
 
 
 def _exportable(offer: VmOffer, tally: Tally) -> bool:
-    if offer.price_basis in ("owned", "reserved"):
+    if offer.price_basis in FREE:
         tally.leave_out(f"{offer.price_basis} machine", offer.place)
     elif offer.provider not in PROVIDERS:
         tally.leave_out("provider that SkyPilot does not have", offer.provider)
