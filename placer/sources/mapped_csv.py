@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from placer.book import load_catalog
@@ -16,6 +14,7 @@ from placer.sources.csv_text import FORMULA, Table, read_table
 from placer.sources.fetch import READ_SECONDS, read_document
 from placer.sources.harvest import Harvest, Row
 from placer.sources.skypilot.rows import Tally
+from placer.sources.toml_text import read_toml
 
 KINDS = ("offers", "egress", "stores", "functions", "regions")
 """Files of a book that can be imported, without their ending."""
@@ -125,10 +124,7 @@ def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_
 
 
 def _toml(path: str) -> Mapping[str, Any]:
-    try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "write a TOML file") from None
+    tables = read_toml(path, "write a TOML file with [columns], [set] and [values.COLUMN]")
     for name, table in tables.items():
         if name not in TABLES or not isinstance(table, dict):
             raise PlacerError(f"{path}: '{name}' is none of its tables", "it has [columns], [set] and [values.COLUMN]")
