@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from statistics import median
 
 from placer.book_checks import FREE, Located
 from placer.catalog import Catalog, VmOffer
 from placer.errors import PlacerError
 from placer.geography import great_circle_km
-from placer.link_model import FIBRE_KM_PER_RTT_S
+from placer.link_model import light_rtt_s
 from placer.network import Network
 
 ABSURD = 1_000.0
@@ -20,6 +20,11 @@ DEARER = "spot above on-demand"
 """Words by which the source of a spot price says that it is no slip."""
 OLDEST_YEAR = 2015
 """No price of a machine that trains today is older."""
+
+
+def is_slip(price: float, usual: float) -> bool:
+    """Tell whether a price is out of all proportion to what is usual; both in the same unit, above 0."""
+    return not usual / ABSURD <= price <= usual * ABSURD
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +46,7 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
     catalog
         What was made of them.
     today
-        Day after which a date is in the future; None takes today's.
+        Day after which a date is in the future; None takes today's in UTC, by which refreshes date their prices.
 
     Returns
     -------
@@ -51,7 +56,7 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
     found = [
         *_prices(rows["offers.csv"]),
         *_spot(rows["offers.csv"]),
-        *_dates(rows, (today or date.today()).isoformat()),
+        *_dates(rows, (today or datetime.now(UTC).date()).isoformat()),
         *_links(rows["links.csv"], catalog),
         *_egress(catalog),
     ]
@@ -69,7 +74,7 @@ def _prices(offers: Sequence[Located]) -> Iterator[Finding]:
         middle, price = usual.get((offer.gpu, offer.market)), offer.usd_per_hour / offer.gpu_count
         if middle is None or offer.price_basis in FREE:
             continue
-        if not middle / ABSURD <= price <= middle * ABSURD:
+        if is_slip(price, middle):
             text = f"{_name(offer)} costs {price:g} USD/h for each {offer.gpu}; the median of the catalog is {middle:g}"
             yield Finding(level="error", where=where, message=text)
 
@@ -109,8 +114,8 @@ def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
     for where, link in links:
         if link.rtt_ms is None:
             continue
-        km = great_circle_km(catalog.region(link.src), catalog.region(link.dst))
-        least_ms = km / FIBRE_KM_PER_RTT_S * 1e3
+        ends = catalog.region(link.src), catalog.region(link.dst)
+        km, least_ms = great_circle_km(*ends), light_rtt_s(*ends) * 1e3
         if link.rtt_ms < least_ms:
             text = f"{link.src} to {link.dst}: {link.rtt_ms:g} ms there and back over {km:,.0f} km; light in fibre takes {least_ms:.1f} ms"
             yield Finding(level="error", where=where, message=text)

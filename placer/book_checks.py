@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from placer.catalog import Gpu, Region
+from placer.catalog import Gpu, Region, VmOffer
 from placer.errors import PlacerError
 
 Located = tuple[str, Any]
@@ -34,14 +35,33 @@ def check_book(rows: Mapping[str, Sequence[Located]], regions: Mapping[str, Regi
     for where, offer in rows["offers.csv"]:
         if offer.gpu not in gpus:
             raise PlacerError(f"{where}: gpu '{offer.gpu}' is not in gpus.csv", "add it there with its memory")
-        if offer.usd_per_hour == 0 and offer.price_basis not in FREE:
-            raise PlacerError(f"{where}: usd_per_hour '0' of a rented machine", "give its price, or price_basis owned or reserved")
+        _check_offer(where, offer)
     _check_egress(rows["egress.csv"], regions)
     _check_tiers(rows["egress.csv"])
     for where, link in rows["links.csv"]:
         for place in (link.src, link.dst):
             if place not in regions:
                 raise PlacerError(f"{where}: region '{place}' is not in regions.csv", "add it there")
+        _check_rising(where, link, "gbps_low", "gbps_one_stream", "gbps_high")
+
+
+def _check_offer(where: str, offer: VmOffer) -> None:
+    """Refuse prices of nothing, and prices and interruptions whose two ends contradict each other."""
+    if offer.usd_per_hour == 0 and offer.price_basis not in FREE:
+        raise PlacerError(f"{where}: usd_per_hour '0' of a rented machine", "give its price, or price_basis owned or reserved")
+    _check_rising(where, offer, "usd_per_hour_low", "usd_per_hour_high")
+    _check_rising(where, offer, "interruption_low", "interruption_high")
+    if (offer.interruption_high or 0) > 1 or (offer.interruption_low or 0) >= 1:
+        words = f"{where}: interruptions from {offer.interruption_low} to {offer.interruption_high} are no shares of the machines"
+        raise PlacerError(words, "write 5 to 10 % as 0.05 and 0.1; an open band ends at 1")
+
+
+def _check_rising(where: str, row: Any, *names: str) -> None:
+    """Refuse figures of a row that are known and not in order; equal ones are."""
+    known = [(name, value) for name in names if (value := getattr(row, name)) is not None]
+    for (lower, low), (upper, high) in pairwise(known):
+        if low > high:
+            raise PlacerError(f"{where}: {lower} '{low:g}' is above {upper} '{high:g}'", "correct one of the two")
 
 
 def _check_egress(prices: Sequence[Located], regions: Mapping[str, Region]) -> None:

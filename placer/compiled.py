@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import platformdirs
 
+from placer import __version__
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
 from placer.shipped import shipped_catalogs
 
@@ -59,7 +60,8 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
             return None
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as base, _no_collection():
             rows = {table: _rows(base, table, kind) for table, kind in TABLES.items()}
-        os.utime(path)
+        with suppress(OSError):
+            os.utime(path)
     except (OSError, sqlite3.Error, TypeError, ValueError, KeyError, IndexError):
         return None
     return Catalog(
@@ -134,7 +136,10 @@ def _no_collection() -> Iterator[None]:
 
 
 def _path(digest: str) -> Path:
-    """File of a digest; the layout of the rows and the columns file are part of its name."""
-    layout = repr({table: _columns(kind) for table, kind in TABLES.items()}).encode()
+    """File of a digest; placer's version, the layout of the rows and the columns file are part of its name.
+
+    Another version may check or discount the same layers otherwise.
+    """
+    layout = repr((__version__, {table: _columns(kind) for table, kind in TABLES.items()})).encode()
     columns = (shipped_catalogs() / "columns.csv").read_bytes()
     return cache_folder() / f"{digest}-{hashlib.sha256(layout + columns).hexdigest()[:8]}.sqlite"

@@ -141,14 +141,26 @@ def _optional_text(cell: str) -> str:
     return _text(cell) if cell else ""
 
 
+def plain_number(cell: str) -> float:
+    """Read a number in ASCII digits, without the underscores that Python allows; NaN and infinity are read too.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    try:
+        value = float(cell)
+    except ValueError:
+        value = None
+    if value is None or "_" in cell or not cell.isascii():
+        raise ValueError("is not a number")
+    return value
+
+
 def _number(low: float, high: float, *, open_low: bool = False) -> Callable[[str], float]:
     def parse(cell: str) -> float:
-        try:
-            value = float(cell)
-        except ValueError:
-            value = None
-        if value is None or "_" in cell or not cell.isascii():
-            raise ValueError("is not a number")
+        value = plain_number(cell)
         if not math.isfinite(value):
             raise ValueError("is not a finite number")
         if value < low or value > high or (open_low and value == low):

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from placer.book_checks import FREE
 from placer.catalog import VmOffer
 
 
@@ -38,7 +39,7 @@ class Discount:
             (offer.gpu, self.gpu),
             (offer.market, self.market),
         )
-        return offer.price_basis not in ("owned", "reserved") and all(fnmatchcase(value, pattern) for value, pattern in pairs)
+        return offer.price_basis not in FREE and all(fnmatchcase(value, pattern) for value, pattern in pairs)
 
 
 def discounted(offers: Iterable[VmOffer], discounts: Sequence[Discount]) -> list[VmOffer]:

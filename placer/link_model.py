@@ -107,7 +107,12 @@ def estimated_rtt_s(a: Region, b: Region) -> float:
         return IN_REGION_RTT_S
     direct_km = great_circle_km(a, b)
     rtt_s = RTT_FLOOR_S + route_factor(zone_of(a), zone_of(b)) * weighted_km(a, b, direct_km) / FIBRE_KM_PER_RTT_S
-    return max(rtt_s, direct_km / FIBRE_KM_PER_RTT_S)
+    return max(rtt_s, light_rtt_s(a, b))
+
+
+def light_rtt_s(a: Region, b: Region) -> float:
+    """Least round-trip time in seconds between two places: light in fibre along the great circle."""
+    return great_circle_km(a, b) / FIBRE_KM_PER_RTT_S
 
 
 def route_factor(zone_a: str, zone_b: str) -> float:

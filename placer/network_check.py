@@ -10,10 +10,9 @@ from statistics import median, quantiles
 from placer.book import load_catalog, located_rows
 from placer.catalog import Catalog, MeasuredLink, Region
 from placer.errors import PlacerError
-from placer.geography import great_circle_km
 from placer.layers import Layer, find_layer
 from placer.link_fit import fitted_factors
-from placer.link_model import FIBRE_KM_PER_RTT_S, route_factor
+from placer.link_model import light_rtt_s, route_factor
 from placer.network import GBPS, Network
 
 SAME_REGION, ALL = "same region", "all"
@@ -170,7 +169,7 @@ def _named(unknown: Mapping[str, int]) -> str:
 
 def _suspects(placed: Iterable[tuple[str, MeasuredLink]], known: Catalog) -> Iterator[Suspect]:
     for where, row in placed:
-        light_ms = great_circle_km(known.region(row.src), known.region(row.dst)) / FIBRE_KM_PER_RTT_S * 1e3
+        light_ms = light_rtt_s(known.region(row.src), known.region(row.dst)) * 1e3
         if row.rtt_ms is not None and row.rtt_ms < light_ms:
             yield Suspect(where=where, src=row.src, dst=row.dst, rtt_ms=row.rtt_ms, light_ms=light_ms)
 

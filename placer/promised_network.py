@@ -12,13 +12,12 @@ from placer.catalog import VmOffer
 from placer.estimator import Estimate, exchange_phases, pool_of
 from placer.exchange import traits
 from placer.exchanges import server_offer
+from placer.network import GBPS
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.result import Warn
 from placer.timing.transfer import machine_loads
 from placer.units import format_seconds
-
-BYTES_PER_GBIT = 1e9 / 8
 
 
 def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
@@ -27,7 +26,7 @@ def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
     for offer, moved in _moved_bytes(problem, placement):
         if offer.network_gbps is None or offer.instance_type in said:
             continue
-        least_s = moved / (offer.network_gbps * BYTES_PER_GBIT)
+        least_s = moved / (offer.network_gbps * GBPS)
         if least_s > got.step.communication:
             said.add(offer.instance_type)
             text = f"{offer.instance_type} is promised {offer.network_gbps:g} Gb/s for long: {format_seconds(least_s)} an exchange"

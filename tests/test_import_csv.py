@@ -151,7 +151,7 @@ def test_maps_that_do_not_fit_are_answered(tmp_path: Path, maps: str, constants:
 @pytest.mark.parametrize(
     ("toml", "words"),
     [
-        ("[columns", "cannot read"),
+        ("[columns", "not valid TOML"),
         ("[colums]\na = 'b'", "'colums' is none of its tables"),
         ("provider = 'aws'", "'provider' is none of its tables"),
         ("[set]\ngpu_count = 1", "'1' in \\[set\\] is no text"),
@@ -169,6 +169,13 @@ def test_wrong_toml_is_named(tmp_path: Path, toml: str, words: str) -> None:
 def test_a_file_without_an_end_is_said(tmp_path: Path) -> None:
     """Spreadsheets leave out the last line break, so it is no error, but a file that is cut off looks the same."""
     assert read(tmp_path, QUOTE.rstrip()).notes[-1] == "the last line has no end: check that the file is complete"
+
+
+def test_a_map_that_is_nested_without_end_is_one_line(tmp_path: Path) -> None:
+    """100,000 brackets are more than the reader of TOML can hold: a message, no traceback."""
+    (tmp_path / "map.toml").write_text("columns = " + "[" * 100_000)
+    with pytest.raises(PlacerError, match="not valid TOML"):
+        read_mapping("offers", [str(tmp_path / "map.toml")], [])
 
 
 def test_the_command_writes_a_book(run: Run, tmp_path: Path) -> None:

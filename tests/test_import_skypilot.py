@@ -372,7 +372,7 @@ def test_the_command_writes_a_book_and_says_what_next(run: Run, tmp_path: Path) 
     rows = list(read_rows(book / "offers.csv", "offers.csv"))
     assert {row["region"] for row in rows} == {"us-central1"}
     assert "prices of 2026-11-01" in done.stdout
-    assert "left out  2 x device that gpus.csv does not know: tpu" in done.stdout
+    assert "left out: 2 x device that gpus.csv does not know: tpu" in done.stdout
     assert "--catalog default --catalog skypilot-gcp" in done.stdout
     assert json.loads((book / "origin.json").read_text())["documents"][0]["place"].endswith("gcp/vms.csv")
 

@@ -21,7 +21,8 @@ from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.network import Network
 from placer.sources.probe import harvest_probe, plan_probe, run_probe
-from placer.sources.probe.bill import WIRE, check_cost
+from placer.sources.probe.bill import ACKNOWLEDGED, WIRE, bill, check_cost
+from placer.sources.probe.bill import Run as Transfer
 from placer.sources.probe.client import Peer, round_trip, throughput
 from placer.sources.probe.hosts import ProbeHost, ProbeHosts, read_hosts
 from placer.sources.probe.protocol import VERSION, Meter, ProbeError, Question, ask, read_question, read_report
@@ -357,14 +358,24 @@ def two_clouds(port: int = 7447) -> ProbeHosts:
 
 
 def test_the_bill_is_bytes_times_price_in_both_directions(default: Catalog) -> None:
-    """Runs of 1 GiB with 1 and 4 streams: 2 GiB each way, 1.1 on the wire; the dearest tier of each provider's internet price."""
+    """Runs of 1 GiB with 1 and 4 streams: 2 GiB each way and a block of 128 KiB for each stream, on the wire with headers, 3 % sent again
+    and the acknowledgements of the way back; 10 kB for each of 10 + 5 connections; the dearest tier of each internet price.
+    """
     network = Network(default)
     plan = plan_probe(network, two_clouds(), [1, 4], 60.0, 2**30)
     up, down = plan.lines
-    assert up.most_bytes == pytest.approx(WIRE * 2 * 2**30 + 100_000)
+    assert up.most_bytes == pytest.approx((WIRE + ACKNOWLEDGED) * (2 * 2**30 + 5 * 2**17) + 15 * 10_000)
     assert (up.src, up.usd_per_gib) == (EAST, max(t.usd_per_gib for t in network.egress_tiers(EAST, WEST)))
     assert (down.src, down.usd_per_gib) == (WEST, max(t.usd_per_gib for t in network.egress_tiers(WEST, EAST)))
-    assert plan.usd == pytest.approx(2.2 * (up.usd_per_gib + down.usd_per_gib), rel=1e-3)
+    assert plan.usd == pytest.approx(2 * (1.03 * (1 + 52 / 1448) + 52 / 1448) * (up.usd_per_gib + down.usd_per_gib), rel=1e-3)
+
+
+def test_acknowledgements_of_a_large_upload_are_billed_on_the_way_back(default: Catalog) -> None:
+    """10 GB up and next to nothing down: 52 bytes back for each 1448 come to 359 MB that Google Cloud bills."""
+    runs = [Transfer(verb="upload", streams=1, most_bytes=10**10), Transfer(verb="download", streams=1, most_bytes=1)]
+    hosts = two_clouds()
+    _, down = bill(Network(default), hosts.here, hosts.hosts[0], runs)
+    assert down.most_bytes == pytest.approx(359e6, rel=1e-2)
 
 
 def test_seconds_times_the_cap_of_the_link_bound_the_bytes(default: Catalog) -> None:

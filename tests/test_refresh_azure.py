@@ -388,7 +388,7 @@ def test_a_pinned_book_is_said_to_need_its_pin_again(
 def test_two_refreshes_of_one_book_do_not_meet(call: Call, tmp_path: Path) -> None:
     """While another process holds the book, exit code 7 before anything is asked; another name works."""
     (tmp_path / "catalogs").mkdir()
-    with serving(one_page(ITEMS)) as server, FileLock(tmp_path / "catalogs" / ".azure.refresh.lock"):
+    with serving(one_page(ITEMS)) as server, FileLock(tmp_path / "catalogs" / ".azure.refreshed.lock"):
         code, _, err = call(server)
         assert (code, server.requests) == (7, [])
         assert "is being refreshed by another process" in err

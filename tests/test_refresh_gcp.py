@@ -100,6 +100,20 @@ def test_machines_are_added_up_from_their_parts(refresh: Run, tmp_path: Path) ->
     assert len(server.requests) == 5
 
 
+def test_h200_machines_have_cores_and_disks_of_their_own(refresh: Run, tmp_path: Path) -> None:
+    """Not the cores of A3 at 0.02: 224 x 0.03 + 2952 x 0.003 + 8 x 8 + 12,000 GiB x 0.08 / 730 = 80.8911."""
+    skus = [
+        gcp_sku("A3 Instance Core running in Americas", 0.02, AMERICAS),
+        gcp_sku("A3Ultra Instance Core running in Americas", 0.03, AMERICAS),
+        gcp_sku("A3Ultra Instance Ram running in Americas", 0.003, AMERICAS, unit="GiBy.h"),
+        gcp_sku("Nvidia H200 141GB GPU running in Americas", 8.0, AMERICAS),
+        gcp_sku("SSD backed Local Storage", 0.08, AMERICAS, unit="GiBy.mo"),
+    ]
+    with serving(pages_of(skus)) as server:
+        assert refresh(server, "--in", "us-central1", "--gpu", "H200").returncode == 0
+    assert prices(tmp_path) == {("us-central1", "a3-ultragpu-8g", "on_demand"): pytest.approx(80.8911, abs=1e-3)}
+
+
 def test_a_machine_without_the_price_of_a_part_is_left_out(refresh: Run) -> None:
     """Without the disk a2-ultragpu would be too cheap, and a GPU without its host's spot price is no machine."""
     some = [sku for sku in N1 + A2 if not sku["description"].startswith(("SSD", "Spot Preemptible N1"))]
@@ -291,7 +305,7 @@ BROKEN = {
     "no skus": (as_json({"services": []}), "has no list of skus"),
     "odd skus": (as_json({"skus": ["x"]}), "has no list of skus"),
     "same token": (as_json({"skus": N1, "nextPageToken": "AAAA"}), "leads back to itself"),
-    "wrong token": (as_json({"skus": N1, "nextPageToken": 7}), "has no list of skus"),
+    "wrong token": (as_json({"skus": N1, "nextPageToken": 7}), "has no nextPageToken that is text"),
     "nothing": (as_json({"skus": []}), "gcp gave no price that can be used"),
 }
 

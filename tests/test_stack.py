@@ -58,6 +58,26 @@ def test_a_later_layer_replaces_rows_of_the_same_key_and_adds_others(tmp_path: P
     assert stack.digest != erben.digest
 
 
+BAND = OFFERS.replace("source", "interruption_low,interruption_high,source") + "gcp,us-west1,x,T4,1,8,30,spot,0.1,list,,{},q,2026-11-01\n"
+LINK = "src,dst,gbps_one_stream,gbps_low,gbps_high,rtt_ms,basis,source,as_of\ngcp/us-west1,gcp/us-central1,{},40,measured,q,2026-11-01\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BAND.format("0.1,0.05"), "interruption_low '0.1' is above interruption_high '0.05'"),
+        (BAND.format("5,10"), "interruptions from 5.0 to 10.0 are no shares"),
+        (LINK.format("0.2,0.3,0.4"), "gbps_low '0.3' is above gbps_one_stream '0.2'"),
+    ],
+)
+def test_figures_that_contradict_each_other_are_refused_with_their_line(tmp_path: Path, text: str, words: str) -> None:
+    """A band or a spread the wrong way round, and percent that were meant as shares: the message names the line."""
+    path = write(tmp_path / "quote.csv", text)
+    with pytest.raises(PlacerError, match=r"quote\.csv:2") as caught:
+        load_catalog(["erben-2023", path])
+    assert words in caught.value.message
+
+
 def test_the_order_of_layers_decides(tmp_path: Path) -> None:
     """Of two quotes for one machine the later one counts."""
     a = write(tmp_path / "a.csv", QUOTE)

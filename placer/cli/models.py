@@ -8,7 +8,7 @@ import click
 
 from placer.catalog import device_name
 from placer.cli.options import json_option
-from placer.cli.output import console, print_json
+from placer.cli.output import console, new_table, print_json
 
 if TYPE_CHECKING:
     from placer.profile import ModelProfile
@@ -34,8 +34,6 @@ def command(name: str | None, as_json: bool) -> None:
 
 
 def _show(p: ModelProfile) -> None:
-    from rich.table import Table
-
     from placer.units import format_bytes, format_number
 
     out = console()
@@ -46,9 +44,7 @@ def _show(p: ModelProfile) -> None:
     )
     out.print(f"gradients {sizes} ({p.gradient_source})")
     out.print(f"memory {memory} ({p.memory_source})")
-    table = Table(box=None, pad_edge=False, header_style="underline")
-    for header in ("device", "framework", "samples/s", "basis", "source"):
-        table.add_column(header)
+    table = new_table(("device", "framework", "samples/s", "basis", "source"))
     for rate in p.rates:
         speed = f"{format_number(rate.value)} ({format_number(rate.low)} to {format_number(rate.high)})"
         table.add_row(device_name(rate.gpu, rate.gpu_count), rate.framework, speed, rate.basis, rate.source)
@@ -56,13 +52,9 @@ def _show(p: ModelProfile) -> None:
 
 
 def _list(profiles: list[ModelProfile]) -> None:
-    from rich.table import Table
-
     from placer.units import format_bytes
 
-    table = Table(box=None, pad_edge=False, header_style="underline")
-    for header in ("model", "parameters", "gradients", "TBS", "known on"):
-        table.add_column(header, justify="right" if header in ("parameters", "gradients", "TBS") else "left")
+    table = new_table(("model", "parameters", "gradients", "TBS", "known on"), right=("parameters", "gradients", "TBS"))
     for p in profiles:
         devices = ", ".join(dict.fromkeys(device_name(rate.gpu, rate.gpu_count) for rate in p.rates))
         sizes = (f"{p.parameters / 1e6:.1f} M", format_bytes(p.gradient_bytes(p.compression)), f"{p.target_batch_size:,}")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from placer.cli.options import catalog_option, json_option
-from placer.cli.output import console, print_json
+from placer.cli.output import console, new_table, print_json
 from placer.errors import unknown
 
 SORTS: dict[str, Callable[[Any], Any]] = {
@@ -73,11 +73,7 @@ def _keys(group_by: str) -> tuple[str, ...]:
 
 
 def _print_offers(found: Sequence[Any], limit: int) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="underline")
-    for header, right in (("place", 0), ("machine", 0), ("GPU", 0), ("market", 0), ("USD/h", 1), ("USD/GPU h", 1), ("as of", 0)):
-        table.add_column(header, justify="right" if right else "left", no_wrap=header != "machine")
+    table = new_table(("place", "machine", "GPU", "market", "USD/h", "USD/GPU h", "as of"), right=("USD/h", "USD/GPU h"), wrap=("machine",))
     for o in found[:limit]:
         price = f"{o.usd_per_hour:.3f}{'~' if o.price_basis == 'estimated' else ''}"
         table.add_row(o.place, o.instance_type, o.device, o.market.replace("_", "-"), price, f"{o.usd_per_hour / o.gpu_count:.3f}", o.as_of)
@@ -93,12 +89,8 @@ def _print_groups(groups: Sequence[Any], keys: tuple[str, ...], offers: int, lim
         rows = [msgspec.to_builtins(group) for group in groups[:limit]]
         print_json({"schema": "placer.offer-groups/v1", "catalog": catalog, "by": list(keys), "total": len(groups), "groups": rows})
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="underline")
-    headers = [*keys, "offers", "places", "low", "median", "high", "cheapest"]
-    for header in headers:
-        table.add_column(header, justify="right" if header in ("offers", "places", "low", "median", "high") else "left")
+    figures = ("offers", "places", "low", "median", "high")
+    table = new_table((*keys, *figures, "cheapest"), right=figures)
     for g in groups[:limit]:
         prices = (f"{usd:.3f}" for usd in (g.usd_per_gpu_hour_low, g.usd_per_gpu_hour_median, g.usd_per_gpu_hour_high))
         table.add_row(*g.group, f"{g.offers:,}", str(g.places), *prices, g.cheapest)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from placer.errors import PlacerError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 PIPED_WIDTH = 120
@@ -52,6 +53,27 @@ def progress(words: str) -> Iterator[Callable[[float], None]]:
         return
     with console(stderr=True).status(f"{words} ...", spinner="line") as status:
         yield lambda value: status.update(f"{words} ... best so far {value:,.4g}")
+
+
+def new_table(headers: Sequence[str], *, right: Collection[str] = (), wrap: Collection[str] | None = None) -> Table:
+    """Start a plain table.
+
+    Parameters
+    ----------
+    headers
+        Of the columns.
+    right
+        Columns of numbers.
+    wrap
+        Columns that may take several lines; None: all.
+    """
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, header_style="underline")
+    for header in headers:
+        whole = wrap is not None and header not in wrap
+        made.add_column(header, justify="right" if header in right else "left", no_wrap=whole, overflow="fold")
+    return made
 
 
 def print_json(document: Any) -> None:

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from placer.errors import PlacerError
-from placer.sources.fetch import FAILED
 from placer.sources.pages import Pages, address, pages
 from placer.sources.quotes import Gathered, Quote, day_of, price_of
 from placer.sources.scope import Scope
@@ -77,19 +75,17 @@ def _items(source: Pages, question: str, tell: Callable[[str], None]) -> Iterato
     url, seen, count = source.base, {""}, 0
     while True:
         tell(f"prices of Azure, page {source.count + 1}")
-        page = source.get(url, params)
-        items, link = page.get("Items"), page.get("NextPageLink")
-        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise _broken("has no list of Items")
+        page, items = source.rows("Items", url, params)
+        link = page.get("NextPageLink")
         if page.get("Count", len(items)) != len(items):
-            raise _broken(f"has {len(items)} items and says {page['Count']}")
+            raise source.broken(f"has {len(items)} items and says {page['Count']}")
         yield from items
         count += len(items)
         if link:
             if not isinstance(link, str) or not source.beside(link):
-                raise _broken("leads to another host")
+                raise source.broken("leads to another host")
             if link in seen:
-                raise _broken("leads back to itself")
+                raise source.broken("leads back to itself")
             seen.add(link)
             url, params = link, None
         elif items and len(items) % FULL_PAGE == 0:
@@ -132,7 +128,3 @@ def _quote(item: Mapping[str, Any], scope: Scope, left_out: Counter[str]) -> Quo
         since=day_of(item.get("effectiveStartDate")),
         source=SOURCE,
     )
-
-
-def _broken(what: str) -> PlacerError:
-    return PlacerError(f"a page of Azure's prices {what}", "run this again later", exit_code=FAILED)

@@ -7,13 +7,18 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
+from placer.csv_rows import plain_number
 from placer.errors import PlacerError
-from placer.sources.fetch import FAILED, Document
+from placer.sources.fetch import FAILED, Document, is_url
 
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 MOST_NAME = 200
 """Longest name of a column."""
+FORMULA = ("=", "+", "-", "@")
+"""A text that begins so is a formula to spreadsheets that open the book."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +41,36 @@ class Table:
     header: Sequence[str]
     cells: Iterator[tuple[int, list[str]]]
     cut_off: bool
+
+    @property
+    def name(self) -> str:
+        """Last part of the place, which a book may tell."""
+        return PurePosixPath(urlsplit(self.place).path if is_url(self.place) else self.place.replace("\\", "/")).name or self.place
+
+    def error(self, words: str, hint: str, line: int) -> PlacerError:
+        """Build the error about a line: a file of the user is wrong input, a URL a source that did not deliver."""
+        return PlacerError(f"{self.place}:{line}: {words}", hint, FAILED if is_url(self.place) else 2)
+
+    def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """Give every row by column name with its line.
+
+        Raises
+        ------
+        PlacerError
+            If a row has more or fewer cells than the header.
+        """
+        for line, cells in self.cells:
+            if len(cells) != len(self.header):
+                words = f"{len(cells)} cells instead of {len(self.header)}"
+                raise self.error(words, "check the commas of this line; if it is the last one, the file is not complete", line)
+            yield line, dict(zip(self.header, cells, strict=True))
+
+    def number(self, line: int, column: str, cell: str) -> float | None:
+        """Read a number; None for an empty cell. NaN and infinity stay: who judges the figure refuses or counts them."""
+        try:
+            return plain_number(cell) if cell.strip() else None
+        except ValueError as error:
+            raise self.error(f"{column} '{cell.strip()[:40]}' {error}", "correct this cell", line) from None
 
 
 def read_table(document: Document) -> Table:
@@ -78,7 +113,7 @@ def _text(data: bytes, place: str) -> str:
     if "\0" in text:
         raise PlacerError(f"'{place}' is no text: it has zero bytes", "save it as UTF-8 CSV", exit_code=FAILED)
     if text.lstrip()[:1] == "<":
-        raise PlacerError(f"'{place}' is a web page, no CSV", "use the address of the raw file", exit_code=FAILED)
+        raise PlacerError(f"'{place}' is a web page (HTML), no CSV", "use the address of the raw file", exit_code=FAILED)
     return text
 
 

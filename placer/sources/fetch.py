@@ -18,8 +18,9 @@ from placer.sources.harvest import Origin
 MOST_BYTES = 256 * 1024 * 1024
 """Largest document, packed and unpacked: the largest public price list of machines (AWS, one region) has about 200 MB."""
 MOST_SECONDS = 120.0
-"""Longest time for one document; a single read waits at most `READ_SECONDS`."""
+"""Longest time for one document."""
 READ_SECONDS = 20.0
+"""Longest silence of a server."""
 CHUNK_BYTES = 1 << 16
 FAILED = 7
 """Exit code of a source that did not deliver; what was there stays as it was."""
@@ -94,7 +95,7 @@ def _download(
     params: Mapping[str, str] | None,
     headers: Mapping[str, str] | None,
 ) -> bytes:
-    httpx = _httpx()
+    httpx = load_httpx()
     end, found = time.monotonic() + most_seconds, bytearray()
     try:
         with httpx.stream("GET", place, params=params, headers=headers, timeout=read_seconds, follow_redirects=True) as answer:
@@ -113,7 +114,8 @@ def _download(
     return bytes(found)
 
 
-def _httpx() -> Any:
+def load_httpx() -> Any:
+    """Import httpx; `PlacerError` if it is missing."""
     try:
         import httpx
     except ImportError:

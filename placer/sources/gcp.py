@@ -10,9 +10,8 @@ from datetime import date
 from statistics import median
 from typing import Any
 
-from placer.audit import ABSURD
+from placer.audit import is_slip
 from placer.errors import PlacerError
-from placer.sources.fetch import FAILED
 from placer.sources.pages import Pages, address, pages
 from placer.sources.quotes import Gathered, Quote, day_of, price_of
 from placer.sources.scope import Scope, Shape
@@ -27,7 +26,7 @@ PAGE_SKUS = "5000"
 HOURS_A_MONTH = 730.0
 """Google's own month, by which it turns monthly prices of disks into hourly ones."""
 PART = re.compile(
-    r"(?P<spot>(?:Spot )?Preemptible )?(?:(?P<family>[A-Z]\d+[A-Z]?|A3Plus)(?: Predefined| AMD| Arm)?|Compute optimized)"
+    r"(?P<spot>(?:Spot )?Preemptible )?(?:(?P<family>[A-Z]\d+[A-Z]?|A3Plus|A3Ultra)(?: Predefined| AMD| Arm)?|Compute optimized)"
     r"(?: Instance)? (?P<part>Core|Ram) running in .+"
 )
 DEVICE = re.compile(
@@ -48,10 +47,13 @@ GPU_WORDS = {
     "H200 141GB": "H200",
 }
 """Google's words for a GPU to gpus.csv; the H100 of a3-megagpu has a price of its own."""
+FAMILIES = {None: "c2", "A3Plus": "a3-megagpu", "A3Ultra": "a3-ultragpu"}
+"""Families whose words in a description are not the first part of their machines' names; "Compute optimized" names none."""
 SSD_GIB = {
     "a2-ultragpu": 375.0,
     "a3-highgpu": 750.0,
     "a3-megagpu": 750.0,
+    "a3-ultragpu": 1500.0,
 }
 """Local SSD for each GPU that these machines always have, GiB:
 cloud.google.com/compute/docs/accelerator-optimized-machines, 2026-03."""
@@ -106,15 +108,15 @@ def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, A
     while True:
         tell(f"prices of Google Cloud, page {source.count + 1}")
         params = {"pageSize": PAGE_SKUS, "currencyCode": "USD"} | ({"pageToken": token} if token else {})
-        page = source.get(f"{source.base}/{COMPUTE}", params)
-        skus, token = page.get("skus"), page.get("nextPageToken", "")
-        if not isinstance(skus, list) or not all(isinstance(sku, dict) for sku in skus) or not isinstance(token, str):
-            raise _broken("has no list of skus")
+        page, skus = source.rows("skus", f"{source.base}/{COMPUTE}", params)
+        token = page.get("nextPageToken", "")
+        if not isinstance(token, str):
+            raise source.broken("has no nextPageToken that is text")
         yield from skus
         if not token:
             return
         if token in seen:
-            raise _broken("leads back to itself")
+            raise source.broken("leads back to itself")
         seen.add(token)
 
 
@@ -145,9 +147,7 @@ def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
         if price > 0:
             of_part[name, market].append(price)
     usual = {part: median(found) for part, found in of_part.items()}
-    kept = {
-        key: (price, since) for key, (price, since) in prices.items() if price > 0 and 1 / ABSURD < price / usual[key[0], key[2]] < ABSURD
-    }
+    kept = {key: (price, since) for key, (price, since) in prices.items() if price > 0 and not is_slip(price, usual[key[0], key[2]])}
     for name, _, market in prices.keys() - kept.keys():
         left_out[f"price of a part that cannot be: {name} {market.replace('_', '-')}"] += 1
     return kept
@@ -159,7 +159,7 @@ def _part(sku: Mapping[str, Any]) -> tuple[str, str, float, date | None] | None:
     if not isinstance(category, dict) or category.get("usageType") not in ("OnDemand", "Preemptible"):
         return None
     if core := PART.fullmatch(words):
-        family = "c2" if core["family"] is None else "a3-megagpu" if core["family"] == "A3Plus" else core["family"].lower()
+        family = FAMILIES.get(core["family"]) or core["family"].lower()
         name, spot, unit = f"{family} {core['part']}", core["spot"], "h" if core["part"] == "Core" else "GiBy.h"
     elif (device := DEVICE.fullmatch(words)) and device["gpu"] in GPU_WORDS:
         name, spot, unit = f"GPU {GPU_WORDS[device['gpu']]}", device["spot"], "h"
@@ -213,14 +213,10 @@ def _quote(region: str, name: str, shape: Shape, market: str, prices: Prices, le
 def _parts(name: str, shape: Shape) -> dict[str, float]:
     """Amounts of each part of a machine, such as ``n1-standard-4+1xT4``."""
     series = "-".join(name.split("-")[:2])
-    family = series if series == "a3-megagpu" else name.partition("-")[0]
+    family = series if series in FAMILIES.values() else name.partition("-")[0]
     parts = {f"{family} Core": shape.vcpus, f"{family} Ram": shape.memory_gib}
     if not shape.gpu.startswith("CPU-"):
         parts[f"GPU {'H100 Mega' if series == 'a3-megagpu' else shape.gpu}"] = float(shape.gpu_count)
     if series in SSD_GIB:
         parts["SSD"] = SSD_GIB[series] * shape.gpu_count
     return parts
-
-
-def _broken(what: str) -> PlacerError:
-    return PlacerError(f"a page of Google's prices {what}", "run this again later", exit_code=FAILED)

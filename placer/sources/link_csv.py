@@ -9,9 +9,9 @@ from pathlib import Path
 from placer.catalog import Region
 from placer.csv_rows import file_columns
 from placer.errors import PlacerError, unknown
+from placer.sources.csv_text import Table, read_table
 from placer.sources.fetch import Document, is_url
 from placer.sources.harvest import Harvest
-from placer.sources.link_table import Table, as_table, number, numbered_rows
 from placer.sources.readings import BASES, MANY, Reading, harvest_readings
 from placer.units import parse_bandwidth, parse_date, parse_seconds
 
@@ -78,19 +78,19 @@ def import_links(
     for needed in ("src", "dst"):
         if needed not in names:
             raise PlacerError(f"map has no column for '{needed}'", "write it as src=from,dst=to,rtt_ms=latency")
-    readings = [r for document in documents for r in _readings(as_table(document), names, columns is not None, bits, ms, date)]
+    readings = [r for document in documents for r in _readings(read_table(document), names, columns is not None, bits, ms, date)]
     return harvest_readings(readings, regions, origins=[d.origin for d in documents], skip_bad=skip_bad)
 
 
 def _readings(table: Table, names: Mapping[str, str], mapped: bool, bits: float, ms: float, date: str | None) -> Iterator[Reading]:
-    for line, row in numbered_rows(table):
+    for line, row in table.rows():
         missing = [column for name, column in names.items() if column not in row and (mapped or name in ("src", "dst"))]
         if missing:
             hint = "correct --map" if mapped else "name the columns of this file with --map 'src=from,dst=to,rtt_ms=latency'"
             raise table.error(f"column '{missing[0]}' is missing", hint, 1)
         cells = {name: row.get(column, "").strip() for name, column in names.items()}
-        rates = {name: _scaled(number(table, line, names[name], cells[name]), bits) for name in RATES if name in cells}
-        rtt_ms = _scaled(number(table, line, names["rtt_ms"], cells["rtt_ms"]), ms) if "rtt_ms" in cells else None
+        rates = {name: _scaled(table.number(line, names[name], cells[name]), bits) for name in RATES if name in cells}
+        rtt_ms = _scaled(table.number(line, names["rtt_ms"], cells["rtt_ms"]), ms) if "rtt_ms" in cells else None
         one, many = rates.get("gbps_one_stream"), rates.get("gbps_many_streams")
         if one is None and many is None and rtt_ms is None:
             raise table.error("has neither a throughput nor a round-trip time", "fill one of them, or map their columns", line)
@@ -115,6 +115,11 @@ def _scaled(value: float | None, factor: float) -> float | None:
 def _date(table: Table, line: int, cell: str | None, date: str | None) -> str:
     if cell:
         return parse_date(cell, f"{table.place}:{line}: as_of").isoformat()
+    return given_day(table, line, date)
+
+
+def given_day(table: Table, line: int, date: str | None) -> str:
+    """Day that the user gives for rows that have none; `PlacerError` without one."""
     if date is None:
         raise table.error("does not say when it was measured", "give its day, as in --date 2026-08-03", line)
     return date
@@ -134,18 +139,16 @@ def read_pairs(document: Document) -> list[tuple[str, str, str]]:
     PlacerError
         If a column is missing or a cell is empty.
     """
-    table = as_table(document)
+    table = read_table(document)
     found = []
-    for line, row in numbered_rows(table):
+    for line, row in table.rows():
         cells = [row.get(column, "").strip() for column in ("file", "src", "dst")]
         if not all(cells):
-            raise table.error(
-                "a cell of file,src,dst is empty or missing", "write one row a run: run.json,aws/us-east-1,gcp/us-west1", line
-            )
+            raise table.error("a cell of file,src,dst is empty or missing", _PAIRS_HINT, line)
         file = cells[0] if is_url(cells[0]) or is_url(table.place) else str(Path(table.place).parent / cells[0])
         found.append((file, cells[1], cells[2]))
     if not found:
-        raise table.error("has no row", _PAIRS_HINT)
+        raise table.error("has no row", _PAIRS_HINT, 1)
     return found
 
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from placer.book import load_catalog
+from placer.book_checks import FREE
 from placer.csv_rows import KEYS, file_columns, optional_columns
 from placer.errors import PlacerError, unknown
-from placer.sources.csv_text import Table, read_table
-from placer.sources.fetch import FAILED, READ_SECONDS, read_document
+from placer.sources.csv_text import FORMULA, Table, read_table
+from placer.sources.fetch import READ_SECONDS, read_document
 from placer.sources.harvest import Harvest, Row
 from placer.sources.skypilot.rows import Tally
+from placer.sources.toml_text import read_toml
 
 KINDS = ("offers", "egress", "stores", "functions", "regions")
 """Files of a book that can be imported, without their ending."""
 PLACED = ("offers.csv", "stores.csv", "functions.csv")
 """Files whose rows need a region with coordinates."""
-FORMULA = ("=", "+", "-", "@")
-"""A text that begins so is a formula to spreadsheets that open the book."""
 TABLES = ("columns", "set", "values")
 
 
@@ -118,8 +116,7 @@ def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_
     tally = Tally(skip_bad=skip_bad)
     rows = list(_known(_rows(table, mapping, sources, tally), mapping.file, tally))
     if not rows:
-        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in list(tally.reasons().items())[:4])
-        raise PlacerError(f"no row can be used: {reasons or 'there are none'}", "name another file; no book was changed", exit_code=FAILED)
+        raise tally.nothing()
     unused = sorted(set(table.header) - set(sources.values()) - {""})
     notes = [f"their columns that were not read: {', '.join(unused[:20])}"] if unused else []
     notes += ["the last line has no end: check that the file is complete"] if table.cut_off else []
@@ -127,10 +124,7 @@ def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_
 
 
 def _toml(path: str) -> Mapping[str, Any]:
-    try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "write a TOML file") from None
+    tables = read_toml(path, "write a TOML file with [columns], [set] and [values.COLUMN]")
     for name, table in tables.items():
         if name not in TABLES or not isinstance(table, dict):
             raise PlacerError(f"{path}: '{name}' is none of its tables", "it has [columns], [set] and [values.COLUMN]")
@@ -204,7 +198,7 @@ def _rows(table: Table, mapping: ColumnMap, sources: Mapping[str, str], tally: T
                 column: _value(cells[at[column]] if theirs else mapping.constants[column], column, mapping)
                 for column, theirs in sources.items()
             }
-            if row.get("usd_per_hour") == 0 and row.get("price_basis") not in ("owned", "reserved"):
+            if row.get("usd_per_hour") == 0 and row.get("price_basis") not in FREE:
                 raise ValueError("usd_per_hour '0' of a rented machine")
         except ValueError as error:
             tally.refuse(where, str(error))

@@ -14,11 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from placer.errors import PlacerError
-from placer.sources.fetch import FAILED, is_url
+from placer.sources.fetch import FAILED, READ_SECONDS, is_url, load_httpx
 from placer.sources.harvest import Origin
 
-READ_SECONDS = 20.0
-"""Longest silence of the server."""
 PAGE_SECONDS = 120.0
 """Longest time for one page."""
 PAGE_BYTES = 64 * 1024 * 1024
@@ -71,6 +69,24 @@ class Pages:
             time.sleep(wait if pause is None else pause)
         raise AssertionError("the last attempt returns or raises")
 
+    def rows(self, key: str, url: str, params: Mapping[str, str] | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Read one page with the list of objects that it has under ``key``.
+
+        Raises
+        ------
+        PlacerError
+            With exit code 7: what the server did, or that the page has no such list.
+        """
+        page = self.get(url, params)
+        found = page.get(key)
+        if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+            raise self.broken(f"has no list of {key}")
+        return page, found
+
+    def broken(self, what: str) -> PlacerError:
+        """Build the error of a page that is not as the interface documents it."""
+        return _failed(f"a page of '{self.base}' {what}")
+
     def _ask(self, url: str, params: Mapping[str, str] | None) -> tuple[int, float | None, bytes]:
         """Status, the wait that the server asks for, and the body."""
         import httpx
@@ -108,10 +124,7 @@ def pages(base: str, headers: Mapping[str, str] | None = None) -> Iterator[Pages
     PlacerError
         If httpx is missing.
     """
-    try:
-        import httpx
-    except ImportError:
-        raise PlacerError("downloads need httpx", "pip install 'placer[online]'") from None
+    httpx = load_httpx()
     try:
         client = httpx.Client(headers=headers, timeout=READ_SECONDS, follow_redirects=False)
     except (ImportError, ValueError, httpx.InvalidURL):

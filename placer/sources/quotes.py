@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from statistics import median
 
-from placer.audit import ABSURD, OLDEST_YEAR
+from placer.audit import ABSURD, OLDEST_YEAR, is_slip
 from placer.sources.harvest import Origin, Row
 from placer.sources.scope import Scope, Shape
 
@@ -132,9 +132,9 @@ def fault(quote: Quote, usual: Mapping[tuple[str, str], float], today: date) -> 
         return f"{kind} is dated before {OLDEST_YEAR}"
     if quote.zone and quote.since is not None and (today - quote.since).days > SPOT_DAYS:
         return f"{kind} is older than {SPOT_DAYS} days"
-    times = price / quote.shape.gpu_count / usual[quote.shape.gpu, quote.market]
-    if not 1 / ABSURD < times < ABSURD:
-        return f"{kind} is {ABSURD:,.0f} times {'above' if times > 1 else 'below'} the median of its device"
+    each, middle = price / quote.shape.gpu_count, usual[quote.shape.gpu, quote.market]
+    if is_slip(each, middle):
+        return f"{kind} is {ABSURD:,.0f} times {'above' if each > middle else 'below'} the median of its device"
     return ""
 
 
@@ -166,8 +166,8 @@ def _row(quote: Quote, scope: Scope, today: date) -> Row:
         "memory_gib": quote.shape.memory_gib,
         "market": quote.market,
         "usd_per_hour": round(quote.usd_per_hour, 6),
-        "usd_per_hour_low": quote.low,
-        "usd_per_hour_high": quote.high,
+        "usd_per_hour_low": None if quote.low is None else round(quote.low, 6),
+        "usd_per_hour_high": None if quote.high is None else round(quote.high, 6),
         "price_basis": "list",
         "available": None,
         "network_gbps": quote.shape.network_gbps,

@@ -11,8 +11,7 @@ from statistics import median
 
 from placer.catalog import Region
 from placer.errors import PlacerError, unknown
-from placer.geography import great_circle_km
-from placer.link_model import FIBRE_KM_PER_RTT_S
+from placer.link_model import light_rtt_s
 from placer.sources.harvest import Harvest, Origin, Row
 
 MOST_BITS_PER_S = 1e12
@@ -135,16 +134,11 @@ def _wrong(reading: Reading, regions: Mapping[str, Region]) -> tuple[str, str] |
         return None
     if not 0 < rtt_ms <= MOST_RTT_MS:
         return "round-trip time out of range", f"round-trip time {rtt_ms:g} ms is not above 0 and at most {MOST_RTT_MS:g} ms"
-    least_ms = light_ms(regions[reading.src], regions[reading.dst])
+    least_ms = light_rtt_s(regions[reading.src], regions[reading.dst]) * 1e3
     if rtt_ms < least_ms:
         words = f"round-trip time {rtt_ms:g} ms from {reading.src} to {reading.dst}: light in fibre needs {least_ms:.1f} ms"
         return "round-trip time faster than light in fibre", words
     return None
-
-
-def light_ms(a: Region, b: Region) -> float:
-    """Least round-trip time of two places in ms: light in fibre along the great circle."""
-    return great_circle_km(a, b) / FIBRE_KM_PER_RTT_S * 1e3
 
 
 def _by_pair(readings: Iterable[Reading]) -> dict[tuple[str, str], list[Reading]]:

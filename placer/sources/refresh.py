@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from placer.sources.changes import Changes, changes
 from placer.sources.fetch import FAILED
 from placer.sources.harvest import Harvest, Row
 from placer.sources.quotes import Gathered, checked
-from placer.sources.save import ORIGIN, save
+from placer.sources.save import ORIGIN, locked, replaceable, save
 from placer.sources.scope import Scope, scope_of
 
 OFFERS = "offers.csv"
@@ -95,7 +95,7 @@ def refresh(
     book = check_book_name(provider if name is None else name, catalog_names())
     if partial and provider != "aws":
         raise PlacerError(f"--partial says nothing for {provider}, whose regions come in one list", "leave --partial out")
-    with _locked(book, dry_run):
+    with nullcontext() if dry_run else locked(book, "refreshed", 0):
         before = _before(book, provider)
         found = _gathered(scope, tell, partial)
         now = datetime.now(UTC)
@@ -127,30 +127,6 @@ def _gathered(scope: Scope, tell: Callable[[str], None], partial: bool) -> Gathe
     return {"azure": azure.gather, "gcp": gcp.gather}[scope.provider](scope, tell)
 
 
-@contextmanager
-def _locked(book: str, dry_run: bool) -> Iterator[None]:
-    """Keep a second refresh of one book out; a shelf that cannot be written is said before anything is asked for."""
-    from filelock import FileLock, Timeout
-
-    if dry_run:
-        yield
-        return
-    folder = shelf()
-    lock = FileLock(folder / f".{book}.refresh.lock", timeout=0)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise PlacerError(f"the book '{book}' is being refreshed by another process", "wait for it, then run this again", FAILED) from None
-    except (OSError, NotImplementedError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise PlacerError(f"cannot write the book '{book}' in '{folder}': {why}", "set PLACER_HOME", FAILED) from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _before(book: str, provider: str) -> list[dict[str, Any]] | None:
     """Offers of the book that is there; None if there is none or nobody can read it.
 
@@ -159,9 +135,7 @@ def _before(book: str, provider: str) -> list[dict[str, Any]] | None:
     PlacerError
         If it holds something that no refresh of this provider wrote, and that a new book would lose.
     """
-    folder = shelf() / book
-    if folder.exists() and not folder.is_symlink():
-        raise PlacerError(f"'{folder}' was not written by placer", "move it away, or choose another name with --as")
+    folder = replaceable(shelf() / book)
     try:
         files = sorted(path.name for path in folder.iterdir())
         rows = list(read_rows(folder / OFFERS, OFFERS)) if OFFERS in files else []

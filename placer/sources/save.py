@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -52,32 +54,82 @@ def save(harvest: Harvest, name: str) -> Path:
     check_book_name(name, catalog_names())
     if not any(harvest.rows.values()):
         raise PlacerError(f"nothing was found for '{name}'", "the old book stays as it was", exit_code=FAILED)
-    folder = shelf()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _swapped(harvest, name, folder)
-    except OSError as error:
-        raise PlacerError(f"cannot write the book '{name}' in '{folder}': {error.strerror or error}", "set PLACER_HOME", FAILED) from None
+    with locked(name, "written", LOCK_SECONDS) as folder:
+        try:
+            book = replaceable(folder / name)
+            made = _checked_folder(harvest, name, folder)
+            _drop_all_but(made, _put_in_place(made, book), book)
+        except OSError as error:
+            raise _unwritable(name, folder, error) from None
+    return book
 
 
-def _swapped(harvest: Harvest, name: str, folder: Path) -> Path:
+@contextmanager
+def locked(name: str, done: str, seconds: float) -> Iterator[Path]:
+    """Keep other processes from doing the same to a book of the user.
+
+    Parameters
+    ----------
+    name
+        Of the book.
+    done
+        What is done to it, for the lock and the message: ``written``, ``refreshed``.
+    seconds
+        How long another process is waited for.
+
+    Yields
+    ------
+    Path
+        The folder of the user's books.
+
+    Raises
+    ------
+    PlacerError
+        With exit code 7 if another process is at it for longer, or the folder cannot be written.
+    """
     from filelock import FileLock, Timeout
 
+    folder = shelf()
+    lock = FileLock(folder / f".{name}.{done}.lock", timeout=seconds)
     try:
-        with FileLock(folder / f".{name}.lock", timeout=LOCK_SECONDS):
-            made = Path(tempfile.mkdtemp(dir=folder, prefix=f".{name}@"))
-            try:
-                _write(harvest, made)
-                _check(harvest, made)
-                return _put_in_place(made, folder / name)
-            except BaseException:
-                shutil.rmtree(made, ignore_errors=True)
-                raise
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
     except Timeout:
-        raise PlacerError(f"the book '{name}' is being written by another process", "wait for it, then run this again", FAILED) from None
+        raise PlacerError(f"the book '{name}' is being {done} by another process", "wait for it, then run this again", FAILED) from None
+    except (OSError, NotImplementedError) as error:
+        raise _unwritable(name, folder, error) from None
+    try:
+        yield folder
+    finally:
+        lock.release()
+
+
+def replaceable(book: Path) -> Path:
+    """Refuse a place where something lies that is no book of `save`."""
+    if book.exists() and not book.is_symlink():
+        raise PlacerError(f"'{book}' was not written by placer", "move it away, or choose another name with --as")
+    return book
+
+
+def _unwritable(name: str, folder: Path, error: Exception) -> PlacerError:
+    why = getattr(error, "strerror", None) or error
+    return PlacerError(f"cannot write the book '{name}' in '{folder}': {why}", "set PLACER_HOME to a folder that can be written", FAILED)
+
+
+def _checked_folder(harvest: Harvest, name: str, folder: Path) -> Path:
+    made = Path(tempfile.mkdtemp(dir=folder, prefix=f".{name}@"))
+    try:
+        _write(harvest, made)
+        _check(harvest, made)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    return made
 
 
 def _write(harvest: Harvest, made: Path) -> None:
+    import msgspec
+
     made.chmod(0o755)
     for file, rows in harvest.rows.items():
         columns = [c for c in file_columns(file) if c not in optional_columns(file) or any(row.get(c) is not None for row in rows)]
@@ -89,7 +141,7 @@ def _write(harvest: Harvest, made: Path) -> None:
     document = {
         "schema": "placer.origin/v1",
         "retrieved": datetime.now(UTC).isoformat(timespec="seconds"),
-        "documents": [{"place": o.place, "sha256": o.sha256, "size_bytes": o.size_bytes} for o in harvest.origins],
+        "documents": msgspec.to_builtins(harvest.origins),
         "left_out": dict(harvest.left_out),
         "notes": list(harvest.notes),
     }
@@ -118,16 +170,17 @@ def _check(harvest: Harvest, made: Path) -> None:
             raise PlacerError(f"the source gave a row that no book may have: {message}", "nothing was changed", FAILED) from None
 
 
-def _put_in_place(made: Path, book: Path) -> Path:
-    """Move the link ``book`` to ``made`` and drop all older folders but the one before."""
-    if book.exists() and not book.is_symlink():
-        raise PlacerError(f"'{book}' was not written by placer", "move it away, or choose another name")
-    before = book.resolve() if book.is_symlink() else None
-    link = book.with_name(f"{made.name}.link")
+def _put_in_place(made: Path, book: Path) -> str:
+    """Move the link ``book`` to ``made``; return the name of the folder that it led to before, empty if there was none."""
+    before = book.readlink().name if book.is_symlink() else ""
+    link = book.with_name(f".{book.name}.link")
     link.unlink(missing_ok=True)
     link.symlink_to(made.name, target_is_directory=True)
     link.replace(book)
+    return before
+
+
+def _drop_all_but(made: Path, before: str, book: Path) -> None:
     for old in book.parent.glob(f".{book.name}@*"):
-        if old not in (made, before):
+        if old.name not in (made.name, before):
             shutil.rmtree(old, ignore_errors=True)
-    return book

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from placer.catalog import Region
+from placer.sources.csv_text import Table, read_table
 from placer.sources.fetch import Document
 from placer.sources.harvest import Harvest
-from placer.sources.link_table import Table, as_table, number, numbered_rows
+from placer.sources.link_csv import given_day
 from placer.sources.readings import MANY, Reading, harvest_readings
 from placer.units import parse_date
 
@@ -49,7 +50,7 @@ def import_skyplane(
         Names file and line.
     """
     left_out: Counter[str] = Counter()
-    readings = [reading for document in documents for reading in _readings(as_table(document), date, left_out)]
+    readings = [reading for document in documents for reading in _readings(read_table(document), date, left_out)]
     return harvest_readings(readings, regions, origins=[d.origin for d in documents], skip_bad=skip_bad, left_out=left_out)
 
 
@@ -67,7 +68,7 @@ def place_of(region: str) -> str:
 
 
 def _readings(table: Table, date: str | None, left_out: Counter[str]) -> Iterator[Reading]:
-    for line, row in numbered_rows(table):
+    for line, row in table.rows():
         if "src_region" not in row or "dst_region" not in row or not any(c in row for c in (*THROUGHPUT, *RTT)):
             words = "is no grid of Skyplane: it needs src_region, dst_region and throughput_received or avg_rtt"
             raise table.error(words, "name its throughput.csv or latency.csv, or use 'placer network import csv --map'", 1)
@@ -99,11 +100,11 @@ def _unused(row: Mapping[str, str]) -> str | None:
 
 def _first(table: Table, line: int, row: Mapping[str, str], columns: Sequence[str]) -> float | None:
     """First figure that a row has."""
-    return next((value for c in columns if (value := number(table, line, c, row.get(c, ""))) is not None), None)
+    return next((value for c in columns if (value := table.number(line, c, row.get(c, ""))) is not None), None)
 
 
 def _streams(table: Table, line: int, row: Mapping[str, str]) -> int:
-    found = number(table, line, "iperf3_connections", row.get("iperf3_connections", ""))
+    found = table.number(line, "iperf3_connections", row.get("iperf3_connections", ""))
     return int(found) if found is not None and 1 <= found <= 1e6 else MANY
 
 
@@ -111,6 +112,4 @@ def _date(table: Table, line: int, row: Mapping[str, str], date: str | None) -> 
     match = RUN_DATE.search(row.get("stdout_path", ""))
     if match is not None:
         return parse_date("-".join(match.groups()), f"{table.place}:{line}: date of the log").isoformat()
-    if date is None:
-        raise table.error("does not say when it was measured", "give its day, as in --date 2022-04-16", line)
-    return date
+    return given_day(table, line, date)

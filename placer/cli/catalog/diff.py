@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from placer.cli.options import json_option
-from placer.cli.output import console, print_json
+from placer.cli.output import console, new_table, print_json
 
 
 @click.command("diff", epilog="Example: placer catalog diff default my-quote.csv")
@@ -44,11 +44,9 @@ def command(old: str, new: str, limit: int, as_json: bool) -> None:
 
 
 def _table(out: Any, changes: Any) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="underline")
-    for header, right in (("file", 0), ("row", 0), ("what", 0), ("before", 1), ("after", 1), ("change", 1)):
-        table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=header in ("file", "what"))
+    table = new_table(
+        ("file", "row", "what", "before", "after", "change"), right=("before", "after", "change"), wrap=("row", "before", "after", "change")
+    )
     for change in changes:
         numbers = isinstance(change.before, int | float) and isinstance(change.after, int | float) and change.before > 0
         share = f"{change.after / change.before - 1:+.1%}" if numbers else ""

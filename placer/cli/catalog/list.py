@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from placer.cli.options import json_option
-from placer.cli.output import console, print_json
+from placer.cli.output import console, new_table, print_json
 
 
 @click.command("list", epilog="Example: placer catalog list --json")
@@ -24,11 +24,11 @@ def command(as_json: bool) -> None:
     if as_json:
         print_json({"schema": "placer.catalogs/v1", "catalogs": rows, "folder": str(shelf())})
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="underline")
-    for header, right in (("catalog", 0), ("offers", 1), ("places", 1), ("links", 1), ("prices of", 0), ("providers", 0), ("devices", 0)):
-        table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=header == "catalog")
+    table = new_table(
+        ("catalog", "offers", "places", "links", "prices of", "providers", "devices"),
+        right=("offers", "places", "links"),
+        wrap=("prices of", "providers", "devices"),
+    )
     for row in rows:
         table.add_row(
             f"{row['name']}{'*' if row['used'] else ''}",

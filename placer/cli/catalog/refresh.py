@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from placer.cli.harvest import say_next, say_rest
 from placer.cli.options import json_option
 from placer.cli.output import console, print_json
 
@@ -76,16 +77,8 @@ def _print(done: Refreshed) -> None:
     verb = "would have" if done.folder is None else "has"
     out.print(f"{done.name} {verb} {len(done.rows):,} offers in {len(regions)} regions: {len(done.rows) - spot:,} on-demand, {spot:,} spot")
     out.print(_changes(done.changes, done.name), soft_wrap=True)
-    for reason, count in sorted(done.left_out.items(), key=lambda item: (-item[1], item[0]))[:12]:
-        out.print(f"left out: {count:,} x {reason}", soft_wrap=True)
-    if len(done.left_out) > 12:
-        out.print(f"left out: {sum(sorted(done.left_out.values())[:-12]):,} x {len(done.left_out) - 12} other reasons (--json lists them)")
-    for note in done.notes:
-        out.print(f"note: {note}", soft_wrap=True)
-    if done.folder is None:
-        out.print("nothing was written (--dry-run)")
-    else:
-        out.print(f"next: placer recommend --model roberta-xlm --budget 5/h --catalog default --catalog {done.name}", soft_wrap=True)
+    say_rest(done.left_out, done.notes)
+    say_next(done.name, dry_run=done.folder is None)
 
 
 def _changes(changes: Changes | None, name: str) -> str:

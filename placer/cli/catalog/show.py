@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.options import json_option
-from placer.cli.output import console, print_json
+from placer.cli.output import console, new_table, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,11 +79,7 @@ def _print(document: dict[str, Any]) -> None:
 
 
 def _print_coverage(out: Console, rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="underline", title_justify="left")
-    for header in HEADERS:
-        table.add_column(header, justify="left" if header in ("provider", "device", "prices of") else "right", overflow="fold")
+    table = new_table(HEADERS, right=HEADERS[2:-1])
     for row in rows:
         table.add_row(
             row["provider"],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.options import catalog_option, json_option
-from placer.cli.output import console, print_json
+from placer.cli.output import console, new_table, print_json
 
 if TYPE_CHECKING:
     from placer.network_check import NetworkCheck
@@ -45,11 +45,11 @@ def command(grids: tuple[str, ...], catalog: tuple[str, ...], fit: bool, as_json
 
 
 def _errors(out: Any, found: NetworkCheck) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="underline")
-    for header, right in (("figure", 0), ("between", 0), ("links", 1), ("median", 1), ("p90", 1), ("worst", 1), ("worst link", 0)):
-        table.add_column(header, justify="right" if right else "left", no_wrap=header != "worst link", overflow="fold")
+    table = new_table(
+        ("figure", "between", "links", "median", "p90", "worst", "worst link"),
+        right=("links", "median", "p90", "worst"),
+        wrap=("worst link",),
+    )
     before = ""
     for group in found.errors:
         figure, before = "" if group.figure == before else group.figure, group.figure
@@ -59,11 +59,7 @@ def _errors(out: Any, found: NetworkCheck) -> None:
 
 
 def _factors(out: Any, found: NetworkCheck) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="underline")
-    for header, right in (("zone", 0), ("zone", 0), ("factor", 1), ("fitted", 1)):
-        table.add_column(header, justify="right" if right else "left")
+    table = new_table(("zone", "zone", "factor", "fitted"), right=("factor", "fitted"))
     for refit in found.factors:
         table.add_row(*refit.zones, f"{refit.factor:.2f}", f"{refit.fitted:.2f}")
     out.print()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.options import catalog_option, json_option, layer_options
-from placer.cli.output import console, print_json
+from placer.cli import harvest as told
+from placer.cli.harvest import import_options, past_date
+from placer.cli.options import catalog_option
 from placer.errors import PlacerError
 
 if TYPE_CHECKING:
     from placer.catalog import Region
     from placer.sources.harvest import Harvest
-
-MOST_REASONS = 12
-"""Reasons for leaving rows out that are printed; --json has them all."""
 
 
 @click.group("import", epilog="Example: placer network import skyplane throughput.csv latency.csv --date 2022-04-16")
@@ -24,28 +22,12 @@ def command() -> None:
     """Import measured links; they are saved as a book of your own with links alone, to be laid over another."""
 
 
-def import_options(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options that every source has; ``name`` is the default name of the book."""
-    options = [
-        click.option("--as", "name", default=name, show_default=True, metavar="NAME", help="Name of the book."),
-        catalog_option,
-        click.option("--date", metavar="YYYY-MM-DD", help="Day of the measurement, where the file does not say it."),
-        click.option("--skip-bad", is_flag=True, help="Leave out and count what cannot be true, instead of refusing the file."),
-        click.option("--dry-run", is_flag=True, help="Read and check, save nothing."),
-        json_option,
-    ]
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
+_DATE = click.option("--date", metavar="YYYY-MM-DD", help="Day of the measurement, where the file does not say it.")
 
 
 @command.command("skyplane", epilog="Example: placer network import skyplane throughput.csv latency.csv --date 2022-04-16")
 @click.argument("files", nargs=-1, required=True, metavar="PATH|URL...")
-@import_options("skyplane")
+@import_options(catalog_option, _DATE, name="skyplane")
 def skyplane(
     files: tuple[str, ...], name: str, catalog: tuple[str, ...], date: str | None, skip_bad: bool, dry_run: bool, as_json: bool
 ) -> None:
@@ -63,7 +45,7 @@ def skyplane(
 @click.option("--from", "src", metavar="PLACE", help="Where the client ran (iperf3 -c).")
 @click.option("--to", "dst", metavar="PLACE", help="Where the server ran (iperf3 -s).")
 @click.option("--pairs", metavar="FILE", help="CSV with file,src,dst, one row a run, in place of FILE, --from and --to.")
-@import_options("iperf3")
+@import_options(catalog_option, _DATE, name="iperf3")
 def iperf3(
     files: tuple[str, ...],
     src: str | None,
@@ -99,7 +81,7 @@ def iperf3(
 @click.option("--map", "columns", metavar="OURS=THEIRS,..", help="Columns of links.csv and of the file: src=from,dst=to,rtt_ms=latency.")
 @click.option("--rate-unit", default="Gb/s", show_default=True, metavar="UNIT", help="Unit of throughputs: b/s, Mb/s, MB/s ...")
 @click.option("--rtt-unit", default="ms", show_default=True, metavar="UNIT", help="Unit of round-trip times: us, ms, s.")
-@import_options("links")
+@import_options(catalog_option, _DATE, name="links")
 def csv(
     files: tuple[str, ...],
     columns: str | None,
@@ -128,52 +110,31 @@ def _given(catalog: tuple[str, ...], name: str, date: str | None) -> tuple[Any, 
     from placer.book import load_catalog
     from placer.layers import catalog_names
     from placer.shelf import check_book_name
-    from placer.units import parse_date
 
     check_book_name(name, catalog_names())
-    day = None if date is None else parse_date(date, "date").isoformat()
+    day = None if date is None else past_date(date, "--date").isoformat()
     regions: dict[str, Region] = dict(load_catalog(catalog).regions)
     return regions, day
 
 
 def finish(harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bool, as_json: bool) -> None:
-    """Save a harvest of links unless this is a dry run, and say what it holds and what comes next."""
-    from placer.pin import default_words
-    from placer.sources.save import save
-
+    """Save a harvest of links unless this is a dry run, and say what it holds; see `placer.cli.harvest.finish`."""
     rows = harvest.rows["links.csv"]
     if not rows:
         raise _nothing(harvest, name)
-    folder = None if dry_run else str(save(harvest, name))
-    if as_json:
-        print_json(
-            {
-                "schema": "placer.import/v1",
-                "book": name,
-                "folder": folder,
-                "links": [dict(row) for row in rows],
-                "left_out": dict(harvest.left_out),
-                "documents": [{"place": o.place, "sha256": o.sha256, "size_bytes": o.size_bytes} for o in harvest.origins],
-                "notes": list(harvest.notes),
-            }
-        )
-        return
-    out = console()
     places = {str(row[end]) for row in rows for end in ("src", "dst")}
     counts = [(sum(row[column] is not None for row in rows), words) for column, words in _FIGURES]
     figures = ", ".join(f"{count:,} with {words}" for count, words in counts if count)
-    out.print(f"{_count(len(rows), 'ordered pair')} of {_count(len(places), 'place')}: {figures or 'nothing'}")
-    _say_left_out(harvest.left_out)
-    for note in harvest.notes:
-        out.print(f"note: {note}")
-    if folder is None:
-        out.print("nothing was saved: --dry-run")
-        return
-    out.print(f"saved as '{name}' in {folder}", soft_wrap=True)
-    out.print("next:")
-    layers = layer_options((*(catalog or default_words()), name))
-    out.print(f"  placer network check {layers}", soft_wrap=True)
-    out.print(f"  placer recommend --model roberta-xlm --budget 5/h {layers}", soft_wrap=True)
+    told.finish(
+        harvest,
+        name,
+        catalog,
+        fields={"book": name, "links": [dict(row) for row in rows]},
+        words=[f"{_count(len(rows), 'ordered pair')} of {_count(len(places), 'place')}: {figures or 'nothing'}"],
+        commands=["placer network check"],
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def _nothing(harvest: Harvest, name: str) -> PlacerError:
@@ -193,14 +154,3 @@ _FIGURES: Sequence[tuple[str, str]] = (
 
 def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
-def _say_left_out(left_out: Any) -> None:
-    out = console()
-    ranked = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
-    if ranked:
-        out.print(f"left out: {_count(sum(left_out.values()), 'row')}")
-    for reason, count in ranked[:MOST_REASONS]:
-        out.print(f"  {count:,} {reason}")
-    if len(ranked) > MOST_REASONS:
-        out.print(f"  and {len(ranked) - MOST_REASONS} more reasons: see --json")

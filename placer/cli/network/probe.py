@@ -13,7 +13,7 @@ import click
 from placer.cli.network.import_ import finish
 from placer.cli.network.serve_probe import given_token
 from placer.cli.options import catalog_option, json_option
-from placer.cli.output import console
+from placer.cli.output import console, new_table
 from placer.errors import PlacerError
 
 if TYPE_CHECKING:
@@ -149,8 +149,6 @@ def _print_report(report: HostReport) -> None:
 
 def _print_bill(plan: ProbePlan, *, as_json: bool, document: bool) -> None:
     """Print what the probe costs at most: on stderr beside JSON, as JSON in a dry run with --json."""
-    from rich.table import Table
-
     from placer.cli.output import print_json
     from placer.units import format_bytes, format_usd
 
@@ -159,9 +157,7 @@ def _print_bill(plan: ProbePlan, *, as_json: bool, document: bool) -> None:
         lines: list[dict[str, Any]] = [{f: getattr(line, f) for f in fields} for line in plan.lines]
         print_json({"schema": "placer.probe-bill/v1", "most_usd": plan.usd, "lines": lines})
         return
-    table = Table(box=None, pad_edge=False, header_style="underline")
-    for header, right in (("host", 0), ("from", 0), ("to", 0), ("at most", 1), ("USD/GiB", 1), ("USD", 1)):
-        table.add_column(header, justify="right" if right else "left", overflow="fold")
+    table = new_table(("host", "from", "to", "at most", "USD/GiB", "USD"), right=("at most", "USD/GiB", "USD"))
     for line in plan.lines:
         table.add_row(line.host, line.src, line.dst, format_bytes(line.most_bytes), f"{line.usd_per_gib:.3f}", format_usd(line.usd))
     out = console(stderr=as_json)

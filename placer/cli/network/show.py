@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from placer.cli.options import catalog_option, json_option
-from placer.cli.output import console, print_json
+from placer.cli.output import console, new_table, print_json
 from placer.errors import PlacerError
 
 
@@ -46,11 +46,7 @@ def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) ->
         ]
         print_json({"schema": "placer.network/v1", "catalog": book.name, "links": links})
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="underline")
-    for header, right in (("from", 0), ("to", 0), ("one stream", 1), ("rtt", 1), ("USD/GiB", 1), ("basis", 0)):
-        table.add_column(header, justify="right" if right else "left", no_wrap=header not in ("from", "to"), overflow="fold")
+    table = new_table(("from", "to", "one stream", "rtt", "USD/GiB", "basis"), right=("one stream", "rtt", "USD/GiB"), wrap=("from", "to"))
     tiered = {(a, b) for a, b, _ in edges if len(network.egress_tiers(a, b)) > 1}
     for a, b, d in edges:
         price = f"{d['usd_per_gib']:.3f}{'*' if (a, b) in tiered else ' ' if tiered else ''}"

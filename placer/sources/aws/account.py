@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.sources.fetch import FAILED
+from placer.sources.fetch import FAILED, READ_SECONDS
 
 CONNECT_SECONDS = 10.0
-READ_SECONDS = 20.0
-"""Longest silence of AWS in one attempt."""
 ATTEMPTS = 5
 """Attempts of botocore's standard mode, which waits between them when it is told to slow down."""
 HOME = "us-east-1"

@@ -12,6 +12,7 @@ from functools import partial
 
 from placer.catalog import Region
 from placer.errors import PlacerError
+from placer.link_model import light_rtt_s
 from placer.network import Network
 from placer.sources.harvest import Harvest, Origin
 from placer.sources.probe.bill import BillLine, Run, bill, plan_runs
@@ -19,7 +20,7 @@ from placer.sources.probe.client import Peer, Throughput, round_trip, throughput
 from placer.sources.probe.hosts import ProbeHost, ProbeHosts
 from placer.sources.probe.iperf3 import iperf3_throughput
 from placer.sources.probe.protocol import ProbeError
-from placer.sources.readings import MOST_BITS_PER_S, Reading, harvest_readings, light_ms
+from placer.sources.readings import MOST_BITS_PER_S, Reading, harvest_readings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,12 +90,12 @@ def harvest_probe(reports: Sequence[HostReport], plan: ProbePlan, regions: Mappi
 def _socket_host(plan: ProbePlan, host: ProbeHost, runs: Sequence[Run], regions: Mapping[str, Region], token: str) -> HostReport:
     peer = Peer(address=resolve(host), token=token)
     trip = round_trip(peer)
-    least_ms = light_ms(regions[plan.here], regions[host.place])
-    if trip.rtt_s * 1e3 < least_ms:
-        raise ProbeError(f"answers in {trip.rtt_s * 1e3:.3g} ms; light in fibre to {host.place} needs {least_ms:.1f} ms: check its place")
+    rtt_ms, least_ms = trip.rtt_s * 1e3, light_rtt_s(regions[plan.here], regions[host.place]) * 1e3
+    if rtt_ms < least_ms:
+        raise ProbeError(f"answers in {rtt_ms:.3g} ms; light in fibre to {host.place} needs {least_ms:.1f} ms: check its place")
     found = _measured(runs, lambda run: throughput(peer, run.verb, run.streams, run.most_bytes, plan.seconds))
     reading = partial(Reading, where=host.name, source=f"placer probe, {plan.seconds:g} s a run", as_of=today())
-    timed = [reading(src=a, dst=b, rtt_ms=trip.rtt_s * 1e3) for a, b in ((plan.here, host.place), (host.place, plan.here))]
+    timed = [reading(src=a, dst=b, rtt_ms=rtt_ms) for a, b in ((plan.here, host.place), (host.place, plan.here))]
     return HostReport(
         host=host,
         readings=(*timed, *(_reading(reading, plan, host, verb, done) for verb, done in found)),

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 
 from placer.errors import PlacerError
 from placer.network import Network
+from placer.sources.probe.client import ROUNDS
 from placer.sources.probe.hosts import ProbeHost
 from placer.units import GIB, format_usd
 
-WIRE = 1.1
-"""Bytes on the wire over bytes of payload: headers 52 / 1448 (TCP with time stamps over Ethernet), as much for the
-acknowledgements of the way back if each segment has its own, and 3 % for what is sent again."""
-SMALL_TALK_BYTES = 100_000
-"""Connections, questions, echoes and reports of one host, generously."""
+ACKNOWLEDGED = 52 / 1448
+"""Bytes that go back for each byte of payload if every segment has an acknowledgement of its own: TCP with time stamps over Ethernet."""
+WIRE = 1.03 * (1 + ACKNOWLEDGED)
+"""Bytes on the wire over bytes of payload: headers as large as acknowledgements, and 3 % for what is sent again."""
+SMALL_TALK_BYTES = 10_000
+"""Handshake, question, echoes and report of one connection, generously."""
+BLOCK_BYTES = 1 << 17
+"""What iperf3 writes at once: its bit rate may be ahead by that much in each stream."""
 LEAST_MS = 50
 """Shorter runs tell nothing of a link."""
 
@@ -74,17 +78,19 @@ def plan_runs(network: Network, here: str, host: ProbeHost, streams: Sequence[in
 def bill(network: Network, here: str, host: ProbeHost, runs: Sequence[Run]) -> list[BillLine]:
     """Price what the runs of one host send at most, each direction by the provider of its source.
 
+    Besides the payload of its own, a direction carries the acknowledgements of the other one.
+
     Raises
     ------
     PlacerError
         If the catalog has no egress price of a direction: nothing is sent at an unknown price.
     """
+    payload = {verb: sum(run.most_bytes + run.streams * BLOCK_BYTES for run in runs if run.verb == verb) for verb in ("upload", "download")}
+    talk = SMALL_TALK_BYTES * (ROUNDS + sum(run.streams for run in runs))
     lines = []
-    for verb, src, dst in (("upload", here, host.place), ("download", host.place, here)):
-        payload = sum(run.most_bytes for run in runs if run.verb == verb)
-        lines.append(
-            BillLine(host=host.name, src=src, dst=dst, most_bytes=WIRE * payload + SMALL_TALK_BYTES, usd_per_gib=dearest(network, src, dst))
-        )
+    for verb, back, src, dst in (("upload", "download", here, host.place), ("download", "upload", host.place, here)):
+        most_bytes = WIRE * payload[verb] + ACKNOWLEDGED * payload[back] + talk
+        lines.append(BillLine(host=host.name, src=src, dst=dst, most_bytes=most_bytes, usd_per_gib=dearest(network, src, dst)))
     return lines
 
 

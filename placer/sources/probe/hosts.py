@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from placer.catalog import Region
 from placer.errors import PlacerError, unknown
+from placer.sources.toml_text import read_toml
 
 EXAMPLE = 'write here = "gcp/us-west1" and, for each host, [[host]] with name, place and address = "192.0.2.7:7447"'
 MOST_HOSTS = 200
-MOST_FILE_BYTES = 1 << 20
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.%a-z]{2,60}\]):(?P<port>[0-9]{1,5})")
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -52,7 +50,7 @@ def read_hosts(path: str, regions: Mapping[str, Region]) -> ProbeHosts:
     PlacerError
         Names the host and the value that is wrong.
     """
-    found = _toml(path)
+    found = read_toml(path, EXAMPLE)
     _check_keys(found, {"here", "host"}, path)
     entries = found["host"]
     if not isinstance(entries, list) or not 1 <= len(entries) <= MOST_HOSTS:
@@ -63,20 +61,6 @@ def read_hosts(path: str, regions: Mapping[str, Region]) -> ProbeHosts:
         if twice is not None:
             raise PlacerError(f"{path}: {kind} '{twice}' stands twice", f"give each host a {kind} of its own")
     return ProbeHosts(here=_place(found["here"], path, regions), hosts=hosts)
-
-
-def _toml(path: str) -> dict[str, Any]:
-    try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(MOST_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", EXAMPLE) from None
-    if len(data) > MOST_FILE_BYTES:
-        raise PlacerError(f"'{path}' has more than 1 MiB", "name a file of hosts")
-    try:
-        return tomllib.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise PlacerError(f"{path}: not valid TOML: {error}", EXAMPLE) from None
 
 
 def _host(entry: Any, where: str, regions: Mapping[str, Region]) -> ProbeHost:

@@ -10,11 +10,13 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
+from placer.audit import is_slip
 from placer.book import load_catalog
+from placer.book_checks import FREE
 from placer.catalog import Gpu
 from placer.csv_rows import read_rows
 from placer.errors import PlacerError, unknown
-from placer.sources.fetch import FAILED, READ_SECONDS, is_url, read_document
+from placer.sources.fetch import READ_SECONDS, is_url, read_document
 from placer.sources.harvest import Harvest, Origin, Row
 from placer.sources.skypilot.machines import Machine, gcp_machines, plain_machines
 from placer.sources.skypilot.names import PROVIDERS
@@ -22,8 +24,6 @@ from placer.sources.skypilot.rows import Tally, read_vm_rows
 
 BASE_BOOK = "default"
 """The book whose regions, devices and prices imported rows are compared with."""
-ABSURD = 1000.0
-"""A price of one device this many times above or below the median is a slip of unit, not a price."""
 MOST_BYTES = 64 * 2**20
 """Largest vms.csv, unpacked: the largest of SkyPilot's has about 5 MB."""
 OWN_FILES = ("regions.csv", "gpus.csv")
@@ -89,8 +89,7 @@ def read_skypilot(
     usual = _usual_prices(base.offers, [machine for machine, _ in found])
     offers = list(_offers([(m, day) for m, day in found if _plausible(m, usual, tally)], tally))
     if not offers:
-        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in list(tally.reasons().items())[:4])
-        raise PlacerError(f"no row can be used: {reasons or 'there are none'}", "name other files; no book was changed", exit_code=FAILED)
+        raise tally.nothing()
     return Harvest(
         rows={"offers.csv": offers, **{file: rows for file, rows in own.items() if rows}},
         origins=origins,
@@ -161,15 +160,15 @@ def _usual_prices(offers: Sequence[Any], machines: Sequence[Machine]) -> dict[st
         prices.setdefault(machine.gpu, []).append(machine.usd_per_hour / machine.gpu_count)
     booked: dict[str, list[float]] = {}
     for offer in offers:
-        if offer.market == "on_demand" and offer.price_basis != "owned":
+        if offer.market == "on_demand" and offer.price_basis not in FREE:
             booked.setdefault(offer.gpu, []).append(offer.usd_per_hour / offer.gpu_count)
     return {gpu: median(found) for gpu, found in {**prices, **booked}.items()}
 
 
 def _plausible(machine: Machine, usual: Mapping[str, float], tally: Tally) -> bool:
     for name, usd in (("Price", machine.usd_per_hour), ("SpotPrice", machine.spot_usd_per_hour)):
-        times = 1.0 if usd is None else usd / machine.gpu_count / usual[machine.gpu]
-        if not 1 / ABSURD <= times <= ABSURD:
+        if usd is not None and is_slip(usd / machine.gpu_count, usual[machine.gpu]):
+            times = usd / machine.gpu_count / usual[machine.gpu]
             tally.refuse(machine.where, f"{name} {usd:g} of {machine.instance_type} is {times:.3g} times what a {machine.gpu} costs")
             return False
     return True

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from placer.book_checks import FREE
 from placer.catalog import Catalog, Gpu, VmOffer
 from placer.errors import PlacerError
+from placer.sources.csv_text import FORMULA
 from placer.sources.skypilot.machines import ONLY_HOST
 from placer.sources.skypilot.names import ATTACHABLE, COMES_WITH_DEVICE, PROVIDERS, ZONES_ARE_REGIONS, skypilot_device
 from placer.sources.skypilot.rows import Tally
@@ -22,7 +24,6 @@ HOSTS = "Hosts"
 """Column of placer in gcp's file that SkyPilot passes over: the hosts of devices, or that a machine is only a host."""
 FIRST_ZONE = {"europe-west1": "b", "us-east1": "b"}
 """Regions of Google Cloud that have no zone a (cloud.google.com/compute/docs/regions-zones, 2026-11)."""
-FORMULA = ("=", "+", "-", "@")
 
 Line = Mapping[str, str]
 Machine = Mapping[str, VmOffer]
@@ -104,7 +105,7 @@ def _columns(provider: str) -> list[str]:
 
 
 def _exportable(offer: VmOffer, tally: Tally) -> bool:
-    if offer.price_basis in ("owned", "reserved"):
+    if offer.price_basis in FREE:
         tally.leave_out(f"{offer.price_basis} machine", offer.place)
     elif offer.provider not in PROVIDERS:
         tally.leave_out("provider that SkyPilot does not have", offer.provider)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from placer.csv_rows import plain_number
 from placer.errors import PlacerError
 from placer.sources.csv_text import read_table
 from placer.sources.fetch import FAILED, Document
@@ -57,6 +58,11 @@ class Tally:
             if common[MOST_REASONS:]:
                 found[f"{reason}: {len(common) - MOST_REASONS} others"] = sum(count for _, count in common[MOST_REASONS:])
         return found
+
+    def nothing(self) -> PlacerError:
+        """Build the error of an import that has left everything out."""
+        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in list(self.reasons().items())[:4])
+        return PlacerError(f"no row can be used: {reasons or 'there are none'}", "name other files; no book was changed", exit_code=FAILED)
 
     def sentences(self) -> list[str]:
         """Notes with the number of rows and one example each."""
@@ -177,7 +183,7 @@ def _higher(first: str, second: str) -> str:
 
 def _is_number(cell: str) -> bool:
     try:
-        return math.isfinite(float(cell))
+        return math.isfinite(plain_number(cell))
     except ValueError:
         return False
 
@@ -192,7 +198,7 @@ def positive(cell: str, name: str) -> float:
     """
     if not cell:
         raise ValueError(f"{name} is missing")
-    if not _is_number(cell) or "_" in cell or not cell.isascii():
+    if not _is_number(cell):
         raise ValueError(f"{name} '{_shown(cell)}' is not a number")
     value = float(cell)
     if not 0 < value <= 1e9:

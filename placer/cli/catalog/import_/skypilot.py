@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.catalog.import_.outcome import finish, import_options, past_date, seconds
+from placer.cli.catalog.import_.outcome import finish, import_options, seconds
+from placer.cli.harvest import past_date
 
 
 @click.command("skypilot", epilog="Example: placer catalog import skypilot ~/.sky/catalogs/v8 --dry-run")

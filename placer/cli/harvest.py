@@ -1,0 +1,128 @@
+"""What the commands that fill a book say: what was read, what was left out and why, and the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from placer.cli.options import Option, json_option, layer_options
+from placer.cli.output import console, print_json
+from placer.errors import PlacerError
+from placer.units import parse_date
+
+if TYPE_CHECKING:
+    from placer.sources.harvest import Harvest
+
+MOST_REASONS = 12
+"""Reasons for leaving something out that are printed; --json has them all."""
+
+
+def import_options(*more: Option, name: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options that every import has, and ``more``; ``name`` is the default name of the book."""
+    options: list[Option] = [
+        click.option("--as", "name", default=name, show_default=name is not None, metavar="NAME", help="Name of the book."),
+        *more,
+        click.option("--skip-bad", is_flag=True, help="Leave out and count what is wrong, instead of refusing the file."),
+        click.option("--dry-run", is_flag=True, help="Read and check, write nothing."),
+        json_option,
+    ]
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+def finish(
+    harvest: Harvest,
+    name: str,
+    catalog: Sequence[str],
+    *,
+    fields: Mapping[str, Any],
+    words: Sequence[str],
+    commands: Sequence[str] = (),
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Save a harvest unless this is a dry run, and say what it holds and what comes next.
+
+    Parameters
+    ----------
+    harvest
+        What a source gave.
+    name
+        Name of the book.
+    catalog
+        Books that the next commands lay under it; none: what is pinned.
+    fields
+        What the JSON document has besides the documents, what was left out and the notes.
+    words
+        Lines that are printed first.
+    commands
+        Next commands before ``placer recommend``; the layers are added.
+    dry_run
+        Check the rows and print, but write nothing.
+    as_json
+        Print a document instead of words.
+    """
+    import msgspec
+
+    from placer.sources.save import save
+
+    folder = None if dry_run else str(save(harvest, name))
+    if as_json:
+        said = {"documents": msgspec.to_builtins(harvest.origins), "left_out": dict(harvest.left_out), "notes": list(harvest.notes)}
+        print_json({"schema": "placer.import/v1", "folder": folder, **fields, **said})
+        return
+    out = console()
+    for line in words:
+        out.print(line, soft_wrap=True)
+    say_rest(harvest.left_out, harvest.notes)
+    if folder is not None:
+        out.print(f"saved as '{name}' in {folder}", soft_wrap=True)
+    say_next(name, catalog, commands, dry_run=dry_run)
+
+
+def say_rest(left_out: Mapping[str, int], notes: Sequence[str]) -> None:
+    """Say what was left out, most frequent reasons first, and the notes of a source."""
+    out = console()
+    ranked = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
+    for reason, count in ranked[:MOST_REASONS]:
+        out.print(f"left out: {count:,} x {reason}", soft_wrap=True)
+    if rest := ranked[MOST_REASONS:]:
+        out.print(f"left out: {sum(count for _, count in rest):,} x {len(rest)} other reasons (--json lists them)")
+    for note in notes:
+        out.print(f"note: {note}", soft_wrap=True)
+
+
+def say_next(name: str, catalog: Sequence[str] = (), commands: Sequence[str] = (), *, dry_run: bool) -> None:
+    """Say which commands use the book, laid over the books that were given, else over those that are pinned."""
+    from placer.pin import DEFAULT_CATALOG, pinned
+
+    out = console()
+    if dry_run:
+        out.print("nothing was written (--dry-run)")
+        return
+    under = catalog or [word for word, _ in pinned()] or [DEFAULT_CATALOG]
+    layers = layer_options(dict.fromkeys((*under, name)))
+    for command in (*commands, "placer recommend --model roberta-xlm --budget 5/h"):
+        out.print(f"next: {command} {layers}", soft_wrap=True)
+
+
+def past_date(text: str, option: str) -> date:
+    """Read a date that is not in the future.
+
+    Raises
+    ------
+    PlacerError
+        If it is no date or after today in UTC.
+    """
+    day = parse_date(text, option)
+    if day > datetime.now(UTC).date():
+        raise PlacerError(f"{option} '{text}' is in the future", "give the day of the prices or of the measurement")
+    return day
