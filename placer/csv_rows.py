@@ -78,18 +78,20 @@ def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable
         raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
     parsers = [(name, columns[name]) for name in header]
     key_at = [header.index(name) for name in KEYS[file] if name in header]
-    seen: dict[tuple[str, ...], int] = {}
+    seen: dict[tuple[Any, ...], int] = {}
     for cells in lines:
         if not cells:
             continue
         where = f"{path}:{lines.line_num}"
         if len(cells) != len(parsers):
             raise PlacerError(f"{where}: {len(cells)} cells instead of {len(parsers)}", "check the commas of this line")
-        key = tuple(cells[i] for i in key_at)
+        row = {name: _cell(parse, cell, name, where) for (name, parse), cell in zip(parsers, cells, strict=True)}
+        key = tuple(row[header[i]] for i in key_at)
         if key and key in seen:
-            raise PlacerError(f"{where}: {'/'.join(key)} stands already in line {seen[key]}", "keep one of the two rows")
+            words = "/".join(cells[i] for i in key_at)
+            raise PlacerError(f"{where}: {words} stands already in line {seen[key]}", "keep one of the two rows")
         seen[key] = lines.line_num
-        yield lines.line_num, {name: _cell(parse, cell, name, where) for (name, parse), cell in zip(parsers, cells, strict=True)}
+        yield lines.line_num, row
 
 
 def _cell(parse: Callable[[str], Any], cell: str, name: str, where: str) -> Any:

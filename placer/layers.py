@@ -85,10 +85,11 @@ def find_layer(word: str) -> Layer:
             raise PlacerError(f"{member} is not a file", "a price book has CSV files; catalogs/columns.csv lists them")
     if not files:
         raise PlacerError(f"'{word}' has no file of a price book", f"a book is a folder with {', '.join(BOOK_FILES[1:3])} and so on")
-    return Layer(name=path.name if _is_path(word) else word, files=files)
+    return Layer(name=path.name if is_path(word) else word, files=files)
 
 
-def _is_path(word: str) -> bool:
+def is_path(word: str) -> bool:
+    """Tell the path of a layer from the name of a book."""
     return "/" in word or word.startswith(".") or word.endswith(".csv")
 
 
@@ -97,7 +98,7 @@ def _path_of(word: str) -> Path | None:
     if not word.strip():
         return None
     try:
-        if _is_path(word):
+        if is_path(word):
             path = Path(word).resolve()
             return path if path.is_dir() or path.is_file() else None
         return next((p.resolve() for p in (shipped_catalogs() / word, shelf() / word) if p.is_dir()), None)

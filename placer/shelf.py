@@ -36,7 +36,7 @@ def check_book_name(name: str, taken: list[str]) -> str:
     PlacerError
         Says what a name may be.
     """
-    if not NAME.fullmatch(name):
+    if not NAME.fullmatch(name) or name.endswith(".csv"):
         raise PlacerError(f"'{name}' is not the name of a book", "use lower-case letters, digits, '-', '_' and '.', as in aws-live")
     if name in taken:
         raise PlacerError(f"'{name}' is a shipped book", "choose another name")

@@ -178,7 +178,7 @@ REST = "t,2026-01-01\n"
         (f"gcp,*,internet,0,0.1,{REST}gcp,*,internet,0,0.2,{REST}", "gcp/*/internet/0 stands already in line 2"),
         (
             f"gcp,*,internet,0,0.1,{REST}gcp,*,internet,0.0,0.2,{REST}",
-            "egress.csv:3: above_gib_per_month '0' of gcp/*/internet is not above",
+            "gcp/*/internet/0.0 stands already in line 2",
         ),
         (f"gcp,*,internet,1024,0.1,{REST}", "egress.csv:2: above_gib_per_month '1024' of gcp/*/internet has no tier from 0"),
         (f"gcp,*,internet,0,0,{REST}gcp,*,internet,20,0.1,{REST}gcp,*,internet,10,0.2,{REST}", "egress.csv:4: above_gib_per_month '10' of"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -60,7 +61,7 @@ def read_table(document: Document) -> Table:
     names = [name.strip() for name in header[1]]
     if any(len(name) > MOST_NAME or not name.isprintable() for name in names):
         raise PlacerError(f"{place}:{header[0]}: the first line has no names of columns", "name a CSV file with a header", exit_code=FAILED)
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise PlacerError(f"{place}:{header[0]}: column '{twice[0]}' stands there twice", "keep one of the two", exit_code=FAILED)
     first = next(rows, None)

@@ -56,8 +56,9 @@ def save(harvest: Harvest, name: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return _swapped(harvest, name, folder)
-    except OSError as error:
-        raise PlacerError(f"cannot write the book '{name}' in '{folder}': {error.strerror or error}", "set PLACER_HOME", FAILED) from None
+    except (OSError, NotImplementedError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise PlacerError(f"cannot write the book '{name}' in '{folder}': {why}", "set PLACER_HOME", FAILED) from None
 
 
 def _swapped(harvest: Harvest, name: str, folder: Path) -> Path:
@@ -66,12 +67,15 @@ def _swapped(harvest: Harvest, name: str, folder: Path) -> Path:
     try:
         with FileLock(folder / f".{name}.lock", timeout=LOCK_SECONDS):
             made = Path(tempfile.mkdtemp(dir=folder, prefix=f".{name}@"))
+            book = folder / name
             try:
                 _write(harvest, made)
                 _check(harvest, made)
-                return _put_in_place(made, folder / name)
+                return _put_in_place(made, book)
             except BaseException:
-                shutil.rmtree(made, ignore_errors=True)
+                # Ctrl-C may come after the link has moved: then the new folder is the book.
+                if _target(book) != made:
+                    _remove(made, _link(made))
                 raise
     except Timeout:
         raise PlacerError(f"the book '{name}' is being written by another process", "wait for it, then run this again", FAILED) from None
@@ -120,14 +124,33 @@ def _check(harvest: Harvest, made: Path) -> None:
 
 def _put_in_place(made: Path, book: Path) -> Path:
     """Move the link ``book`` to ``made`` and drop all older folders but the one before."""
-    if book.exists() and not book.is_symlink():
+    before = _target(book)
+    if os.path.lexists(book) and before is None:
         raise PlacerError(f"'{book}' was not written by placer", "move it away, or choose another name")
-    before = book.resolve() if book.is_symlink() else None
-    link = book.with_name(f"{made.name}.link")
-    link.unlink(missing_ok=True)
+    link = _link(made)
     link.symlink_to(made.name, target_is_directory=True)
     link.replace(book)
-    for old in book.parent.glob(f".{book.name}@*"):
-        if old not in (made, before):
-            shutil.rmtree(old, ignore_errors=True)
+    _remove(*(old for old in book.parent.glob(f".{book.name}@*") if old not in (made, before)))
     return book
+
+
+def _target(book: Path) -> Path | None:
+    """Folder that the link of a book names; None if there is no link, or one that `save` does not make."""
+    try:
+        name = str(book.readlink())
+    except OSError:
+        return None
+    return book.parent / name if name.startswith(f".{book.name}@") and os.sep not in name else None
+
+
+def _link(made: Path) -> Path:
+    return made.with_name(f"{made.name}.link")
+
+
+def _remove(*leftovers: Path) -> None:
+    """Remove folders, and links that were made and not moved."""
+    for path in leftovers:
+        if path.is_symlink():
+            path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path, ignore_errors=True)

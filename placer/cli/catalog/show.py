@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from placer.cli import one_line
 from placer.cli.options import json_option
 from placer.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from placer.layers import Layer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BookOrigin:
+    """What stands in the origin.json of a book, as `placer.sources.save` writes it."""
+
+    schema: str
+    retrieved: str
+    documents: list[Source]
+    left_out: dict[str, int]
+    notes: list[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """One document that a book was made of."""
+
+    place: str
+    sha256: str
+    size_bytes: int
 
 
 @click.command("show", epilog="Example: placer catalog show default")
@@ -37,14 +62,16 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
         _print(document)
 
 
-def _origin(layer: Any) -> Any:
-    """What the command that wrote a book said of it; None for others."""
+def _origin(layer: Layer) -> Any:
+    """What the command that wrote a book said of it; None for others, and for what no such command wrote."""
+    import msgspec
+
     from placer.sources.save import ORIGIN
 
-    path = next(iter(layer.files.values())).path.parent / ORIGIN
+    path: Path = next(iter(layer.files.values())).path.parent / ORIGIN
     try:
-        return json.loads(path.read_bytes()) if path.is_file() else None
-    except (OSError, ValueError):
+        return msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=BookOrigin)) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -80,10 +107,11 @@ def _print_origin(layer: dict[str, Any]) -> None:
     if layer["origin"] is None:
         return
     err = console()
-    err.print(f"{layer['name']}: retrieved {layer['origin'].get('retrieved')}")
-    for entry in layer["origin"].get("documents", []):
-        err.print(f"  from {entry.get('place')} ({entry.get('size_bytes', 0):,} bytes, sha256 {str(entry.get('sha256'))[:16]})")
-    for reason, count in layer["origin"].get("left_out", {}).items():
-        err.print(f"  left out {count:,}: {reason}")
-    for note in layer["origin"].get("notes", []):
-        err.print(f"  {note}")
+    origin = layer["origin"]
+    err.print(one_line(f"{layer['name']}: retrieved {origin['retrieved']}"))
+    for entry in origin["documents"]:
+        err.print(one_line(f"  from {entry['place']} ({entry['size_bytes']:,} bytes, sha256 {entry['sha256'][:16]})"))
+    for reason, count in origin["left_out"].items():
+        err.print(one_line(f"  left out {count:,}: {reason}"))
+    for note in origin["notes"]:
+        err.print(one_line(f"  {note}"))
