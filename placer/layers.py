@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from placer.shipped import shipped_catalogs
 
 BOOK_FILES = ("gpus.csv", "regions.csv", "offers.csv", "discounts.csv", "functions.csv", "stores.csv", "egress.csv", "links.csv")
 """The files that a layer may have, in the order in which they are read."""
+MOST_HEADER_BYTES = 4096
+"""Where the first line of a file of any name ends at the latest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,8 +120,11 @@ def _single(path: Path) -> Layer:
 
 
 def _kind_of(data: bytes) -> str | None:
-    first = data[:4096].decode("utf-8-sig", errors="replace").partition("\n")[0]
-    header = set(next(csv.reader(io.StringIO(first)), []))
+    lines = data[:MOST_HEADER_BYTES].decode("utf-8-sig", errors="replace").splitlines()
+    try:
+        header = set(next(csv.reader(lines[:1]), []))
+    except csv.Error:
+        return None
     for file in BOOK_FILES:
         known = set(file_columns(file))
         if header <= known and known - optional_columns(file) <= header:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from price_servers import Answer, Request, serving
 
 from placer.errors import PlacerError
 from placer.sources.csv_text import read_table
 from placer.sources.fetch import FAILED, Document, read_document
 from placer.sources.harvest import Origin
-from price_servers import Answer, Request, serving
 
 ROWS = b"a,b\n1,2\n"
 
@@ -81,7 +81,9 @@ def test_secrets_of_an_address_stay_out_of_origins_and_errors() -> None:
     """A signed address has its signature in the query, others have a password before the host; both are sent, neither is told."""
 
     def answer(request: Request) -> Answer:
-        return Answer(ROWS if request.query == {"sig": "CANARY"} and "authorization" in request.headers else b"", 200 if request.query else 404)
+        return Answer(
+            ROWS if request.query == {"sig": "CANARY"} and "authorization" in request.headers else b"", 200 if request.query else 404
+        )
 
     with serving(answer) as server:
         place = server.url.replace("//", "//me:CANARY@")
@@ -94,7 +96,7 @@ def test_secrets_of_an_address_stay_out_of_origins_and_errors() -> None:
 
 
 def test_proxy_settings_that_cannot_be_used_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """httpx refuses such a proxy when it is made, with an exception that is none of its own."""
+    """The library refuses such a proxy when it is made, with an exception that is none of its own."""
     monkeypatch.setenv("ALL_PROXY", "nonsense://127.0.0.1:9")
     with pytest.raises(PlacerError, match="proxy settings"):
         read_document("http://127.0.0.1:9/a.csv")
