@@ -49,6 +49,7 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
     found = [
         *_prices(rows["offers.csv"]),
         *_spot(rows["offers.csv"]),
+        *_contracts(rows["discounts.csv"], catalog),
         *_dates(rows, (today or date.today()).isoformat()),
         *_links(rows["links.csv"], catalog),
         *_egress(catalog),
@@ -79,6 +80,14 @@ def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
         other = on_demand.get(_kind(offer))
         if offer.market == "spot" and other is not None and offer.usd_per_hour > other and offer.price_basis not in FREE:
             text = f"{_name(offer)} costs {offer.usd_per_hour:g} USD/h on spot and {other:g} on demand"
+            yield Finding(level="warning", where=where, message=text)
+
+
+def _contracts(lines: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
+    """Lines of a contract that take nothing off anything, such as one of the market ``ondemand``."""
+    for where, line in lines:
+        if not any(line.covers(offer) for offer in catalog.offers):
+            text = f"{line.provider}/{line.region} {line.instance_type} {line.gpu} {line.market}: no machine has this discount"
             yield Finding(level="warning", where=where, message=text)
 
 

@@ -18,6 +18,7 @@ import platformdirs
 
 from placer import __version__
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
+from placer.shelf import own_folder
 from placer.shipped import shipped_catalogs
 
 TABLES: dict[str, type] = {
@@ -37,8 +38,8 @@ MOST_KEPT = 12
 
 def cache_folder() -> Path:
     """Folder of compiled catalogs: ``$PLACER_HOME/cache``, else the user's cache folder."""
-    home = os.environ.get("PLACER_HOME")
-    return (Path(home) / "cache" if home else platformdirs.user_cache_path("placer")) / "catalogs"
+    folder = own_folder(platformdirs.user_cache_path)
+    return (folder / "cache" if os.environ.get("PLACER_HOME") else folder) / "catalogs"
 
 
 def read_compiled(digest: str, name: str) -> Catalog | None:

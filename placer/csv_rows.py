@@ -192,6 +192,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "optional_positive": _optional(_number(0.0, 1e9, open_low=True)),
     "nonnegative": _number(0.0, 1e9),
     "optional_nonnegative": _optional(_number(0.0, 1e9)),
+    "multiplier": _number(0.01, 100.0),
     "latitude": _number(-90.0, 90.0),
     "longitude": _number(-180.0, 180.0),
     "whole": _whole,

@@ -15,13 +15,21 @@ from conftest import ROOT, Run
 from placer.errors import PlacerError
 from placer.shelf import check_book_name
 from placer.sources import save as saving
-from placer.sources.harvest import Harvest, Origin
+from placer.sources.harvest import Cell, Harvest, Origin
 from placer.sources.save import ORIGIN, save
 
 
 def harvest(usd_per_hour: float = 0.5, rows: int = 1) -> Harvest:
     """Some machines of one price."""
-    row = {"provider": "aws", "region": "us-west-2", "gpu": "T4", "gpu_count": 1, "vcpus": 4, "memory_gib": 16, "market": "spot"}
+    row: dict[str, Cell] = {
+        "provider": "aws",
+        "region": "us-west-2",
+        "gpu": "T4",
+        "gpu_count": 1,
+        "vcpus": 4,
+        "memory_gib": 16,
+        "market": "spot",
+    }
     row |= {"usd_per_hour": usd_per_hour, "price_basis": "list", "source": "t", "as_of": "2026-11-01"}
     return Harvest(
         rows={"offers.csv": [{**row, "instance_type": f"m{i}"} for i in range(rows)]},

@@ -9,6 +9,7 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from conftest import Run
@@ -22,6 +23,8 @@ from placer.network import Network
 from placer.pin import default_words, pin_document, pin_file
 from placer.shelf import shelf
 from placer.shipped import shipped_catalogs
+from placer.sources.harvest import Harvest
+from placer.sources.save import save
 
 OFFERS = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
 ADDED = "gcp,us-west1,new,T4,1,8,30,spot,0.2,list,,q,2026-11-01\n"
@@ -317,3 +320,18 @@ def test_every_end_of_a_line_is_read(tmp_path: Path, end: str) -> None:
     """Old spreadsheets end lines with a carriage return alone, in a file of any name too."""
     (tmp_path / "quote.csv").write_bytes((QUOTE + ADDED).replace("\n", end).encode())
     assert [o.usd_per_hour for o in load_catalog(["erben-2023", str(tmp_path / "quote.csv")]).offers][-1] == 0.2
+
+
+def test_a_user_without_a_home_reads_books_and_is_told_where_none_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container under any number the system knows no home: platformdirs raises a RuntimeError then."""
+
+    def nowhere(name: str) -> Path:
+        raise RuntimeError
+
+    monkeypatch.delenv("PLACER_HOME")
+    monkeypatch.setattr(platformdirs, "user_data_path", nowhere)
+    monkeypatch.setattr(platformdirs, "user_cache_path", nowhere)
+    assert default_words() == ("default",)
+    assert load_catalog("erben-2023").offers
+    with pytest.raises(PlacerError, match="cannot write the book 'quote'"):
+        save(Harvest(rows={"offers.csv": [{"provider": "aws"}]}, origins=[]), "quote")
