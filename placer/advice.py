@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
-from statistics import median
 
+from placer.audit import usual_prices
 from placer.book_checks import FREE
 from placer.catalog import Catalog, VmOffer
 from placer.estimator import Estimate, estimate, evaluate, offers_of
@@ -231,9 +231,9 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
 
 def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
     """Machines that were chosen because a cell is wrong: an advisor finds each of them."""
-    for offer in {offer for offer in offers if offer.price_basis not in FREE}:
-        alike = [o for o in catalog.offers if (o.gpu, o.market) == (offer.gpu, offer.market) and o.price_basis not in FREE]
-        usual, price = median(o.usd_per_hour / o.gpu_count for o in alike), offer.usd_per_hour / offer.gpu_count
+    medians = usual_prices(catalog.offers)
+    for offer in dict.fromkeys(offer for offer in offers if offer.price_basis not in FREE):
+        usual, price = medians[offer.gpu, offer.market], offer.usd_per_hour / offer.gpu_count
         if price * ODD < usual:
             text = f"{offer.instance_type} in {offer.place} costs {price:.3g} USD/h for each {offer.gpu}; the median is {usual:.3g}"
             yield Warn(code="odd-price", message=f"{text}: check the book with 'placer catalog validate'")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from statistics import median
@@ -57,13 +57,18 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
     return tuple(sorted(found, key=lambda finding: finding.level != "error"))
 
 
-def _prices(offers: Sequence[Located]) -> Iterator[Finding]:
-    """Prices of a device that are out of all proportion."""
+def usual_prices(offers: Iterable[VmOffer]) -> dict[tuple[str, str], float]:
+    """Median price of one device by device and market; USD/h."""
     each: dict[tuple[str, str], list[float]] = {}
-    for _, offer in offers:
+    for offer in offers:
         if offer.price_basis not in FREE:
             each.setdefault((offer.gpu, offer.market), []).append(offer.usd_per_hour / offer.gpu_count)
-    usual = {key: median(prices) for key, prices in each.items()}
+    return {key: median(prices) for key, prices in each.items()}
+
+
+def _prices(offers: Sequence[Located]) -> Iterator[Finding]:
+    """Prices of a device that are out of all proportion."""
+    usual = usual_prices(offer for _, offer in offers)
     for where, offer in offers:
         middle, price = usual.get((offer.gpu, offer.market)), offer.usd_per_hour / offer.gpu_count
         if middle is None or offer.price_basis in FREE:

@@ -113,6 +113,8 @@ def optional_columns(file: str) -> frozenset[str]:
     return frozenset(column for column, kind in _column_types(file).items() if kind.startswith(_OPTIONAL))
 
 
+MOST_TEXT = 2_000
+"""Longest text of a cell."""
 _OPTIONAL = "optional:"
 """Before a type of columns.csv: the whole column may be missing."""
 
@@ -132,8 +134,10 @@ def _parser(kind: str) -> Callable[[str], Any]:
 def _text(cell: str) -> str:
     if not cell.strip():
         raise ValueError("is empty")
-    if any(ord(c) < 32 for c in cell):
+    if not cell.isprintable():
         raise ValueError("has control characters")
+    if len(cell) > MOST_TEXT:
+        raise ValueError(f"has more than {MOST_TEXT:,} characters")
     return cell
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from placer.book import load_catalog
 from placer.catalog import Catalog
-from placer.csv_rows import KEYS
+from placer.csv_rows import KEYS, file_columns
 from placer.errors import PlacerError
 from placer.geography import great_circle_km
 from placer.layers import catalog_names
@@ -227,3 +227,10 @@ def test_unknown_book_names_the_nearest() -> None:
     with pytest.raises(PlacerError) as caught:
         load_catalog("erben-2032")
     assert "erben-2023" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["a\u202eb", "a\x7fb", "a\x85b", "a\u200bb", "a" * 2_001])
+def test_text_that_nobody_can_read_is_refused(text: str) -> None:
+    """Marks that turn the line round, names that look alike, cells that fill a screen."""
+    with pytest.raises(ValueError, match=r"control characters|more than 2,000"):
+        file_columns("offers.csv")["instance_type"](text)

@@ -136,3 +136,12 @@ def test_an_origin_that_placer_did_not_write_is_passed_over(shelf: Path, run: Ru
     done = run("catalog", "show", "quote", "--json", PLACER_HOME=str(shelf.parent))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["layers"][-1]["origin"] is None
+
+
+@pytest.mark.parametrize("source", ["=1+1", "@SUM(A1)", "+1", "-1"])
+def test_no_source_writes_a_formula_into_a_book(shelf: Path, source: str) -> None:
+    """A spreadsheet that opens the book would run it; whatever the source, the last gate refuses it."""
+    (row,) = harvest().rows["offers.csv"]
+    with pytest.raises(PlacerError, match="begins as a formula does"):
+        save(Harvest(rows={"offers.csv": [{**row, "source": source}]}, origins=[]), "quote")
+    assert folders(shelf) == []

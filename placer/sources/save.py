@@ -16,7 +16,7 @@ from placer.errors import PlacerError
 from placer.layers import catalog_names
 from placer.shelf import check_book_name, shelf
 from placer.sources.fetch import FAILED
-from placer.sources.harvest import Cell, Harvest
+from placer.sources.harvest import FORMULA, Cell, Harvest
 
 ORIGIN = "origin.json"
 """Beside the CSV files of a book: documents with digests, date, what was left out."""
@@ -108,6 +108,8 @@ def _sync(stream: TextIO) -> None:
 
 
 def _text(cell: Cell) -> str:
+    if isinstance(cell, str) and cell.startswith(FORMULA):
+        raise PlacerError(f"the source gave '{cell[:80]}', which begins as a formula does", "nothing was changed", FAILED)
     return "" if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
 
 
