@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 
+from placer.audit import usual_prices
+from placer.book_checks import FREE
+from placer.catalog import Catalog, VmOffer
 from placer.estimator import Estimate, estimate, evaluate, offers_of
 from placer.estimator import pool_of as find_pool
 from placer.exchange import traits
@@ -28,6 +31,8 @@ TIGHT = 0.8
 """Memory that is fuller than this is worth a word."""
 STALE_DAYS = 120
 """Prices older than this are announced."""
+ODD = 10.0
+"""A price this many times below the median of its device is announced: no shipped book has one beyond 5, a slipped point makes 10."""
 
 
 def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
@@ -196,6 +201,9 @@ def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn
         yield Warn(
             code="stale-prices", message=f"the newest price of catalog '{problem.catalog.name}' is {age:,} days old ({oldest} to {newest})"
         )
+    if age < -1:
+        text = f"catalog '{problem.catalog.name}' has prices of {newest}, in the future"
+        yield Warn(code="future-prices", message=f"{text}: 'placer catalog validate' lists them")
 
 
 def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
@@ -212,12 +220,23 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
             code="estimated-price",
             message="a spot price of this placement is an estimate (placer offers --json has its source); check it before you start",
         )
+    yield from _odd_prices(problem.catalog, offers)
     if placement.exchange.server is not None and placement.exchange.server.market == "spot":
         yield Warn(code="spot-server", message="the parameter server is a spot machine: when it goes, everything stops; allow on-demand")
     if any(offer.market == "spot" for offer in offers):
         yield Warn(code="spot", message="spot machines can be taken away at any time; a rejoin costs about two steps")
     yield from network_warnings(problem, placement, got)
     yield from _exchange_warnings(problem, placement, got)
+
+
+def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
+    """Machines that were chosen because a cell is wrong: an advisor finds each of them."""
+    medians = usual_prices(catalog.offers)
+    for offer in dict.fromkeys(offer for offer in offers if offer.price_basis not in FREE):
+        usual, price = medians[offer.gpu, offer.market], offer.usd_per_hour / offer.gpu_count
+        if price * ODD < usual:
+            text = f"{offer.instance_type} in {offer.place} costs {price:.3g} USD/h for each {offer.gpu}; the median is {usual:.3g}"
+            yield Warn(code="odd-price", message=f"{text}: check the book with 'placer catalog validate'")
 
 
 def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:

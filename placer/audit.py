@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from statistics import median
@@ -56,6 +56,7 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
     found = [
         *_prices(rows["offers.csv"]),
         *_spot(rows["offers.csv"]),
+        *_contracts(rows["discounts.csv"], catalog),
         *_dates(rows, (today or datetime.now(UTC).date()).isoformat()),
         *_links(rows["links.csv"], catalog),
         *_egress(catalog),
@@ -63,13 +64,18 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
     return tuple(sorted(found, key=lambda finding: finding.level != "error"))
 
 
-def _prices(offers: Sequence[Located]) -> Iterator[Finding]:
-    """Prices of a device that are out of all proportion."""
+def usual_prices(offers: Iterable[VmOffer]) -> dict[tuple[str, str], float]:
+    """Median price of one device by device and market; USD/h."""
     each: dict[tuple[str, str], list[float]] = {}
-    for _, offer in offers:
+    for offer in offers:
         if offer.price_basis not in FREE:
             each.setdefault((offer.gpu, offer.market), []).append(offer.usd_per_hour / offer.gpu_count)
-    usual = {key: median(prices) for key, prices in each.items()}
+    return {key: median(prices) for key, prices in each.items()}
+
+
+def _prices(offers: Sequence[Located]) -> Iterator[Finding]:
+    """Prices of a device that are out of all proportion."""
+    usual = usual_prices(offer for _, offer in offers)
     for where, offer in offers:
         middle, price = usual.get((offer.gpu, offer.market)), offer.usd_per_hour / offer.gpu_count
         if middle is None or offer.price_basis in FREE:
@@ -88,6 +94,14 @@ def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
             continue
         if offer.usd_per_hour > other:
             text = f"{_name(offer)} costs {offer.usd_per_hour:g} USD/h on spot and {other:g} on demand"
+            yield Finding(level="warning", where=where, message=text)
+
+
+def _contracts(lines: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
+    """Lines of a contract that take nothing off anything, such as one of the market ``ondemand``."""
+    for where, line in lines:
+        if not any(line.covers(offer) for offer in catalog.offers):
+            text = f"{line.provider}/{line.region} {line.instance_type} {line.gpu} {line.market}: no machine has this discount"
             yield Finding(level="warning", where=where, message=text)
 
 

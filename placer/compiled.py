@@ -18,6 +18,7 @@ import platformdirs
 
 from placer import __version__
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
+from placer.shelf import own_folder
 from placer.shipped import shipped_catalogs
 
 TABLES: dict[str, type] = {
@@ -29,14 +30,16 @@ TABLES: dict[str, type] = {
     "egress": EgressPrice,
     "links": MeasuredLink,
 }
+MARK_BYTES = 32
+"""At the end of each file: the SHA-256 of what stands before it."""
 MOST_KEPT = 12
 """Compiled catalogs that the cache keeps; the ones used longest ago go first."""
 
 
 def cache_folder() -> Path:
     """Folder of compiled catalogs: ``$PLACER_HOME/cache``, else the user's cache folder."""
-    home = os.environ.get("PLACER_HOME")
-    return (Path(home) / "cache" if home else platformdirs.user_cache_path("placer")) / "catalogs"
+    folder = own_folder(platformdirs.user_cache_path)
+    return (folder / "cache" if os.environ.get("PLACER_HOME") else folder) / "catalogs"
 
 
 def read_compiled(digest: str, name: str) -> Catalog | None:
@@ -56,7 +59,7 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
     """
     path = _path(digest)
     try:
-        if not path.is_file():
+        if not path.is_file() or not _whole(path.read_bytes()):
             return None
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as base, _no_collection():
             rows = {table: _rows(base, table, kind) for table, kind in TABLES.items()}
@@ -83,12 +86,20 @@ def write_compiled(catalog: Catalog) -> None:
         try:
             with closing(sqlite3.connect(temporary)) as base:
                 _fill(base, catalog)
+            with Path(temporary).open("r+b") as stream:
+                mark = hashlib.sha256(stream.read()).digest()
+                stream.write(mark)
             Path(temporary).replace(_path(catalog.digest))
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
         for old in sorted(folder.glob("*.sqlite"), key=lambda p: p.stat().st_mtime)[:-MOST_KEPT]:
             old.unlink(missing_ok=True)
+
+
+def _whole(data: bytes) -> bool:
+    """Tell whether a file ends with the digest of the rest, which SQLite passes over: it would not see a price that rotted."""
+    return hashlib.sha256(data[:-MARK_BYTES]).digest() == data[-MARK_BYTES:]
 
 
 def _fill(base: sqlite3.Connection, catalog: Catalog) -> None:
@@ -136,10 +147,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _path(digest: str) -> Path:
-    """File of a digest; placer's version, the layout of the rows and the columns file are part of its name.
-
-    Another version may check or discount the same layers otherwise.
-    """
-    layout = repr((__version__, {table: _columns(kind) for table, kind in TABLES.items()})).encode()
+    """File of a digest; the layout of the rows, the columns file and the version, whose checks it passed, are part of its name."""
+    layout = repr((__version__, MARK_BYTES, {table: _columns(kind) for table, kind in TABLES.items()})).encode()
     columns = (shipped_catalogs() / "columns.csv").read_bytes()
     return cache_folder() / f"{digest}-{hashlib.sha256(layout + columns).hexdigest()[:8]}.sqlite"

@@ -80,18 +80,20 @@ def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable
         raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
     parsers = [(name, columns[name]) for name in header]
     key_at = [header.index(name) for name in KEYS[file] if name in header]
-    seen: dict[tuple[str, ...], int] = {}
+    seen: dict[tuple[Any, ...], int] = {}
     for cells in lines:
         if not cells:
             continue
         where = f"{path}:{lines.line_num}"
         if len(cells) != len(parsers):
             raise PlacerError(f"{where}: {len(cells)} cells instead of {len(parsers)}", "check the commas of this line")
-        key = tuple(cells[i] for i in key_at)
+        row = {name: _cell(parse, cell, name, where) for (name, parse), cell in zip(parsers, cells, strict=True)}
+        key = tuple(row[header[i]] for i in key_at)
         if key and key in seen:
-            raise PlacerError(f"{where}: {'/'.join(key)} stands already in line {seen[key]}", "keep one of the two rows")
+            words = "/".join(cells[i] for i in key_at)
+            raise PlacerError(f"{where}: {words} stands already in line {seen[key]}", "keep one of the two rows")
         seen[key] = lines.line_num
-        yield lines.line_num, {name: _cell(parse, cell, name, where) for (name, parse), cell in zip(parsers, cells, strict=True)}
+        yield lines.line_num, row
 
 
 def _cell(parse: Callable[[str], Any], cell: str, name: str, where: str) -> Any:
@@ -113,6 +115,8 @@ def optional_columns(file: str) -> frozenset[str]:
     return frozenset(column for column, kind in _column_types(file).items() if kind.startswith(_OPTIONAL))
 
 
+MOST_TEXT = 2_000
+"""Longest text of a cell."""
 _OPTIONAL = "optional:"
 """Before a type of columns.csv: the whole column may be missing."""
 
@@ -132,8 +136,10 @@ def _parser(kind: str) -> Callable[[str], Any]:
 def _text(cell: str) -> str:
     if not cell.strip():
         raise ValueError("is empty")
-    if any(ord(c) < 32 for c in cell):
+    if not cell.isprintable():
         raise ValueError("has control characters")
+    if len(cell) > MOST_TEXT:
+        raise ValueError(f"has more than {MOST_TEXT:,} characters")
     return cell
 
 
@@ -204,6 +210,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "optional_positive": _optional(_number(0.0, 1e9, open_low=True)),
     "nonnegative": _number(0.0, 1e9),
     "optional_nonnegative": _optional(_number(0.0, 1e9)),
+    "multiplier": _number(0.01, 100.0),
     "latitude": _number(-90.0, 90.0),
     "longitude": _number(-180.0, 180.0),
     "whole": _whole,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from placer.shipped import shipped_catalogs
 
 BOOK_FILES = ("gpus.csv", "regions.csv", "offers.csv", "discounts.csv", "functions.csv", "stores.csv", "egress.csv", "links.csv")
 """The files that a layer may have, in the order in which they are read."""
+MOST_HEADER_BYTES = 4096
+"""Where the first line of a file of any name ends at the latest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,10 +86,11 @@ def find_layer(word: str) -> Layer:
             raise PlacerError(f"{member} is not a file", "a price book has CSV files; catalogs/columns.csv lists them")
     if not files:
         raise PlacerError(f"'{word}' has no file of a price book", f"a book is a folder with {', '.join(BOOK_FILES[1:3])} and so on")
-    return Layer(name=path.name if _is_path(word) else word, files=files)
+    return Layer(name=path.name if is_path(word) else word, files=files)
 
 
-def _is_path(word: str) -> bool:
+def is_path(word: str) -> bool:
+    """Tell the path of a layer from the name of a book."""
     return "/" in word or word.startswith(".") or word.endswith(".csv")
 
 
@@ -97,7 +99,7 @@ def _path_of(word: str) -> Path | None:
     if not word.strip():
         return None
     try:
-        if _is_path(word):
+        if is_path(word):
             path = Path(word).resolve()
             return path if path.is_dir() or path.is_file() else None
         return next((p.resolve() for p in (shipped_catalogs() / word, shelf() / word) if p.is_dir()), None)
@@ -118,8 +120,11 @@ def _single(path: Path) -> Layer:
 
 
 def _kind_of(data: bytes) -> str | None:
-    first = data[:4096].decode("utf-8-sig", errors="replace").partition("\n")[0]
-    header = set(next(csv.reader(io.StringIO(first)), []))
+    lines = data[:MOST_HEADER_BYTES].decode("utf-8-sig", errors="replace").splitlines()
+    try:
+        header = set(next(csv.reader(lines[:1]), []))
+    except csv.Error:
+        return None
     for file in BOOK_FILES:
         known = set(file_columns(file))
         if header <= known and known - optional_columns(file) <= header:

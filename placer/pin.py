@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.layers import find_layer
+from placer.layers import find_layer, is_path
 from placer.shelf import shelf
 
 SCHEMA = "placer.pin/v1"
@@ -58,7 +58,7 @@ def pinned() -> tuple[tuple[str, str], ...]:
 
 def _lasting(word: str) -> str:
     """A path from every folder."""
-    return str(Path(word).resolve()) if "/" in word or word.endswith(".csv") else word
+    return str(Path(word).resolve()) if is_path(word) else word
 
 
 def _read(path: Path) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
@@ -16,8 +17,22 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 def shelf() -> Path:
     """Folder of the user's books: ``$PLACER_HOME/catalogs``, else the user's data folder."""
+    return own_folder(platformdirs.user_data_path) / "catalogs"
+
+
+def own_folder(usual: Callable[[str], Path]) -> Path:
+    """Folder of what placer keeps for a user: ``$PLACER_HOME``, else the usual one of the system.
+
+    Notes
+    -----
+    A user without a home, as in a container under any number, has a folder in which nothing can be: reading finds nothing there,
+    and writing says so.
+    """
     home = os.environ.get("PLACER_HOME")
-    return (Path(home) if home else platformdirs.user_data_path("placer")) / "catalogs"
+    try:
+        return Path(home) if home else usual("placer")
+    except RuntimeError:
+        return Path(os.devnull) / "placer"
 
 
 def shelf_names() -> list[str]:
@@ -36,7 +51,7 @@ def check_book_name(name: str, taken: list[str]) -> str:
     PlacerError
         Says what a name may be.
     """
-    if not NAME.fullmatch(name):
+    if not NAME.fullmatch(name) or name.endswith(".csv"):
         raise PlacerError(f"'{name}' is not the name of a book", "use lower-case letters, digits, '-', '_' and '.', as in aws-live")
     if name in taken:
         raise PlacerError(f"'{name}' is a shipped book", "choose another name")

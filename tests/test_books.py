@@ -8,7 +8,7 @@ import pytest
 
 from placer.book import load_catalog
 from placer.catalog import Catalog
-from placer.csv_rows import KEYS
+from placer.csv_rows import KEYS, file_columns
 from placer.errors import PlacerError
 from placer.layers import catalog_names
 from placer.network import Network
@@ -132,7 +132,7 @@ REST = "t,2026-01-01\n"
         (f"gcp,*,internet,0,0.1,{REST}gcp,*,internet,0,0.2,{REST}", "gcp/*/internet/0 stands already in line 2"),
         (
             f"gcp,*,internet,0,0.1,{REST}gcp,*,internet,0.0,0.2,{REST}",
-            "egress.csv:3: above_gib_per_month '0' of gcp/*/internet is not above",
+            "gcp/*/internet/0.0 stands already in line 2",
         ),
         (f"gcp,*,internet,1024,0.1,{REST}", "egress.csv:2: above_gib_per_month '1024' of gcp/*/internet has no tier from 0"),
         (f"gcp,*,internet,0,0,{REST}gcp,*,internet,20,0.1,{REST}gcp,*,internet,10,0.2,{REST}", "egress.csv:4: above_gib_per_month '10' of"),
@@ -172,3 +172,10 @@ def test_unknown_book_names_the_nearest() -> None:
     with pytest.raises(PlacerError) as caught:
         load_catalog("erben-2032")
     assert "erben-2023" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["a\u202eb", "a\x7fb", "a\x85b", "a\u200bb", "a" * 2_001])
+def test_text_that_nobody_can_read_is_refused(text: str) -> None:
+    """Marks that turn the line round, names that look alike, cells that fill a screen."""
+    with pytest.raises(ValueError, match=r"control characters|more than 2,000"):
+        file_columns("offers.csv")["instance_type"](text)

@@ -191,3 +191,23 @@ def test_the_command_writes_a_book(run: Run, tmp_path: Path) -> None:
     wrong = run("catalog", "import", "csv", "quote.csv", "--kind", "offer", cwd=tmp_path, **home)
     assert wrong.returncode == 2
     assert "unknown kind 'offer'" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("$21.95", "0.00001", "usd_per_hour '1e-05' is 1,000 times what a A100-40 costs, or that small a part"),
+        ("$21.95", "900000", "usd_per_hour '900000.0' is 1,000 times"),
+    ],
+)
+def test_a_price_out_of_all_proportion_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
+    """As in every other source: eight A100 cost 22 USD/h, neither a thousandth of a cent nor the price of a house."""
+    with pytest.raises(PlacerError) as caught:
+        read(tmp_path, QUOTE.replace(old, new))
+    assert words in caught.value.message
+
+
+def test_a_price_of_the_future_is_refused(tmp_path: Path) -> None:
+    """It would pass --max-price-age for years."""
+    with pytest.raises(PlacerError, match="as_of 2096-11-01 is in the future"):
+        read(tmp_path, QUOTE, constants=(*SET[:-1], "as_of=2096-11-01"))

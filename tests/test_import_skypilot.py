@@ -397,3 +397,10 @@ def test_a_wrong_import_leaves_the_old_book(run: Run, tmp_path: Path) -> None:
     assert done.returncode == FAILED
     assert "vms.csv:2: Price 'nan' is not a number" in " ".join(done.stderr.split())
     assert (tmp_path / "home" / "catalogs" / "mine" / "offers.csv").read_bytes() == before
+
+
+def test_a_signed_address_without_a_provider_keeps_its_signature() -> None:
+    """The folder names no provider; the error names the address without what is secret in it."""
+    with pytest.raises(PlacerError, match="does not say whose machines") as caught:
+        read_skypilot(["http://me:CANARY@127.0.0.1:9/mine/vms.csv?sig=CANARY"])
+    assert "CANARY" not in str(caught.value)

@@ -111,3 +111,22 @@ def test_a_place_that_nobody_knows_is_an_error(run: Run, tmp_path: Path) -> None
         "network", "import", "iperf3", str(FIXTURES / "one.json"), "--from", "aws/us-esat-1", "--to", WEST, PLACER_HOME=str(tmp_path)
     )
     assert (done.returncode, "a similar place exists" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("streams", "stamp", "words"),
+    [
+        (1, 4_000_000_000, "measured on 2096-10-02, which is in the future"),
+        (1, 0, "measured on 1970-01-01"),
+        (-4, 1_700_000_000, "had -4 streams"),
+    ],
+)
+def test_a_run_of_no_time_or_no_streams_is_refused(default: Catalog, tmp_path: Path, streams: int, stamp: int, words: str) -> None:
+    """A clock that is wrong would make a link the newest, or the oldest, of its book."""
+    document = fixture("one.json")
+    document["start"]["test_start"]["num_streams"] = streams
+    document["start"]["timestamp"]["timesecs"] = stamp
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(PlacerError, match=words):
+        import_iperf3([(read_document(str(path)), EAST, WEST)], default.regions)

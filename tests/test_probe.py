@@ -566,3 +566,19 @@ def test_iperf3_is_run_without_a_shell(run: Run, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert {link["gbps_one_stream"] for link in json.loads(done.stdout)["links"]} == {0.25}
     assert "--client 127.0.0.1 --port 5201 --json --parallel 1 --time 5 --bitrate" in (tmp_path / "words").read_text()
+
+
+def test_a_flood_of_connections_does_not_end_the_server(tmp_path: Path) -> None:
+    """With room for 40 open files and 150 strangers a server, which was to take 1024, waits for the first to go."""
+    script = f"ulimit -n 40; exec {sys.executable} -u -m placer network serve-probe --port 0 --token {TOKEN} --connections 1024"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            number = int(process.stdout.readline().split(" port ")[1].split(";")[0])
+            with contextlib.ExitStack() as strangers:
+                for _ in range(150):
+                    strangers.enter_context(socket.create_connection(("127.0.0.1", number), timeout=5))
+            assert round_trip(peer(number, silence=30)).rtt_s < 5
+        finally:
+            process.kill()

@@ -122,7 +122,7 @@ def test_many_documents_of_a_book_share_a_line(run: Run, tmp_path: Path) -> None
     interface = [f"AWS price list and EC2 spot price history, region-{n}" for n in range(30)]
     pages = [f"https://host.example/api/prices?page={n}" for n in range(4)]
     documents = [{"place": place, "sha256": "0" * 64, "size_bytes": 1000} for place in [*interface, *pages, "quote.pdf"]]
-    origin = {"schema": "placer.origin/v1", "retrieved": "2026-11-01T00:00:00+00:00", "documents": documents}
+    origin = {"schema": "placer.origin/v1", "retrieved": "2026-11-01T00:00:00+00:00", "documents": documents, "left_out": {}, "notes": []}
     (book / "origin.json").write_text(json.dumps(origin), encoding="utf-8")
     shown = run("catalog", "show", str(book), columns=200).stdout
     assert [line.strip() for line in shown.splitlines() if line.startswith("  from ")] == [

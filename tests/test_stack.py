@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
+import struct
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from conftest import Run
@@ -21,6 +24,8 @@ from placer.network import Network
 from placer.pin import default_words, pin_document, pin_file
 from placer.shelf import shelf
 from placer.shipped import shipped_catalogs
+from placer.sources.harvest import Harvest
+from placer.sources.save import save
 
 OFFERS = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
 ADDED = "gcp,us-west1,new,T4,1,8,30,spot,0.2,list,,q,2026-11-01\n"
@@ -296,3 +301,57 @@ def test_a_bad_age_is_refused(age: str) -> None:
     """A bare number could be hours or days."""
     with pytest.raises(PlacerError):
         Advisor("erben-2023").problem("roberta-xlm", max_price_age=age)
+
+
+def test_two_spellings_of_one_number_are_one_key(tmp_path: Path) -> None:
+    """A machine with 1 and with 01 devices is one machine: of two prices for it nobody could say which counts."""
+    twice = write(tmp_path / "quote.csv", QUOTE + QUOTE.splitlines()[1].replace("T4,1,8", "T4,01,8").replace("0.11", "0.22") + "\n")
+    with pytest.raises(PlacerError, match=r"quote\.csv:3: .*/01/spot stands already in line 2"):
+        load_catalog(["erben-2023", twice])
+
+
+def test_a_price_that_rots_in_the_cache_is_not_believed(home: Path, erben: Catalog) -> None:
+    """SQLite reads a float with a flipped bit as another price; here the 0.18 USD/h of a T4 become 5.9e-300."""
+    load_catalog("erben-2023")
+    (path,) = cache_folder().glob("*.sqlite")
+    data, price = path.read_bytes(), struct.pack(">d", t4(erben).usd_per_hour)
+    assert price in data
+    path.write_bytes(data.replace(price, bytes([price[0] & 1]) + price[1:]))
+    assert load_catalog("erben-2023") == erben
+
+
+def test_this_folder_is_pinned_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dot is another folder tomorrow."""
+    write(tmp_path / "offers.csv", QUOTE)
+    monkeypatch.chdir(tmp_path)
+    assert [entry["name"] for entry in pin_document((".",))["catalogs"]] == [str(tmp_path)]
+
+
+def test_a_pin_that_cannot_be_written_is_json_where_json_is_asked_for(run: Run, tmp_path: Path) -> None:
+    """The home is a file; the error names the pin."""
+    write(tmp_path / "file", "")
+    done = run("catalog", "pin", "default", "--json", PLACER_HOME=str(tmp_path / "file"))
+    assert done.returncode == 2
+    assert "pin.json" in json.loads(done.stdout)["error"]["message"]
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+def test_every_end_of_a_line_is_read(tmp_path: Path, end: str) -> None:
+    """Old spreadsheets end lines with a carriage return alone, in a file of any name too."""
+    (tmp_path / "quote.csv").write_bytes((QUOTE + ADDED).replace("\n", end).encode())
+    assert [o.usd_per_hour for o in load_catalog(["erben-2023", str(tmp_path / "quote.csv")]).offers][-1] == 0.2
+
+
+def test_a_user_without_a_home_reads_books_and_is_told_where_none_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container under any number the system knows no home: platformdirs raises a RuntimeError then."""
+
+    def nowhere(name: str) -> Path:
+        raise RuntimeError
+
+    monkeypatch.delenv("PLACER_HOME")
+    monkeypatch.setattr(platformdirs, "user_data_path", nowhere)
+    monkeypatch.setattr(platformdirs, "user_cache_path", nowhere)
+    assert default_words() == ("default",)
+    assert load_catalog("erben-2023").offers
+    with pytest.raises(PlacerError, match="cannot write the book 'quote'"):
+        save(Harvest(rows={"offers.csv": [{"provider": "aws"}]}, origins=[]), "quote")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -65,14 +66,12 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         code = 0
     except OSError as error:
-        click.echo(f"error: cannot write the output: {error.strerror or error}", err=True)
-        code = 1
+        code = _say(PlacerError(f"cannot write the output: {error.strerror or error}", exit_code=1), given)
     except Exception as error:
         if os.environ.get("PLACER_DEBUG"):
             raise
-        click.echo(f"error: internal failure: {type(error).__name__}: {one_line(str(error))}", err=True)
-        click.echo("  tip: run it again with PLACER_DEBUG=1 for the traceback, and report it", err=True)
-        code = 1
+        words = f"internal failure: {type(error).__name__}: {one_line(str(error))}"
+        code = _say(PlacerError(words, "run it again with PLACER_DEBUG=1 for the traceback, and report it", exit_code=1), given)
     sys.exit(_flushed(code if isinstance(code, int) else 0))
 
 
@@ -95,7 +94,8 @@ def _say(error: PlacerError, given: Sequence[str]) -> int:
             "schema": "placer.error/v1",
             "error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code},
         }
-        click.echo(json.dumps(document, indent=2))
+        with contextlib.suppress(OSError):  # where stdout is what failed, stderr still says so
+            click.echo(json.dumps(document, indent=2))
     click.echo(f"error: {one_line(error.message)}", err=True)
     if error.hint:
         click.echo(f"  tip: {one_line(error.hint)}", err=True)

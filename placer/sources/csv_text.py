@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -17,8 +18,6 @@ from placer.sources.fetch import FAILED, Document, is_url
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 MOST_NAME = 200
 """Longest name of a column."""
-FORMULA = ("=", "+", "-", "@")
-"""A text that begins so is a formula to spreadsheets that open the book."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +94,7 @@ def read_table(document: Document) -> Table:
     names = [name.strip() for name in header[1]]
     if any(len(name) > MOST_NAME or not name.isprintable() for name in names):
         raise PlacerError(f"{place}:{header[0]}: the first line has no names of columns", "name a CSV file with a header", exit_code=FAILED)
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise PlacerError(f"{place}:{header[0]}: column '{twice[0]}' stands there twice", "keep one of the two", exit_code=FAILED)
     first = next(rows, None)

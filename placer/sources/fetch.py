@@ -5,14 +5,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import time
 import zlib
-from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 from placer.errors import PlacerError
+from placer.sources.deadline import within
 from placer.sources.harvest import Origin
 
 MOST_BYTES = 256 * 1024 * 1024
@@ -21,7 +22,7 @@ MOST_SECONDS = 120.0
 """Longest time for one document."""
 READ_SECONDS = 20.0
 """Longest silence of a server."""
-CHUNK_BYTES = 1 << 16
+MOST_REDIRECTIONS = 8
 FAILED = 7
 """Exit code of a source that did not deliver; what was there stays as it was."""
 
@@ -45,32 +46,30 @@ def read_document(
     most_bytes: int = MOST_BYTES,
     most_seconds: float = MOST_SECONDS,
     read_seconds: float = READ_SECONDS,
-    params: Mapping[str, str] | None = None,
-    headers: Mapping[str, str] | None = None,
 ) -> Document:
     """Read a file or a URL; gzip is unpacked.
 
     Parameters
     ----------
     place
-        Path, or URL that begins with http:// or https://.
+        Path, or URL that begins with http:// or https://. What may be secret in a URL, a password or a signature in its query, is
+        neither shown nor kept.
     most_bytes
         Limit of the packed and of the unpacked document.
     most_seconds
-        Limit of the whole download; s.
+        Limit of the whole download, redirections and headers as well; s.
     read_seconds
         Longest silence of the server; s.
-    params, headers
-        Query and headers of a URL; neither is kept nor shown, so they may hold a key.
 
     Raises
     ------
     PlacerError
         With exit code 7: what could not be read and why; with exit code 2 if a path does not exist.
     """
-    data = _download(place, most_bytes, most_seconds, read_seconds, params, headers) if is_url(place) else _read(place, most_bytes)
-    origin = Origin(place=place, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
-    return Document(data=_unpacked(data, place, most_bytes) if data[:2] == b"\x1f\x8b" else data, origin=origin)
+    shown = public(place) if is_url(place) else place
+    data = _download(place, shown, most_bytes, most_seconds, read_seconds) if is_url(place) else _read(place, most_bytes)
+    origin = Origin(place=shown, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
+    return Document(data=_unpacked(data, shown, most_bytes) if data[:2] == b"\x1f\x8b" else data, origin=origin)
 
 
 def _read(place: str, most_bytes: int) -> bytes:
@@ -87,30 +86,63 @@ def _read(place: str, most_bytes: int) -> bytes:
     return data
 
 
-def _download(
-    place: str,
-    most_bytes: int,
-    most_seconds: float,
-    read_seconds: float,
-    params: Mapping[str, str] | None,
-    headers: Mapping[str, str] | None,
-) -> bytes:
-    httpx = load_httpx()
-    end, found = time.monotonic() + most_seconds, bytearray()
+def public(url: str) -> str:
+    """Drop what may be secret in a URL: user, password, query and fragment.
+
+    Examples
+    --------
+    >>> public("https://me:secret@prices.example/aws/vms.csv?sig=secret")
+    'https://prices.example/aws/vms.csv?...'
+    """
     try:
-        with httpx.stream("GET", place, params=params, headers=headers, timeout=read_seconds, follow_redirects=True) as answer:
-            if answer.status_code != 200:
-                raise PlacerError(f"'{place}' answered {answer.status_code} {answer.reason_phrase}", "check the address", exit_code=FAILED)
-            for chunk in answer.iter_raw(CHUNK_BYTES):
-                found += chunk
-                if len(found) > most_bytes:
-                    raise _too_large(place, most_bytes)
-                if time.monotonic() > end:
-                    raise PlacerError(f"'{place}' took longer than {most_seconds:g} s", "try again later", exit_code=FAILED)
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return f"{url.partition(':')[0]}://..."
+    return f"{parts.scheme}://{host}{parts.path}{'?...' if parts.query else ''}"
+
+
+def _download(place: str, shown: str, most_bytes: int, most_seconds: float, read_seconds: float) -> bytes:
+    httpx = load_httpx()
+    try:
+        client = httpx.Client(timeout=read_seconds, follow_redirects=False)
+    except (ImportError, ValueError, httpx.InvalidURL):
+        raise PlacerError("the proxy settings of this environment cannot be used", "check HTTPS_PROXY and ALL_PROXY") from None
+    try:
+        with client:
+            return within(most_seconds, lambda: _body(client, place, shown, most_bytes))
     except httpx.TimeoutException:
-        raise PlacerError(f"'{place}' was silent for {read_seconds:g} s", "try again later", exit_code=FAILED) from None
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise PlacerError(f"cannot read '{place}': {error or type(error).__name__}", "check the address", exit_code=FAILED) from None
+        raise PlacerError(f"'{shown}' was silent for {read_seconds:g} s", "try again later", exit_code=FAILED) from None
+    except TimeoutError:
+        raise PlacerError(f"'{shown}' took longer than {most_seconds:g} s", "try again later", exit_code=FAILED) from None
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        words = "the address is not valid" if isinstance(error, httpx.InvalidURL) else error or type(error).__name__
+        raise PlacerError(f"cannot read '{shown}': {words}", "check the address", exit_code=FAILED) from None
+
+
+def _body(client: Any, place: str, shown: str, most_bytes: int) -> bytes:
+    """Read the body of a URL, or of what it leads to."""
+    request = client.build_request("GET", place, headers={"Accept-Encoding": "gzip"})
+    for _ in range(MOST_REDIRECTIONS):
+        answer = client.send(request, stream=True)
+        with closing(answer):
+            following = answer.next_request
+            if following is None:
+                return _bounded(answer, shown, most_bytes)
+            if request.url.scheme == "https" and following.url.scheme != "https":
+                raise PlacerError(f"'{shown}' leads on to an address without https://", "name the right address", exit_code=FAILED)
+        request = following
+    raise PlacerError(f"'{shown}' leads on more than {MOST_REDIRECTIONS} times", "check the address", exit_code=FAILED)
+
+
+def _bounded(answer: Any, shown: str, most_bytes: int) -> bytes:
+    found = bytearray()
+    if answer.status_code != 200:
+        raise PlacerError(f"'{shown}' answered {answer.status_code} {answer.reason_phrase}", "check the address", exit_code=FAILED)
+    for chunk in answer.iter_raw():
+        found += chunk
+        if len(found) > most_bytes:
+            raise _too_large(shown, most_bytes)
     return bytes(found)
 
 

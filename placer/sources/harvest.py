@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+FORMULA = ("=", "+", "-", "@")
+"""A text that begins so is a formula to spreadsheets that open the book."""
 Cell = str | float | int | None
 Row = Mapping[str, Cell]
 

@@ -113,11 +113,14 @@ def _run(start: Mapping[str, Any], end: Mapping[str, Any], where: str, date: str
     first = _bits(end["sum_received"], where)
     reverse = bool(test.get("reverse"))
     other = _bits(end[f"sum_received{BACK}"], where) if test.get("bidirectional") or test.get("bidir") else None
+    streams = int(test["num_streams"])
+    if streams < 1:
+        raise PlacerError(f"{where}: says that it had {streams} streams", "write it with iperf3 --json")
     stamp = start.get("timestamp", {}).get("timesecs")
     if stamp is None and date is None:
         raise PlacerError(f"{where}: does not say when it was measured", "give its day, as in --date 2026-08-03")
     return Run(
-        streams=int(test["num_streams"]),
+        streams=streams,
         forth=other if reverse else first,
         back=first if reverse else other,
         rtt_ms=_rtt_ms(end),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from placer.audit import ABSURD, usual_prices
 from placer.book import load_catalog
 from placer.book_checks import FREE
 from placer.csv_rows import KEYS, file_columns, optional_columns
 from placer.errors import PlacerError, unknown
-from placer.sources.csv_text import FORMULA, Table, read_table
+from placer.sources.csv_text import Table, read_table
 from placer.sources.fetch import READ_SECONDS, read_document
-from placer.sources.harvest import Harvest, Row
+from placer.sources.harvest import FORMULA, Harvest, Row
 from placer.sources.skypilot.rows import Tally
 from placer.sources.toml_text import read_toml
 
@@ -237,11 +239,27 @@ def _value(cell: str, column: str, mapping: ColumnMap) -> Any:
 def _known(rows: Iterator[tuple[str, Row]], file: str, tally: Tally) -> Iterator[Row]:
     """Rows whose region and device the default book knows."""
     book = load_catalog("default") if file in PLACED else None
-    for _, row in rows:
+    usual = usual_prices(book.offers) if book is not None and file == "offers.csv" else {}
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+    for where, row in rows:
         place = f"{row.get('provider')}/{row.get('region')}"
         if book is not None and place not in book.regions:
             tally.leave_out("region that no book knows", place)
         elif book is not None and "gpu" in row and row["gpu"] not in book.gpus:
             tally.leave_out("device that gpus.csv does not know", str(row["gpu"]))
+        elif str(row.get("as_of", "")) > tomorrow:
+            tally.refuse(where, f"as_of {row['as_of']} is in the future")
+        elif not _plausible(row, usual):
+            tally.refuse(
+                where, f"usd_per_hour '{row['usd_per_hour']}' is {ABSURD:,.0f} times what a {row['gpu']} costs, or that small a part"
+            )
         else:
             yield row
+
+
+def _plausible(row: Row, usual: Mapping[tuple[str, str], float]) -> bool:
+    """Tell a price from a slip of the decimal point; a machine that is owned may cost nothing."""
+    if row.get("price_basis") in FREE:
+        return True
+    middle = usual.get((str(row.get("gpu")), str(row.get("market"))))
+    return middle is None or middle / ABSURD <= float(row["usd_per_hour"] or 0) / int(row["gpu_count"] or 1) <= middle * ABSURD

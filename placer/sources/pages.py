@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from placer.errors import PlacerError
+from placer.sources.deadline import within
 from placer.sources.fetch import FAILED, READ_SECONDS, is_url, load_httpx
 from placer.sources.harvest import Origin
 
@@ -91,20 +92,25 @@ class Pages:
         """Status, the wait that the server asks for, and the body."""
         import httpx
 
-        end, body = time.monotonic() + PAGE_SECONDS, bytearray()
         try:
-            with self._client.stream("GET", url, params=params) as answer:
-                for chunk in answer.iter_bytes():
-                    body += chunk
-                    if len(body) > PAGE_BYTES:
-                        raise _failed(f"a page of '{self.base}' has more than {PAGE_BYTES / 2**20:g} MiB", "check the address")
-                    if time.monotonic() > end:
-                        raise _failed(f"a page of '{self.base}' took longer than {PAGE_SECONDS:g} s")
-                return answer.status_code, _pause(answer.headers.get("retry-after")), bytes(body)
+            return within(PAGE_SECONDS, lambda: self._read(url, params))
         except httpx.TimeoutException:
             raise _failed(f"'{self.base}' was silent for {READ_SECONDS:g} s") from None
+        except TimeoutError:
+            raise _failed(f"a page of '{self.base}' took longer than {PAGE_SECONDS:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise _failed(f"cannot read '{self.base}': {type(error).__name__}", "check the connection and proxy") from None
+
+    def _read(self, url: str, params: Mapping[str, str] | None) -> tuple[int, float | None, bytes]:
+        body = bytearray()
+        with self._client.stream("GET", url, params=params) as answer:
+            if "," in answer.headers.get("content-encoding", ""):
+                raise _failed(f"a page of '{self.base}' is packed more than once", "check the address")
+            for chunk in answer.iter_bytes():
+                body += chunk
+                if len(body) > PAGE_BYTES:
+                    raise _failed(f"a page of '{self.base}' has more than {PAGE_BYTES / 2**20:g} MiB", "check the address")
+            return answer.status_code, _pause(answer.headers.get("retry-after")), bytes(body)
 
     def origin(self) -> Origin:
         """Digest of all pages that were read."""

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from statistics import median
 
@@ -16,6 +17,8 @@ from placer.sources.harvest import Harvest, Origin, Row
 
 MOST_BITS_PER_S = 1e12
 """No machine that a cloud rents has a network of 1 Tb/s to another region: a larger figure is a wrong unit."""
+OLDEST = "2006-01-01"
+"""No cloud rented a machine before; a clock that was never set says 1970."""
 MOST_RTT_MS = 10_000.0
 """Ten seconds: twenty times the slowest pair of cloud regions; a larger figure is a wrong unit."""
 OUTLIER = 3.0
@@ -129,6 +132,8 @@ def _wrong(reading: Reading, regions: Mapping[str, Region]) -> tuple[str, str] |
     for name, value in (("throughput", reading.bits_per_s), ("low", reading.low), ("high", reading.high)):
         if value is not None and not 0 < value <= MOST_BITS_PER_S:
             return f"{name} out of range", f"{name} {value:g} bits/s is not above 0 and at most 1 Tb/s"
+    if not OLDEST <= reading.as_of <= (datetime.now(UTC) + timedelta(days=1)).date().isoformat():
+        return "day out of range", f"measured on {reading.as_of}, which is in the future or before {OLDEST[:4]}"
     rtt_ms = reading.rtt_ms
     if rtt_ms is None:
         return None

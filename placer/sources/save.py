@@ -18,7 +18,7 @@ from placer.errors import PlacerError
 from placer.layers import catalog_names
 from placer.shelf import check_book_name, shelf
 from placer.sources.fetch import FAILED
-from placer.sources.harvest import Cell, Harvest
+from placer.sources.harvest import FORMULA, Cell, Harvest
 
 ORIGIN = "origin.json"
 """Beside the CSV files of a book: documents with digests, date, what was left out."""
@@ -57,8 +57,7 @@ def save(harvest: Harvest, name: str) -> Path:
     with locked(name, "written", LOCK_SECONDS) as folder:
         try:
             book = replaceable(folder / name)
-            made = _checked_folder(harvest, name, folder)
-            _drop_all_but(made, _put_in_place(made, book), book)
+            _put_in_place(_checked_folder(harvest, name, folder), book)
         except OSError as error:
             raise _unwritable(name, folder, error) from None
     return book
@@ -106,7 +105,7 @@ def locked(name: str, done: str, seconds: float) -> Iterator[Path]:
 
 def replaceable(book: Path) -> Path:
     """Refuse a place where something lies that is no book of `save`."""
-    if book.exists() and not book.is_symlink():
+    if os.path.lexists(book) and _target(book) is None:
         raise PlacerError(f"'{book}' was not written by placer", "move it away, or choose another name with --as")
     return book
 
@@ -156,6 +155,8 @@ def _sync(stream: TextIO) -> None:
 
 
 def _text(cell: Cell) -> str:
+    if isinstance(cell, str) and cell.startswith(FORMULA):
+        raise PlacerError(f"the source gave '{cell[:80]}', which begins as a formula does", "nothing was changed", FAILED)
     return "" if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
 
 
@@ -170,17 +171,32 @@ def _check(harvest: Harvest, made: Path) -> None:
             raise PlacerError(f"the source gave a row that no book may have: {message}", "nothing was changed", FAILED) from None
 
 
-def _put_in_place(made: Path, book: Path) -> str:
-    """Move the link ``book`` to ``made``; return the name of the folder that it led to before, empty if there was none."""
-    before = book.readlink().name if book.is_symlink() else ""
-    link = book.with_name(f".{book.name}.link")
-    link.unlink(missing_ok=True)
-    link.symlink_to(made.name, target_is_directory=True)
-    link.replace(book)
-    return before
+def _put_in_place(made: Path, book: Path) -> None:
+    """Move the link ``book`` to ``made`` and drop all older folders but the one before."""
+    before, link = _target(book), made.with_name(f"{made.name}.link")
+    try:
+        link.symlink_to(made.name, target_is_directory=True)
+        link.replace(book)
+    except BaseException:
+        if _target(book) != made:  # Ctrl-C may come after the link has moved: then the new folder is the book
+            _remove(made, link)
+        raise
+    _remove(*(old for old in book.parent.glob(f".{book.name}@*") if old not in (made, before)))
 
 
-def _drop_all_but(made: Path, before: str, book: Path) -> None:
-    for old in book.parent.glob(f".{book.name}@*"):
-        if old.name not in (made.name, before):
-            shutil.rmtree(old, ignore_errors=True)
+def _target(book: Path) -> Path | None:
+    """Folder that the link of a book names; None if there is no link, or one that `save` does not make."""
+    try:
+        name = str(book.readlink())
+    except OSError:
+        return None
+    return book.parent / name if name.startswith(f".{book.name}@") and os.sep not in name else None
+
+
+def _remove(*leftovers: Path) -> None:
+    """Remove folders, and links that were made and not moved."""
+    for path in leftovers:
+        if path.is_symlink():
+            path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path, ignore_errors=True)

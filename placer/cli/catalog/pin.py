@@ -23,13 +23,18 @@ def command(names: tuple[str, ...], clear: bool, as_json: bool) -> None:
 
     if names and clear:
         raise PlacerError(f"--clear beside {', '.join(names)}", "name books, or clear the pin")
-    if clear:
-        pin_file().unlink(missing_ok=True)
+    document = None
     if names:
         load_catalog(names)
         document = pin_document(names)
-        pin_file().parent.mkdir(parents=True, exist_ok=True)
-        write_json(str(pin_file()), document)
+    try:
+        if clear:
+            pin_file().unlink(missing_ok=True)
+        if document is not None:
+            pin_file().parent.mkdir(parents=True, exist_ok=True)
+            write_json(str(pin_file()), document)
+    except OSError as error:
+        raise PlacerError(f"cannot write '{pin_file()}': {error.strerror or error}", "set PLACER_HOME to a folder of yours") from None
     found = pinned()
     if as_json:
         print_json({"schema": "placer.pin/v1", "catalogs": [{"name": name, "digest": digest} for name, digest in found]})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from placer.cli import one_line
 from placer.cli.options import json_option
 from placer.cli.output import console, new_table, print_json
 
@@ -17,6 +19,29 @@ HEADERS = ("provider", "device", "regions", "on\ndemand", "spot", "esti-\nmated"
 """On two lines, so that the table fits 80 columns."""
 MOST_DOCUMENTS = 3
 """So many documents of a book are listed one by one; more of one kind share a line."""
+
+if TYPE_CHECKING:
+    from placer.layers import Layer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BookOrigin:
+    """What stands in the origin.json of a book, as `placer.sources.save` writes it."""
+
+    schema: str
+    retrieved: str
+    documents: list[Source]
+    left_out: dict[str, int]
+    notes: list[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """One document that a book was made of."""
+
+    place: str
+    sha256: str
+    size_bytes: int
 
 
 @click.command("show", epilog="Example: placer catalog show default")
@@ -52,14 +77,16 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
         _print(document)
 
 
-def _origin(layer: Any) -> Any:
-    """What the command that wrote a book said of it; None for others."""
+def _origin(layer: Layer) -> Any:
+    """What the command that wrote a book said of it; None for others, and for what no such command wrote."""
+    import msgspec
+
     from placer.sources.save import ORIGIN
 
-    path = next(iter(layer.files.values())).path.parent / ORIGIN
+    path: Path = next(iter(layer.files.values())).path.parent / ORIGIN
     try:
-        return json.loads(path.read_bytes()) if path.is_file() else None
-    except (OSError, ValueError):
+        return msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=BookOrigin)) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -115,16 +142,16 @@ def _print_origin(out: Console, layer: dict[str, Any]) -> None:
     origin = layer["origin"]
     if origin is None:
         return
-    out.print(f"{layer['name']}: retrieved {origin.get('retrieved')}")
+    out.print(one_line(f"{layer['name']}: retrieved {origin['retrieved']}"))
     kinds: dict[str, list[dict[str, Any]]] = {}
-    for entry in origin.get("documents", []):
-        kinds.setdefault(_kind(str(entry.get("place"))), []).append(entry)
+    for entry in origin["documents"]:
+        kinds.setdefault(_kind(entry["place"]), []).append(entry)
     for kind, entries in kinds.items():
         _print_documents(out, kind, entries)
-    for reason, count in origin.get("left_out", {}).items():
-        out.print(f"  left out {count:,}: {reason}")
-    for note in origin.get("notes", []):
-        out.print(f"  {note}")
+    for reason, count in origin["left_out"].items():
+        out.print(one_line(f"  left out {count:,}: {reason}"))
+    for note in origin["notes"]:
+        out.print(one_line(f"  {note}"))
 
 
 def _kind(place: str) -> str:
@@ -137,7 +164,7 @@ def _kind(place: str) -> str:
 def _print_documents(out: Console, kind: str, entries: list[dict[str, Any]]) -> None:
     if len(entries) <= MOST_DOCUMENTS:
         for entry in entries:
-            out.print(f"  from {entry.get('place')} ({entry.get('size_bytes', 0):,} bytes, sha256 {str(entry.get('sha256'))[:16]})")
+            out.print(one_line(f"  from {entry['place']} ({entry['size_bytes']:,} bytes, sha256 {entry['sha256'][:16]})"))
         return
-    total = sum(entry.get("size_bytes", 0) for entry in entries)
-    out.print(f"  from {entries[0].get('place')} and {len(entries) - 1:,} more of {kind} ({total:,} bytes in all)")
+    total = sum(entry["size_bytes"] for entry in entries)
+    out.print(one_line(f"  from {entries[0]['place']} and {len(entries) - 1:,} more of {kind} ({total:,} bytes in all)"))

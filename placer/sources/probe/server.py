@@ -98,8 +98,13 @@ class ProbeServer:
         self.listener.settimeout(ACCEPT_SECONDS)
         try:
             while not self._stop.is_set() and (end is None or time.monotonic() < end):
-                with contextlib.suppress(TimeoutError, ConnectionError):
+                try:
                     self._welcome(self.listener.accept()[0])
+                except (TimeoutError, ConnectionError):
+                    continue
+                except (OSError, RuntimeError):
+                    # Out of files or threads: whoever waits is served when one of the others has gone.
+                    self._stop.wait(ACCEPT_SECONDS)
         finally:
             self.listener.close()
             self._close_all()
@@ -113,7 +118,13 @@ class ProbeServer:
                 return
             thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
             self._open[connection] = thread
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            with self._lock:
+                del self._open[connection]
+            connection.close()
+            raise
 
     def _close_all(self) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ from placer.book_checks import FREE
 from placer.catalog import Gpu
 from placer.csv_rows import read_rows
 from placer.errors import PlacerError, unknown
-from placer.sources.fetch import READ_SECONDS, is_url, read_document
+from placer.sources.fetch import READ_SECONDS, is_url, public, read_document
 from placer.sources.harvest import Harvest, Origin, Row
 from placer.sources.skypilot.machines import Machine, gcp_machines, plain_machines
 from placer.sources.skypilot.names import PROVIDERS
@@ -136,7 +136,8 @@ def _provider_of(place: str, provider: str | None) -> str:
     path = urlsplit(place).path if is_url(place) else str(Path(place).absolute())
     folder = path.rstrip("/").rpartition("/")[0].rpartition("/")[2]
     if folder not in PROVIDERS:
-        raise PlacerError(f"'{place}' does not say whose machines it has", f"add --provider, one of {', '.join(PROVIDERS)}")
+        shown = public(place) if is_url(place) else place
+        raise PlacerError(f"'{shown}' does not say whose machines it has", f"add --provider, one of {', '.join(PROVIDERS)}")
     return folder
 
 

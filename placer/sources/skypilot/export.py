@@ -12,7 +12,7 @@ from typing import Any
 from placer.book_checks import FREE
 from placer.catalog import Catalog, Gpu, VmOffer
 from placer.errors import PlacerError
-from placer.sources.csv_text import FORMULA
+from placer.sources.harvest import FORMULA
 from placer.sources.skypilot.machines import ONLY_HOST
 from placer.sources.skypilot.names import ATTACHABLE, COMES_WITH_DEVICE, PROVIDERS, ZONES_ARE_REGIONS, skypilot_device
 from placer.sources.skypilot.rows import Tally
