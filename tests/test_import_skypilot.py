@@ -381,7 +381,7 @@ def test_a_dry_run_writes_nothing(run: Run, tmp_path: Path) -> None:
     """The JSON says the same rows, and no folder."""
     arguments = ["catalog", "import", "skypilot", str(FIXTURES), "--dry-run", "--json"]
     document = json.loads(run(*arguments, PLACER_HOME=str(tmp_path)).stdout)
-    assert (document["schema"], document["catalog"], document["folder"]) == ("placer.import/v1", "skypilot", None)
+    assert (document["schema"], document["book"], document["folder"]) == ("placer.import/v1", "skypilot", None)
     assert document["rows"]["offers.csv"] > 30  # 33 with CPU-2 as the only CPU kind
     assert not (tmp_path / "catalogs").exists()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,7 +44,7 @@ def finish(
     name: str,
     catalog: Sequence[str],
     *,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, Any] = MappingProxyType({}),
     words: Sequence[str],
     commands: Sequence[str] = (),
     dry_run: bool,
@@ -60,7 +61,7 @@ def finish(
     catalog
         Books that the next commands lay under it; none: what is pinned.
     fields
-        What the JSON document has besides the documents, what was left out and the notes.
+        What the JSON document has besides what every one has.
     words
         Lines that are printed first.
     commands
@@ -77,7 +78,8 @@ def finish(
     folder = None if dry_run else str(save(harvest, name))
     if as_json:
         said = {"documents": msgspec.to_builtins(harvest.origins), "left_out": dict(harvest.left_out), "notes": list(harvest.notes)}
-        print_json({"schema": "placer.import/v1", "folder": folder, **fields, **said})
+        counts = {file: len(rows) for file, rows in harvest.rows.items()}
+        print_json({"schema": "placer.import/v1", "book": name, "folder": folder, "rows": counts, **fields, **said})
         return
     out = console()
     for line in words:

@@ -129,7 +129,7 @@ def finish(harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bo
         harvest,
         name,
         catalog,
-        fields={"book": name, "links": [dict(row) for row in rows]},
+        fields={"links": [dict(row) for row in rows]},
         words=[f"{_count(len(rows), 'ordered pair')} of {_count(len(places), 'place')}: {figures or 'nothing'}"],
         commands=["placer network check"],
         dry_run=dry_run,

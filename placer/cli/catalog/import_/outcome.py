@@ -22,8 +22,7 @@ import_options = told.import_options(
 
 def finish(harvest: Harvest, name: str, *, dry_run: bool, as_json: bool) -> None:
     """Save rows of prices unless this is a dry run, and say what they are; see `placer.cli.harvest.finish`."""
-    fields = {"catalog": name, "rows": {file: len(rows) for file, rows in harvest.rows.items()}}
-    told.finish(harvest, name, (), fields=fields, words=[*_words(harvest), *_tips(harvest)], dry_run=dry_run, as_json=as_json)
+    told.finish(harvest, name, (), words=[*_words(harvest), *_tips(harvest)], dry_run=dry_run, as_json=as_json)
 
 
 def _words(harvest: Harvest) -> Iterator[str]:
