@@ -27,6 +27,10 @@ def is_slip(price: float, usual: float) -> bool:
     return not usual / ABSURD <= price <= usual * ABSURD
 
 
+STEEP = 0.4
+"""A contract that takes off more is rare, a multiplier that was meant as what is taken off is not."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """One doubt; ``level`` is error or warning, ``where`` the file and line, or the catalog."""
@@ -98,11 +102,17 @@ def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
 
 
 def _contracts(lines: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
-    """Lines of a contract that take nothing off anything, such as one of the market ``ondemand``."""
+    """Lines of a contract that change no price, such as one of the market ``ondemand``, and multipliers that look like slips."""
     for where, line in lines:
-        if not any(line.covers(offer) for offer in catalog.offers):
-            text = f"{line.provider}/{line.region} {line.instance_type} {line.gpu} {line.market}: no machine has this discount"
-            yield Finding(level="warning", where=where, message=text)
+        what = f"{line.provider}/{line.region} {line.instance_type} {line.gpu} {line.market}"
+        if not any(line.covers(offer) and offer.source.endswith(line.words) for offer in catalog.offers):
+            text = "no machine has this discount: it applies to the layers below, and of its lines that fit the last counts"
+            yield Finding(level="warning", where=where, message=f"{what}: {text}")
+        if line.multiplier > 1:
+            yield Finding(level="warning", where=where, message=f"{what}: {line.multiplier:g} raises prices; 0.85 is 15 % off")
+        elif line.multiplier < STEEP:
+            off, meant = 100 * (1 - line.multiplier), 1 - line.multiplier
+            yield Finding(level="warning", where=where, message=f"{what}: {line.multiplier:g} is {off:.0f} % off; is {meant:g} meant?")
 
 
 def _kind(offer: VmOffer) -> tuple[str, str, str, int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from placer.book_checks import Located, check_book
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
 from placer.compiled import read_compiled, write_compiled
-from placer.csv_rows import KEYS, read_numbered_rows
+from placer.csv_rows import KEYS, header_of, read_numbered_rows
 from placer.discounts import Discount, discounted
 from placer.errors import PlacerError
 from placer.layers import BOOK_FILES, Layer, LayerFile, digest_of, find_layer
@@ -28,6 +31,11 @@ KINDS: dict[str, Callable[..., Any]] = {
 CONTRACT = "discounts.csv"
 REQUIRED_FILES = ("regions.csv", "offers.csv", "egress.csv")
 """What some layer of a catalog must have."""
+KEPT_FROM_BELOW = {
+    "offers.csv": ("network_gbps", "interruption_low", "interruption_high"),
+    "regions.csv": ("grid_carbon_g_per_kwh", "carbon_year", "carbon_source"),
+}
+"""Columns that are no prices: a layer without such a column leaves what the row below says."""
 
 
 def load_catalog(names: str | Sequence[str] | None = None) -> Catalog:
@@ -81,7 +89,8 @@ def located_rows(layers: Sequence[Layer]) -> dict[str, list[Located]]:
     for layer in layers:
         for file in layer.files:
             if file != CONTRACT:
-                rows[file] |= _by_key(file, _parsed(file, layer.files[file]))
+                found = layer.files[file]
+                rows[file] |= _completed(file, _by_key(file, _parsed(file, found)), rows[file], header_of(found.data))
         if CONTRACT in layer.files:
             contract = _parsed(CONTRACT, layer.files[CONTRACT])
             rows[CONTRACT][layer.name,] = contract
@@ -117,6 +126,24 @@ def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
 def _parsed(file: str, found: LayerFile) -> list[Located]:
     kind = KINDS[file]
     return [(f"{found.path}:{line}", kind(**row)) for line, row in read_numbered_rows(found.path, file, found.data)]
+
+
+def _completed(
+    file: str, above: dict[tuple[Any, ...], list[Located]], below: dict[tuple[Any, ...], list[Located]], header: Sequence[str]
+) -> dict[tuple[Any, ...], list[Located]]:
+    """Give rows what their file has no column for and the rows that they replace know: a quote says nothing about networks."""
+    absent = [column for column in KEPT_FROM_BELOW.get(file, ()) if column not in header]
+    if not absent:
+        return above
+    return {
+        key: [(where, _with(row, absent, below[key][0][1])) for where, row in found] if key in below else found
+        for key, found in above.items()
+    }
+
+
+def _with(row: Any, columns: Sequence[str], other: Any) -> Any:
+    values = {column: getattr(other, column) for column in columns}
+    return msgspec.structs.replace(row, **values) if isinstance(row, msgspec.Struct) else replace(row, **values)
 
 
 def _by_key(file: str, rows: Sequence[Located]) -> dict[tuple[Any, ...], list[Located]]:

@@ -35,6 +35,19 @@ measured.csv is a file of any name with a user's own runs, which may repeat; hub
 sources.csv says where the sources stand that rows name."""
 
 
+MOST_HEADER_BYTES = 65_536
+"""Longest first line that is looked at."""
+
+
+def header_of(data: bytes) -> list[str]:
+    """Read the names of the columns of a CSV file; what is no text or CSV has some that nothing is called."""
+    first = data[:MOST_HEADER_BYTES].decode("utf-8-sig", errors="replace").splitlines()[:1]
+    try:
+        return next(csv.reader(first), [])
+    except csv.Error:
+        return []
+
+
 def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
     """Read one CSV file of a book and check every cell against columns.csv; see `read_numbered_rows`."""
     return (row for _, row in read_numbered_rows(path, file))

@@ -30,6 +30,11 @@ class Discount:
     source: str
     as_of: str
 
+    @property
+    def words(self) -> str:
+        """What the source of a price says that this line was applied to."""
+        return f"x {self.multiplier:g}: {self.source}"
+
     def covers(self, offer: VmOffer) -> bool:
         """Whether this line is about an offer; owned and reserved machines have no price to take anything off."""
         pairs = (
@@ -37,7 +42,7 @@ class Discount:
             (offer.region, self.region),
             (offer.instance_type, self.instance_type),
             (offer.gpu, self.gpu),
-            (offer.market, self.market),
+            (offer.market, self.market.replace("-", "_")),
         )
         return offer.price_basis not in FREE and all(fnmatchcase(value, pattern) for value, pattern in pairs)
 
@@ -62,5 +67,5 @@ def _priced(offer: VmOffer, discount: Discount | None) -> VmOffer:
         usd_per_hour_low=None if low is None else low * discount.multiplier,
         usd_per_hour_high=None if high is None else high * discount.multiplier,
         price_basis="negotiated" if offer.price_basis != "estimated" else "estimated",
-        source=f"{offer.source}; x {discount.multiplier:g}: {discount.source}",
+        source=f"{offer.source}; {discount.words}",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from placer.shelf import shelf
 
 SCHEMA = "placer.pin/v1"
 DEFAULT_CATALOG = "default"
-AGAIN = "pin them again with 'placer catalog pin', or unpin them with 'placer catalog pin --clear'"
 
 
 def pin_file() -> Path:
@@ -34,13 +34,15 @@ def default_words() -> tuple[str, ...]:
     PlacerError
         If the pin cannot be read, or a book is not as it was when it was pinned (exit code 5).
     """
-    for name, digest in (pins := pinned()):
+    pins = pinned()
+    again = f"if that is meant: placer catalog pin {' '.join(shlex.quote(name) for name, _ in pins)}; or placer catalog pin --clear"
+    for name, digest in pins:
         try:
             found = find_layer(name).digest
         except PlacerError as error:
-            raise PlacerError(f"the pinned catalog '{name}' cannot be read: {error.message}", AGAIN, exit_code=5) from None
+            raise PlacerError(f"the pinned catalog '{name}' cannot be read: {error.message}", again, exit_code=5) from None
         if found != digest:
-            raise PlacerError(f"the pinned catalog '{name}' has changed (digest {found}, pinned {digest})", AGAIN, exit_code=5)
+            raise PlacerError(f"the pinned catalog '{name}' has changed (digest {found}, pinned {digest})", again, exit_code=5)
     return tuple(name for name, _ in pins) or (DEFAULT_CATALOG,)
 
 

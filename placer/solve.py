@@ -111,19 +111,19 @@ def require_pools(problem: Problem) -> None:
     if problem.pools:
         return
     reasons: dict[str, int] = {}
-    stale = False
+    newest = ""
     for offer in problem.catalog.offers:
         where = problem.place_problem(offer.place)
         wrong = problem.offer_problems(offer)
         found = [where] if where else [message for _, message in wrong][:1]
-        stale |= not where and [code for code, _ in wrong] == [STALE]
+        if not where and [code for code, _ in wrong] == [STALE]:
+            newest = max(newest, offer.as_of)
         if not found and problem.quota(offer.place, offer.gpu, offer.market) < offer.gpu_count:
             found = [f"the quota allows too few {offer.gpu}"]
         for message in found or ["nobody knows how fast it is"]:
             reasons[message] = reasons.get(message, 0) + 1
     common = max(reasons, key=lambda r: (reasons[r], r), default="the catalog has no offers")
-    if stale:
-        newest = problem.catalog.as_of[1]
+    if newest:
         raise PlacerError(
             f"catalog '{problem.catalog.name}': all prices that fit are from before {problem.requirements.oldest_price} (newest {newest})",
             "raise --max-price-age, or fetch new prices with 'placer catalog refresh'",

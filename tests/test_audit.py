@@ -16,6 +16,7 @@ from placer.catalog import Catalog
 from placer.coverage import ages, coverage
 from placer.errors import PlacerError
 from placer.layered import over_default
+from placer.layers import find_layer
 from placer.offer_groups import grouped
 
 OFFERS = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
@@ -156,3 +157,30 @@ def test_a_placement_that_owes_its_place_to_a_slip_says_so(tmp_path: Path, run: 
     assert "2096-11-01, in the future" in messages["future-prices"]
     plain = json.loads(run(*words, "--catalog", "default").stdout)
     assert not {"odd-price", "future-prices"} & {warning["code"] for warning in plain["warnings"]}
+
+
+CONTRACT = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("google,*,*,*,*,0.85", "no machine has this discount"),
+        ("gcp,europ-*,*,*,*,0.85", "no machine has this discount"),
+        ("gcp,*,*,*,*,15", "15 raises prices; 0.85 is 15 % off"),
+        ("gcp,*,*,*,*,0.15", "0.15 is 85 % off; is 0.85 meant?"),
+    ],
+)
+def test_a_doubtful_line_of_a_contract_is_named(tmp_path: Path, line: str, says: str) -> None:
+    """A name that fits nothing, a percentage, and what is taken off instead of what is paid."""
+    found = [f for f in findings(tmp_path / "contract.csv", f"{CONTRACT}{line},ours,2026-11-01\n") if says in f.message]
+    assert [(f.level, f.where) for f in found] == [("warning", f"{tmp_path / 'contract.csv'}:2")]
+
+
+def test_a_contract_below_its_offers_is_said_to_do_nothing(tmp_path: Path) -> None:
+    """The default book laid over the contract replaces every price that it had changed."""
+    path = tmp_path / "contract.csv"
+    path.write_text(f"{CONTRACT}gcp,*,*,*,*,0.85,ours,2026-11-01\n", encoding="utf-8")
+    layers = [find_layer(str(path)), find_layer("default")]
+    found = audit(located_rows([devices(), *layers]), load_catalog([str(path), "default"]), TODAY)
+    assert [f.where for f in found if "no machine has this discount" in f.message] == [f"{path}:2"]

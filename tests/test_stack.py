@@ -355,3 +355,24 @@ def test_a_user_without_a_home_reads_books_and_is_told_where_none_can_be_written
     assert load_catalog("erben-2023").offers
     with pytest.raises(PlacerError, match="cannot write the book 'quote'"):
         save(Harvest(rows={"offers.csv": [{"provider": "aws"}]}, origins=[]), "quote")
+
+
+def test_what_a_layer_has_no_column_for_stays_as_below(tmp_path: Path) -> None:
+    """A quote for a spot machine says nothing of its network and its band; one with an empty cell says that there is none."""
+    book = load_catalog("default")
+    banded = next(o for o in book.offers if o.provider == "aws" and o.interruption_high is not None and o.network_gbps is not None)
+    key = f"{banded.provider},{banded.region},{banded.instance_type},{banded.gpu},{banded.gpu_count},{banded.vcpus:g},{banded.memory_gib:g}"
+    row = f"{key},{banded.market},0.77,list,,q,2026-11-01"
+    silent = load_catalog(["default", write(tmp_path / "silent.csv", f"{OFFERS}{row}\n")])
+    empty = load_catalog(["default", write(tmp_path / "empty.csv", f"{OFFERS.strip()},network_gbps\n{row},\n")])
+    found = [next(o for o in stack.offers if o.usd_per_hour == 0.77) for stack in (silent, empty)]
+    assert [offer.network_gbps for offer in found] == [banded.network_gbps, None]
+    assert [offer.interruption_high for offer in found] == [banded.interruption_high] * 2
+
+
+def test_a_contract_may_spell_the_market_as_the_command_line_does(tmp_path: Path) -> None:
+    """on-demand is on_demand; the machines of the default book on Google Cloud cost 15 % less."""
+    text = "provider,region,instance_type,gpu,market,multiplier,source,as_of\ngcp,*,*,*,on-demand,0.85,ours,2026-11-01\n"
+    stack = load_catalog(["default", write(tmp_path / "contract.csv", text)])
+    cheaper = [o for o in stack.offers if o.price_basis == "negotiated"]
+    assert {(o.provider, o.market) for o in cheaper} == {("gcp", "on_demand")}

@@ -36,7 +36,12 @@ def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) ->
                 "rtt_seconds": d["rtt_s"],
                 "usd_per_gib": d["usd_per_gib"],
                 "egress_tiers": [
-                    {"above_gib_per_month": tier.above_gib_per_month, "usd_per_gib": tier.usd_per_gib}
+                    {
+                        "above_gib_per_month": tier.above_gib_per_month,
+                        "usd_per_gib": tier.usd_per_gib,
+                        "source": tier.source,
+                        "as_of": tier.as_of,
+                    }
                     for tier in network.egress_tiers(a, b)
                 ],
                 "basis": d["basis"],
