@@ -1,0 +1,142 @@
+"""First drafts in one region: one machine, or equal machines, screened as arrays and ranked in the order of their promise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placer.estimator import evaluate
+from placer.exchange import traits
+from placer.units import SECONDS_PER_HOUR
+
+from ._draft import NEVER, Draft, Judge
+from ._market import Array, Indices
+from ._mode import Mode
+
+COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64)
+"""Numbers of equal machines that are tried, beside as many as the budget pays."""
+PROBES = (2, 8)
+"""Numbers of workers at which the exchange of a place is worked out; between and beyond it is taken as a line."""
+PLACES = 24
+"""Places whose exchange is worked out where it depends on the place."""
+DRAFTS = 6
+"""Drafts of a mode that are ranked."""
+SINGLES = 40
+"""Single machines that are ranked at most."""
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """What an exchange among equal machines takes: intercept and slope by workers of seconds and USD, and USD/h of a server."""
+
+    seconds: tuple[float, float]
+    usd: tuple[float, float]
+    server_usd_per_hour: float
+    hub: tuple[str | None, str | None]
+
+
+def single_machines(judge: Judge) -> list[Draft]:
+    """Rank single machines in the order in which they could be best, until none can improve; return those that may be."""
+    market, mode, found = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
+    alone = np.array([pool.alone.value for pool in market.pools])
+    order, values = promise(judge, alone, market.usd)
+    for i in order[:SINGLES]:
+        if judge.target.best is not None and judge.target.best_key[0] < values[i]:
+            break
+        draft = Draft.of({int(i): 1}, mode)
+        if judge.rank(draft) < NEVER:
+            found.append(draft)
+    return found
+
+
+def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
+    """Order by objective and tie-break of what keeps the limits; and the objective, lowest is best."""
+    target = judge.target
+    value = {"throughput": -speed, "cost": usd, "cost-per-sample": usd / speed * 1e6 / SECONDS_PER_HOUR}[target.objective]
+    within = (usd <= target.budget_usd_per_hour * (1 + 1e-6)) & (speed >= target.floor_samples_per_second * (1 - 1e-6))
+    keep = np.flatnonzero(within)
+    second = usd if target.objective == "throughput" else -speed
+    return keep[np.lexsort((keep, second[keep], value[keep]))], value
+
+
+class EqualMachines:
+    """Equal machines of one pool for every number of them.
+
+    Parameters
+    ----------
+    judge
+        Its market, limits and best draft.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge, market = judge, judge.market
+        budget = judge.target.budget_usd_per_hour
+        payable = np.full(len(market.pools), 1e9) if budget == np.inf else budget // np.maximum(market.usd, 1e-9)
+        has_data = np.array([judge.needed <= {place} for place in market.places])[market.place_of]
+        cap = np.where(has_data, np.minimum(market.cap, judge.most), 0)
+        columns = np.column_stack([np.tile(COUNTS, (len(cap), 1)), np.minimum(payable, cap), cap])
+        self.pool, column = np.nonzero((columns <= cap[:, None]) & (columns >= max(2, judge.wish.min_workers)))
+        self.count = columns[self.pool, column]
+        self.speed, self.usd = market.speed[self.pool] * self.count, market.usd[self.pool] * self.count
+
+    def drafts(self, mode: Mode) -> list[Draft]:
+        """Rank the most promising drafts of a mode; empty if none can beat the best even with exchanges that take no time."""
+        order, values = promise(self.judge, self.speed / mode.multiplier, self.usd)
+        if self.judge.target.best is not None:
+            order = order[values[order] < self.judge.target.best_key[0]]
+        if not order.size:
+            return []
+        keys = self._keys(mode)
+        chosen = list(dict.fromkeys(keys[self.pool[order]].tolist()))[:PLACES]
+        known = {key: self._exchanges(mode, int(self.pool[order][keys[self.pool[order]] == key][0])) for key in chosen}
+        cells = order[np.isin(keys[self.pool[order]], [key for key in chosen if known[key] is not None])]
+        best, _ = self._promise(mode, cells, [known[key] for key in keys[self.pool[cells]].tolist()])
+        found = []
+        for cell in cells[best][:DRAFTS]:
+            pool, count = int(self.pool[cell]), int(self.count[cell])
+            exchange = known[int(keys[pool])]
+            assert exchange is not None
+            draft = Draft.of({pool: count}, (mode.strategy, mode.local_steps), exchange.hub)
+            if self.judge.rank(draft) < NEVER:
+                found.append(draft)
+        return found
+
+    def _promise(self, mode: Mode, cells: Indices, exchanges: list[Exchanges | None]) -> tuple[Indices, Array]:
+        rows = [(*e.seconds, *e.usd, e.server_usd_per_hour) for e in exchanges if e is not None]
+        base_s, each_s, base_usd, each_usd, server = np.array(rows).reshape(-1, 5).T
+        count, calculation = self.count[cells], mode.samples / self.speed[cells]
+        communication = base_s + each_s * count
+        seconds = np.maximum(calculation, communication) if mode.overlap else calculation + communication
+        usd = self.usd[cells] + server + SECONDS_PER_HOUR / seconds * np.maximum(0.0, base_usd + each_usd * count)
+        return promise(self.judge, mode.samples / mode.multiplier / seconds, usd)
+
+    def _keys(self, mode: Mode) -> Indices:
+        """What the exchange depends on: the host, or the place where there is a hub; shape (pools,)."""
+        market = self.judge.market
+        if traits(mode.strategy).hub:
+            return market.place_of
+        hosts = sorted(set(market.host_of))
+        return np.array([hosts.index(host) for host in market.host_of], dtype=np.intp)
+
+    def _exchanges(self, mode: Mode, pool: int) -> Exchanges | None:
+        """Work out the exchange of equal machines of a pool twice, and draw a line; None if it cannot be had."""
+        judge, place = self.judge, self.judge.market.pools[pool].offer.place
+        hubs = judge.hubs.of(mode.strategy, (place,))
+        if not hubs:
+            return None
+        rows = []
+        for count in PROBES:
+            placement = judge.placement(Draft.of({pool: count}, (mode.strategy, mode.local_steps), hubs[0]))
+            if placement is None:
+                return None
+            got = evaluate(placement, judge.problem)
+            server = got.usd.compute - count * judge.market.pools[pool].offer.usd_per_hour
+            rows.append((got.step.communication, (got.usd.total - got.usd.compute) * got.step.total / SECONDS_PER_HOUR, server))
+        (few_s, few_usd, server), (many_s, many_usd, _) = rows
+        width = PROBES[1] - PROBES[0]
+        slope_s, slope_usd = (many_s - few_s) / width, (many_usd - few_usd) / width
+        return Exchanges(
+            seconds=(few_s - PROBES[0] * slope_s, slope_s), usd=(few_usd - PROBES[0] * slope_usd, slope_usd),
+            server_usd_per_hour=server, hub=hubs[0],
+        )  # fmt: skip
