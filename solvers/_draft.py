@@ -12,11 +12,12 @@ from placer.estimator import evaluate
 from placer.exchange import traits
 from placer.exchanges import exchange_for, needs_quota, server_at
 from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
-from placer.result import score
+from placer.result import objective_value, score
 from placer.violations import TOLERANCE, violations
 
 from ._hub_places import Hub, HubPlaces
 from ._market import Market
+from ._mode import Mode
 from ._target import Target
 
 Rank = tuple[float, float, float]
@@ -64,6 +65,9 @@ class Judge:
         self.most = min(self.wish.max_workers, self.problem.batch)
         self.needed = frozenset(needs_place(self.wish.datasets))
         self.best: Draft | None = None
+        self._place = [pool.offer.place for pool in market.pools]
+        self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
+        self._multipliers: dict[tuple[str, int], float] = {}
         self._ranks: dict[Draft, Rank] = {}
         self._groups: dict[tuple[int, int], WorkerGroup] = {}
         self._servers: dict[tuple[str, int], VmOffer | None] = {}
@@ -81,11 +85,27 @@ class Judge:
             found = self._ranks[draft] = self._ranked(draft)
         return found
 
+    def bound(self, draft: Draft) -> Rank:
+        """A rank that the draft does not beat: as if exchanges took no time and cost nothing."""
+        market, workers = self.market, sum(n for _, n in draft.counts)
+        usd, speed = sum(self._usd[i] * n for i, n in draft.counts), sum(self._speed[i] * n for i, n in draft.counts)
+        speed = market.pools[draft.counts[0][0]].alone.value if workers == 1 else speed / self._multiplier(draft.mode)
+        budget, floor = self.target.budget_usd_per_hour, self.target.floor_samples_per_second
+        lacking = max(0.0, usd / budget - 1 - TOLERANCE) + (max(0.0, 1 - TOLERANCE - speed / floor) if floor else 0.0)
+        lacking += max(0.0, 1 - workers / self.wish.min_workers)
+        value = objective_value(self.target.objective, speed, usd)
+        return (lacking, -value, usd) if self.target.objective == "throughput" else (lacking, value, -speed)
+
+    def _multiplier(self, mode: tuple[str, int]) -> float:
+        if mode not in self._multipliers:
+            self._multipliers[mode] = Mode(self.problem, *mode).multiplier
+        return self._multipliers[mode]
+
     def by_place(self, draft: Draft) -> dict[str, int]:
         """Machines by place."""
         found: dict[str, int] = {}
         for i, n in draft.counts:
-            place = self.market.pools[i].offer.place
+            place = self._place[i]
             found[place] = found.get(place, 0) + n
         return found
 

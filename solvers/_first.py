@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from placer.result import Answer, SolveOptions, Status
 
 from ._draft import NEVER, Draft, Judge
-from ._equal import EqualMachines, single_machines
 from ._market import Market
 from ._mode import Mode
 from ._moves import Descent, Neighbourhood
 from ._near import NearPlaces
+from ._one_place import OnePlace, single_machines
 from ._spread import SpreadDrafts
 from ._target import Target
 
+SPREAD = 3
+"""Spread drafts of each number of machines that are ranked."""
 GROWN = 2
 """Drafts that are grown."""
 GROWTH = 300
@@ -57,15 +59,19 @@ def construct(judge: Judge) -> Start:
         if wish.min_workers <= 1:
             drafts += single_machines(judge)[:3]
         if judge.most > 1:
-            equal = EqualMachines(judge)
-            drafts += [draft for mode in modes for draft in equal.drafts(mode)]
+            one = OnePlace(judge)
+            drafts += [draft for mode in modes for draft in one.drafts(mode)]
     if judge.most > 1 and wish.max_regions > 1 and (judge.market.fewest_regions > 1 or judge.target.best is None):
-        drafts += SpreadDrafts(judge, near).of(modes)
+        drafts += SpreadDrafts(judge, near).of(modes, SPREAD)
     if not drafts:
         drafts += _anything(judge, modes)
     drafts = _ranked(judge, drafts)
-    grow = Descent(judge, (Neighbourhood(judge, near).grown,))
+    around = Neighbourhood(judge, near)
+    grow = Descent(judge, (around.grown, around.exchanged))
     grown = [grow.run(draft, judge.tried + GROWTH) for draft in _diverse(drafts)[:GROWN]]
+    if judge.target.best is None:
+        repair = Descent(judge, (around.shrunk, around.swapped, around.grown))
+        grown += [repair.run(draft, judge.tried + GROWTH) for draft in _ranked(judge, grown)[:1]]
     return Start(tuple(_ranked(judge, [*grown, *drafts])), judge, near)
 
 

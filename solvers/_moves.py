@@ -132,6 +132,8 @@ class Descent:
     def _best(self, draft: Draft, kind: Change) -> Draft | None:
         best, found = self.judge.rank(draft), None
         for other in kind(draft):
+            if not other.counts or self.judge.bound(other) >= best:
+                continue
             fitted = self.judge.fitted(other)
             rank = self.judge.rank(fitted)
             if rank < best:

@@ -16,6 +16,8 @@ NEAR = 8
 """Neighbours of a place, whoever their provider is."""
 AT_HOME = 3
 """Neighbours of the same provider, whose traffic is cheap."""
+CHEAPEST = 4
+"""Places that are tried from everywhere, because their machines are worth their price."""
 KINDS = 3
 """Pools of a place that are tried for their price, and as many for their speed."""
 
@@ -69,6 +71,13 @@ class NearPlaces:
             found.append(tuple(dict.fromkeys([*order[:NEAR], *[j for j in order if provider[j] == provider[i]][:AT_HOME]])))
         return tuple(found)
 
+    @cached_property
+    def cheapest(self) -> tuple[int, ...]:
+        """Places whose best machine has the best value of all."""
+        value = self.market.usd / self.market.speed
+        order = np.lexsort((np.arange(len(value)), value))
+        return tuple(dict.fromkeys(self.market.place_of[order].tolist()))[:CHEAPEST]
+
     def pools(self, place: int) -> tuple[int, ...]:
         """Pools of a place with the best value, and the fastest ones that the budget pays; best value first."""
         if place not in self._pools:
@@ -90,6 +99,7 @@ class NearPlaces:
         if len(own) < self.judge.wish.max_regions:
             found += [i for place in self._lacking(own) for i in self.pools(place)]
             around = [j for place in own for j in self.neighbours[place][:reach] if j not in own]
+            around += [j for j in self.cheapest if j not in own and self.km[own[0], j] < np.inf]
             found += [i for place in dict.fromkeys(around) for i in self._brief(place)]
         return list(dict.fromkeys(found))
 

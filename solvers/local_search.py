@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import zip_longest
 
 from placer.problem import Problem
 from placer.result import Answer, SolveOptions, Status
@@ -15,11 +16,13 @@ from ._moves import Descent, Neighbourhood
 from ._spread import SpreadDrafts
 from ._target import OutOfTimeError
 
-STARTS = 4
+SPREAD = 8
+"""Spread drafts of each number of machines that are ranked."""
+STARTS = 6
 """Drafts that are improved."""
-IMPROVED = 600
+IMPROVED = 400
 """Drafts that the improvement of one may rank."""
-MOST = 2_500
+MOST = 1_800
 """Drafts that are ranked in all, some 40 microseconds each."""
 KICKS = 6
 """Shaken drafts that are improved."""
@@ -66,16 +69,20 @@ def _search(judge: Judge, seed: int) -> None:
 
 
 def _starts(judge: Judge, start: Start) -> list[Draft]:
-    """The best draft of each strategy and number of regions, best first."""
+    """The best drafts of each strategy and number of regions, and of each set of places, in turn."""
     drafts = list(start.drafts)
     if judge.most > 1 and judge.wish.max_regions > 1:
         modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
-        drafts += SpreadDrafts(judge, start.near).of(modes)
+        drafts += SpreadDrafts(judge, start.near).of(modes, SPREAD)
     drafts.sort(key=lambda draft: (judge.rank(draft), draft.counts, draft.mode))
-    kinds: dict[tuple[str, int], Draft] = {}
+    ways: dict[tuple[str, int], Draft] = {}
+    places: dict[tuple[str, ...], Draft] = {}
     for draft in drafts:
-        kinds.setdefault((draft.mode[0], len(judge.by_place(draft))), draft)
-    return list(kinds.values())[:STARTS]
+        there = tuple(sorted(judge.by_place(draft)))
+        ways.setdefault((draft.mode[0], len(there)), draft)
+        places.setdefault(there, draft)
+    mixed = [draft for pair in zip_longest(ways.values(), places.values()) for draft in pair if draft is not None]
+    return list(dict.fromkeys(mixed))[:STARTS]
 
 
 def _shaken(draft: Draft, around: Neighbourhood, judge: Judge, draw: random.Random) -> Draft:

@@ -1,8 +1,9 @@
-"""First drafts in one region: one machine, or equal machines, screened as arrays and ranked in the order of their promise."""
+"""First drafts in one region: one machine, equal machines, or all that the budget pays; screened as arrays, ranked by their promise."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -60,8 +61,8 @@ def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
     return keep[np.lexsort((keep, second[keep], value[keep]))], value
 
 
-class EqualMachines:
-    """Equal machines of one pool for every number of them.
+class OnePlace:
+    """Machines of one place: equal ones of one pool in every number, and mixes that take the best kinds one after the other.
 
     Parameters
     ----------
@@ -77,8 +78,20 @@ class EqualMachines:
         cap = np.where(has_data, np.minimum(market.cap, judge.most), 0)
         columns = np.column_stack([np.tile(COUNTS, (len(cap), 1)), np.minimum(payable, cap), cap])
         self.pool, column = np.nonzero((columns <= cap[:, None]) & (columns >= max(2, judge.wish.min_workers)))
-        self.count = columns[self.pool, column]
-        self.speed, self.usd = market.speed[self.pool] * self.count, market.usd[self.pool] * self.count
+        count = columns[self.pool, column]
+        self.mixes = self._mixes(has_data)
+        self.equal = len(self.pool)
+        pools = np.concatenate([[i for i in mix] for mix in self.mixes]) if self.mixes else np.array([], dtype=np.intp)
+        machines = np.concatenate([[*mix.values()] for mix in self.mixes]) if self.mixes else np.array([], dtype=np.intp)
+        owner = np.repeat(np.arange(len(self.mixes)), [len(mix) for mix in self.mixes])
+
+        def sums(values: Array) -> Array:
+            return np.bincount(owner, weights=values, minlength=len(self.mixes))
+
+        self.speed = np.concatenate([market.speed[self.pool] * count, sums(market.speed[pools] * machines)])
+        self.usd = np.concatenate([market.usd[self.pool] * count, sums(market.usd[pools] * machines)])
+        self.count = np.concatenate([count, sums(machines)])
+        self.pool = np.concatenate([self.pool, [next(iter(mix)) for mix in self.mixes]]).astype(np.intp)
 
     def drafts(self, mode: Mode) -> list[Draft]:
         """Rank the most promising drafts of a mode; empty if none can beat the best even with exchanges that take no time."""
@@ -93,13 +106,35 @@ class EqualMachines:
         cells = order[np.isin(keys[self.pool[order]], [key for key in chosen if known[key] is not None])]
         best, _ = self._promise(mode, cells, [known[key] for key in keys[self.pool[cells]].tolist()])
         found = []
-        for cell in cells[best][:DRAFTS]:
-            pool, count = int(self.pool[cell]), int(self.count[cell])
+        for cell in cells[best][:DRAFTS].tolist():
+            pool = int(self.pool[cell])
+            counts = {pool: int(self.count[cell])} if cell < self.equal else self.mixes[cell - self.equal]
             exchange = known[int(keys[pool])]
             assert exchange is not None
-            draft = Draft.of({pool: count}, (mode.strategy, mode.local_steps), exchange.hub)
-            if self.judge.rank(draft) < NEVER:
-                found.append(draft)
+            draft = Draft.of(counts, (mode.strategy, mode.local_steps), exchange.hub)
+            fewer = (draft.changed({i: -1}) for i in counts)  # a server may need the room of a worker
+            found += [one for one in islice((d for d in (draft, *fewer) if self.judge.rank(d) < NEVER), 1)]
+        return found
+
+    def _mixes(self, has_data: Array) -> list[dict[int, int]]:
+        """What each place gives when its kinds are taken in the order of value, or of speed, as many as quotas and budget allow."""
+        market, budget, found = self.judge.market, self.judge.target.budget_usd_per_hour, []
+        value = market.usd / market.speed
+        for order in (np.lexsort((value, market.place_of)), np.lexsort((-market.speed, market.place_of))):
+            place, mix, used, usd = -1, {}, {}, 0.0
+            for i in order[has_data[order] & (market.usd[order] <= budget)].tolist():
+                if market.place_of[i] != place:
+                    place, mix, used, usd = market.place_of[i], {}, {}, 0.0
+                pool = market.pools[i]
+                room = min(int(market.cap[i]), (pool.gpu_quota - used.get(pool.bucket, 0)) // pool.offer.gpu_count)
+                payable = room if market.usd[i] <= 0 else (budget - usd) / market.usd[i]
+                count = int(min(room, payable, self.judge.most - sum(mix.values())))
+                if count > 0:
+                    mix = {**mix, i: count}
+                    used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.offer.gpu_count
+                    usd += count * market.usd[i]
+                    if len(mix) > 1 and sum(mix.values()) >= self.judge.wish.min_workers:
+                        found.append(mix)
         return found
 
     def _promise(self, mode: Mode, cells: Indices, exchanges: list[Exchanges | None]) -> tuple[Indices, Array]:
