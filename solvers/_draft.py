@@ -66,6 +66,9 @@ class Judge:
         self.needed = frozenset(needs_place(self.wish.datasets))
         self.best: Draft | None = None
         self._place = [pool.offer.place for pool in market.pools]
+        self._bucket = [pool.bucket for pool in market.pools]
+        self._gpus = [pool.offer.gpu_count for pool in market.pools]
+        self._most = [pool.max_count for pool in market.pools]
         self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
         self._multipliers: dict[tuple[str, int], float] = {}
         self._ranks: dict[Draft, Rank] = {}
@@ -117,14 +120,13 @@ class Judge:
 
     def room(self, draft: Draft, pool: int) -> int:
         """Machines of a pool that quotas, number and the range of workers still allow beside a draft."""
-        chosen, used, there = self.market.pools[pool], 0, 0
+        bucket, used, there, workers = self._bucket[pool], 0, 0, 0
         for i, n in draft.counts:
-            other = self.market.pools[i]
-            used += n * other.offer.gpu_count if other.bucket == chosen.bucket else 0
+            workers += n
+            used += n * self._gpus[i] if self._bucket[i] == bucket else 0
             there += n if i == pool else 0
-        workers = sum(n for _, n in draft.counts)
-        free = (chosen.gpu_quota - used) // chosen.offer.gpu_count
-        return max(0, min(free, chosen.max_count - there, self.most - workers))
+        free = (self.market.pools[pool].gpu_quota - used) // self._gpus[pool]
+        return max(0, min(free, self._most[pool] - there, self.most - workers))
 
     def placement(self, draft: Draft) -> Placement | None:
         """The draft as a placement; None if its exchange cannot be had."""
@@ -192,11 +194,11 @@ class Judge:
         used: dict[tuple[str, str, str], int] = {}
         quotas: dict[tuple[str, str, str], int] = {}
         for i, n in draft.counts:
-            pool = self.market.pools[i]
-            if n > pool.max_count:
+            bucket = self._bucket[i]
+            if n > self._most[i]:
                 return False
-            used[pool.bucket] = used.get(pool.bucket, 0) + n * pool.offer.gpu_count
-            quotas[pool.bucket] = pool.gpu_quota
+            used[bucket] = used.get(bucket, 0) + n * self._gpus[i]
+            quotas[bucket] = self.market.pools[i].gpu_quota
         if workers > 1 and traits(draft.mode[0]).hub == "server":
             server = self._server(draft.hub[0] or "", workers)
             bucket = ("", "", "") if server is None else (server.place, server.gpu, server.market)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import itemgetter
 
 from ._draft import Draft, Judge
 from ._near import NearPlaces
 
 Change = Callable[[Draft], Iterator[Draft]]
 """Changes of one kind."""
+PATIENCE = 8
+"""Changes that are tried after one was found that helps."""
 MOVED_TO = 10
 """Places that the workers of one place are tried at."""
 
@@ -21,14 +24,18 @@ class Neighbourhood:
     ----------
     judge, near
         The market with its limits, and which of its places are neighbours.
+    barred
+        Pools that are not added.
     """
 
-    def __init__(self, judge: Judge, near: NearPlaces) -> None:
-        self.judge, self.near, self.market = judge, near, judge.market
+    def __init__(self, judge: Judge, near: NearPlaces, barred: frozenset[int] = frozenset()) -> None:
+        self.judge, self.near, self.market, self.barred = judge, near, judge.market, barred
 
     def grown(self, draft: Draft) -> Iterator[Draft]:
         """One machine more of some pool, or as many as there may be, or half of them."""
         for pool in self.near.of(draft):
+            if pool in self.barred:
+                continue
             room = self.judge.room(draft, pool)
             payable = self._payable(draft, pool)
             for count in sorted({1, min(room, payable), min(room, payable) // 2}):
@@ -130,12 +137,15 @@ class Descent:
         return draft
 
     def _best(self, draft: Draft, kind: Change) -> Draft | None:
-        best, found = self.judge.rank(draft), None
-        for other in kind(draft):
-            if not other.counts or self.judge.bound(other) >= best:
-                continue
+        """The best of the changes that promise most; a few more are tried after the first that helps."""
+        best, found, patience = self.judge.rank(draft), None, PATIENCE
+        promised = sorted(((self.judge.bound(other), other.counts, other) for other in kind(draft) if other.counts), key=itemgetter(0, 1))
+        for bound, _, other in promised:
+            if bound >= best or patience == 0:
+                break
             fitted = self.judge.fitted(other)
             rank = self.judge.rank(fitted)
+            patience -= found is not None
             if rank < best:
                 best, found = rank, fitted
         return found

@@ -18,7 +18,7 @@ AT_HOME = 3
 """Neighbours of the same provider, whose traffic is cheap."""
 CHEAPEST = 4
 """Places that are tried from everywhere, because their machines are worth their price."""
-KINDS = 3
+KINDS = 6
 """Pools of a place that are tried for their price, and as many for their speed."""
 
 

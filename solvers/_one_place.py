@@ -81,7 +81,7 @@ class OnePlace:
         count = columns[self.pool, column]
         self.mixes = self._mixes(has_data)
         self.equal = len(self.pool)
-        pools = np.concatenate([[i for i in mix] for mix in self.mixes]) if self.mixes else np.array([], dtype=np.intp)
+        pools = np.concatenate([list(mix) for mix in self.mixes]) if self.mixes else np.array([], dtype=np.intp)
         machines = np.concatenate([[*mix.values()] for mix in self.mixes]) if self.mixes else np.array([], dtype=np.intp)
         owner = np.repeat(np.arange(len(self.mixes)), [len(mix) for mix in self.mixes])
 
@@ -113,15 +113,18 @@ class OnePlace:
             assert exchange is not None
             draft = Draft.of(counts, (mode.strategy, mode.local_steps), exchange.hub)
             fewer = (draft.changed({i: -1}) for i in counts)  # a server may need the room of a worker
-            found += [one for one in islice((d for d in (draft, *fewer) if self.judge.rank(d) < NEVER), 1)]
+            found += islice((d for d in (draft, *fewer) if self.judge.rank(d) < NEVER), 1)
         return found
 
     def _mixes(self, has_data: Array) -> list[dict[int, int]]:
         """What each place gives when its kinds are taken in the order of value, or of speed, as many as quotas and budget allow."""
-        market, budget, found = self.judge.market, self.judge.target.budget_usd_per_hour, []
+        market, budget = self.judge.market, self.judge.target.budget_usd_per_hour
+        found: list[dict[int, int]] = []
         value = market.usd / market.speed
         for order in (np.lexsort((value, market.place_of)), np.lexsort((-market.speed, market.place_of))):
-            place, mix, used, usd = -1, {}, {}, 0.0
+            place, usd = -1, 0.0
+            mix: dict[int, int] = {}
+            used: dict[tuple[str, str, str], int] = {}
             for i in order[has_data[order] & (market.usd[order] <= budget)].tolist():
                 if market.place_of[i] != place:
                     place, mix, used, usd = market.place_of[i], {}, {}, 0.0

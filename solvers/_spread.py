@@ -91,7 +91,7 @@ class SpreadDrafts:
             return []
         regions = self.sets.shape[1]
         for side in self._sides():
-            there = (side.pool[self.sets] >= 0).all(axis=1)
+            there = np.all(side.pool[self.sets] >= 0, axis=1)
             with np.errstate(divide="ignore", invalid="ignore"):
                 communication = self.seconds * 2 / (regions * side.count)
                 calculation = mode.samples / np.where(there, side.speed[self.sets].sum(axis=1), np.nan)

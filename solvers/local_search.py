@@ -1,4 +1,4 @@
-"""A better instant answer without proof: what `greedy` constructs, then small changes while they help, then from a shaken draft again."""
+"""A better instant answer without proof: what `greedy` constructs, small changes while they help, then rebuilt in part."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import zip_longest
 from placer.problem import Problem
 from placer.result import Answer, SolveOptions, Status
 
-from ._draft import NEVER, Draft, Judge
+from ._draft import Draft, Judge
 from ._first import Start, answered, construct, judge_of
 from ._market import Market
 from ._mode import Mode
@@ -16,16 +16,20 @@ from ._moves import Descent, Neighbourhood
 from ._spread import SpreadDrafts
 from ._target import OutOfTimeError
 
-SPREAD = 8
+SPREAD = 4
 """Spread drafts of each number of machines that are ranked."""
-STARTS = 6
+STARTS = 5
 """Drafts that are improved."""
 IMPROVED = 400
 """Drafts that the improvement of one may rank."""
 MOST = 1_800
 """Drafts that are ranked in all, some 40 microseconds each."""
-KICKS = 6
-"""Shaken drafts that are improved."""
+IN_VAIN = 12
+"""Rebuilt drafts in a row that are no better before the search ends."""
+BARRED = 0.5
+"""Chance that what was added before is left out this time."""
+REBUILT = 100
+"""Drafts that may be ranked to fill up one from which some machines were taken away."""
 
 
 def solve(problem: Problem, options: SolveOptions) -> Answer:
@@ -61,11 +65,25 @@ def _search(judge: Judge, seed: int) -> None:
     descent = Descent(judge, (around.moved, around.swapped, around.grown, around.shrunk, around.exchanged))
     for draft in _starts(judge, start):
         descent.run(draft, min(MOST, judge.tried + IMPROVED))
-    draw = random.Random(seed)  # noqa: S311
-    for _ in range(KICKS):
-        if judge.best is None or judge.tried >= MOST:
-            return
-        descent.run(_shaken(judge.best, around, judge, draw), min(MOST, judge.tried + IMPROVED))
+    _rebuild(judge, start, descent, random.Random(seed))  # noqa: S311
+
+
+def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) -> None:
+    """Take a group from the best draft, or half of it, fill up with something else and improve that, until many in a row were in vain."""
+    whole, vain = judge.best, 0
+    added: set[int] = set()
+    while whole is not None and judge.tried < MOST and vain < IN_VAIN:
+        pool, count = draw.choice(whole.counts)
+        ruined = whole.changed({pool: -draw.choice((count, (count + 1) // 2))})
+        barred = frozenset({pool, *(i for i in sorted(added) if draw.random() < BARRED)})
+        if ruined.counts:
+            growth = Descent(judge, (Neighbourhood(judge, start.near, barred).grown,))
+            grown = growth.run(ruined, min(MOST, judge.tried + REBUILT))
+            added |= {i for i, _ in grown.counts} - {i for i, _ in ruined.counts}
+            descent.run(grown, min(MOST, judge.tried + IMPROVED))
+        vain += 1
+        if judge.best is not whole:
+            whole, vain, added = judge.best, 0, set()
 
 
 def _starts(judge: Judge, start: Start) -> list[Draft]:
@@ -83,12 +101,3 @@ def _starts(judge: Judge, start: Start) -> list[Draft]:
         places.setdefault(there, draft)
     mixed = [draft for pair in zip_longest(ways.values(), places.values()) for draft in pair if draft is not None]
     return list(dict.fromkeys(mixed))[:STARTS]
-
-
-def _shaken(draft: Draft, around: Neighbourhood, judge: Judge, draw: random.Random) -> Draft:
-    """Some random changes, one after the other."""
-    for _ in range(draw.choice((1, 2, 3))):
-        kind = draw.choice((around.moved, around.swapped, around.grown, around.shrunk, around.exchanged))
-        others = [other for other in map(judge.fitted, kind(draft)) if judge.rank(other) < NEVER]
-        draft = draw.choice(others) if others else draft
-    return draft
