@@ -121,6 +121,7 @@ class OnePlace:
         market, budget = self.judge.market, self.judge.target.budget_usd_per_hour
         found: list[dict[int, int]] = []
         value = market.usd / market.speed
+        has_data = has_data & self._may_win(value)[market.place_of]
         for order in (np.lexsort((value, market.place_of)), np.lexsort((-market.speed, market.place_of))):
             place, usd = -1, 0.0
             mix: dict[int, int] = {}
@@ -139,6 +140,19 @@ class OnePlace:
                     if len(mix) > 1 and sum(mix.values()) >= self.judge.wish.min_workers:
                         found.append(mix)
         return found
+
+    def _may_win(self, value: Array) -> Array:
+        """Places whose best machine has a value at which a mix could beat the best so far; shape (places,)."""
+        judge, target = self.judge, self.judge.target
+        least = np.full(len(judge.market.places), np.inf)
+        np.minimum.at(least, judge.market.place_of, value)
+        if target.best is None or not judge.problem.modes:
+            return np.full(len(least), True)
+        least = least * min(Mode(judge.problem, *mode).multiplier for mode in judge.problem.modes)
+        if target.objective == "throughput":
+            return least * -target.best_key[0] < target.budget_usd_per_hour
+        bound: Array = least * (target.floor_samples_per_second if target.objective == "cost" else 1e6 / SECONDS_PER_HOUR)
+        return bound < target.best_key[0]
 
     def _promise(self, mode: Mode, cells: Indices, exchanges: list[Exchanges | None]) -> tuple[Indices, Array]:
         rows = [(*e.seconds, *e.usd, e.server_usd_per_hour) for e in exchanges if e is not None]
