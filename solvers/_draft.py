@@ -8,12 +8,13 @@ from math import inf
 
 from placer.catalog import VmOffer
 from placer.elastic import needs_place
-from placer.estimator import evaluate
+from placer.estimator import evaluate, exchange_phases
 from placer.exchange import traits
 from placer.exchanges import exchange_for, needs_quota, server_at
 from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
+from placer.residency import leaks
 from placer.result import objective_value, score
-from placer.violations import TOLERANCE, violations
+from placer.violations import TOLERANCE
 
 from ._hub_places import Hub, HubPlaces
 from ._market import Market
@@ -172,8 +173,8 @@ class Judge:
         budget, floor = self.target.budget_usd_per_hour, self.target.floor_samples_per_second
         usd, speed = got.usd.total, got.samples_per_second
         lacking += max(0.0, usd / budget - 1 - TOLERANCE) + (max(0.0, 1 - TOLERANCE - speed / floor) if floor else 0.0)
-        if self.wish.kept and any(v.code == "residency" for v in violations(placement, self.problem)):
-            lacking += 1
+        if self.wish.kept and any(leaks(placement, exchange_phases(placement, self.problem), (), self.problem)):
+            lacking += 1  # data that moves is looked at when the draft is offered
         key = score(self.target.objective, got)
         if lacking == 0 and key < self.target.best_key:
             self.target.offer(placement)

@@ -105,7 +105,7 @@ class OnePlace:
         known = {key: self._exchanges(mode, int(self.pool[order][keys[self.pool[order]] == key][0])) for key in chosen}
         cells = order[np.isin(keys[self.pool[order]], [key for key in chosen if known[key] is not None])]
         best, _ = self._promise(mode, cells, [known[key] for key in keys[self.pool[cells]].tolist()])
-        found = []
+        found: list[Draft] = []
         for cell in cells[best][:DRAFTS].tolist():
             pool = int(self.pool[cell])
             counts = {pool: int(self.count[cell])} if cell < self.equal else self.mixes[cell - self.equal]
