@@ -111,6 +111,8 @@ def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
 
 
 def _proof(result: Result) -> str:
+    if result.status == "feasible":
+        return f"not proved: the solver {result.solver} looks for a good placement, and a better one may exist."
     if result.status != "optimal" or result.gap is None:
         return "the search was stopped before the proof was complete."
     margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""

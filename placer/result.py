@@ -17,12 +17,19 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """How a solve ended."""
+    """How a solve ended.
+
+    Notes
+    -----
+    ``feasible`` and ``unknown`` come from solvers that prove nothing: the placement keeps every limit, but a better one may exist;
+    none was found, but one may exist.
+    """
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
     INFEASIBLE = "infeasible"
     TIME_LIMIT = "time_limit"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

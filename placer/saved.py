@@ -146,7 +146,7 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
     if extra:
         raise PlacerError(f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version")
     if document["placement"] is None:
-        if document["status"] not in ("infeasible", "time_limit"):
+        if document["status"] not in ("infeasible", "time_limit", "unknown"):
             raise PlacerError(f"{where}: no placement, but the status is {document['status']}", "the file was edited")
         return "result without a placement"
     if "problem" not in document:

@@ -15,13 +15,20 @@ Examples:
   placer recommend --model roberta-xlm --budget 5/h
   placer recommend --model resnet50 --min-throughput 2000/s --in 'gcp/*,aws/*' --market spot
   placer recommend --model roberta-xlm --budget 5/h --manifest plan.json
+  placer recommend --model roberta-xlm --budget 50/h --regions 2.. --solver local_search
 """
 
 
 @click.command("recommend", epilog=EXAMPLE)
 @request_options
 @wish_options
-@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="exact or exhaustive.")
+@click.option(
+    "--solver",
+    default="exact",
+    show_default=True,
+    metavar="NAME",
+    help="exact proves; greedy and local_search answer at once without proof; exhaustive tries all.",
+)
 @click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
 @click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop after this long with the best so far.")
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
@@ -45,7 +52,7 @@ def command(ctx: click.Context, /, model: str, output: str | None, manifest: str
         print_json(result.to_dict())
     else:
         _print(result, output, manifest)
-    ctx.exit({"infeasible": 3, "time_limit": 0 if result.placement else 4}.get(str(result.status), 0))
+    ctx.exit(0 if result.placement is not None else {"infeasible": 3}.get(str(result.status), 4))
 
 
 def _print(result: Any, output: str | None, manifest: str | None) -> None:
@@ -80,6 +87,10 @@ def _print_infeasible(result: Any) -> None:
     console().print(terminal.reading(result.problem))
     if str(result.status) == "time_limit":
         error = PlacerError("the search was stopped before any placement was found", "raise --time-limit, or narrow --gpu and --in")
+    elif str(result.status) == "unknown":
+        error = PlacerError(
+            f"the solver {result.solver} found no placement; that is no proof that there is none", "ask again with --solver exact"
+        )
     else:
         error = PlacerError(f"no placement satisfies the request (proved in {result.seconds:.1f} s)")
     err = console(stderr=True)

@@ -214,8 +214,10 @@ def _pairs(lines: Iterable[tuple[str, str]]) -> RenderableType:
 
 
 def _proof(result: Result) -> str:
-    counted = f"{result.candidates:,} priced in full, the others ruled out by bounds"
-    seconds = f"{counted}; solver {result.solver}, {format_seconds(result.seconds)}"
+    seconds = f"solver {result.solver}, {format_seconds(result.seconds)}"
+    if result.status == "feasible":
+        return f"not proved: the best of {result.candidates:,} that were tried; --solver exact proves or finds a better one ({seconds})"
+    seconds = f"{result.candidates:,} priced in full, the others ruled out by bounds; {seconds}"
     if result.status == "optimal" and result.gap is not None:
         margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
         return f"optimal at the expected speeds: nothing in the catalog is better{margin} ({seconds})"

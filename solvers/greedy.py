@@ -1,0 +1,37 @@
+"""An instant good answer without proof: the best equal machines in one place or two, and what may be added to them."""
+
+from __future__ import annotations
+
+from placer.problem import Problem
+from placer.result import Answer, SolveOptions, Status
+
+from ._first import answered, construct, judge_of
+from ._market import Market
+from ._target import OutOfTimeError
+
+
+def solve(problem: Problem, options: SolveOptions) -> Answer:
+    """Construct a placement and add machines while that helps.
+
+    Parameters
+    ----------
+    problem
+        The question.
+    options
+        Time limit; the construction is deterministic and ends by itself, gap, nodes and seed are not used.
+
+    Returns
+    -------
+    Answer
+        Feasible, without a bound: a better placement may exist. If none was found, that proves nothing, unless
+        no machine is admitted at all.
+    """
+    market = Market.of(problem)
+    if not market.pools:
+        return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
+    judge = judge_of(market, options)
+    try:
+        construct(judge)
+    except (OutOfTimeError, KeyboardInterrupt):
+        return answered(judge, out_of_time=True)
+    return answered(judge, out_of_time=False)

@@ -1,0 +1,103 @@
+"""A better instant answer without proof: what `greedy` constructs, small changes while they help, then rebuilt in part."""
+
+from __future__ import annotations
+
+import random
+from itertools import zip_longest
+
+from placer.problem import Problem
+from placer.result import Answer, SolveOptions, Status
+
+from ._draft import Draft, Judge
+from ._first import Start, answered, construct, judge_of
+from ._market import Market
+from ._mode import Mode
+from ._moves import Descent, Neighbourhood
+from ._spread import SpreadDrafts
+from ._target import OutOfTimeError
+
+SPREAD = 4
+"""Spread drafts of each number of machines that are ranked."""
+STARTS = 5
+"""Drafts that are improved."""
+IMPROVED = 400
+"""Drafts that the improvement of one may rank."""
+MOST = 1_800
+"""Drafts that are ranked in all, some 40 microseconds each."""
+IN_VAIN = 12
+"""Rebuilt drafts in a row that are no better before the search ends."""
+BARRED = 0.5
+"""Chance that what was added before is left out this time."""
+REBUILT = 100
+"""Drafts that may be ranked to fill up one from which some machines were taken away."""
+
+
+def solve(problem: Problem, options: SolveOptions) -> Answer:
+    """Construct placements and improve them by small changes.
+
+    Parameters
+    ----------
+    problem
+        The question.
+    options
+        Time limit, and the seed of the shaking; the search ends by itself, gap and nodes are not used.
+
+    Returns
+    -------
+    Answer
+        Feasible, without a bound and never worse than that of `greedy`: a better placement may exist. If none was found,
+        that proves nothing, unless no machine is admitted at all.
+    """
+    market = Market.of(problem)
+    if not market.pools:
+        return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
+    judge = judge_of(market, options)
+    try:
+        _search(judge, options.seed)
+    except (OutOfTimeError, KeyboardInterrupt):
+        return answered(judge, out_of_time=True)
+    return answered(judge, out_of_time=False)
+
+
+def _search(judge: Judge, seed: int) -> None:
+    start = construct(judge)
+    around = Neighbourhood(judge, start.near)
+    descent = Descent(judge, (around.moved, around.swapped, around.grown, around.shrunk, around.exchanged))
+    for draft in _starts(judge, start):
+        descent.run(draft, min(MOST, judge.tried + IMPROVED))
+    _rebuild(judge, start, descent, random.Random(seed))  # noqa: S311
+
+
+def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) -> None:
+    """Take a group from the best draft, or half of it, fill up with something else and improve that, until many in a row were in vain."""
+    whole, vain = judge.best, 0
+    added: set[int] = set()
+    while whole is not None and judge.tried < MOST and vain < IN_VAIN:
+        pool, count = draw.choice(whole.counts)
+        ruined = whole.changed({pool: -draw.choice((count, (count + 1) // 2))})
+        barred = frozenset({pool, *(i for i in sorted(added) if draw.random() < BARRED)})
+        if ruined.counts:
+            growth = Descent(judge, (Neighbourhood(judge, start.near, barred).grown,))
+            grown = growth.run(ruined, min(MOST, judge.tried + REBUILT))
+            added |= {i for i, _ in grown.counts} - {i for i, _ in ruined.counts}
+            descent.run(grown, min(MOST, judge.tried + IMPROVED))
+        vain += 1
+        if judge.best is not whole:
+            whole, vain, added = judge.best, 0, set()
+
+
+def _starts(judge: Judge, start: Start) -> list[Draft]:
+    """The best drafts of each strategy and number of regions, and of each set of places, in turn."""
+    drafts = list(start.drafts)
+    if judge.most > 1 and judge.wish.max_regions > 1:
+        modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
+        drafts += SpreadDrafts(judge, start.near).of(modes, SPREAD)
+    drafts.sort(key=lambda draft: (judge.rank(draft), draft.counts, draft.mode))
+    ways: dict[tuple[str, int], Draft] = {}
+    places: dict[tuple[str, ...], Draft] = {}
+    for draft in drafts:
+        there = tuple(sorted(judge.by_place(draft)))
+        ways.setdefault((draft.mode[0], len(there)), draft)
+        places.setdefault(there, draft)
+    mixed = [draft for pair in zip_longest(ways.values(), places.values()) for draft in pair if draft is not None]
+    return list(dict.fromkeys(mixed))[:STARTS]

@@ -1,0 +1,171 @@
+"""`greedy` and `local_search`: what they return keeps every limit, is never too good to be true, and is never called proved."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, Run
+from instances import exchange_problem, random_problem, wide_problem
+from placer.catalog import Catalog
+from placer.problem import Problem
+from placer.profile import load_profile
+from placer.recommender import recommend
+from placer.requirements import Kept, Requirements
+from placer.result import Result, SolveOptions, Status
+from placer.solve import solve
+from placer.violations import violations
+
+PROOF = SolveOptions(gap=0.0)
+MARKETS: dict[str, Callable[[int], Problem]] = {"random": random_problem, "wide": wide_problem, "exchange": exchange_problem}
+
+
+def worse(found: Result, best: Result) -> float:
+    """How much worse a value is than another, relative; negative if it is better."""
+    assert found.value is not None
+    assert best.value is not None
+    if best.value == 0:
+        return found.value
+    return 1 - found.value / best.value if found.problem.requirements.objective == "throughput" else found.value / best.value - 1
+
+
+@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("market", MARKETS)
+def test_answers_keep_the_limits_and_order(market: str, chunk: int) -> None:
+    """120 instances of each kind: no limit broken, exact >= local_search >= greedy, and nothing where nothing can be."""
+    for seed in range(5_000 + chunk * 12, 5_000 + chunk * 12 + 12):
+        problem = MARKETS[market](seed)
+        best, better, good = (solve(problem, name, PROOF) for name in ("exact", "local_search", "greedy"))
+        for found in (better, good):
+            if found.placement is None:
+                assert found.status in (Status.UNKNOWN, Status.INFEASIBLE), seed
+                continue
+            assert violations(found.placement, problem) == (), seed
+            assert (found.status, found.bound) == (Status.FEASIBLE, None), seed
+            assert worse(found, best) >= -1e-9, seed
+        if good.placement is not None:
+            assert worse(better, good) <= 1e-12, seed
+
+
+@pytest.mark.parametrize("market", MARKETS)
+def test_local_search_is_mostly_optimal_on_small_markets(market: str) -> None:
+    """Of 60 instances that have an answer it finds one in all but two, and the best one in nine of ten."""
+    gaps = []
+    for seed in range(90):
+        problem = MARKETS[market](seed)
+        best = solve(problem, "exact", PROOF)
+        if best.placement is not None:
+            found = solve(problem, "local_search")
+            gaps.append(None if found.placement is None else worse(found, best))
+    assert len(gaps) >= 50
+    assert gaps.count(None) <= 2
+    assert sum(gap is not None and gap < 1e-9 for gap in gaps) >= 0.9 * len(gaps)
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {"budget_usd_per_hour": 20.0, "min_regions": 2},
+        {"budget_usd_per_hour": 50.0, "min_workers": 4, "exchange": "parameter-server"},
+        {"budget_usd_per_hour": 5.0, "gpus": ("T4",), "exchange": "central", "min_workers": 2},
+        {"objective": "cost", "min_samples_per_second": 400.0, "min_regions": 3, "max_local_steps": 16},
+        {"objective": "cost-per-sample", "min_regions": 2, "max_regions": 2, "exchange": "model-averaging", "max_local_steps": 64},
+        {"budget_usd_per_hour": 10.0, "min_workers": 2, "overlap": True, "market": "on_demand"},
+    ],
+)
+@pytest.mark.parametrize("solver", ["greedy", "local_search"])
+def test_the_whole_market_is_answered(default: Catalog, solver: str, wishes: dict[str, object]) -> None:
+    """Each kind of question has an answer on 4,515 offers; the same seed gives the same one."""
+    problem = Problem(profile=load_profile("roberta-xlm"), catalog=default, requirements=Requirements(**wishes))  # type: ignore[arg-type]
+    found, again = (solve(problem, solver, SolveOptions(seed=3)) for _ in range(2))
+    assert found.status is Status.FEASIBLE
+    assert found.placement == again.placement
+
+
+def test_residency_is_kept(default: Catalog) -> None:
+    """Gradients that must stay in Europe: either all workers there, or none."""
+    europe = tuple(sorted(place for place, region in default.regions.items() if region.continent == "EU"))
+    wish = Requirements(budget_usd_per_hour=20.0, min_regions=2, kept=(Kept(kind="gradients", area="EU", places=europe),))
+    problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=wish)
+    placement = solve(problem, "local_search").placement
+    assert placement is not None
+    assert {place in europe for place in placement.places} in ({True}, {False})
+
+
+@pytest.mark.parametrize("solver", ["greedy", "local_search"])
+def test_an_expired_clock_is_said(default: Catalog, solver: str) -> None:
+    """Without any time nothing is found, and that is called neither infeasible nor optimal."""
+    problem = Problem(profile=load_profile("roberta-xlm"), catalog=default, requirements=Requirements(budget_usd_per_hour=20.0))
+    found = solve(problem, solver, SolveOptions(time_limit_s=0.0))
+    assert (found.status, found.placement) == (Status.TIME_LIMIT, None)
+
+
+@pytest.mark.parametrize("solver", ["greedy", "local_search"])
+def test_a_start_is_never_lost(erben: Catalog, solver: str) -> None:
+    """Given the proven optimum to start from, the answer is as good."""
+    problem = Problem(
+        profile=load_profile("roberta-xlm"), catalog=erben, requirements=Requirements(budget_usd_per_hour=10.0, min_workers=2)
+    )
+    best = solve(problem, "exact")
+    assert worse(solve(problem, solver, SolveOptions(start=best.placement)), best) <= 1e-12
+
+
+def test_hash_seeds_change_nothing(tmp_path: Path) -> None:
+    """The answer does not hang on the order of sets: two hash seeds, one placement."""
+    script = tmp_path / "ask.py"
+    script.write_text(
+        "from placer.book import load_catalog\nfrom placer.problem import Problem\nfrom placer.profile import load_profile\n"
+        "from placer.requirements import Requirements\nfrom placer.solve import solve\n"
+        "wish = Requirements(budget_usd_per_hour=20.0, min_regions=2, max_local_steps=16)\n"
+        "problem = Problem(profile=load_profile('roberta-xlm'), catalog=load_catalog('erben-2023'), requirements=wish)\n"
+        "print([solve(problem, name).placement for name in ('greedy', 'local_search')])\n",
+        encoding="utf-8",
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, str(script)],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(said) == 1
+
+
+def test_nothing_is_called_proved(erben: Catalog) -> None:
+    """The verdict of an unproved answer does not say that nothing is better."""
+    problem = Problem(profile=load_profile("roberta-xlm"), catalog=erben, requirements=Requirements(budget_usd_per_hour=5.0))
+    said = " ".join(recommend(problem, "greedy").verdict)
+    assert "not proved" in said
+    assert "no placement of this catalog" not in said
+
+
+def test_nothing_found_is_unknown(erben: Catalog) -> None:
+    """A budget that nothing meets: `exact` proves it, the others only say that they found nothing."""
+    wish = Requirements(budget_usd_per_hour=0.001)
+    problem = Problem(profile=load_profile("roberta-xlm"), catalog=erben, requirements=wish)
+    assert [solve(problem, name).status for name in ("exact", "greedy", "local_search")] == [
+        Status.INFEASIBLE,
+        Status.UNKNOWN,
+        Status.UNKNOWN,
+    ]
+    nothing = replace(problem, requirements=replace(wish, gpus=("T4",), market="on_demand", places_in=("lambda/*",)))
+    assert solve(nothing, "greedy").status is Status.INFEASIBLE  # Lambda rents no T4: no machine is admitted, and that is certain
+
+
+def test_the_command_line_says_so_too(run: Run) -> None:
+    """Exit code 0 with an answer and 4 without one; neither is called proved."""
+    ask = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--solver", "local_search", "--budget")
+    found, nothing = run(*ask, "5/h"), run(*ask, "0.001/h")
+    assert (found.returncode, nothing.returncode) == (0, 4)
+    assert "not proved" in found.stdout
+    assert "that is no proof" in nothing.stderr
+    typo = run("recommend", "--model", "roberta-xlm", "--solver", "gredy")
+    assert "a similar solver exists: 'greedy'" in typo.stderr
