@@ -3,6 +3,7 @@
 import csv
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 from conftest import Run
 from placer.book import load_catalog
 from placer.catalog import Catalog, VmOffer
+from placer.errors import PlacerError
+from placer.sources.harvest import Harvest
 from placer.sources.skypilot import read_skypilot
+from placer.sources.skypilot.beside import SOURCES, source_rows
 from placer.sources.skypilot.export import skypilot_lines, write_lines
 from placer.sources.skypilot.rows import Tally
 from placer.sources.skypilot.split import split_prices
@@ -30,12 +34,17 @@ def offers(book: Catalog) -> dict[Key, tuple[float, float, float]]:
     }
 
 
+def exported(book: Catalog, folder: Path) -> Harvest:
+    """What an import reads of an export."""
+    lines = skypilot_lines(book, Tally(skip_bad=True))
+    write_lines(str(folder), lines, source_rows(book, lines), force=False)
+    return read_skypilot([str(folder)])
+
+
 def again(book: Catalog, folder: Path) -> dict[Key, tuple[float, float, float]]:
     """Offers after an export and an import."""
-    write_lines(str(folder), skypilot_lines(book, Tally(skip_bad=True)), force=False)
-    rows = read_skypilot([str(folder)]).rows["offers.csv"]
     found = {}
-    for row in rows:
+    for row in exported(book, folder).rows["offers.csv"]:
         key = tuple(row[name] for name in ("provider", "region", "instance_type", "gpu", "gpu_count", "market"))
         found[key] = tuple(row[name] for name in ("vcpus", "memory_gib", "usd_per_hour"))
     return found  # type: ignore[return-value]
@@ -47,6 +56,54 @@ def test_the_round_trip_is_exact(name: str, tmp_path: Path) -> None:
     book = load_catalog(name)
     known = offers(book)
     assert again(book, tmp_path) == {key: figures for key, figures in known.items() if (*key[:-1], "on_demand") in known}
+
+
+@pytest.mark.parametrize("name", ["default", "phalak-2023"])
+def test_what_skypilot_cannot_say_comes_back(name: str, tmp_path: Path) -> None:
+    """Basis, source, date and the optional figures of every offer are those of the book, and no note says otherwise."""
+    book = load_catalog(name)
+    harvest = exported(book, tmp_path)
+    columns = VmOffer.__struct_fields__
+    booked = {tuple(getattr(offer, column) for column in columns) for offer in book.offers}
+    assert {tuple(row.get(column) for column in columns) for row in harvest.rows["offers.csv"]} <= booked
+    assert not any("not of the prices" in note for note in harvest.notes)
+    assert {Path(origin.place).name for origin in harvest.origins} == {"vms.csv", SOURCES}
+
+
+def test_an_edited_price_loses_what_was_said_of_it(default: Catalog, tmp_path: Path) -> None:
+    """An estimate of 2020 whose on-demand price was raised by 1 % is a list price of the file's date; its spot price keeps what it had."""
+    pair = {o.market: o for o in default.offers if (o.instance_type, o.region) == ("g4dn.xlarge", "us-east-1")}
+    old = [msgspec.structs.replace(o, price_basis="estimated", source="a guess", as_of="2020-01-01") for o in pair.values()]
+    exported(replace(default, offers=tuple(old)), tmp_path)
+    path = tmp_path / "aws" / "vms.csv"
+    path.write_text(path.read_text().replace(repr(pair["on_demand"].usd_per_hour), repr(pair["on_demand"].usd_per_hour * 1.01)))
+    day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
+    harvest = read_skypilot([str(tmp_path)])
+    said = {row["market"]: (row["price_basis"], row["source"], row["as_of"]) for row in harvest.rows["offers.csv"]}
+    assert said == {"on_demand": ("list", "SkyPilot catalog aws/vms.csv", day), "spot": ("estimated", "a guess", "2020-01-01")}
+    assert any(note.startswith("the dates of 1 of 2 prices are those of the file, not of the prices") for note in harvest.notes)
+
+
+def test_a_wrong_file_beside_is_said(default: Catalog, tmp_path: Path) -> None:
+    """A date that is none names its file and line; the sources of another provider are no one's."""
+    exported(default, tmp_path)
+    beside = tmp_path / "lambda" / SOURCES
+    beside.write_text((tmp_path / "aws" / SOURCES).read_text())
+    notes = read_skypilot([str(beside.with_name("vms.csv"))]).notes
+    assert any(note.startswith("the dates of the prices are those of the file") for note in notes)
+    header, row = beside.read_text().splitlines()[:2]
+    beside.write_text(f"{header}\n{row[:-10]}yesterday\n")  # as_of is the last column
+    with pytest.raises(PlacerError, match=rf"{SOURCES}:2: as_of 'yesterday' is not a date"):
+        read_skypilot([str(tmp_path)])
+
+
+def test_an_import_of_an_export_changes_nothing(run: Run, tmp_path: Path) -> None:
+    """The book that comes back agrees with the default one, which it is laid over, in every figure."""
+    home = {"PLACER_HOME": str(tmp_path / "home")}
+    assert run("catalog", "export", "skypilot", "sky", "--catalog", "default", cwd=tmp_path, **home).returncode == 0
+    done = run("catalog", "import", "skypilot", "sky", "--as", "rt", cwd=tmp_path, **home)
+    assert done.returncode == 0, done.stderr
+    assert "agree in every figure" in run("catalog", "diff", "default", "rt", cwd=tmp_path, columns=200, **home).stdout
 
 
 def test_data_centres_of_runpod_are_zones_of_countries(default: Catalog) -> None:
@@ -124,7 +181,7 @@ def test_files_are_not_replaced_unasked(run: Run, tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert path.read_text().startswith("InstanceType,")
     assert len(list(csv.DictReader(path.read_text().splitlines()))) == document["files"][0]["rows"]
-    assert [p.name for p in path.parent.iterdir()] == ["vms.csv"]
+    assert {p.name for p in path.parent.iterdir()} == {"vms.csv", SOURCES}
 
 
 def test_a_folder_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_equal_rows_count_once_and_other_prices_are_said(tmp_path: Path) -> None
     """The same row three times is nothing; another price in the same zone is noted, and the higher one counts."""
     found = read_skypilot([write(tmp_path, GOOD, GOOD, GOOD)])
     assert len(found.rows["offers.csv"]) == 2
-    assert not found.notes
+    assert not any("stands twice" in note for note in found.notes)
     found = read_skypilot([write(tmp_path, GOOD, GOOD.replace(",0.5,0.2,", ",0.45,0.25,"))])
     assert offer(found, "g4dn.xlarge")["usd_per_hour"] == 0.5
     assert offer(found, "g4dn.xlarge", "spot")["usd_per_hour"] == 0.25
@@ -273,7 +273,10 @@ def test_the_date_is_that_of_the_file(tmp_path: Path) -> None:
     """SkyPilot's files say no date: the file's own is taken, never one after today."""
     path = Path(write(tmp_path, GOOD))
     day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-    assert offer(read_skypilot([str(path)]), "g4dn.xlarge")["as_of"] == day
+    found = read_skypilot([str(path)])
+    assert offer(found, "g4dn.xlarge")["as_of"] == day
+    assert [note for note in found.notes if note.startswith("the dates of the prices are those of the file, not of the prices")]
+    assert not read_skypilot([str(path)], as_of=NOVEMBER).notes  # the user says the date
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from placer.csv_rows import read_rows
 from placer.errors import PlacerError, unknown
 from placer.sources.fetch import READ_SECONDS, is_url, public, read_document
 from placer.sources.harvest import Harvest, Origin, Row
+from placer.sources.skypilot.beside import SOURCES, Key, read_sources, with_sources
 from placer.sources.skypilot.machines import Machine, gcp_machines, plain_machines
 from placer.sources.skypilot.names import PROVIDERS
 from placer.sources.skypilot.rows import Tally, read_vm_rows
@@ -49,7 +50,8 @@ def read_skypilot(
     skip_bad
         Leave wrong rows out and count them.
     as_of
-        Date of the prices; the files have none. Default: a file's own date, today for a URL.
+        Date of the prices that `placer.sources.skypilot.beside.SOURCES` does not date; vms.csv has none. Default: a file's own
+        date, today for a URL.
     read_seconds
         Longest silence of a server; s.
 
@@ -66,7 +68,8 @@ def read_skypilot(
     Notes
     -----
     A region's spot price is that of its cheapest zone; its on-demand price is the highest where zones differ. A machine that stands
-    twice in one zone with two prices costs the higher one. Both are said.
+    twice in one zone with two prices costs the higher one. Both are said. A price that an export of placer wrote has its basis, source and
+    date again as long as it was not changed since.
     """
     if provider is not None and provider not in PROVIDERS:
         raise unknown("provider", provider, PROVIDERS)
@@ -79,9 +82,12 @@ def read_skypilot(
     tally = Tally(skip_bad=skip_bad)
     found: list[tuple[Machine, str]] = []
     origins: list[Origin] = []
+    known: dict[Key, Row] = {}
     for cloud, place in files:
         document = read_document(place, most_bytes=MOST_BYTES, read_seconds=read_seconds)
-        origins.append(document.origin)
+        said, beside = read_sources(place, MOST_BYTES)
+        known |= said
+        origins += [document.origin, *beside]
         rows = read_vm_rows(document, tally)
         read = gcp_machines if cloud == "gcp" else plain_machines
         day = (as_of or _date_of(place)).isoformat()
@@ -90,12 +96,19 @@ def read_skypilot(
     offers = list(_offers([(m, day) for m, day in found if _plausible(m, usual, tally)], tally))
     if not offers:
         raise tally.nothing()
+    offers, undated = with_sources(offers, known)
+    dates = [] if as_of is not None or not undated else [_undated(undated, len(offers))]
     return Harvest(
         rows={"offers.csv": offers, **{file: rows for file, rows in own.items() if rows}},
         origins=origins,
         left_out=tally.reasons(),
-        notes=[*tally.sentences(), *_unread(folders)],
+        notes=[*tally.sentences(), *_unread(folders), *dates],
     )
+
+
+def _undated(undated: int, offers: int) -> str:
+    which = "the prices" if undated == offers else f"{undated:,} of {offers:,} prices"
+    return f"the dates of {which} are those of the file, not of the prices (today for a URL); --as-of, or {SOURCES} beside it, says others"
 
 
 def _is_folder(place: str) -> bool:

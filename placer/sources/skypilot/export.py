@@ -1,4 +1,4 @@
-"""A book's offers as SkyPilot's vms.csv files, so that importing them gives the same offers again."""
+"""A book's offers as SkyPilot's vms.csv files, so that importing them with what lies beside gives the same offers again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 
 from placer.book_checks import FREE
 from placer.catalog import Catalog, Gpu, VmOffer
+from placer.csv_rows import file_columns
 from placer.errors import PlacerError
-from placer.sources.harvest import FORMULA
+from placer.sources.harvest import FORMULA, Row
+from placer.sources.skypilot.beside import SOURCES
 from placer.sources.skypilot.machines import ONLY_HOST
 from placer.sources.skypilot.names import ATTACHABLE, COMES_WITH_DEVICE, PROVIDERS, ZONES_ARE_REGIONS, skypilot_device
 from placer.sources.skypilot.rows import Tally
@@ -65,30 +67,45 @@ def _in_country(line: Line, provider: str, book: Catalog) -> Line:
     return {**line, ZONE: line["Region"], "Region": book.region(f"{provider}/{line['Region']}").country}
 
 
-def write_lines(folder: str, lines: Mapping[str, Sequence[Line]], *, force: bool) -> list[Path]:
-    """Write vms.csv of each provider: all beside their places first, then renamed.
+def write_lines(folder: str, lines: Mapping[str, Sequence[Line]], sources: Mapping[str, Sequence[Row]], *, force: bool) -> list[Path]:
+    """Write vms.csv of each provider and what is known of its prices: all beside their places first, then renamed.
+
+    Parameters
+    ----------
+    folder
+        Gets a folder of each provider.
+    lines
+        What `skypilot_lines` gave.
+    sources
+        What `placer.sources.skypilot.beside.source_rows` gave.
+    force
+        Replace files that are there.
+
+    Returns
+    -------
+    list of Path
+        The vms.csv files in the order of ``lines``.
 
     Raises
     ------
     PlacerError
         If a file is there already and ``force`` is not given, or the folder cannot be written; what was there stays.
     """
-    paths = {provider: Path(folder) / provider / "vms.csv" for provider in lines}
-    there = [path for path in paths.values() if path.exists() or path.is_symlink()]
+    paths = [Path(folder) / provider / "vms.csv" for provider in lines]
+    files: dict[Path, tuple[Sequence[str], Sequence[Row]]] = {}
+    for provider, path in zip(lines, paths, strict=True):
+        files[path.with_name(SOURCES)] = (list(file_columns("offers.csv")), sources.get(provider, ()))
+        files[path] = (_columns(provider), lines[provider])
+    there = [path for path in files if path.exists() or path.is_symlink()]
     if there and not force:
         raise PlacerError(f"'{there[0]}' exists", "choose another folder, or replace it with --force")
     beside: dict[Path, Path] = {}
     try:
-        for provider, path in paths.items():
+        for path, (columns, rows) in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".vms.csv.")
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
             beside[path] = Path(name)
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-                writer = csv.DictWriter(stream, _columns(provider), lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(lines[provider])
-                stream.flush()
-                os.fsync(stream.fileno())
+            _write(handle, columns, rows)
             Path(name).chmod(0o644)
         for path, made in beside.items():
             made.replace(path)
@@ -97,7 +114,16 @@ def write_lines(folder: str, lines: Mapping[str, Sequence[Line]], *, force: bool
     finally:
         for made in beside.values():
             made.unlink(missing_ok=True)
-    return list(paths.values())
+    return paths
+
+
+def _write(handle: int, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def _columns(provider: str) -> list[str]:

@@ -15,11 +15,15 @@ from placer.errors import PlacerError
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 @json_option
 def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -> None:
-    """Write DIR/aws/vms.csv and so on, in the format of SkyPilot's catalogs v8; importing them gives the same offers.
+    """Write DIR/aws/vms.csv and so on, in the format of SkyPilot's catalogs v8.
+
+    Importing them gives the same offers again, with their dates, from the file beside: SkyPilot's format does not say how old a price
+    is, what it rests on and how fast the network is, so DIR/aws/placer-sources.csv does. SkyPilot passes over it.
 
     Owned and reserved machines are left out. A book has no zones: lines of Google Cloud name the region's first one, others none.
     """
     from placer.book import load_catalog
+    from placer.sources.skypilot.beside import SOURCES, source_rows
     from placer.sources.skypilot.export import skypilot_lines, write_lines
     from placer.sources.skypilot.rows import Tally
 
@@ -30,12 +34,16 @@ def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -
     lines = skypilot_lines(book, tally)
     if not lines:
         raise PlacerError(f"catalog '{book.name}' has no machine that SkyPilot could rent", "choose another book")
-    paths = write_lines(folder, lines, force=force)
+    paths = write_lines(folder, lines, source_rows(book, lines), force=force)
     if as_json:
-        files = [{"path": str(path), "rows": len(rows)} for path, rows in zip(paths, lines.values(), strict=True)]
+        files = [
+            {"path": str(path), "rows": len(rows), "sources": str(path.with_name(SOURCES))}
+            for path, rows in zip(paths, lines.values(), strict=True)
+        ]
         print_json({"schema": "placer.export/v1", "catalog": book.name, "files": files, "left_out": tally.reasons()})
         return
     for path, rows in zip(paths, lines.values(), strict=True):
         console().print(f"wrote     {path}: {len(rows):,} rows")
+    console().print(f"beside    {SOURCES}: date, basis and source of each price, for 'placer catalog import skypilot'")
     for reason, count in tally.reasons().items():
         console().print(f"left out  {count:,} x {reason}")

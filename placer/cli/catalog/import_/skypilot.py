@@ -11,7 +11,7 @@ from placer.cli.harvest import past_date
 @click.command("skypilot", epilog="Example: placer catalog import skypilot ~/.sky/catalogs/v8 --dry-run")
 @click.argument("places", nargs=-1, required=True, metavar="DIR|FILE|URL...")
 @click.option("--provider", metavar="NAME", help="aws, azure, gcp, lambda or runpod; default: the name of the file's folder.")
-@click.option("--as-of", metavar="DATE", help="Date of the prices; default: the file's own date, today for a URL.")
+@click.option("--as-of", metavar="DATE", help="Date of prices without one beside; default: the file's own, today for a URL.")
 @import_options
 def command(
     places: tuple[str, ...],
@@ -27,6 +27,8 @@ def command(
 
     A region has the spot price of its cheapest zone. On Google Cloud the prices of a host and its devices are added. Regions and devices
     that no book knows are left out and counted; put a regions.csv or gpus.csv with placer's columns into the folder to bring your own.
+    SkyPilot's files do not say how old a price is: what an export of placer wrote beside them (placer-sources.csv) does, as long as
+    the price is the same; other prices count as list prices of the file's date.
     """
     from placer.layers import catalog_names
     from placer.shelf import check_book_name
