@@ -235,14 +235,15 @@ def _no_region(where: str, row: Row, places: Iterable[str]) -> PlacerError:
     regions = [name for owner, name in pairs if owner == provider]
     if not regions:
         found = unknown("provider", provider, {owner for owner, _ in pairs})
-        return _unnamed(where, found.message, found.hint, "provider")
+        return _unnamed(where, found.message, f"{found.hint}; correct it", "provider")
     zone = re.fullmatch(r"(.+\d)-?[a-z]|(.+)-\d", region)
     of = next((name for name in (zone.groups() if zone else ()) if name in regions), None)
     if of is not None:
         return _unnamed(where, f"region '{region}' is a zone of {of}", f"write {of}", "region")
     found = unknown(f"region of {provider}", region, regions)
     others = sorted(owner for owner, name in pairs if name == region)
-    return _unnamed(where, found.message, found.hint + (f"; {', '.join(others)} has one of this name" if others else ""), "region")
+    elsewhere = f"; {' and '.join(others)} has one of this name" if others else ""
+    return _unnamed(where, found.message, f"{found.hint}{elsewhere}; correct it", "region")
 
 
 def _no_gpu(where: str, gpu: str, gpus: Iterable[str]) -> PlacerError:
@@ -252,11 +253,11 @@ def _no_gpu(where: str, gpu: str, gpus: Iterable[str]) -> PlacerError:
     whole = [name for name in family if words.issuperset(name.upper().split("-"))]
     fit = [max(whole, key=lambda name: name.count("-"))] if whole else family
     found = unknown("gpu", gpu, gpus)
-    return _unnamed(where, found.message, f"write {' or '.join(fit)}" if fit else found.hint, "gpu")
+    return _unnamed(where, found.message, f"write {' or '.join(fit)}" if fit else f"{found.hint}; correct it", "gpu")
 
 
 def _unnamed(where: str, message: str, tip: str, column: str) -> PlacerError:
-    return PlacerError(f"{where}: {message}", f"{tip}; {_rename(column)}, or leave such rows out with --skip-bad", exit_code=FAILED)
+    return PlacerError(f"{where}: {message}", f"{tip}, {_rename(column)}, or leave such rows out with --skip-bad", exit_code=FAILED)
 
 
 def _rename(column: str) -> str:
