@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
+from placer.cli.catalog.import_.csv import read_mapping
 from placer.csv_rows import read_rows
 from placer.errors import PlacerError
 from placer.sources.fetch import FAILED
 from placer.sources.harvest import Harvest
-from placer.sources.mapped_csv import read_mapped, read_mapping
+from placer.sources.mapped_csv import read_mapped
 
 QUOTE = "Machine,Card,Cards,Cores,RAM,Price,Place,Remark\np4d.24xlarge,A100-40,8,96,1152,$21.95,us-east-1,net\n"
 """A quote for one machine, as somebody may send it."""
@@ -120,10 +121,103 @@ def test_duplicates(tmp_path: Path) -> None:
 
 
 def test_unknown_places_and_devices_are_counted(tmp_path: Path) -> None:
-    """A region without coordinates and a device without data cannot be used."""
+    """With --skip-bad: a region without coordinates and a device without data cannot be used."""
     line = QUOTE.splitlines()[1]
-    found = read(tmp_path, f"{QUOTE}{line.replace('us-east-1', 'moon-1')}\n{line.replace('A100-40', 'TPU')}\n")
+    found = read(tmp_path, f"{QUOTE}{line.replace('us-east-1', 'moon-1')}\n{line.replace('A100-40', 'TPU')}\n", skip_bad=True)
     assert found.left_out == {"region that no book knows: aws/moon-1": 1, "device that gpus.csv does not know: TPU": 1}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words", "tip"),
+    [
+        (
+            "us-east-1",
+            "us-east1",
+            "unknown region of aws 'us-east1'",
+            "exists: 'us-east-1'; gcp has one of this name; correct it, rename it",
+        ),
+        ("us-east-1", "us-east-1a", "region 'us-east-1a' is a zone of us-east-1", "write us-east-1, "),
+        ("us-east-1", "moon", "unknown region of aws 'moon'", "known: af-south-1, "),
+        ("A100-40", "A100", "unknown gpu 'A100'", "write A100-40 or A100-80, rename it in the table [values.gpu] of a map file"),
+        ("A100-40", "NVIDIA A100 80GB", "unknown gpu 'NVIDIA A100 80GB'", "write A100-80, "),
+        ("A100-40", "Tesla V100", "unknown gpu 'Tesla V100'", "write V100, "),
+        ("A100-40", "TPU", "unknown gpu 'TPU'", "known: "),
+    ],
+)
+def test_unknown_places_and_devices_are_refused(tmp_path: Path, old: str, new: str, words: str, tip: str) -> None:
+    """A row that would be missing silently is as wrong as a bad price; the tip has the nearest name and how to go on."""
+    with pytest.raises(PlacerError) as error:
+        read(tmp_path, QUOTE.replace(old, new))
+    assert error.value.message == f"{tmp_path / 'quote.csv'}:2: {words}"
+    assert error.value.hint.startswith(tip) or tip in error.value.hint
+    assert error.value.hint.endswith("or leave such rows out with --skip-bad")
+    assert error.value.exit_code == FAILED
+
+
+def test_an_unknown_provider_is_refused(tmp_path: Path) -> None:
+    """Names are written as in regions.csv."""
+    with pytest.raises(PlacerError, match=r"quote.csv:2: unknown provider 'AWS' \(a similar provider exists: 'aws'; .*\[values.provider\]"):
+        read(tmp_path, QUOTE, constants=("provider=AWS", *SET[1:]))
+
+
+@pytest.mark.parametrize(
+    ("cell", "market"), [("on-demand", "on_demand"), ("On Demand", "on_demand"), ("ondemand", "on_demand"), ("Spot", "spot")]
+)
+def test_markets_are_read_as_price_lists_spell_them(tmp_path: Path, cell: str, market: str) -> None:
+    """Blanks, hyphens and capitals do not count."""
+    (row,) = read(tmp_path, QUOTE, constants=(f"market={cell}", *(pair for pair in SET if "market" not in pair))).rows["offers.csv"]
+    assert row["market"] == market
+
+
+def test_another_market_is_refused(tmp_path: Path) -> None:
+    """What it means only the user knows: the table of a map file says it."""
+    constants = tuple(pair.replace("on_demand", "committed") for pair in SET)
+    with pytest.raises(PlacerError, match=r"market 'committed' is not one of on_demand, spot; rename it in the table \[values.market\]"):
+        read(tmp_path, QUOTE, constants=constants)
+
+
+@pytest.mark.parametrize(
+    ("separator", "words", "code"), [(";", "separated by ';', not by commas", 2), ("\t", "separated by tabs, not by commas", FAILED)]
+)
+@pytest.mark.parametrize("maps", [MAP, ""])
+def test_other_separators_are_named(tmp_path: Path, separator: str, words: str, code: int, maps: str) -> None:
+    """Spreadsheets of half of Europe write semicolons, and a decimal comma in the price; a name of a column cannot have a tab."""
+    with pytest.raises(PlacerError, match=words) as error:
+        read(tmp_path, QUOTE.replace(",", separator).replace("21.95", "21,95"), maps=maps)
+    assert error.value.hint == "export it as CSV with commas"
+    assert error.value.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"\x7fELF\x02\x01\x01\0\0\xff\xfe", FAILED),
+        (b"PK\x03\x04..xl/workbook.xml", FAILED),
+        (b'"""A module, short."""\n\nimport csv\n', 2),
+        (b'"a" "b"\n', FAILED),
+        (b"from csv import reader, writer\n\n\ndef f() -> None:\n    pass\n", 2),
+        (b'{"gpu": "T4", "usd": 1}\n{"gpu": "L4", "usd": 2}\n', 2),
+        (b"int x;\nint y;\n", 2),
+    ],
+)
+def test_what_is_no_csv_is_said(tmp_path: Path, data: bytes, code: int) -> None:
+    """A program, a workbook, source files, lines of JSON: 7 where it cannot be read at all, 2 where columns are missing."""
+    (tmp_path / "quote.csv").write_bytes(data)
+    with pytest.raises(PlacerError, match=r"quote.csv' is no CSV \(export it as CSV\)") as error:
+        read_mapped(str(tmp_path / "quote.csv"), read_mapping("offers", [], SET))
+    assert error.value.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("kind", "tip"),
+    [("discounts", "give it as --catalog FILE"), ("gpus", "give it as --catalog FILE"), ("links", "use 'placer network import csv'")],
+)
+def test_kinds_that_come_another_way_are_named(kind: str, tip: str) -> None:
+    """Files of a book that this command does not write."""
+    with pytest.raises(PlacerError) as error:
+        read_mapping(kind, [], [])
+    assert error.value.hint.startswith(tip)
+    assert error.value.exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -136,7 +230,8 @@ def test_unknown_places_and_devices_are_counted(tmp_path: Path) -> None:
         (MAP, (*SET, "gpu=T4"), "column 'gpu' is mapped to 'Card' and set to 'T4'", "keep one"),
         (MAP, (*SET, "provider=gcp"), "column 'provider' is given twice", "keep one"),
         ("usd_per_hour", SET, "--map 'usd_per_hour' is no pair", "usd_per_hour=Price"),
-        ("nowhere.toml", SET, "cannot read 'nowhere.toml'", "TOML"),
+        ("nowhere.toml", SET, "cannot read 'nowhere.toml'", "check the path"),
+        ("Machine=instance_type", SET, "unknown column 'Machine'", "reversed: write instance_type=Machine"),
     ],
 )
 def test_maps_that_do_not_fit_are_answered(tmp_path: Path, maps: str, constants: tuple[str, ...], words: str, hint: str) -> None:

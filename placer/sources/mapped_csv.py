@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,17 +14,17 @@ from placer.book import load_catalog
 from placer.book_checks import FREE
 from placer.csv_rows import KEYS, file_columns, optional_columns
 from placer.errors import PlacerError, unknown
-from placer.sources.csv_text import Table, read_table
-from placer.sources.fetch import READ_SECONDS, read_document
+from placer.sources.csv_text import UTF16_MARKS, Table, read_table
+from placer.sources.fetch import FAILED, READ_SECONDS, Document, read_document
 from placer.sources.harvest import FORMULA, Harvest, Row
 from placer.sources.skypilot.rows import Tally
-from placer.sources.toml_text import read_toml
 
-KINDS = ("offers", "egress", "stores", "functions", "regions")
-"""Files of a book that can be imported, without their ending."""
 PLACED = ("offers.csv", "stores.csv", "functions.csv")
 """Files whose rows need a region with coordinates."""
-TABLES = ("columns", "set", "values")
+MARKETS = {"ondemand": "on_demand", "spot": "spot"}
+"""Markets without blanks, hyphens and capitals, as price lists spell them."""
+FIRST_LINES = 50
+"""Lines that are looked at to tell what a document is that cannot be read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,51 +49,6 @@ class ColumnMap:
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def read_mapping(kind: str, maps: Sequence[str], constants: Sequence[str]) -> ColumnMap:
-    """Read the words of the command line.
-
-    Parameters
-    ----------
-    kind
-        One of `KINDS`.
-    maps
-        Paths that end in ``.toml``, or pairs ``placer_column=their_column`` with commas between.
-    constants
-        Pairs ``placer_column=value``.
-
-    Raises
-    ------
-    PlacerError
-        If a kind, table or column is unknown, or a column is given twice.
-
-    Examples
-    --------
-    >>> read_mapping("offers", ["usd_per_hour=Price,region=Place"], ["provider=aws"]).columns
-    {'usd_per_hour': 'Price', 'region': 'Place'}
-    """
-    if kind not in KINDS:
-        raise unknown("kind", kind, KINDS)
-    file = f"{kind}.csv"
-    columns: dict[str, str] = {}
-    fixed: dict[str, str] = {}
-    values: dict[str, Mapping[str, str]] = {}
-    for words in maps:
-        if not words.endswith(".toml"):
-            _add(columns, [_pair(word, "--map") for word in words.split(",")], file, words)
-            continue
-        tables = _toml(words)
-        _add(columns, tables.get("columns", {}).items(), file, words)
-        _add(fixed, tables.get("set", {}).items(), file, words)
-        values |= tables.get("values", {})
-    _add(fixed, [_pair(word, "--set") for word in constants], file, "--set")
-    twice = sorted(set(columns) & set(fixed))
-    if twice:
-        raise PlacerError(f"column '{twice[0]}' is mapped to '{columns[twice[0]]}' and set to '{fixed[twice[0]]}'", "keep one of the two")
-    for column in values:
-        _check_column(column, file)
-    return ColumnMap(file=file, columns=columns, constants=fixed, values=values)
-
-
 def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_seconds: float = READ_SECONDS) -> Harvest:
     """Read a document as rows of one file of a book.
 
@@ -113,8 +70,11 @@ def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_
         ``place:line``, column and cell that are wrong.
     """
     document = read_document(place, read_seconds=read_seconds)
-    table = read_table(document)
-    sources = _sources(table, mapping)
+    try:
+        table = read_table(document)
+        sources = _sources(table, mapping)
+    except PlacerError as error:
+        raise _explained(error, document, mapping) from None
     tally = Tally(skip_bad=skip_bad)
     rows = list(_known(_rows(table, mapping, sources, tally), mapping.file, tally))
     if not rows:
@@ -125,40 +85,41 @@ def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_
     return Harvest(rows={mapping.file: rows}, origins=[document.origin], left_out=tally.reasons(), notes=[*notes, *tally.sentences()])
 
 
-def _toml(path: str) -> Mapping[str, Any]:
-    tables = read_toml(path, "write a TOML file with [columns], [set] and [values.COLUMN]")
-    for name, table in tables.items():
-        if name not in TABLES or not isinstance(table, dict):
-            raise PlacerError(f"{path}: '{name}' is none of its tables", "it has [columns], [set] and [values.COLUMN]")
-        flat = [cell for column in table.values() for cell in _cells(column)] if name == "values" else table.values()
-        wrong = next((cell for cell in flat if not isinstance(cell, str)), None)
-        if wrong is not None:
-            raise PlacerError(f"{path}: '{wrong}' in [{name}] is no text", 'put it in quotes, as in provider = "aws"')
-    return tables
+def _explained(error: PlacerError, document: Document, mapping: ColumnMap) -> PlacerError:
+    """Say what a document is, if it has not the form of a CSV document; else the error stays."""
+    place, data = document.origin.place, document.data
+    no_csv = PlacerError(f"'{place}' is no CSV", "export it as CSV", error.exit_code)
+    if data[:2] == b"PK":
+        return no_csv if b"xl/workbook" in data or b"opendocument.spreadsheet" in data[:200] else error
+    text = data.decode("utf-16" if data[:2] in UTF16_MARKS else "utf-8-sig", errors="replace").lstrip()
+    if re.search(r"[\0-\x08\x0e-\x1f]", text[:4096]):
+        return no_csv
+    lines = text.splitlines()[:FIRST_LINES]
+    wanted = {*mapping.columns.values(), *file_columns(mapping.file)}
+    if not text or text[0] == "<" or any(name.strip() in wanted for name in _header(lines)):
+        return error
+    if text[0] not in "{[" and _is_table(lines, ","):
+        return error
+    for separator, words in ((";", "';'"), ("\t", "tabs")):
+        if _is_table(lines, separator):
+            return PlacerError(f"'{place}' is separated by {words}, not by commas", "export it as CSV with commas", error.exit_code)
+    return no_csv
 
 
-def _cells(table: Any) -> list[Any]:
-    return list(table.values()) if isinstance(table, dict) else [0]
+def _header(lines: Sequence[str]) -> list[str]:
+    try:
+        return next(csv.reader(lines), [])
+    except csv.Error:
+        return []
 
 
-def _pair(word: str, option: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not equals or not name.strip() or not value.strip():
-        raise PlacerError(f"{option} '{word}' is no pair", "write placer_column=value, as in usd_per_hour=Price")
-    return name.strip(), value.strip()
-
-
-def _add(target: dict[str, str], pairs: Any, file: str, where: str) -> None:
-    for column, value in pairs:
-        _check_column(column, file)
-        if column in target:
-            raise PlacerError(f"column '{column}' is given twice, again in '{where}'", "keep one of the two")
-        target[column] = value
-
-
-def _check_column(column: str, file: str) -> None:
-    if column not in file_columns(file):
-        raise unknown("column", column, file_columns(file), f"the columns of {file} are {', '.join(file_columns(file))}")
+def _is_table(lines: Sequence[str], separator: str) -> bool:
+    """Tell whether the first line has several names, and most of the others as many cells."""
+    try:
+        first, *others = (cells for cells in csv.reader(lines, delimiter=separator) if cells)
+    except (csv.Error, ValueError):
+        return False
+    return sum(bool(name.strip()) for name in first) > 1 and 2 * sum(len(cells) == len(first) for cells in others) >= len(others)
 
 
 def _sources(table: Table, mapping: ColumnMap) -> dict[str, str]:
@@ -223,6 +184,7 @@ def _value(cell: str, column: str, mapping: ColumnMap) -> Any:
     """
     text = cell.strip()
     text = mapping.values.get(column, {}).get(text, text)
+    text = MARKETS.get(re.sub(r"[\s_-]", "", text).lower(), text) if column == "market" else text
     theirs = mapping.columns.get(column, column)
     words = column if theirs == column else f"{column} (their '{theirs}')"
     amount = text[1:] if column.startswith("usd_") and text[:1] == "$" else text
@@ -230,6 +192,7 @@ def _value(cell: str, column: str, mapping: ColumnMap) -> Any:
         value = file_columns(mapping.file)[column](amount)
     except ValueError as error:
         tip = "; write a plain number such as 1234.5" if str(error) == "is not a number" and any(c.isdigit() for c in text) else ""
+        tip = f"; {_rename(column)}" if str(error).startswith("is not one of") else tip
         raise ValueError(f"{words} '{text}' {error}{tip}") from None
     if isinstance(value, str) and value.startswith(FORMULA):
         raise ValueError(f"{words} '{text}' begins as a formula does")
@@ -244,9 +207,10 @@ def _known(rows: Iterator[tuple[str, Row]], file: str, tally: Tally) -> Iterator
     for where, row in rows:
         place = f"{row.get('provider')}/{row.get('region')}"
         if book is not None and place not in book.regions:
-            tally.leave_out("region that no book knows", place)
+            _leave_out(tally, "region that no book knows", place, _no_region(where, row, book.regions))
         elif book is not None and "gpu" in row and row["gpu"] not in book.gpus:
-            tally.leave_out("device that gpus.csv does not know", str(row["gpu"]))
+            gpu = str(row["gpu"])
+            _leave_out(tally, "device that gpus.csv does not know", gpu, _no_gpu(where, gpu, book.gpus))
         elif str(row.get("as_of", "")) > tomorrow:
             tally.refuse(where, f"as_of {row['as_of']} is in the future")
         elif not _plausible(row, usual):
@@ -255,6 +219,49 @@ def _known(rows: Iterator[tuple[str, Row]], file: str, tally: Tally) -> Iterator
             )
         else:
             yield row
+
+
+def _leave_out(tally: Tally, reason: str, name: str, error: PlacerError) -> None:
+    """Refuse a name that nobody knows, or count it; a name is counted once for all its rows."""
+    if not tally.skip_bad:
+        raise error
+    tally.leave_out(reason, name)
+
+
+def _no_region(where: str, row: Row, places: Iterable[str]) -> PlacerError:
+    """Build the error of a place that is not in the book: a zone, a region that is spelled otherwise, or none."""
+    provider, region = str(row["provider"]), str(row["region"])
+    pairs = [place.split("/", 1) for place in places]
+    regions = [name for owner, name in pairs if owner == provider]
+    if not regions:
+        found = unknown("provider", provider, {owner for owner, _ in pairs})
+        return _unnamed(where, found.message, f"{found.hint}; correct it", "provider")
+    zone = re.fullmatch(r"(.+\d)-?[a-z]|(.+)-\d", region)
+    of = next((name for name in (zone.groups() if zone else ()) if name in regions), None)
+    if of is not None:
+        return _unnamed(where, f"region '{region}' is a zone of {of}", f"write {of}", "region")
+    found = unknown(f"region of {provider}", region, regions)
+    others = sorted(owner for owner, name in pairs if name == region)
+    elsewhere = f"; {' and '.join(others)} has one of this name" if others else ""
+    return _unnamed(where, found.message, f"{found.hint}{elsewhere}; correct it", "region")
+
+
+def _no_gpu(where: str, gpu: str, gpus: Iterable[str]) -> PlacerError:
+    """Build the error of a device that is not in gpus.csv, with those that its words name: Tesla T4, A100 80GB."""
+    words = {word.removesuffix("GB") for word in re.split(r"[^A-Z0-9]+", gpu.upper())}
+    family = [name for name in gpus if name.upper().split("-")[0] in words]
+    whole = [name for name in family if words.issuperset(name.upper().split("-"))]
+    fit = [max(whole, key=lambda name: name.count("-"))] if whole else family
+    found = unknown("gpu", gpu, gpus)
+    return _unnamed(where, found.message, f"write {' or '.join(fit)}" if fit else f"{found.hint}; correct it", "gpu")
+
+
+def _unnamed(where: str, message: str, tip: str, column: str) -> PlacerError:
+    return PlacerError(f"{where}: {message}", f"{tip}, {_rename(column)}, or leave such rows out with --skip-bad", exit_code=FAILED)
+
+
+def _rename(column: str) -> str:
+    return f"rename it in the table [values.{column}] of a map file"
 
 
 def _plausible(row: Row, usual: Mapping[tuple[str, str], float]) -> bool:
