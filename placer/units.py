@@ -270,3 +270,14 @@ def _positive(text: str, what: str, value: float) -> float:
     if not _SMALLEST <= value <= _LARGEST:
         raise PlacerError(f"{what} '{text}' is out of any reasonable range", "check the exponent and the unit")
     return value
+
+
+def counted(number: int, word: str) -> str:
+    """Write a number of things.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(4515, "offer")
+    ('1 row', '4,515 offers')
+    """
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

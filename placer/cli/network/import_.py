@@ -11,6 +11,7 @@ from placer.cli import harvest as told
 from placer.cli.harvest import import_options, past_date
 from placer.cli.options import catalog_option
 from placer.errors import PlacerError
+from placer.units import counted
 
 if TYPE_CHECKING:
     from placer.catalog import Region
@@ -130,7 +131,7 @@ def finish(harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bo
         name,
         catalog,
         fields={"links": [dict(row) for row in rows]},
-        words=[f"{_count(len(rows), 'ordered pair')} of {_count(len(places), 'place')}: {figures or 'nothing'}"],
+        words=[f"{counted(len(rows), 'ordered pair')} of {counted(len(places), 'place')}: {figures or 'nothing'}"],
         commands=["placer network check"],
         dry_run=dry_run,
         as_json=as_json,
@@ -150,7 +151,3 @@ _FIGURES: Sequence[tuple[str, str]] = (
     ("gbps_many_streams", "many streams"),
     ("rtt_ms", "a round-trip time"),
 )
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

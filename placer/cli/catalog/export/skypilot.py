@@ -7,6 +7,7 @@ import click
 from placer.cli.options import catalog_option, json_option
 from placer.cli.output import console, print_json
 from placer.errors import PlacerError
+from placer.units import counted
 
 
 @click.command("skypilot", epilog="Example: placer catalog export skypilot my-catalogs --catalog default")
@@ -43,7 +44,7 @@ def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -
         print_json({"schema": "placer.export/v1", "catalog": book.name, "files": files, "left_out": tally.reasons()})
         return
     for path, rows in zip(paths, lines.values(), strict=True):
-        console().print(f"wrote     {path}: {len(rows):,} rows")
+        console().print(f"wrote     {path}: {counted(len(rows), 'row')}")
     console().print(f"beside    {SOURCES}: date, basis and source of each price, for 'placer catalog import skypilot'")
     for reason, count in tally.reasons().items():
         console().print(f"left out  {count:,} x {reason}")

@@ -9,7 +9,7 @@ import click
 
 from placer.cli import harvest as told
 from placer.errors import PlacerError
-from placer.units import format_bytes
+from placer.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from placer.sources.harvest import Harvest, Row
@@ -29,7 +29,7 @@ def _words(harvest: Harvest) -> Iterator[str]:
     for origin in harvest.origins:
         yield f"read {origin.place} ({format_bytes(origin.size_bytes)}, sha256 {origin.sha256[:12]})"
     for file, rows in harvest.rows.items():
-        yield f"{len(rows):,} rows of {file}{_coverage(rows)}, prices of {_dates(rows)}"
+        yield f"{counted(len(rows), 'row')} of {file}{_coverage(rows)}, prices of {_dates(rows)}"
 
 
 def _coverage(rows: Sequence[Row]) -> str:
@@ -37,7 +37,7 @@ def _coverage(rows: Sequence[Row]) -> str:
         return ""
     providers = sorted({str(row["provider"]) for row in rows})
     places = {(row["provider"], row["region"]) for row in rows}
-    return f" in {len(places)} regions of {', '.join(providers)}"
+    return f" in {counted(len(places), 'region')} of {', '.join(providers)}"
 
 
 def _dates(rows: Sequence[Row]) -> str:
