@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 
-from placer.audit import usual_prices
-from placer.book_checks import FREE
-from placer.catalog import Catalog, VmOffer
+from placer.catalog import FREE, Catalog, VmOffer
 from placer.estimator import Estimate, estimate, evaluate, offers_of
 from placer.estimator import pool_of as find_pool
 from placer.exchange import traits
@@ -233,9 +231,8 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
 
 def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
     """Machines that were chosen because a cell is wrong: an advisor finds each of them."""
-    medians = usual_prices(catalog.offers)
     for offer in dict.fromkeys(offer for offer in offers if offer.price_basis not in FREE):
-        usual, price = medians[offer.gpu, offer.market], offer.usd_per_hour / offer.gpu_count
+        usual, price = catalog.usual_usd_per_gpu_hour[offer.gpu, offer.market], offer.usd_per_gpu_hour
         if price * ODD < usual:
             text = f"{offer.instance_type} in {offer.place} costs {price:.3g} USD/h for each {offer.gpu}; the median is {usual:.3g}"
             yield Warn(code="odd-price", message=f"{text}: check the book with 'placer catalog validate'")

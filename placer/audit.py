@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from statistics import median
 
-from placer.book_checks import FREE, Located
-from placer.catalog import Catalog, VmOffer
+from placer.book_checks import Located
+from placer.catalog import FREE, Catalog, VmOffer
 from placer.errors import PlacerError
 from placer.geography import great_circle_km
 from placer.link_model import light_rtt_s
-from placer.network import Network
+from placer.network import network_of
 
 ABSURD = 1_000.0
 """A price this many times the median of its device, or that small a part of it, is a slip."""
@@ -20,15 +19,13 @@ DEARER = "spot above on-demand"
 """Words by which the source of a spot price says that it is no slip."""
 OLDEST_YEAR = 2015
 """No price of a machine that trains today is older."""
+STEEP = 0.4
+"""A contract that takes off more is rare, a multiplier that was meant as what is taken off is not."""
 
 
 def is_slip(price: float, usual: float) -> bool:
     """Tell whether a price is out of all proportion to what is usual; both in the same unit, above 0."""
     return not usual / ABSURD <= price <= usual * ABSURD
-
-
-STEEP = 0.4
-"""A contract that takes off more is rare, a multiplier that was meant as what is taken off is not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +55,7 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
         Errors first; in the order of the files.
     """
     found = [
-        *_prices(rows["offers.csv"]),
+        *_prices(rows["offers.csv"], catalog),
         *_spot(rows["offers.csv"]),
         *_contracts(rows["discounts.csv"], catalog),
         *_dates(rows, (today or datetime.now(UTC).date()).isoformat()),
@@ -68,20 +65,10 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
     return tuple(sorted(found, key=lambda finding: finding.level != "error"))
 
 
-def usual_prices(offers: Iterable[VmOffer]) -> dict[tuple[str, str], float]:
-    """Median price of one device by device and market; USD/h."""
-    each: dict[tuple[str, str], list[float]] = {}
-    for offer in offers:
-        if offer.price_basis not in FREE:
-            each.setdefault((offer.gpu, offer.market), []).append(offer.usd_per_hour / offer.gpu_count)
-    return {key: median(prices) for key, prices in each.items()}
-
-
-def _prices(offers: Sequence[Located]) -> Iterator[Finding]:
+def _prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
     """Prices of a device that are out of all proportion."""
-    usual = usual_prices(offer for _, offer in offers)
     for where, offer in offers:
-        middle, price = usual.get((offer.gpu, offer.market)), offer.usd_per_hour / offer.gpu_count
+        middle, price = catalog.usual_usd_per_gpu_hour.get((offer.gpu, offer.market)), offer.usd_per_gpu_hour
         if middle is None or offer.price_basis in FREE:
             continue
         if is_slip(price, middle):
@@ -147,7 +134,7 @@ def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
 
 def _egress(catalog: Catalog) -> Iterator[Finding]:
     """Pairs of places with machines that no egress price covers; one finding for each source."""
-    network, places = Network(catalog), sorted({offer.place for offer in catalog.offers})
+    network, places = network_of(catalog), sorted({offer.place for offer in catalog.offers})
     for src in places:
         missing = []
         for dst in places:

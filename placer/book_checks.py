@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from placer.catalog import Gpu, Region, VmOffer
+from placer.catalog import FREE, Gpu, Region, VmOffer
 from placer.errors import PlacerError
 
 Located = tuple[str, Any]
@@ -93,6 +93,4 @@ def _check_tiers(prices: Sequence[Located]) -> None:
         highest[pair] = mark
 
 
-FREE = ("owned", "reserved")
-"""Bases of a price that may be 0: the machine is paid for whether it works or not."""
 _CONTINENTS = {"AF", "AS", "EU", "NA", "OC", "SA"}

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
 from typing import Any
 
 import msgspec
 
 from placer.errors import unknown
+
+FREE = ("owned", "reserved")
+"""Bases of a price that may be 0: the machine is paid for whether it works or not."""
 
 
 def device_name(gpu: str, gpu_count: int) -> str:
@@ -79,6 +83,11 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     network_gbps: float | None = None
     interruption_low: float | None = None
     interruption_high: float | None = None
+
+    @property
+    def usd_per_gpu_hour(self) -> float:
+        """Price of each device of the machine."""
+        return self.usd_per_hour / self.gpu_count
 
     @property
     def device(self) -> str:
@@ -206,6 +215,15 @@ class Catalog:
         """Oldest and newest date of the egress prices, ISO; None for a book without any."""
         dates = [price.as_of for price in self.egress]
         return (min(dates), max(dates)) if dates else None
+
+    @cached_property
+    def usual_usd_per_gpu_hour(self) -> dict[tuple[str, str], float]:
+        """Median price of each device by device and market, without machines that are paid for anyway."""
+        each: dict[tuple[str, str], list[float]] = {}
+        for offer in self.offers:
+            if offer.price_basis not in FREE:
+                each.setdefault((offer.gpu, offer.market), []).append(offer.usd_per_gpu_hour)
+        return {key: median(prices) for key, prices in each.items()}
 
     @cached_property
     def rented_gpus(self) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def coverage(catalog: Catalog) -> tuple[Covered, ...]:
         groups.setdefault((offer.provider, offer.gpu), []).append(offer)
     found = []
     for (provider, gpu), offers in sorted(groups.items()):
-        prices = [offer.usd_per_hour / offer.gpu_count for offer in offers]
+        prices = [offer.usd_per_gpu_hour for offer in offers]
         dates = [offer.as_of for offer in offers]
         found.append(
             Covered(

@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from placer.book_checks import FREE
-from placer.catalog import VmOffer
+from placer.catalog import FREE, VmOffer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -224,9 +224,10 @@ class Network:
 
     def _rtt_s(self, a: Region, b: Region) -> float:
         """Estimate of a round-trip time, worked out once for both directions."""
-        found = self._rtts_s.pop((b.place, a.place), None)
+        ends = (a.place, b.place) if a.place <= b.place else (b.place, a.place)
+        found = self._rtts_s.get(ends)
         if found is None:
-            found = self._rtts_s[a.place, b.place] = estimated_rtt_s(a, b)
+            found = self._rtts_s[ends] = estimated_rtt_s(a, b)
         return found
 
     def _cap(self, src: Region, dst: Region, rtt_s: float) -> float:

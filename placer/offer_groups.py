@@ -43,8 +43,8 @@ def grouped(offers: Iterable[VmOffer], catalog: Catalog, by: tuple[str, ...]) ->
 
 
 def _group(key: tuple[str, ...], members: list[VmOffer]) -> OfferGroup:
-    each = [offer.usd_per_hour / offer.gpu_count for offer in members]
-    cheapest = min(members, key=lambda offer: (offer.usd_per_hour / offer.gpu_count, offer.place))
+    each = [offer.usd_per_gpu_hour for offer in members]
+    cheapest = min(members, key=lambda offer: (offer.usd_per_gpu_hour, offer.place))
     return OfferGroup(
         group=key,
         offers=len(members),

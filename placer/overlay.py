@@ -12,7 +12,7 @@ from typing import Any
 from placer.calibration import PUBLISHED, Calibration, HostConstants
 from placer.catalog import Catalog, MeasuredLink
 from placer.errors import PlacerError, unknown
-from placer.network import Network
+from placer.network import network_of
 from placer.profile import Efficiency, ModelProfile, Rate
 
 SCHEMA = "placer.calibration/v1"
@@ -97,7 +97,7 @@ def with_link_speeds(catalog: Catalog, speeds: Sequence[LinkSpeed]) -> Catalog:
     """
     if not speeds:
         return catalog
-    network, rows = Network(catalog), {(link.src, link.dst): link for link in catalog.links}
+    network, rows = network_of(catalog), {(link.src, link.dst): link for link in catalog.links}
     for link in speeds:
         rows[link.src, link.dst] = MeasuredLink(
             src=link.src,

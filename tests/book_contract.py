@@ -14,8 +14,8 @@ import pytest
 
 from placer.audit import DEARER, audit
 from placer.book import devices, located_rows, stacked
-from placer.book_checks import FREE, Located
-from placer.catalog import Catalog
+from placer.book_checks import Located
+from placer.catalog import FREE, Catalog
 from placer.csv_rows import KEYS, file_columns, optional_columns
 from placer.geography import great_circle_km
 from placer.layers import Layer, find_layer

@@ -12,10 +12,10 @@ from placer.cli.output import console, new_table, print_json
 from placer.errors import unknown
 
 SORTS: dict[str, Callable[[Any], Any]] = {
-    "price": lambda o: (o.usd_per_hour / o.gpu_count, o.place, o.instance_type),
+    "price": lambda o: (o.usd_per_gpu_hour, o.place, o.instance_type),
     "place": lambda o: (o.place, o.gpu, o.gpu_count, o.usd_per_hour),
-    "gpu": lambda o: (o.gpu, o.usd_per_hour / o.gpu_count, o.place),
-    "age": lambda o: (o.as_of, o.usd_per_hour / o.gpu_count, o.place),
+    "gpu": lambda o: (o.gpu, o.usd_per_gpu_hour, o.place),
+    "age": lambda o: (o.as_of, o.usd_per_gpu_hour, o.place),
 }
 EPILOG = """\b
 Examples:
@@ -76,7 +76,7 @@ def _print_offers(found: Sequence[Any], limit: int) -> None:
     table = new_table(("place", "machine", "GPU", "market", "USD/h", "USD/GPU h", "as of"), right=("USD/h", "USD/GPU h"), wrap=("machine",))
     for o in found[:limit]:
         price = f"{o.usd_per_hour:.3f}{'~' if o.price_basis == 'estimated' else ''}"
-        table.add_row(o.place, o.instance_type, o.device, o.market.replace("_", "-"), price, f"{o.usd_per_hour / o.gpu_count:.3f}", o.as_of)
+        table.add_row(o.place, o.instance_type, o.device, o.market.replace("_", "-"), price, f"{o.usd_per_gpu_hour:.3f}", o.as_of)
     out = console()
     out.print(table)
     out.print(f"{min(limit, len(found))} of {len(found):,} offers; ~ is an estimate (--json names every source)", style="dim")

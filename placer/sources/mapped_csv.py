@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from placer.audit import ABSURD, usual_prices
+from placer.audit import ABSURD
 from placer.book import load_catalog
-from placer.book_checks import FREE
+from placer.catalog import FREE
 from placer.csv_rows import KEYS, file_columns, optional_columns
 from placer.errors import PlacerError, unknown
 from placer.sources.csv_text import UTF16_MARKS, Table, read_table
@@ -202,7 +202,7 @@ def _value(cell: str, column: str, mapping: ColumnMap) -> Any:
 def _known(rows: Iterator[tuple[str, Row]], file: str, tally: Tally) -> Iterator[Row]:
     """Rows whose region and device the default book knows."""
     book = load_catalog("default") if file in PLACED else None
-    usual = usual_prices(book.offers) if book is not None and file == "offers.csv" else {}
+    usual = book.usual_usd_per_gpu_hour if book is not None and file == "offers.csv" else {}
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
     for where, row in rows:
         place = f"{row.get('provider')}/{row.get('region')}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from statistics import median
 
 from placer.book import load_catalog
 from placer.catalog import Catalog, Gpu
@@ -98,9 +96,6 @@ def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None
         raise unknown("provider", provider, PROVIDERS)
     book = load_catalog("default")
     offers = [offer for offer in book.offers if offer.provider == provider]
-    per_device: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for offer in book.offers:
-        per_device[offer.gpu, offer.market].append(offer.usd_per_hour / offer.gpu_count)
     return Scope(
         provider=provider,
         regions=_regions(provider, places, book),
@@ -111,7 +106,7 @@ def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None
             for o in offers
         },
         sold=frozenset((o.region, o.instance_type) for o in offers),
-        usd_per_device={key: median(prices) for key, prices in per_device.items()},
+        usd_per_device=book.usual_usd_per_gpu_hour,
         devices=book.gpus,
         interruptions={
             (o.region, o.instance_type, o.market): (o.interruption_low, o.interruption_high)

@@ -52,7 +52,7 @@ def command(
     """Measure throughput and round-trip time between this machine and hosts with 'placer network serve-probe', both ways."""
     from placer.book import load_catalog
     from placer.layers import catalog_names
-    from placer.network import Network
+    from placer.network import network_of
     from placer.shelf import check_book_name
     from placer.sources.probe import harvest_probe, plan_probe, run_probe
     from placer.sources.probe.bill import check_cost
@@ -64,7 +64,7 @@ def command(
     check_book_name(name, catalog_names())
     book = load_catalog(catalog)
     hosts, counts, limit = read_hosts(path, book.regions), parse_streams(streams), parse_bytes(max_bytes)
-    network = Network(book)
+    network = network_of(book)
     plan = plan_probe(network, hosts, counts, seconds, limit)
     if max_cost is not None:
         check_cost(lambda s: plan_probe(network, hosts, counts, s, limit).usd, seconds, max_cost)

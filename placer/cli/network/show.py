@@ -17,14 +17,14 @@ def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) ->
     """Show bandwidth of one stream, round-trip time and egress price of every ordered pair of PLACEs (wildcards allowed)."""
     from placer.book import load_catalog
     from placer.market_words import match_places
-    from placer.network import Network
+    from placer.network import network_of
     from placer.units import format_bandwidth, format_seconds
 
     book = load_catalog(catalog)
     found = match_places(places, book)
     if len(found) > 40:
         raise PlacerError(f"{len(found)} places are {len(found) ** 2:,} links", "name at most 40 places")
-    network = Network(book)
+    network = network_of(book)
     graph = network.graph(found)
     edges = sorted(graph.edges(data=True), key=lambda e: (e[0], e[1]))
     if as_json:

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 from placer.audit import is_slip
 from placer.book import load_catalog
-from placer.book_checks import FREE
-from placer.catalog import Gpu
+from placer.catalog import Catalog, Gpu
 from placer.csv_rows import read_rows
 from placer.errors import PlacerError, unknown
 from placer.sources.fetch import READ_SECONDS, is_url, public, read_document
@@ -92,7 +91,7 @@ def read_skypilot(
         read = gcp_machines if cloud == "gcp" else plain_machines
         day = (as_of or _date_of(place)).isoformat()
         found += [(machine, day) for machine in read(cloud, rows, regions, gpus, tally)]
-    usual = _usual_prices(base.offers, [machine for machine, _ in found])
+    usual = _usual_prices(base, [machine for machine, _ in found])
     offers = list(_offers([(m, day) for m, day in found if _plausible(m, usual, tally)], tally))
     if not offers:
         raise tally.nothing()
@@ -167,16 +166,13 @@ def _date_of(place: str) -> date:
     return today if is_url(place) else min(today, datetime.fromtimestamp(Path(place).stat().st_mtime, UTC).date())
 
 
-def _usual_prices(offers: Sequence[Any], machines: Sequence[Machine]) -> dict[str, float]:
+def _usual_prices(base: Catalog, machines: Sequence[Machine]) -> dict[str, float]:
     """Median on-demand price of one device, by device: in the base book, else in the files."""
     prices: dict[str, list[float]] = {}
     for machine in machines:
         prices.setdefault(machine.gpu, []).append(machine.usd_per_hour / machine.gpu_count)
-    booked: dict[str, list[float]] = {}
-    for offer in offers:
-        if offer.market == "on_demand" and offer.price_basis not in FREE:
-            booked.setdefault(offer.gpu, []).append(offer.usd_per_hour / offer.gpu_count)
-    return {gpu: median(found) for gpu, found in {**prices, **booked}.items()}
+    booked = {gpu: usd for (gpu, market), usd in base.usual_usd_per_gpu_hour.items() if market == "on_demand"}
+    return {gpu: median(found) for gpu, found in prices.items()} | booked
 
 
 def _plausible(machine: Machine, usual: Mapping[str, float], tally: Tally) -> bool:

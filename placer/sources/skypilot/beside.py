@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from placer.book_checks import FREE
-from placer.catalog import Catalog
+from placer.catalog import FREE, Catalog
 from placer.csv_rows import KEYS, file_columns, read_numbered_rows
 from placer.sources.fetch import is_url, read_document
 from placer.sources.harvest import FORMULA, Origin, Row

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from placer.book_checks import FREE
-from placer.catalog import Catalog, Gpu, VmOffer
+from placer.catalog import FREE, Catalog, Gpu, VmOffer
 from placer.csv_rows import file_columns
 from placer.errors import PlacerError
 from placer.sources.harvest import FORMULA, Row
