@@ -1,0 +1,94 @@
+"""Markets of a given size for benchmarks: real regions, links and egress prices, machines drawn around list prices."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from placer.book import load_catalog
+from placer.catalog import Catalog, VmOffer
+from placer.problem import Problem
+from placer.profile import load_profile
+from placer.requirements import Requirements
+
+SIZES = {"small": (20, 20), "medium": (40, 30), "large": (100, 50)}
+"""Regions and types of machines by name; each in two markets."""
+BUDGETS = (5.0, 50.0, 500.0)
+MODELS = ("roberta-xlm", "resnet50", "convnext-large", "resnet18", "whisper-small")
+PRESENT = 0.31
+"""Share of (region, type, market) that exist: about 3,000 machines at 100 x 50, as in today's books."""
+CLOUDS = ("aws", "azure", "gcp")
+COUNTS = (1, 2, 4, 8)
+DEVICE_USD_PER_HOUR = {
+    "T4": 0.35, "L4": 0.56, "A10": 0.75, "A10G": 0.90, "V100": 2.48, "V100-32": 3.40, "A100-40": 2.93, "A100-80": 3.93, "L40S": 1.60,
+    "H100": 8.80, "H200": 9.90, "RTX8000": 1.30, "H100-PCIe": 6.90, "H100-NVL": 7.60,
+}  # fmt: skip
+"""About the list price of one device without its host (US regions, 2026)."""
+HOST_USD_PER_HOUR = 0.13
+"""A small host beside each device."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """One benchmark question by the numbers it is drawn from; with local steps all strategies are open, else the synchronous ones."""
+
+    regions: int
+    types: int
+    budget: float
+    seed: int
+    local_steps: int | None = None
+
+    def problem(self) -> Problem:
+        """Build the question."""
+        draw = random.Random(f"question {self.seed} {self.regions} {self.types} {self.budget}")
+        return Problem(
+            profile=load_profile(draw.choice(MODELS)),
+            catalog=market(self.regions, self.types, self.seed),
+            requirements=Requirements(budget_usd_per_hour=self.budget, max_local_steps=self.local_steps),
+        )
+
+
+def market(regions: int, types: int, seed: int) -> Catalog:
+    """Draw a market.
+
+    Parameters
+    ----------
+    regions, types
+        Regions of the default book that have machines of a large cloud, and kinds of machines (GPU and how many).
+    seed
+        The same seed gives the same market.
+    """
+    book = load_catalog("default")
+    draw = random.Random(f"market {seed} {regions} {types}")
+    able = sorted({offer.place for offer in book.offers if offer.provider in CLOUDS})
+    places = draw.sample(able, regions)
+    kinds = [(gpu, count) for gpu in DEVICE_USD_PER_HOUR for count in COUNTS]
+    chosen = sorted(draw.sample(kinds, types))
+    level = {place: draw.uniform(0.95, 1.35) for place in places}
+    offers = []
+    for place in sorted(places):
+        provider, region = place.split("/")
+        for gpu, count in chosen:
+            usd = level[place] * count * (DEVICE_USD_PER_HOUR[gpu] + HOST_USD_PER_HOUR) * draw.uniform(0.97, 1.03)
+            for name, share in (("on_demand", 1.0), ("spot", draw.uniform(0.3, 0.6))):
+                if draw.random() < PRESENT:
+                    offers.append(_offer(provider, region, gpu, count, name, round(usd * share, 4)))
+    return replace(book, name=f"market-{regions}x{types}-{seed}", digest=f"market {seed} {regions} {types}", offers=tuple(offers))
+
+
+def _offer(provider: str, region: str, gpu: str, count: int, market: str, usd: float) -> VmOffer:
+    return VmOffer(
+        provider=provider,
+        region=region,
+        instance_type=f"{gpu.lower()}-{count}x",
+        gpu=gpu,
+        gpu_count=count,
+        vcpus=8 * count,
+        memory_gib=64 * count,
+        market=market,
+        usd_per_hour=usd,
+        price_basis="estimated",
+        available=None,
+        source="drawn around list prices",
+        as_of="2026-01-01",
+    )
