@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from placer.elastic import Dataset
 from placer.errors import PlacerError, unknown
@@ -44,6 +45,16 @@ class Kept:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Used:
+    """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match (wildcards)."""
+
+    place: str
+    device: str = "*"
+    market: str = "*"
+    count: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Requirements:
     """The user's wishes, in SI units; None means no limit. ``oldest_price`` is an ISO date: older machine prices are left out."""
 
@@ -76,6 +87,7 @@ class Requirements:
     interruption: float | None = None
     unavailable: float | None = None
     quotas: tuple[Quota, ...] = ()
+    used: tuple[Used, ...] = ()
     same_zone: bool = True
     require_measured: bool = False
     oldest_price: str | None = None
@@ -138,3 +150,16 @@ class Requirements:
                 raise PlacerError(f"{what} {low}..{high}", "at least 1, and the lower end first")
         if not 1 <= self.streams <= MOST_STREAMS:
             raise PlacerError(f"streams is {self.streams}", f"give 1 to {MOST_STREAMS} TCP streams for each pair")
+
+
+def uses(rule: Used, place: str, device: str, market: str) -> bool:
+    """Whether machines of a place, device and market are what a rule asks for.
+
+    Examples
+    --------
+    >>> uses(Used(place="gcp/*", device="T4"), "gcp/us-west1", "T4", "spot")
+    True
+    >>> uses(Used(place="gcp/*", device="V100:8"), "gcp/us-west1", "V100", "spot")
+    False
+    """
+    return fnmatchcase(place, rule.place) and fnmatchcase(device, rule.device) and fnmatchcase(market, rule.market)

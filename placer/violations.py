@@ -10,6 +10,7 @@ from placer.exchange import traits
 from placer.exchanges import needs_quota, server_bytes, server_offer
 from placer.placement import NO_EXCHANGE, Placement
 from placer.problem import Problem
+from placer.requirements import uses
 from placer.residency import leaks
 from placer.units import GIB, format_bytes, format_number, format_usd
 
@@ -39,7 +40,7 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
         )
     if placement.workers > problem.batch:
         found.append(Violation(code="batch", message=f"a step of {problem.batch} samples cannot be shared by {placement.workers} workers"))
-    found += _unplaced_data(placement, problem)
+    found += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
     if any(v.code in ("function", "exchange", "data") for v in found):
         return tuple(found)
     got = estimate(placement, problem)
@@ -62,6 +63,17 @@ def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
     found = [Violation(code="data", message=f"data must stay in {place}, where no worker is") for place in stay if place not in used]
     if datasets and not problem.requirements.data_moves:
         found += [Violation(code="data", message=f"workers in {place} have no data") for place in used if place not in stay]
+    return found
+
+
+def _unused(placement: Placement, problem: Problem) -> list[Violation]:
+    """Machines that must be used and are not."""
+    found = []
+    for rule in problem.requirements.used:
+        count = sum(g.count for g in placement.groups if uses(rule, g.place, g.device, g.market))
+        if count < rule.count:
+            what = f"{rule.count} x {rule.device} ({rule.market}) in {rule.place}"
+            found.append(Violation(code="use", message=f"{count} of {what} that must be used are"))
     return found
 
 
