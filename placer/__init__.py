@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advisor import Advisor, estimate, recommend, simulate
+    from placer.advisor import Advisor, estimate, recommend, robust, simulate, sweep, whatif
     from placer.book import load_catalog
     from placer.calibration import Calibration
     from placer.catalog import Catalog
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from placer.placement import Exchange, Placement, WorkerGroup
     from placer.problem import Problem
     from placer.profile import ModelProfile, load_profile, profile_names
+    from placer.reaction import WhatIf
     from placer.requirements import Quota, Requirements
     from placer.result import Option, Result, SolveOptions, Status
+    from placer.robustness import Robustness
     from placer.simulation.replay import Simulation
+    from placer.sweeping import Sweep
 
 __version__ = "0.1.0"
 
@@ -44,9 +47,12 @@ _HOMES = {
     "Quota": "placer.requirements",
     "Requirements": "placer.requirements",
     "Result": "placer.result",
+    "Robustness": "placer.robustness",
     "Simulation": "placer.simulation.replay",
     "SolveOptions": "placer.result",
     "Status": "placer.result",
+    "Sweep": "placer.sweeping",
+    "WhatIf": "placer.reaction",
     "WorkerGroup": "placer.placement",
     "calibrate": "placer.fitting",
     "catalog_names": "placer.layers",
@@ -55,7 +61,10 @@ _HOMES = {
     "load_profile": "placer.profile",
     "profile_names": "placer.profile",
     "recommend": "placer.advisor",
+    "robust": "placer.advisor",
     "simulate": "placer.advisor",
+    "sweep": "placer.advisor",
+    "whatif": "placer.advisor",
 }
 
 __all__ = [
@@ -73,9 +82,12 @@ __all__ = [
     "Quota",
     "Requirements",
     "Result",
+    "Robustness",
     "Simulation",
     "SolveOptions",
     "Status",
+    "Sweep",
+    "WhatIf",
     "WorkerGroup",
     "__version__",
     "calibrate",
@@ -85,7 +97,10 @@ __all__ = [
     "load_profile",
     "profile_names",
     "recommend",
+    "robust",
     "simulate",
+    "sweep",
+    "whatif",
 ]
 
 

@@ -19,9 +19,11 @@ from placer.estimator import estimate as estimate_placement
 from placer.overlay import Overlay
 from placer.problem import Problem
 from placer.profile import ModelProfile, load_profile
+from placer.reaction import WhatIf, what_if
 from placer.recommender import recommend as recommend_problem
 from placer.request import build_problem
 from placer.result import Result, SolveOptions
+from placer.scenario import parse_changes
 from placer.simulation.replay import Simulation, replay
 from placer.units import parse_fraction, parse_seconds
 
@@ -66,15 +68,27 @@ class Advisor:
         """Find, prove and explain the best placement; see `placer.recommend`."""
         if not isinstance(top, int) or top < 1:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
-        if not isinstance(seed, int):
-            raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
-        options = SolveOptions(
-            gap=parse_fraction(str(gap), "gap"),
-            time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
-            seed=seed,
-            on_better=on_better,
-        )
+        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
         return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
+
+    def whatif(
+        self,
+        model: str | ModelProfile,
+        *,
+        set: Sequence[str] = (),  # noqa: A002 - the word of the command line
+        drop: Sequence[str] = (),
+        catalog: Books = None,
+        solver: str = "exact",
+        gap: str | float = 0.001,
+        time_limit: str | float = 30.0,
+        seed: int = 0,
+        on_better: Callable[[float], None] | None = None,
+        **words: Any,
+    ) -> WhatIf:
+        """Solve a question as it is and as changed; see `placer.whatif`."""
+        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+        changes = parse_changes(set, drop)
+        return what_if(self.problem(model, catalog, **words), changes, _text("solver", solver), options)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
@@ -198,6 +212,52 @@ def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulatio
     (377, 0.0)
     """
     return Advisor().simulate(model, workers, **words)
+
+
+def whatif(model: str | ModelProfile, **words: Any) -> WhatIf:
+    """Solve a question as it is and as changed, and say what keeping the old choice would do in the changed world.
+
+    Parameters
+    ----------
+    model
+        As in `recommend`.
+    **words
+        As in `recommend`, without ``top``, and: ``set``, a list of changes such as ``price:gcp/*:T4=x0.5``; ``drop``, a list of offers that
+        are gone, such as ``aws/us-east-1``. See ``placer whatif --help``.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong, or the pattern that matches nothing.
+
+    Examples
+    --------
+    >>> import placer
+    >>> got = placer.whatif("roberta-xlm", set=["price:lambda/*:A10=x3"], budget="5/h", catalog="erben-2023", gpu="T4,A10,V100")
+    >>> got.same, [group.spec for group in got.after.placement.groups]
+    (False, ['gcp/us-central1=8xT4:spot'])
+    """
+    return Advisor().whatif(model, **words)
+
+
+def solve_options(
+    *, gap: str | float, time_limit: str | float, seed: int, on_better: Callable[[float], None] | None = None
+) -> SolveOptions:
+    """Read the words that say how to solve.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+    """
+    if not isinstance(seed, int):
+        raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
+    return SolveOptions(
+        gap=parse_fraction(str(gap), "gap"),
+        time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
+        seed=seed,
+        on_better=on_better,
+    )
 
 
 def _book_names(catalog: str | Sequence[str] | None) -> tuple[str, ...]:
