@@ -25,8 +25,14 @@ from placer.request import build_problem
 from placer.result import Result, SolveOptions
 from placer.scenario import parse_changes
 from placer.simulation.replay import Simulation, replay
+from placer.sweep_words import sweep_problem
+from placer.sweeping import Sweep
 from placer.units import parse_fraction, parse_seconds
 
+SOLVE_WORDS: dict[str, Any] = {"gap": 0.001, "time_limit": 30.0, "seed": 0}
+"""Words that say how to solve, and what they are without a word."""
+SWEEP_WORDS = ("solver", "set", "drop", "output", "shard", "jobs", "dask", "tell")
+"""Words of a sweep beside those of the request."""
 Books = str | Sequence[str] | Catalog | None
 """A catalog, its name, or the names of books that lie over each other; None: what is pinned."""
 
@@ -89,6 +95,12 @@ class Advisor:
         options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
         changes = parse_changes(set, drop)
         return what_if(self.problem(model, catalog, **words), changes, _text("solver", solver), options)
+
+    def sweep(self, model: str | ModelProfile, over: Sequence[str], *, catalog: Books = None, **words: Any) -> Sweep:
+        """Solve a question over ranges; see `placer.sweep`."""
+        own = {name: words.pop(name) for name in SWEEP_WORDS if name in words}
+        options = solve_options(**{name: words.pop(name, default) for name, default in SOLVE_WORDS.items()})
+        return sweep_problem(self.problem(model, catalog, **words), over, options=options, **own)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
@@ -238,6 +250,35 @@ def whatif(model: str | ModelProfile, **words: Any) -> WhatIf:
     (False, ['gcp/us-central1=8xT4:spot'])
     """
     return Advisor().whatif(model, **words)
+
+
+def sweep(model: str | ModelProfile, over: Sequence[str], **words: Any) -> Sweep:
+    """Solve a question for every combination of one to three ranges.
+
+    Parameters
+    ----------
+    model
+        As in `recommend`.
+    over
+        Ranges such as ``budget=2/h..20/h:7``, ``bandwidth:*:*=x0.25..4:log 5`` or ``gpu=T4,A10``; see ``placer sweep --help``.
+    **words
+        As in `whatif` (``set`` and ``drop`` hold at every point), and: ``output``, a file that grows line by line and is taken up again;
+        ``shard`` such as ``1/4``; ``jobs``, processes that solve side by side; ``dask``, address of a scheduler; ``tell``, a function that
+        hears how many points of how many are done.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> got = placer.sweep("roberta-xlm", ["budget=2/h,5/h"], catalog="erben-2023", gpu="T4,A10,V100")
+    >>> [row["workers"] for row in got.rows]
+    [['lambda/us-west-1=3xA10:on-demand'], ['lambda/us-west-1=8xA10:on-demand']]
+    """
+    return Advisor().sweep(model, over, **words)
 
 
 def solve_options(
