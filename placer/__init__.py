@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advisor import Advisor, estimate, recommend, robust, simulate, sweep, whatif
+    from placer.advisor import Advisor, estimate, recommend, simulate
     from placer.book import load_catalog
     from placer.calibration import Calibration
     from placer.catalog import Catalog
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from placer.robustness import Robustness
     from placer.simulation.replay import Simulation
     from placer.sweeping import Sweep
+    from placer.worlds import robust, sweep, whatif
 
 __version__ = "0.1.0"
 
@@ -61,10 +62,10 @@ _HOMES = {
     "load_profile": "placer.profile",
     "profile_names": "placer.profile",
     "recommend": "placer.advisor",
-    "robust": "placer.advisor",
+    "robust": "placer.worlds",
     "simulate": "placer.advisor",
-    "sweep": "placer.advisor",
-    "whatif": "placer.advisor",
+    "sweep": "placer.worlds",
+    "whatif": "placer.worlds",
 }
 
 __all__ = [

@@ -19,20 +19,12 @@ from placer.estimator import estimate as estimate_placement
 from placer.overlay import Overlay
 from placer.problem import Problem
 from placer.profile import ModelProfile, load_profile
-from placer.reaction import WhatIf, what_if
 from placer.recommender import recommend as recommend_problem
 from placer.request import build_problem
 from placer.result import Result, SolveOptions
-from placer.scenario import parse_changes
 from placer.simulation.replay import Simulation, replay
-from placer.sweep_words import sweep_problem
-from placer.sweeping import Sweep
 from placer.units import parse_fraction, parse_seconds
 
-SOLVE_WORDS: dict[str, Any] = {"gap": 0.001, "time_limit": 30.0, "seed": 0}
-"""Words that say how to solve, and what they are without a word."""
-SWEEP_WORDS = ("solver", "set", "drop", "output", "shard", "jobs", "dask", "tell")
-"""Words of a sweep beside those of the request."""
 Books = str | Sequence[str] | Catalog | None
 """A catalog, its name, or the names of books that lie over each other; None: what is pinned."""
 
@@ -76,31 +68,6 @@ class Advisor:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
         options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
         return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
-
-    def whatif(
-        self,
-        model: str | ModelProfile,
-        *,
-        set: Sequence[str] = (),  # noqa: A002 - the word of the command line
-        drop: Sequence[str] = (),
-        catalog: Books = None,
-        solver: str = "exact",
-        gap: str | float = 0.001,
-        time_limit: str | float = 30.0,
-        seed: int = 0,
-        on_better: Callable[[float], None] | None = None,
-        **words: Any,
-    ) -> WhatIf:
-        """Solve a question as it is and as changed; see `placer.whatif`."""
-        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
-        changes = parse_changes(set, drop)
-        return what_if(self.problem(model, catalog, **words), changes, _text("solver", solver), options)
-
-    def sweep(self, model: str | ModelProfile, over: Sequence[str], *, catalog: Books = None, **words: Any) -> Sweep:
-        """Solve a question over ranges; see `placer.sweep`."""
-        own = {name: words.pop(name) for name in SWEEP_WORDS if name in words}
-        options = solve_options(**{name: words.pop(name, default) for name, default in SOLVE_WORDS.items()})
-        return sweep_problem(self.problem(model, catalog, **words), over, options=options, **own)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
@@ -226,63 +193,8 @@ def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulatio
     return Advisor().simulate(model, workers, **words)
 
 
-def whatif(model: str | ModelProfile, **words: Any) -> WhatIf:
-    """Solve a question as it is and as changed, and say what keeping the old choice would do in the changed world.
-
-    Parameters
-    ----------
-    model
-        As in `recommend`.
-    **words
-        As in `recommend`, without ``top``, and: ``set``, a list of changes such as ``price:gcp/*:T4=x0.5``; ``drop``, a list of offers that
-        are gone, such as ``aws/us-east-1``. See ``placer whatif --help``.
-
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong, or the pattern that matches nothing.
-
-    Examples
-    --------
-    >>> import placer
-    >>> got = placer.whatif("roberta-xlm", set=["price:lambda/*:A10=x3"], budget="5/h", catalog="erben-2023", gpu="T4,A10,V100")
-    >>> got.same, [group.spec for group in got.after.placement.groups]
-    (False, ['gcp/us-central1=8xT4:spot'])
-    """
-    return Advisor().whatif(model, **words)
-
-
-def sweep(model: str | ModelProfile, over: Sequence[str], **words: Any) -> Sweep:
-    """Solve a question for every combination of one to three ranges.
-
-    Parameters
-    ----------
-    model
-        As in `recommend`.
-    over
-        Ranges such as ``budget=2/h..20/h:7``, ``bandwidth:*:*=x0.25..4:log 5`` or ``gpu=T4,A10``; see ``placer sweep --help``.
-    **words
-        As in `whatif` (``set`` and ``drop`` hold at every point), and: ``output``, a file that grows line by line and is taken up again;
-        ``shard`` such as ``1/4``; ``jobs``, processes that solve side by side; ``dask``, address of a scheduler; ``tell``, a function that
-        hears how many points of how many are done.
-
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
-
-    Examples
-    --------
-    >>> import placer
-    >>> got = placer.sweep("roberta-xlm", ["budget=2/h,5/h"], catalog="erben-2023", gpu="T4,A10,V100")
-    >>> [row["workers"] for row in got.rows]
-    [['lambda/us-west-1=3xA10:on-demand'], ['lambda/us-west-1=8xA10:on-demand']]
-    """
-    return Advisor().sweep(model, over, **words)
-
-
 def solve_options(
-    *, gap: str | float, time_limit: str | float, seed: int, on_better: Callable[[float], None] | None = None
+    *, gap: str | float = 0.001, time_limit: str | float = 30.0, seed: int = 0, on_better: Callable[[float], None] | None = None
 ) -> SolveOptions:
     """Read the words that say how to solve.
 

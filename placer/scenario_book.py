@@ -175,6 +175,11 @@ def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
     return replace(catalog, links=tuple(links.values()))
 
 
+def link_as_it_is(network: Network, src: str, dst: str, day: str) -> MeasuredLink:
+    """Row of a link that says what the network knows of it, so that it stays the same in a smaller catalog."""
+    return _linked(network, src, dst, 1.0, None, "", day)
+
+
 def _linked(network: Network, src: str, dst: str, factor: float | None, value: float | None, text: str, day: str) -> MeasuredLink:
     link, times = network.link(src, dst), factor or 1.0
     one, low, high = (link.bytes_per_second, link.low, link.high) if value is None else (value, value, value)
@@ -186,8 +191,8 @@ def _linked(network: Network, src: str, dst: str, factor: float | None, value: f
         gbps_high=high * times / GBPS,
         gbps_many_streams=link.cap * times / GBPS,
         rtt_ms=link.rtt_s * 1e3,
-        basis=link.basis if times == 1.0 and value is None else ASSUMED,
-        source=f"what if: {text}; {link.source}",
+        basis=ASSUMED if text else link.basis,
+        source=f"what if: {text}; {link.source}" if text else link.source,
         as_of=day,
     )
 

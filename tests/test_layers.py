@@ -11,6 +11,7 @@ from conftest import ROOT
 
 LAYERS = [
     {"cli", "__main__"},
+    {"worlds"},
     {"advisor", "saved"},
     {
         "recommender",
@@ -34,9 +35,9 @@ LAYERS = [
         "sweep_axes",
         "sweep_file",
         "sweep_workers",
-        "sweep_words",
         "robustness",
         "uncertainty",
+        "candidates",
         "information",
         "by_hand",
         "advice",

@@ -78,7 +78,7 @@ for _option in command.params:
 
 
 def _run(files: tuple[str, ...], model: str | None, over: tuple[str, ...], words: dict[str, Any]) -> Sweep:
-    from placer.advisor import Advisor
+    from placer.worlds import sweep
 
     if files:
         raise PlacerError(f"'{files[0]}' without --merge", "a sweep takes no files; put shards together with --merge")
@@ -87,7 +87,7 @@ def _run(files: tuple[str, ...], model: str | None, over: tuple[str, ...], words
     if not over:
         raise PlacerError("--over is missing", "give a range, such as --over budget=2/h..20/h:7")
     with _progress() as tell:
-        return Advisor().sweep(model, over, set=words.pop("sets"), tell=tell, **words)
+        return sweep(model, over, set=words.pop("sets"), tell=tell, **words)
 
 
 def _merged(files: tuple[str, ...], output: str | None) -> Sweep:

@@ -40,10 +40,10 @@ What --set takes:
 @click.pass_context
 def command(ctx: click.Context, /, model: str, sets: tuple[str, ...], drop: tuple[str, ...], as_json: bool, **words: Any) -> None:
     """Solve a question as it is and as changed, and say what not reacting would cost."""
-    from placer.advisor import Advisor
+    from placer.worlds import whatif
 
     with progress("searching twice") as better:
-        got = Advisor().whatif(model, set=sets, drop=drop, on_better=better, **words)
+        got = whatif(model, set=sets, drop=drop, on_better=better, **words)
     if as_json:
         print_json(got.to_dict())
     else:
