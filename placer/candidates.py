@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from placer.catalog import Catalog
 from placer.convergence import samples_to_target
 from placer.estimator import evaluate, exchange_phases, offers_of, pool_of
-from placer.placement import Placement
+from placer.placement import Exchange, Placement
 from placer.problem import Problem
 from placer.result import objective_value
 from placer.scenario import apply
@@ -40,9 +40,7 @@ class Candidate:
     def of(placement: Placement, problem: Problem, factors: Sequence[Factor], own: Sequence[str]) -> Candidate:
         """Cut the question down to what a placement uses; ``own`` are the words of the factors it depends on."""
         uses = tuple(i for i, factor in enumerate(factors) if factor.words in own)
-        return Candidate(
-            placement=placement, problem=cut(problem, placement), factors=tuple(factors[i] for i in uses), uses=uses
-        )
+        return Candidate(placement=placement, problem=cut(problem, placement), factors=tuple(factors[i] for i in uses), uses=uses)
 
     def value(self, world: Sequence[float]) -> float:
         """Value of the objective in a world of shares, one for each factor of the market; NaN if a limit is broken."""
@@ -60,7 +58,7 @@ class Candidate:
         return found
 
     def _judge(self, shares: tuple[float, ...]) -> tuple[float, bool]:
-        there = _with_phi(apply(self.problem, changes_of(self.factors, shares)), self.placement, self.factors, shares)
+        there = with_phi(apply(self.problem, changes_of(self.factors, shares)), self.placement.exchange, self.factors, shares)
         wish, got = there.requirements, evaluate(self.placement, there)
         speed, usd = got.samples_per_second, got.usd.total
         value = objective_value(wish.objective, speed, usd)
@@ -97,12 +95,12 @@ def cut(problem: Problem, placement: Placement) -> Problem:
     return replace(problem, catalog=small)
 
 
-def _with_phi(problem: Problem, placement: Placement, factors: Sequence[Factor], shares: Sequence[float]) -> Problem:
-    """Multiply the samples that the strategy of a placement needs."""
+def with_phi(problem: Problem, exchange: Exchange, factors: Sequence[Factor], shares: Sequence[float]) -> Problem:
+    """Multiply the samples that an exchange needs by the factor of its strategy."""
     for factor, share in zip(factors, shares, strict=True):
-        if factor.kind == "phi" and factor.at(share) != 1.0:
-            wish, name = problem.requirements, placement.exchange.strategy
-            times = samples_to_target(placement.exchange, wish.samples_to_target).value * factor.at(share)
-            rest = tuple(row for row in wish.samples_to_target if row[0] != name)
-            return replace(problem, requirements=replace(wish, samples_to_target=((name, times), *rest)))
+        if factor.words == f"phi:{exchange.strategy}" and factor.at(share) != 1.0:
+            wish = problem.requirements
+            times = samples_to_target(exchange, wish.samples_to_target).value * factor.at(share)
+            rest = tuple(row for row in wish.samples_to_target if row[0] != exchange.strategy)
+            return replace(problem, requirements=replace(wish, samples_to_target=((exchange.strategy, times), *rest)))
     return problem

@@ -78,7 +78,9 @@ def losses_of(values: Matrix, objective: str, solved: Sequence[float] = ()) -> M
     return found
 
 
-def worth_of(candidates: Sequence[Candidate], factors: Sequence[Factor], worlds: Sequence[Sequence[float]], objective: str) -> tuple[Worth, ...]:
+def worth_of(
+    candidates: Sequence[Candidate], factors: Sequence[Factor], worlds: Sequence[Sequence[float]], objective: str
+) -> tuple[Worth, ...]:
     """What measuring each figure alone is worth, most first.
 
     Notes

@@ -60,8 +60,8 @@ class WhatIf:
         return whatif_document(self)
 
 
-def relative_regret(objective: str, best: float, got: float) -> float:
-    """Distance of a value from the best one, as a share of the best; 0 if it is no worse.
+def relative_regret(objective: str, best: float, got: float) -> float | None:
+    """Distance of a value from the best one, as a share of the best; 0 if it is no worse, None if it is worse than one that costs nothing.
 
     Examples
     --------
@@ -71,7 +71,9 @@ def relative_regret(objective: str, best: float, got: float) -> float:
     (0.5, 0.5)
     """
     worse = best - got if objective == "throughput" else got - best
-    return max(0.0, worse) / best if best else 0.0 if worse <= 0 else float("inf")
+    if worse <= 0:
+        return 0.0
+    return worse / best if best else None
 
 
 def keep(placement: Placement, world: Problem) -> Kept:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placer.candidates import Candidate, candidates_of
-from placer.errors import PlacerError
-from placer.estimator import evaluate
 from placer.information import Worth, losses_of, values_of, worth_of
 from placer.placement import Placement
 from placer.problem import Problem
-from placer.recommender import BASELINE_NODES, equal_machines
-from placer.result import Result, SolveOptions, Status, score
-from placer.scenario import apply, parse_changes
+from placer.recommender import BASELINE_NODES
+from placer.result import Result, SolveOptions, Status
+from placer.rivals import check_phi, enriched, pool_of_rivals, shared_factors, solved_world, worlds_of
 from placer.solve import require_pools, solve
-from placer.uncertainty import Factor, changes_of, check_count, latin_hypercube
-from placer.violations import violations
+from placer.uncertainty import Factor, check_count
 
 FRAGILE_REGRET = 0.05
 """Relative regret beyond which a world counts against a recommendation ..."""
@@ -29,12 +26,6 @@ FRAGILE_WORST = 0.20
 WORLDS = 128
 """Worlds that are drawn unless the user says otherwise."""
 MOST_WORLDS = 10_000
-RIVALS = 12
-"""Best kinds of equal machines that are candidates."""
-ENRICHED = 3
-"""Worlds of the largest regret in which the pool of candidates is asked for better ones."""
-LIMITS = ({"budget"}, {"throughput"}, {"budget", "throughput"}, set())
-"""What a candidate may break today: another world may heal it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,12 +84,12 @@ class Robustness:
 
     def share(self, of: str) -> float:
         """Share of the sampled worlds where it is ``broken``, ``bad`` (broken, or regret above 5 %) or still ``best``."""
-        admits = {
-            "broken": lambda w: w.broken,
-            "bad": lambda w: w.broken or w.regret > FRAGILE_REGRET,
-            "best": lambda w: not w.broken and w.regret <= self.result_gap,
+        counts = {
+            "broken": [w.broken for w in self.sample],
+            "bad": [w.broken or w.regret > FRAGILE_REGRET for w in self.sample],
+            "best": [not w.broken and w.regret <= self.result_gap for w in self.sample],
         }[of]
-        return sum(1 for world in self.sample if admits(world)) / max(1, len(self.sample))
+        return sum(counts) / max(1, len(counts))
 
     @property
     def result_gap(self) -> float:
@@ -155,13 +146,15 @@ def assess(
         return Robustness(result=result)
     brief = replace(options, node_limit=BASELINE_NODES, bound_if_stopped=False)
     ranges = dict(boxes)
-    pool = candidates_of(problem, _pool(problem, result.placement, ranges, solver, brief), ranges)
-    drawn = _worlds(pool, worlds, options.seed)
-    if not exact:  # better candidates for the worlds where the regret seems largest
-        found = _enriched(problem, pool, drawn, solver, brief)
+    pool = candidates_of(problem, pool_of_rivals(problem, result.placement, ranges, solver, brief), ranges)
+    drawn = worlds_of(pool, worlds, options.seed)
+    if exact:
+        check_phi(problem, pool)
+    else:  # better candidates for the worlds where the regret seems largest
+        found = enriched(problem, pool, drawn, solver, brief)
         if len(found) > len(pool):
             pool = candidates_of(problem, found, ranges)
-            drawn = _worlds(pool, worlds, options.seed)
+            drawn = worlds_of(pool, worlds, options.seed)
     return _judged(result, pool, drawn, exact, solver, options)
 
 
@@ -169,10 +162,10 @@ def _judged(
     result: Result, pool: tuple[Candidate, ...], drawn: list[tuple[str, list[float]]], exact: bool, solver: str, options: SolveOptions
 ) -> Robustness:
     """Put the values of all candidates in all worlds together."""
-    problem, factors = result.problem, _factors(pool)
+    problem, factors = result.problem, shared_factors(pool)
     objective, shares = problem.requirements.objective, [row for _, row in drawn]
     values = values_of(pool, shares)
-    answers = [_solved(problem, factors, row, solver, options, result.placement) for row in shares] if exact else []
+    answers = [solved_world(problem, factors, row, solver, options, result.placement) for row in shares] if exact else []
     solved = [math.nan if answer.value is None else answer.value for answer in answers]
     losses = losses_of(values, objective, solved)
     found = []
@@ -203,80 +196,3 @@ def _judged(
         steadiest=pool[steadiest].placement,
         steadiest_regret=float(means[steadiest]),
     )
-
-
-def _factors(pool: Sequence[Candidate]) -> tuple[Factor, ...]:
-    """Factors of a pool, in their order."""
-    found = {i: factor for candidate in pool for i, factor in zip(candidate.uses, candidate.factors, strict=True)}
-    return tuple(found[i] for i in sorted(found))
-
-
-def _pool(problem: Problem, chosen: Placement, boxes: dict[str, tuple[float, float]], solver: str, options: SolveOptions) -> list[Placement]:
-    """The recommendation, the best of each kind of machine, what local search finds, and answers of worlds that are bad for those before."""
-    kinds: dict[tuple[str, str], Placement] = {}
-    near = [p for p in equal_machines(problem) if {violation.code for violation in violations(p, problem)} in LIMITS]
-    for placement in sorted(near, key=lambda p: score(problem.requirements.objective, evaluate(p, problem))):
-        kinds.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
-    quick = solve(problem, "local_search", options).placement
-    found = [chosen, *list(kinds.values())[:RIVALS], *([] if quick is None else [quick])]
-    for kind in ("price", "bandwidth"):  # the whole market at either end
-        words = {"price": "price:*:*:spot", "bandwidth": "bandwidth:*:*"}[kind]
-        if kind == "price" or problem.requirements.max_regions > 1:
-            found += _answers(problem, [f"{words}=x{times}" for times in boxes.get(kind, (0.7, 1.6) if kind == "price" else (0.5, 1.5))], solver, options)
-    for _ in range(ENRICHED):  # in the world that is bad for all answers so far, another one is best
-        factors = _factors(candidates_of(problem, [found[0], *found[-2:]], boxes))
-        bad = _solved(problem, factors, [factor.bad for factor in factors], solver, options, None).placement
-        found += [bad] if bad is not None else []
-    return list({placement.canonical(): placement for placement in found}.values())
-
-
-def _answers(problem: Problem, words: Sequence[str], solver: str, options: SolveOptions) -> Iterator[Placement]:
-    """Answers in worlds of one change each; a market without what is changed has no such world."""
-    for word in words:
-        try:
-            found = solve(apply(problem, parse_changes([word])), solver, options).placement
-        except PlacerError:
-            continue
-        if found is not None:
-            yield found
-
-
-def _worlds(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[str, list[float]]]:
-    """Corners and sample: the book, each figure at either end, each rival at its best while the recommendation is at its worst; then draws."""
-    factors = _factors(pool)
-    middle = [0.5] * len(factors)
-    found = [("book", middle)]
-    for i in range(len(factors)):
-        found += [("corner", [*middle[:i], end, *middle[i + 1 :]]) for end in (0.0, 1.0)]
-    mine = set(pool[0].uses)
-    for rival in pool[1:]:
-        theirs = set(rival.uses)
-        for shared in (0.0, 0.5, 1.0):
-            row = []
-            for i, factor in enumerate(factors):
-                welcome = 1 - factor.bad
-                both, neither = i in mine and i in theirs, i not in mine and i not in theirs
-                row.append(0.5 if neither else shared if both else welcome if i in theirs else factor.bad)
-            found.append(("corner", row))
-    found += [("corner", [abs(end - factor.bad) for factor in factors]) for end in (0.0, 1.0)]
-    unique = {tuple(row): (kind, row) for kind, row in reversed(found)}
-    return [*reversed(unique.values()), *(("sample", row) for row in latin_hypercube(worlds, len(factors), seed))]
-
-
-def _enriched(
-    problem: Problem, pool: Sequence[Candidate], drawn: Sequence[tuple[str, list[float]]], solver: str, options: SolveOptions
-) -> list[Placement]:
-    """The pool, with what is best in the worlds where its recommendation loses most."""
-    factors, rows = _factors(pool), [row for _, row in drawn]
-    losses = losses_of(values_of(pool, rows), problem.requirements.objective)[:, 0]
-    order = sorted(range(len(rows)), key=lambda w: (-float(losses[w]), w))[:ENRICHED]
-    answers = [_solved(problem, factors, rows[w], solver, options, None).placement for w in order]
-    placements = [candidate.placement for candidate in pool]
-    return list({p.canonical(): p for p in [*placements, *(answer for answer in answers if answer is not None)]}.values())
-
-
-def _solved(
-    problem: Problem, factors: Sequence[Factor], row: Sequence[float], solver: str, options: SolveOptions, start: Placement | None
-) -> Result:
-    """Answer of one world; samples to target stay as they are."""
-    return solve(apply(problem, changes_of(factors, row)), solver, replace(options, start=start))

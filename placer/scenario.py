@@ -151,7 +151,9 @@ def _target(what: str, target: tuple[str, ...], text: str) -> tuple[str, ...]:
 def _drop_of(text: str) -> Change:
     target = [part.strip() for part in text.split(":")]
     if not 1 <= len(target) <= 3 or not all(target):
-        raise PlacerError(f"drop '{text}' names no offers", "write PLACE or PLACE:GPU[:spot|on-demand], such as aws/us-east-1 or 'aws/*:H100:spot'")
+        raise PlacerError(
+            f"drop '{text}' names no offers", "write PLACE or PLACE:GPU[:spot|on-demand], such as aws/us-east-1 or 'aws/*:H100:spot'"
+        )
     market = target[2].replace("-", "_") if len(target) == 3 else "*"
     if market not in MARKETS:
         raise unknown("market", target[2], ["spot", "on-demand"])

@@ -108,7 +108,7 @@ def set_egress(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
 
 
 def _repriced(tier: EgressPrice, at: Key, factor: float | None, value: float | None, text: str) -> EgressPrice:
-    usd = tier.usd_per_gib * factor if factor is not None else value
+    usd = tier.usd_per_gib * factor if factor is not None else (value or 0.0)
     mark = tier.above_gib_per_month if factor is not None else 0.0
     source = f"what if: {text}; {tier.source}"
     return replace(tier, provider=at[0], src=at[1], dst=at[2], usd_per_gib=usd, above_gib_per_month=mark, source=source)

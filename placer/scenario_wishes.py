@@ -92,7 +92,8 @@ def set_wish(problem: Problem, name: str, text: str, factor: float | None, words
         now = problem.batch if name == "tbs" else getattr(known, wish.scales)
         if now is None:
             raise PlacerError(f"change '{text}': the request has no {name} to multiply", f"give --{name}, or write {name}=VALUE")
-        return replace(known, **{wish.scales: max(1, round(now * factor)) if name == "tbs" else now * factor})
+        scaled: dict[str, Any] = {wish.scales: max(1, round(now * factor)) if name == "tbs" else now * factor}
+        return replace(known, **scaled)
     assert words is not None
     if words == NONE and wish.may_be_none is not None:
         return replace(known, **wish.may_be_none)

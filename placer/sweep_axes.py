@@ -104,14 +104,16 @@ def _spread(what: str, values: str, text: str) -> Iterable[str]:
         raise PlacerError(f"over '{text}': the ends are in {units[0]} and {units[1]}", "give both in one unit")
     unit, steps = units[0] or units[1], int(match["steps"] or STEPS)
     times = "x" if match["times"] or match["again"] else ""
-    whole = what.split(":")[0] in WHOLE and not times
+    whole = what.partition(":")[0] in WHOLE and not times
     if whole:
         low, high = (float(parse_count(f"{match[end]}{unit}", what)) if float(match[end]) else 0.0 for end in ("low", "high"))
         unit = ""
     else:
         low, high = float(match["low"]), float(match["high"])
     if steps < 2 or high <= low:
-        raise PlacerError(f"over '{text}' goes from {match['low']} to {match['high']} in {steps}", "give the lower end first, and two steps or more")
+        raise PlacerError(
+            f"over '{text}' goes from {match['low']} to {match['high']} in {steps}", "give the lower end first, and two steps or more"
+        )
     if match["log"] and low <= 0:
         raise PlacerError(f"over '{text}': a logarithmic range starts above 0", "leave out log")
     if steps > MOST_POINTS:

@@ -65,7 +65,9 @@ def read_points(path: str | Path, header: Mapping[str, Any] | None = None) -> tu
         elif first is None or not isinstance(row.get("key"), str) or not isinstance(row.get("point"), int):
             raise PlacerError(f"{path}:{number}: not a point of a sweep", "give a file that 'placer sweep -o' wrote")
         elif found.setdefault(row["key"], row) != row:
-            raise PlacerError(f"{path}:{number}: two answers for '{row['key']}'", "one of them was edited, or stopped by the time limit; delete it")
+            raise PlacerError(
+                f"{path}:{number}: two answers for '{row['key']}'", "one of them was edited, or stopped by the time limit; delete it"
+            )
     return first, list(found.values()), whole
 
 
@@ -82,11 +84,9 @@ def open_points(path: str, header: Mapping[str, Any]) -> tuple[list[dict[str, An
     PlacerError
         If the file is another question's or cannot be written.
     """
-    there, whole, first = [], 0, None
-    if Path(path).exists():
-        first, there, whole = read_points(path, header)
+    first, there, whole = read_points(path, header) if Path(path).exists() else (None, [], 0)
     try:
-        handle = Path(path).open("a", encoding="utf-8", newline="\n")
+        handle = Path(path).open("a", encoding="utf-8", newline="\n")  # noqa: SIM115 - the caller closes it
         handle.truncate(whole)
         if first is None:
             append(handle, header)
@@ -120,7 +120,9 @@ def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         _check_header(first, header, path)
         for row in rows:
             if found.setdefault(row["key"], row) != row:
-                raise PlacerError(f"{path}: another answer for '{row['key']}'", "one of them was edited, or stopped by the time limit; delete it")
+                raise PlacerError(
+                    f"{path}: another answer for '{row['key']}'", "one of them was edited, or stopped by the time limit; delete it"
+                )
     if header is None:
         raise PlacerError("nothing to merge", "name the files: placer sweep --merge a.jsonl b.jsonl -o all.jsonl")
     return header, sorted(found.values(), key=lambda row: int(row["point"]))

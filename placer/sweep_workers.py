@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
 import signal
 from collections.abc import Iterator
@@ -77,11 +78,11 @@ def dask(address: str, problem: Problem, solver: str, options: SolveOptions) -> 
         If ``distributed`` is not installed, or nobody answers at the address.
     """
     try:
-        from distributed import Client
+        distributed = importlib.import_module("distributed")
     except ImportError:
         raise PlacerError("--dask needs the package distributed", "install it: pip install 'placer[dask]'") from None
     try:
-        client = Client(address, timeout="10s")
+        client = distributed.Client(address, timeout="10s")
     except (OSError, ValueError, TimeoutError) as error:
         raise PlacerError(f"no Dask scheduler answers at '{address}' ({type(error).__name__})", "give it as tcp://host:8786") from None
     with client:

@@ -70,7 +70,7 @@ class Runner:
 
     Notes
     -----
-    ``submit`` hands one point to the executor with whatever way the question has got there; ``workers`` is how many points run side by side;
+    ``submit`` hands one point to the executor, however the question has got there; ``workers`` is how many points run side by side;
     ``stop`` ends what is being solved when Ctrl-C came.
     """
 

@@ -127,7 +127,9 @@ def _prices(problem: Problem, placement: Placement, boxes: Mapping[str, tuple[fl
         low, high = boxes.get("price") or _price_range(offer)
         market = offer.market.replace("_", "-")
         known = offer.provider in REFRESHED
-        measure = f"placer catalog refresh {offer.provider} --in {offer.region} --gpu {offer.gpu}" if known else "placer catalog import csv"
+        measure = (
+            f"placer catalog refresh {offer.provider} --in {offer.region} --gpu {offer.gpu}" if known else "placer catalog import csv FILE"
+        )
         words = f"price:{offer.place}:{offer.gpu}:{market}"
         yield Factor(kind="price", words=words, low=low, high=high, basis=offer.price_basis, measure=measure)
 

@@ -36,6 +36,7 @@ LAYERS = [
         "sweep_file",
         "sweep_workers",
         "robustness",
+        "rivals",
         "uncertainty",
         "candidates",
         "information",

@@ -53,10 +53,7 @@ def command(
     """Solve a question for every combination of one to three ranges, and say where the choice changes."""
     output: str | None = words["output"]
     check_targets(output)
-    if merge:
-        sweep = _merged(files, output)
-    else:
-        sweep = _run(files, model, over, words)
+    sweep = _merged(files, output) if merge else _run(files, model, over, words)
     if as_json:
         print_json(sweep.to_dict())
     else:

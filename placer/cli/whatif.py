@@ -30,8 +30,12 @@ What --set takes:
 @click.command("whatif", epilog=EXAMPLE)
 @request_options
 @wish_options
-@click.option("--set", "sets", multiple=True, metavar="WHAT=CHANGE", help="A change of the world, such as 'price:gcp/*:T4=x0.5'; see below.")
-@click.option("--drop", multiple=True, metavar="PLACE[:GPU[:MARKET]]", help="Offers that are gone, such as aws/us-east-1 or 'aws/*:H100:spot'.")
+@click.option(
+    "--set", "sets", multiple=True, metavar="WHAT=CHANGE", help="A change of the world, such as 'price:gcp/*:T4=x0.5'; see below."
+)
+@click.option(
+    "--drop", multiple=True, metavar="PLACE[:GPU[:MARKET]]", help="Offers that are gone, such as aws/us-east-1 or 'aws/*:H100:spot'."
+)
 @click.option("--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'.")
 @click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
 @click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop each of the two searches after this long.")

@@ -87,7 +87,9 @@ def robust_view(got: Robustness) -> RenderableType:
     assert placement is not None
     assert estimate is not None
     speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
-    figures = f"{format_number(speed)} samples/s for {format_usd(usd)}/h, {format_usd(estimate.usd_per_million_samples)} per million samples"
+    figures = (
+        f"{format_number(speed)} samples/s for {format_usd(usd)}/h, {format_usd(estimate.usd_per_million_samples)} per million samples"
+    )
     lines = [("figures", figures), ("unsure", _unsure(got)), *_regret(got), *_worst(got), *_steadier(got)]
     title = Text(f"\n{headline(placement)}", style="bold green")
     return Group(reading(got.result.problem), title, _pairs(lines), *_measurements(got))
@@ -117,7 +119,9 @@ def _regret(got: Robustness) -> list[tuple[str, str]]:
         else f"at least: against the best of {counted(len(got.pool), 'candidate')}; --exact solves each world"
     )
     lines = [("regret", f"{kept} ({known})" if kept else "none: it breaks a limit in every world")]
-    lines.append(("", f"best in {_percent(got.share('best'))} of {worlds}, more than {_percent(FRAGILE_REGRET)} lost in {_percent(_lost(got))}"))
+    lines.append(
+        ("", f"best in {_percent(got.share('best'))} of {worlds}, more than {_percent(FRAGILE_REGRET)} lost in {_percent(_lost(got))}")
+    )
     if got.share("broken"):
         lines.append(("limits", f"{_limit_words(got)} in {_percent(got.share('broken'))} of the worlds"))
     verdict = "steady: it may be kept whatever the figures turn out to be"

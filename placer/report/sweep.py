@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -57,11 +57,9 @@ def stretches(sweep: Sweep) -> list[list[Row]]:
 def breakpoints(sweep: Sweep) -> list[tuple[Row, Row]]:
     """Neighbours along the last range between which the choice changes."""
     last, runs = len(sweep.header["over"][-1]["values"]), stretches(sweep)
-    pairs = [(one[-1], other[0]) for one, other in zip(runs, runs[1:], strict=False)]
+    pairs = [(one[-1], other[0]) for one, other in pairwise(runs)]
     return [
-        (a, b)
-        for a, b in pairs
-        if b["point"] == a["point"] + 1 and a["point"] // last == b["point"] // last and choice(a) != choice(b)
+        (a, b) for a, b in pairs if b["point"] == a["point"] + 1 and a["point"] // last == b["point"] // last and choice(a) != choice(b)
     ]
 
 
@@ -110,7 +108,9 @@ def _value(row: Mapping[str, Any], axis: int) -> str:
 
 def _chosen(row: Row) -> str:
     if "workers" not in row:
-        return {"infeasible": "nothing fits", "refused": "refused", "time_limit": "stopped before any was found"}.get(row["status"], "none found")
+        return {"infeasible": "nothing fits", "refused": "refused", "time_limit": "stopped before any was found"}.get(
+            row["status"], "none found"
+        )
     groups = row["workers"]
     text = " + ".join(groups) if len(groups) <= BRIEF else f"{len(groups)} groups in {counted(row['regions'], 'region')}"
     exchange = "" if row["exchange"] == "none" else f", {row['exchange']}"
