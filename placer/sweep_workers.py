@@ -7,7 +7,7 @@ import importlib
 import multiprocessing
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 
 from placer.errors import PlacerError
@@ -36,7 +36,7 @@ def processes(problem: Problem, solver: str, options: SolveOptions, jobs: int) -
     given = bare(problem), solver, replace(options, on_better=None)
     executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=given)
     try:
-        yield Runner(submit=lambda words: executor.submit(_solve_here, words), workers=jobs, stop=lambda: _stop(others))
+        yield Runner(submit=lambda words: _deafly(executor, words), workers=jobs, stop=lambda: _stop(others))
     except BaseException:
         _stop(others)
         raise
@@ -53,6 +53,15 @@ def _stop(others: set[multiprocessing.process.BaseProcess]) -> None:
     """End the children that were started here."""
     for child in set(multiprocessing.active_children()) - others:
         child.terminate()
+
+
+def _deafly(executor: ProcessPoolExecutor, words: tuple[str, ...]) -> Future[Row]:
+    """Hand a point out; a child that this starts inherits the mask, so it does not hear Ctrl-C while it is still importing."""
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return executor.submit(_solve_here, words)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)  # a Ctrl-C that came meanwhile is heard now
 
 
 def _begin(problem: Problem, solver: str, options: SolveOptions) -> None:

@@ -183,9 +183,10 @@ def run_sweep(
         If a range is wrong, or the file is another question's.
     """
     options = replace(options or SolveOptions(), on_better=None)
+    points = points_of(axes)
     check_axes(problem, axes)
     header = header_of(problem, axes, solver, options)
-    mine = [(i, words) for i, words in enumerate(points_of(axes)) if i % shard[1] == shard[0] - 1]
+    mine = [(i, words) for i, words in enumerate(points) if i % shard[1] == shard[0] - 1]
     rows, handle = ([], None) if output is None else open_points(output, header)
     known = {row["key"] for row in rows}
     missing = [(i, words) for i, words in mine if " ".join(words) not in known]
