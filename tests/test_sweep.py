@@ -121,7 +121,9 @@ def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
     whole = Path(paths[0]).read_bytes()
     assert merged.read_bytes() == whole
     joined.write_bytes(b"".join(Path(path).read_bytes() for path in paths[1:]))
-    assert sorted(row["key"] for row in read_points(joined)[1]) == sorted(" ".join(p) for p in points_of([parse_axis(t) for t in OVER[1::2]]))
+    assert sorted(row["key"] for row in read_points(joined)[1]) == sorted(
+        " ".join(p) for p in points_of([parse_axis(t) for t in OVER[1::2]])
+    )
     again = placer.sweep("roberta-xlm", OVER[1::2], catalog="erben-2023", gpu="T4,A10", output=str(joined))
     assert list(again.rows) == [json.loads(line) for line in whole.decode().splitlines()[1:]]
     assert len(joined.read_text(encoding="utf-8").splitlines()) == 10 + 3
@@ -179,9 +181,9 @@ def test_a_file_of_another_question_is_refused_and_stays(tmp_path: Path) -> None
 
 
 def started(tmp_path: Path, *more: str) -> tuple["subprocess.Popen[str]", Path]:
-    """A sweep of 30 points in a process of its own, once it has written some of them."""
+    """A sweep of 16 points in a process of its own, once it has written some of them."""
     path = tmp_path / "s.jsonl"
-    command = [sys.executable, "-m", "placer", *QUESTION, "--over", "budget=1/h..5/h:30", "-o", str(path), *more]
+    command = [sys.executable, "-m", "placer", *QUESTION, "--over", "budget=1/h..5/h:16", "-o", str(path), *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
     while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 4):
@@ -202,9 +204,9 @@ def nobody_left(group: int) -> bool:
 
 def finished(path: Path, run: Run, tmp_path: Path) -> None:
     """Take the file up again; it is that of one run."""
-    assert run(*QUESTION, "--over", "budget=1/h..5/h:30", "-o", str(path)).returncode == 0
+    assert run(*QUESTION, "--over", "budget=1/h..5/h:16", "-o", str(path)).returncode == 0
     whole = tmp_path / "whole.jsonl"
-    placer.sweep("roberta-xlm", "budget=1/h..5/h:30", catalog="erben-2023", gpu="T4,A10", output=str(whole))
+    placer.sweep("roberta-xlm", "budget=1/h..5/h:16", catalog="erben-2023", gpu="T4,A10", output=str(whole))
     assert path.read_bytes() == whole.read_bytes()
 
 
@@ -214,7 +216,7 @@ def test_killed_in_the_middle_and_taken_up_again(tmp_path: Path, run: Run) -> No
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
     assert process.returncode == -signal.SIGKILL
-    assert 4 <= path.read_bytes().count(b"\n") < 31
+    assert 4 <= path.read_bytes().count(b"\n") < 17
     finished(path, run, tmp_path)
 
 
