@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.estimator import Estimate, estimate
 from placer.placement import Placement
 from placer.problem import Problem
-from placer.result import Result, SolveOptions, objective_value
+from placer.result import Result, SolveOptions, Status, objective_value
 from placer.scenario import Change, apply
 from placer.solve import require_pools, solve
 from placer.violations import violations
@@ -87,6 +87,17 @@ def keep(placement: Placement, world: Problem) -> Kept:
     return Kept(placement=placement, estimate=got, value=value, broken=broken)
 
 
+def _at_least(kept: Kept | None, after: Result) -> Result:
+    """The old choice where a search that proves nothing, or was stopped, found nothing as good."""
+    if kept is None or kept.broken or kept.value is None:
+        return after
+    worse = after.value is None or relative_regret(after.problem.requirements.objective, kept.value, after.value) != 0.0
+    if not worse or after.status in (Status.OPTIMAL, Status.INFEASIBLE):
+        return after
+    status = Status.FEASIBLE if after.status is Status.UNKNOWN else after.status
+    return replace(after, placement=kept.placement, estimate=kept.estimate, status=status)
+
+
 def what_if(problem: Problem, changes: Sequence[Change], solver: str = "exact", options: SolveOptions | None = None) -> WhatIf:
     """Solve a question as it is and as changed.
 
@@ -110,6 +121,7 @@ def what_if(problem: Problem, changes: Sequence[Change], solver: str = "exact", 
     for world in (problem, changed):
         require_pools(world)
     before = solve(problem, solver, options)
-    after = solve(changed, solver, options)
     kept = None if before.placement is None else keep(before.placement, changed)
+    start = None if kept is None or kept.broken else kept.placement
+    after = _at_least(kept, solve(changed, solver, replace(options or SolveOptions(), start=start)))
     return WhatIf(changes=tuple(changes), before=before, after=after, kept=kept)

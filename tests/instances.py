@@ -337,7 +337,7 @@ def _serverless(catalog: Catalog) -> Catalog:
 
 
 def two_places(**wishes: Any) -> Problem:
-    """Build a market of one T4 in each of two places: 1.00 USD/h on demand in aws/a, 0.60 USD/h on the spot market in gcp/b; 100 samples/s."""
+    """Build a market of one T4 in each of two places: 1.00 USD/h on demand in aws/a, 0.60 on the spot market in gcp/b; 100 samples/s."""
     places = [region("aws", "a", 0), region("gcp", "b", 2)]
     memory, flops, bandwidth, host = GPUS["T4"]
     return Problem(

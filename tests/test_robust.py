@@ -91,13 +91,13 @@ def test_the_value_of_a_measurement_agrees_with_plain_enumeration() -> None:
 def test_a_box_of_one_point_has_no_regret() -> None:
     """Nothing is uncertain, nothing is lost and nothing is worth a measurement."""
     got = assess(two_places(objective="cost", max_workers=1), parse_boxes(["price=1..1", "rate=1..1", "bandwidth=1..1"]), worlds=4)
-    assert got.factors == got.worth == ()
+    assert (len(got.factors), len(got.worth)) == (0, 0)
     assert got.worst is not None
     assert (got.mean_regret, got.worst.regret, got.fragile) == (0.0, 0.0, False)
 
 
 def test_a_budget_is_broken_where_the_price_rises_above_it() -> None:
-    """0.60 USD/h x F is above 0.90 from F = 1.5 on: half of log2 F in (0, 1) lies above log2 1.5 = 0.585, so 0.415 / 2 = 21 % of the draws."""
+    """0.60 USD/h x F is above 0.90 from F = 1.5 on: half of the draws are in (0, 1) of log2 F, 41.5 % of these above 0.585."""
     got = assess(two_places(objective="cost", max_workers=1, budget_usd_per_hour=0.9), BOX, worlds=200)
     assert got.share("broken") == pytest.approx(0.5 * (1 - math.log2(1.5)), abs=0.01)
     assert got.fragile
@@ -108,7 +108,7 @@ def test_a_budget_is_broken_where_the_price_rises_above_it() -> None:
 
 
 def test_default_ranges_are_those_of_the_figures() -> None:
-    """Spot x0.7 to x1.6; list prices on demand and these speeds are exact; estimated links x0.5 to x1.5; FP16 needs 0 to 2 % more samples."""
+    """Spot x0.7 to x1.6; list prices and these speeds are exact; estimated links x0.5 to x1.5; FP16 needs 0 to 2 % more samples."""
     problem = two_places(min_regions=2)
     found = solve(problem).placement
     assert found is not None

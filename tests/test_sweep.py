@@ -1,5 +1,6 @@
 """Sweeps: points, breakpoints, files that are taken up again, shards, processes and Dask."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from placer.errors import PlacerError
 from placer.report.sweep import breakpoints, stretches
 from placer.result import SolveOptions
 from placer.saved import schema_text
+from placer.scenario import apply, parse_changes
 from placer.sweep_axes import parse_axis, parse_shard, points_of
 from placer.sweep_file import read_points
 from placer.sweep_workers import processes
@@ -165,13 +167,14 @@ def test_a_file_of_another_question_is_refused_and_stays(tmp_path: Path) -> None
     run_sweep(two_places(), [parse_axis("budget=0.7/h,8/h")], output=str(path))
     whole = path.read_bytes()
     others = (
-        lambda: run_sweep(two_places(), [parse_axis("budget=0.7/h,9/h")], output=str(path)),
-        lambda: run_sweep(two_places(max_workers=2), [parse_axis("budget=0.7/h,8/h")], output=str(path)),
-        lambda: run_sweep(two_places(), [parse_axis("budget=0.7/h,8/h")], options=SolveOptions(gap=0.01), output=str(path)),
+        (two_places(), "budget=0.7/h,9/h", SolveOptions()),
+        (two_places(max_workers=2), "budget=0.7/h,8/h", SolveOptions()),
+        (two_places(), "budget=0.7/h,8/h", SolveOptions(gap=0.01)),
+        (apply(two_places(), parse_changes(["price:*:*=x1.5"])), "budget=0.7/h,8/h", SolveOptions()),
     )
-    for other in others:
+    for problem, over, options in others:
         with pytest.raises(PlacerError, match="another question"):
-            other()
+            run_sweep(problem, [parse_axis(over)], options=options, output=str(path))
         assert path.read_bytes() == whole
     for text in ("{}\n", "[]\n", "x\n", "hello", '{"schema": "placer.result/v1"}\n', '{"key": 1}\n'):
         path.write_text(text, encoding="utf-8")
@@ -238,16 +241,14 @@ def test_dask_gives_the_same_rows() -> None:
     """A cluster of two workers in this process, reached by its address as any other."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
-        words = {"catalog": "erben-2023", "gpu": "T4,A10"}
-        got = placer.sweep("roberta-xlm", ["budget=1/h..5/h:5"], dask=cluster.scheduler_address, **words)
-    assert got.rows == placer.sweep("roberta-xlm", ["budget=1/h..5/h:5"], **words).rows
+        over, address = ["budget=1/h..5/h:5"], cluster.scheduler_address
+        got = placer.sweep("roberta-xlm", over, dask=address, catalog="erben-2023", gpu="T4,A10")
+    assert got.rows == placer.sweep("roberta-xlm", over, catalog="erben-2023", gpu="T4,A10").rows
 
 
 def test_without_distributed_the_error_says_what_to_install(run: Run) -> None:
     """One line; with the package, that nobody answers."""
-    try:
-        import distributed  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("distributed") is None:
         done = run(*QUESTION, *OVER, "--dask", "tcp://127.0.0.1:1")
         assert done.returncode == 2
         assert "pip install 'placer[dask]'" in done.stderr

@@ -16,6 +16,7 @@ from placer.estimator import evaluate
 from placer.placement import Exchange, Placement, WorkerGroup
 from placer.problem import Problem
 from placer.reaction import keep, relative_regret, what_if
+from placer.result import SolveOptions
 from placer.saved import schema_text
 from placer.scenario import apply, parse_changes
 from placer.solve import solve
@@ -90,6 +91,21 @@ def test_regret_is_a_share_of_the_best() -> None:
     assert relative_regret("cost", 2, 3) == 0.5
     assert relative_regret("cost", 2, 1) == 0.0
     assert relative_regret("cost", 0, 1) is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_stopped_search_is_never_worse_than_keeping_the_old_choice(seed: int) -> None:
+    """One node of search for each world: where the old choice fits, the new answer is at least as good, and within its bound."""
+    problem = wide_problem(seed, most=200)
+    for solver in ("exact", "greedy"):
+        got = what_if(problem, parse_changes(["price:*:*=x0.9", "egress:*:*=x0.5"]), solver, SolveOptions(node_limit=1))
+        if got.kept is not None and not got.kept.broken:
+            assert got.regret is not None
+            assert got.after.status != "infeasible"
+            kept, new = got.kept.value, got.after.value
+            assert kept is not None
+            assert new is not None
+            assert new >= kept * (1 - 2e-3) if problem.requirements.objective == "throughput" else new <= kept * (1 + 2e-3)
 
 
 def test_prices_links_and_speeds_change_as_written() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -24,6 +27,20 @@ the worlds, or more than 20 % in the worst one.
 """
 
 
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let Ctrl-C end all searches: a solver takes a KeyboardInterrupt for itself and returns its best, and the next would begin."""
+
+    def abort(number: int, frame: object) -> None:
+        raise click.Abort
+
+    heard = signal.signal(signal.SIGINT, abort)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, heard)
+
+
 @click.command("robust", epilog=EXAMPLE)
 @request_options
 @wish_options
@@ -40,7 +57,7 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
     """Say how much a recommendation may lose if prices, links and speeds are not what the book says."""
     from placer.worlds import robust
 
-    with progress("looking at other worlds"):
+    with progress("looking at other worlds"), _stoppable():
         got = robust(model, **words)
     if as_json:
         print_json(got.to_dict())

@@ -90,7 +90,9 @@ def robust_view(got: Robustness) -> RenderableType:
     figures = (
         f"{format_number(speed)} samples/s for {format_usd(usd)}/h, {format_usd(estimate.usd_per_million_samples)} per million samples"
     )
-    lines = [("figures", figures), ("unsure", _unsure(got)), *_regret(got), *_worst(got), *_steadier(got)]
+    proved = str(got.result.status) == "optimal"
+    proof = [] if proved else [("proof", "none: a better placement may exist at the book's own figures; raise --time-limit")]
+    lines = [("figures", figures), *proof, ("unsure", _unsure(got)), *_regret(got), *_worst(got), *_steadier(got)]
     title = Text(f"\n{headline(placement)}", style="bold green")
     return Group(reading(got.result.problem), title, _pairs(lines), *_measurements(got))
 

@@ -87,7 +87,10 @@ def _difference(got: WhatIf) -> dict[str, float] | None:
 def whatif_view(got: WhatIf) -> RenderableType:
     """What was asked and changed, the difference table, and what keeping the old choice would do."""
     said = [("change" if i == 0 else "", f"{'without ' if c.what == 'drop' else ''}{c.text}") for i, c in enumerate(got.changes)]
-    return Group(reading(got.before.problem), _lines(said), Text(""), _table(got), Text(""), _lines(_reaction(got)))
+    lines = _reaction(got)
+    if any(str(result.status) not in ("optimal", "infeasible") for result in (got.before, got.after)):
+        lines.append(("proof", "not both answers are proved, so a part of the difference may be the search's: raise --time-limit"))
+    return Group(reading(got.before.problem), _lines(said), Text(""), _table(got), Text(""), _lines(lines))
 
 
 def _table(got: WhatIf) -> RenderableType:
