@@ -164,7 +164,7 @@ def _speeds(problem: Problem, placement: Placement, boxes: Mapping[str, tuple[fl
         node = profile.rate(catalog.gpu(gpu), count, "none", catalog)
         if one is None or node is None:
             continue
-        measure = f"time some steps on it, then placer calibrate RUNS.csv -o FILE and --calibration FILE ({profile.name} on {{}})"
+        measure = "placer calibrate RUNS.csv -o FILE, with runs on {}"
         (low, high), (node_low, node_high) = _ends(one), _ends(node)
         if count == 1 or node.basis in ("estimated", "assumed"):
             ends = boxes.get("rate") or (low, high)

@@ -42,12 +42,16 @@ def test_the_choice_changes_where_the_prices_cross() -> None:
     assert [len(run) for run in stretches(got)] == [3, 2]
 
 
-def test_two_ranges_are_a_product_and_break_along_the_last() -> None:
+def test_two_ranges_are_a_product_and_break_along_the_longer() -> None:
     """Rows of one value of the first range are never taken together with those of the next."""
     got = swept("price:aws/*:T4=x1,x2", "price:gcp/*:T4=x1,x2,x4", objective="cost", max_workers=1)
     assert [row["value"] for row in got.rows] == pytest.approx([0.6, 1.0, 1.0, 0.6, 1.2, 2.0])
     assert [len(run) for run in stretches(got)] == [1, 2, 2, 1]
     assert len(breakpoints(got)) == 2
+    turned = swept("price:gcp/*:T4=x1,x2,x4", "price:aws/*:T4=x1,x2", objective="cost", max_workers=1)
+    assert [[row["value"] for row in run] for run in stretches(turned)] == [
+        [pytest.approx(v) for v in run] for run in ([0.6], [1, 1], [0.6, 1.2], [2])
+    ]
 
 
 def test_a_point_that_fits_nothing_or_is_refused_is_an_answer() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -39,67 +39,86 @@ def choice(row: Row) -> tuple[str, ...]:
     return (*row["workers"], str(row["exchange"]), str(row["local_steps"]))
 
 
+def along(sweep: Sweep) -> int:
+    """Position of the range that the table goes along: that with the most values, of several the last."""
+    counts = [len(axis["values"]) for axis in sweep.header["over"]]
+    return max(range(len(counts)), key=lambda i: (counts[i], i))
+
+
 def stretches(sweep: Sweep) -> list[list[Row]]:
-    """Neighbouring points along the last range that have the same choice."""
-    last = len(sweep.header["over"][-1]["values"])
-    found = []
-    for _, along in groupby(sweep.rows, key=lambda row: int(row["point"]) // last):
-        run: list[Row] = []
-        for row in along:
-            if run and (choice(row) != choice(run[-1]) or row["point"] != run[-1]["point"] + 1):
-                found.append(run)
-                run = []
-            run.append(row)
-        found.append(run)
+    """Neighbouring points along one range that have the same choice; the values of the others are the same in a stretch."""
+    found: list[list[Row]] = []
+    at: tuple[tuple[int, ...], int] | None = None
+    for row in sorted(sweep.rows, key=lambda row: _coordinates(sweep, row)):
+        others, step = _coordinates(sweep, row)
+        if at == (others, step - 1) and choice(row) == choice(found[-1][-1]):
+            found[-1].append(row)
+        else:
+            found.append([row])
+        at = (others, step)
     return found
 
 
 def breakpoints(sweep: Sweep) -> list[tuple[Row, Row]]:
-    """Neighbours along the last range between which the choice changes."""
-    last, runs = len(sweep.header["over"][-1]["values"]), stretches(sweep)
-    pairs = [(one[-1], other[0]) for one, other in pairwise(runs)]
-    return [
-        (a, b) for a, b in pairs if b["point"] == a["point"] + 1 and a["point"] // last == b["point"] // last and choice(a) != choice(b)
-    ]
+    """Neighbours along one range between which the choice changes."""
+    found = []
+    for one, other in pairwise(stretches(sweep)):
+        (others, step), (there, after) = _coordinates(sweep, one[-1]), _coordinates(sweep, other[0])
+        if others == there and after == step + 1:
+            found.append((one[-1], other[0]))
+    return found
+
+
+def _coordinates(sweep: Sweep, row: Row) -> tuple[tuple[int, ...], int]:
+    """Positions of a point on the other ranges, and on the one that the table goes along."""
+    rest, found = int(row["point"]), []
+    for axis in reversed(sweep.header["over"]):
+        rest, position = divmod(rest, len(axis["values"]))
+        found.append(position)
+    step = found[::-1].pop(along(sweep))
+    others = found[::-1]
+    del others[along(sweep)]
+    return tuple(others), step
 
 
 def sweep_view(sweep: Sweep) -> RenderableType:
     """Table of stretches with one choice each, and where it changes."""
-    names = [axis["what"] for axis in sweep.header["over"]]
+    order = sorted(range(len(sweep.header["over"])), key=lambda i: (i == along(sweep), i))
     table = Table(box=None, pad_edge=False, header_style="underline", padding=(0, 1))
-    for name in (*names, "chosen"):
+    for name in (*(sweep.header["over"][i]["what"] for i in order), "chosen"):
         table.add_column(name, overflow="fold")
     for name in ("samples/s", "USD/h", "USD/M"):
         table.add_column(name, justify="right", no_wrap=True)
     runs = stretches(sweep)
     for run in runs[:MOST_ROWS]:
-        table.add_row(*_where(run, names), _chosen(run[0]), *_figures(run))
+        table.add_row(*_where(run, order), _chosen(run[0]), *_figures(run))
     return Group(table, Text(""), Text(_summary(sweep, len(runs))))
 
 
 def _summary(sweep: Sweep, runs: int) -> str:
     """How many points there are, and between which the choice changes."""
-    rows, last = sweep.rows, sweep.header["over"][-1]["what"]
+    rows, what = sweep.rows, sweep.header["over"][along(sweep)]["what"]
     missing = sweep.points - len(rows)
     said = [f"{counted(len(rows), 'point')}, {counted(len({choice(row) for row in rows}), 'choice')}"]
     if missing:
         said.append(f"{counted(missing, 'point')} still to do")
     if runs > MOST_ROWS:
         said.append(f"{counted(runs - MOST_ROWS, 'line')} more with --json")
-    if len(sweep.header["over"]) == 1:
-        between = [f"{_value(one, -1)} and {_value(other, -1)}" for one, other in breakpoints(sweep)]
-        said.append(f"the choice changes between {last} {', '.join(between)}" if between else "the choice never changes")
+    between = [f"{_value(one, along(sweep))} and {_value(other, along(sweep))}" for one, other in breakpoints(sweep)]
+    if len(sweep.header["over"]) > 1:
+        said.append(f"{counted(len(between), 'change')} of the choice along {what}")
+    else:
+        said.append(f"the choice changes between {what} {', '.join(between)}" if between else "the choice never changes")
     refused = [row for row in rows if "message" in row]
     if refused:
         said.append(f"{counted(len(refused), 'point')} refused, as {refused[0]['key']}: {refused[0]['message']}")
     return "; ".join(said)
 
 
-def _where(run: list[Row], names: list[str]) -> list[str]:
-    """Values of each range: the last one from the first to the last point of a stretch."""
-    outer = [_value(run[0], i) for i in range(len(names) - 1)]
-    first, last = _value(run[0], -1), _value(run[-1], -1)
-    return [*outer, first if first == last else f"{first} .. {last}"]
+def _where(run: list[Row], order: list[int]) -> list[str]:
+    """Values of each range: that which the table goes along from the first to the last point of a stretch."""
+    first, last = _value(run[0], order[-1]), _value(run[-1], order[-1])
+    return [*(_value(run[0], i) for i in order[:-1]), first if first == last else f"{first} .. {last}"]
 
 
 def _value(row: Mapping[str, Any], axis: int) -> str:
