@@ -47,10 +47,12 @@ def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
         return ()
     wish, other = result.problem.requirements, estimate(local, result.problem)
     speed, usd = other.effective_samples_per_second.value, other.usd_per_hour.total
-    ours = objective_value(wish.objective, result.estimate.effective_samples_per_second.value, result.estimate.usd_per_hour.total)
+    ours = objective_value(
+        wish.objective, result.estimate.effective_samples_per_second.value, result.estimate.usd_per_hour.total, wish.samples
+    )
     if ours == 0:  # nothing is cheaper than machines that are paid for anyway
         return ()
-    gain = objective_value(wish.objective, speed, usd) / ours
+    gain = objective_value(wish.objective, speed, usd, wish.samples) / ours
     if (gain if wish.objective == "throughput" else 1 / gain) < WORTH_A_WORD:
         return ()
     text = " + ".join(group.spec for group in local.groups)
@@ -76,7 +78,7 @@ def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
         return ()
     wish, got = result.problem.requirements, staying.estimate
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    value = objective_value(wish.objective, speed, usd)
+    value = objective_value(wish.objective, speed, usd, wish.samples)
     if not (value > result.value if wish.objective == "throughput" else value < result.value):
         return ()
     text = " + ".join(group.spec for group in staying.placement.groups)
@@ -130,7 +132,7 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
         f"({100 * (other_speed / speed - 1):+.0f} %) for {format_usd(other.usd_per_hour.total)}/h, "
         f"{format_usd(other.usd_per_hour.egress)}/h of it egress."
     )
-    if problem.requirements.objective != "throughput" or other_speed >= speed:
+    if problem.requirements.objective not in ("throughput", "time") or other_speed >= speed:
         return
     samples = samples_per_round(spread.exchange, problem) / other.samples_to_target.value
     needed = samples / speed - other.step.calculation

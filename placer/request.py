@@ -7,6 +7,7 @@ import re
 from datetime import date, timedelta
 from pathlib import Path
 
+from placer.budget_words import read_budget, read_samples
 from placer.calibration import Calibration
 from placer.catalog import Catalog
 from placer.contradictions import without_contradictions
@@ -19,7 +20,7 @@ from placer.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.profile import ModelProfile
 from placer.quotas import read_quotas
 from placer.requirements import ALL_REGIONS, EXCHANGES, Requirements
-from placer.units import parse_bandwidth, parse_budget, parse_count, parse_fraction, parse_range, parse_rate, parse_seconds
+from placer.units import parse_bandwidth, parse_count, parse_fraction, parse_range, parse_rate, parse_seconds
 
 USER_SPREAD = 0.1
 """A measured stream of the user's repeats within this share: as the cloud links of Erben et al. (2024) did."""
@@ -35,6 +36,8 @@ def build_problem(
     *,
     budget: str | None = None,
     min_throughput: str | None = None,
+    samples: str | int | None = None,
+    deadline: str | None = None,
     objective: str | None = None,
     gpu: Words = None,
     places: Words = None,
@@ -68,10 +71,12 @@ def build_problem(
     Parameters
     ----------
     budget, min_throughput
-        Such as ``5/h`` and ``400/s``.
+        Such as ``5/h`` and ``400/s``; with ``samples`` also a budget in total, such as ``200usd``.
+    samples, deadline
+        How many samples to train on, at equal progress, such as ``10M``; and the time for them, such as ``12h``.
     objective
-        ``throughput``, ``cost`` or ``cost-per-sample``; by default throughput, or cost if there is a
-        throughput floor and no budget.
+        ``throughput``, ``cost``, ``cost-per-sample`` or ``time``; by default throughput, or cost if there is a
+        throughput floor or a deadline and no budget.
     gpu, places, not_places
         Names, comma-separated or as a list; places may have wildcards.
     market
@@ -116,10 +121,14 @@ def build_problem(
     """
     overlay = as_overlay(calibration)
     catalog = with_links(overlay.over_catalog(catalog), words(links, "link") if links else [])
+    usd_per_hour, usd = read_budget(budget, samples)
     requirements = Requirements(
-        objective=("cost" if min_throughput and not budget else "throughput") if objective is None else objective,
-        budget_usd_per_hour=None if budget is None else parse_budget(budget),
+        objective=("cost" if (min_throughput or deadline) and not budget else "throughput") if objective is None else objective,
+        budget_usd_per_hour=usd_per_hour,
         min_samples_per_second=None if min_throughput is None else parse_rate(min_throughput),
+        samples=read_samples(samples),
+        deadline_s=None if deadline is None else parse_seconds(deadline),
+        budget_usd=usd,
         gpus=gpus_of(gpu, catalog),
         places_in=patterns_of(places, catalog),
         places_not_in=patterns_of(not_places, catalog),

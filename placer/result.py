@@ -58,7 +58,7 @@ class Answer:
 
     Notes
     -----
-    ``bound`` is on the objective (samples/s, USD/h or USD per million samples); None if nothing is
+    ``bound`` is on the objective (samples/s, USD/h, USD per million samples or seconds); None if nothing is
     proved. ``candidates`` counts placements that were evaluated.
     """
 
@@ -124,7 +124,8 @@ class Result:
         if self.estimate is None:
             return None
         got = self.estimate
-        return objective_value(self.problem.requirements.objective, got.effective_samples_per_second.value, got.usd_per_hour.total)
+        wish = self.problem.requirements
+        return objective_value(wish.objective, got.effective_samples_per_second.value, got.usd_per_hour.total, wish.samples)
 
     @property
     def gap(self) -> float | None:
@@ -161,15 +162,18 @@ class Result:
         return frame
 
 
-def objective_value(objective: str, samples_per_second: float, usd_per_hour: float) -> float:
-    """Objective of a placement: samples/s that count, USD/h or USD per million samples that count."""
+def objective_value(objective: str, samples_per_second: float, usd_per_hour: float, samples: int | None = None) -> float:
+    """Objective of a placement: samples/s that count, USD/h, USD per million samples that count, or seconds for all samples."""
     if objective == "throughput":
         return samples_per_second
+    if objective == "time":
+        return (samples or 1) / samples_per_second
     return usd_per_hour if objective == "cost" else usd_per_million_samples(usd_per_hour, samples_per_second)
 
 
 def score(objective: str, got: Outcome) -> tuple[float, float]:
     """Sort key, lowest is best; ties in throughput go to the cheaper, ties in cost to the faster."""
     speed, usd = got.samples_per_second, got.usd.total
-    value = objective_value(objective, speed, usd)
-    return (-value, usd) if objective == "throughput" else (value, -speed)
+    if objective in ("throughput", "time"):
+        return -speed, usd
+    return objective_value(objective, speed, usd), -speed

@@ -6,7 +6,9 @@ import hashlib
 import importlib
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 from placer.errors import PlacerError, unknown
@@ -54,7 +56,7 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
         raise unknown("solver", solver, solver_names())
     module = importlib.import_module(f"placer.solvers.{solver}")
     started = time.perf_counter()
-    answer = cast(Answer, module.solve(problem, options or SolveOptions()))
+    answer = _asked(module, problem, options or SolveOptions())
     seconds = time.perf_counter() - started
     if answer.placement is None:
         return _result(problem, answer, solver, seconds)
@@ -63,6 +65,18 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     if wrong:
         raise AssertionError(f"solver {solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}")
     return result
+
+
+def _asked(module: ModuleType, problem: Problem, options: SolveOptions) -> Answer:
+    """Ask a solver; the least time for a number of samples is found as the most samples/s."""
+    wish = problem.requirements
+    if wish.objective != "time":
+        return cast(Answer, module.solve(problem, options))
+    samples, tell = wish.samples or 1, options.on_better
+    if tell is not None:
+        options = replace(options, on_better=lambda speed: tell(samples / speed))
+    answer = cast(Answer, module.solve(replace(problem, requirements=replace(wish, objective="throughput")), options))
+    return replace(answer, bound=None if answer.bound is None else samples / answer.bound)
 
 
 def _beaten(result: Result) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from placer.catalog import VmOffer
+from placer.cost import usd_per_million_samples
 from placer.elastic import needs_place
 from placer.estimator import evaluate, exchange_phases
 from placer.exchange import traits
@@ -94,11 +95,18 @@ class Judge:
         market, workers = self.market, sum(n for _, n in draft.counts)
         usd, speed = sum(self._usd[i] * n for i, n in draft.counts), sum(self._speed[i] * n for i, n in draft.counts)
         speed = market.pools[draft.counts[0][0]].alone.value if workers == 1 else speed / self._multiplier(draft.mode)
-        budget, floor = self.target.budget_usd_per_hour, self.target.floor_samples_per_second
-        lacking = max(0.0, usd / budget - 1 - TOLERANCE) + (max(0.0, 1 - TOLERANCE - speed / floor) if floor else 0.0)
+        lacking = self._over(usd, speed)
         lacking += max(0.0, 1 - workers / self.wish.min_workers)
         value = objective_value(self.target.objective, speed, usd)
         return (lacking, -value, usd) if self.target.objective == "throughput" else (lacking, value, -speed)
+
+    def _over(self, usd_per_hour: float, samples_per_second: float) -> float:
+        """By how much price and speed miss their limits, as shares of these."""
+        target = self.target
+        budget, floor, per_sample = target.budget_usd_per_hour, target.floor_samples_per_second, target.limit_usd_per_sample
+        each = usd_per_million_samples(usd_per_hour, samples_per_second) / 1e6
+        lacking = max(0.0, usd_per_hour / budget - 1 - TOLERANCE) + max(0.0, each / per_sample - 1 - TOLERANCE)
+        return lacking + (max(0.0, 1 - TOLERANCE - samples_per_second / floor) if floor else 0.0)
 
     def _multiplier(self, mode: tuple[str, int]) -> float:
         if mode not in self._multipliers:
@@ -170,9 +178,7 @@ class Judge:
         if not self.needed <= counts.keys():
             return lacking, 0.0, 0.0
         got = evaluate(placement, self.problem)
-        budget, floor = self.target.budget_usd_per_hour, self.target.floor_samples_per_second
-        usd, speed = got.usd.total, got.samples_per_second
-        lacking += max(0.0, usd / budget - 1 - TOLERANCE) + (max(0.0, 1 - TOLERANCE - speed / floor) if floor else 0.0)
+        lacking += self._over(got.usd.total, got.samples_per_second)
         if self.wish.kept and any(leaks(placement, exchange_phases(placement, self.problem), (), self.problem)):
             lacking += 1  # data that moves is looked at when the draft is offered
         key = score(self.target.objective, got)

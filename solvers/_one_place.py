@@ -56,6 +56,8 @@ def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
     target = judge.target
     value = {"throughput": -speed, "cost": usd, "cost-per-sample": usd / speed * 1e6 / SECONDS_PER_HOUR}[target.objective]
     within = (usd <= target.budget_usd_per_hour * (1 + 1e-6)) & (speed >= target.floor_samples_per_second * (1 - 1e-6))
+    if target.limit_usd_per_sample < np.inf:
+        within &= usd <= target.limit_usd_per_sample * SECONDS_PER_HOUR * speed * (1 + 1e-6)
     keep = np.flatnonzero(within)
     second = usd if target.objective == "throughput" else -speed
     return keep[np.lexsort((keep, second[keep], value[keep]))], value

@@ -42,6 +42,7 @@ class Target:
     objective: str
     budget_usd_per_hour: float
     floor_samples_per_second: float
+    limit_usd_per_sample: float
     gap: float
     deadline: float
     node_limit: int | None = None
@@ -53,6 +54,30 @@ class Target:
     skipped: bool = False
     ticks: int = field(default=0, repr=False)
 
+    @staticmethod
+    def of(
+        problem: Problem,
+        *,
+        gap: float,
+        deadline: float,
+        node_limit: int | None = None,
+        on_better: Callable[[float], None] | None = None,
+    ) -> Target:
+        """Read objective and limits from the wishes; ``deadline`` is by the monotonic clock."""
+        wish = problem.requirements
+        per_million = wish.max_usd_per_million_samples
+        return Target(
+            problem=problem,
+            objective=wish.objective,
+            budget_usd_per_hour=wish.budget_usd_per_hour or math.inf,
+            floor_samples_per_second=wish.floor_samples_per_second or 0.0,
+            limit_usd_per_sample=math.inf if per_million is None else per_million / 1e6,
+            gap=gap,
+            deadline=deadline,
+            node_limit=node_limit,
+            on_better=on_better,
+        )
+
     def offer(self, placement: Placement) -> None:
         """Evaluate a placement and keep it if it is within the limits and better."""
         self.candidates += 1
@@ -61,6 +86,8 @@ class Target:
         got = evaluate(placement, self.problem)
         speed, usd = got.samples_per_second, got.usd
         if usd.total > self.budget_usd_per_hour * (1 + TOLERANCE) or speed < self.floor_samples_per_second * (1 - TOLERANCE):
+            return
+        if got.usd_per_million_samples / 1e6 > self.limit_usd_per_sample * (1 + TOLERANCE):
             return
         key = score(self.objective, got)
         if key < self.best_key and not violations(placement, self.problem):
@@ -117,10 +144,11 @@ class Target:
 
     @property
     def max_usd_per_sample(self) -> float:
-        """USD per sample that a better placement has at most; infinite for other objectives."""
+        """USD per sample that a better placement has at most; infinite without a limit."""
+        limit = self.limit_usd_per_sample * (1 + TOLERANCE)
         if self.objective == "cost-per-sample" and self.best is not None:
-            return self.best_value * (1 - self.slack) / 1e6
-        return math.inf
+            return min(limit, self.best_value * (1 - self.slack) / 1e6)
+        return limit
 
     def thresholds(self, mode: Mode, weights: Array, communication_s: Array, egress_usd: Array, data_usd: float, slowest: Array) -> Array:
         """Values that the weighted sums of `Market.best_sums` must reach for an improvement.

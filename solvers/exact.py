@@ -46,12 +46,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     market = Market.of(problem)
     if not market.pools:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
-    wish = problem.requirements
-    target = Target(
-        problem=problem,
-        objective=wish.objective,
-        budget_usd_per_hour=wish.budget_usd_per_hour or float("inf"),
-        floor_samples_per_second=wish.min_samples_per_second or 0.0,
+    target = Target.of(
+        problem,
         gap=options.gap,
         deadline=time.monotonic() + options.time_limit_s,
         node_limit=options.node_limit,
@@ -132,7 +128,7 @@ def _alone(market: Market, target: Target) -> None:
         pool = market.pools[i]
         if pool.alone.value >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
             if usd_per_million_samples(pool.offer.usd_per_hour, pool.alone.value) / 1e6 > target.max_usd_per_sample:
-                return
+                continue
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
 

@@ -11,9 +11,11 @@ from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLin
 from placer.elastic import Dataset
 from placer.problem import Problem
 from placer.profile import Efficiency, ModelProfile, Rate
-from placer.requirements import EXCHANGES, OBJECTIVES, Quota, Requirements
+from placer.requirements import EXCHANGES, Quota, Requirements
 
 AS_OF = "2026-01-01"
+OBJECTIVES = ("throughput", "cost", "cost-per-sample")
+"""What the seeds of the first generators draw from."""
 CITIES = [
     ("NA", 39.0, -77.5),
     ("NA", 45.6, -121.2),
@@ -333,3 +335,21 @@ def _serverless(catalog: Catalog) -> Catalog:
     regions = [catalog.region(place) for place in sorted({offer.place for offer in catalog.offers})]
     stores = (*(_store(r) for r in regions), *(s for s in catalog.stores if s.provider == "backblaze"))
     return replace(catalog, functions=tuple(_function(r) for r in regions), stores=stores)
+
+
+def total_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` with a number of samples, limits in total near those of one machine."""
+    draw = random.Random(f"total {seed}")
+    problem = exchange_problem(seed)
+    samples, pool = draw.choice([10**4, 10**6, 10**8]), draw.choice(problem.pools)
+    each_usd = pool.offer.usd_per_hour / 3600 / pool.alone.value
+    changed = replace(
+        problem.requirements,
+        objective=draw.choice([*OBJECTIVES, "time"]),
+        samples=samples,
+        deadline_s=draw.choice([None, samples / pool.alone.value / draw.uniform(0.8, 2.5)]),
+        budget_usd=draw.choice([None, samples * each_usd * draw.uniform(0.6, 1.5)]) or None,
+        budget_usd_per_hour=draw.choice([None, None, problem.requirements.budget_usd_per_hour]),
+        min_samples_per_second=None,
+    )
+    return replace(problem, requirements=changed)

@@ -26,6 +26,7 @@ _REQUEST: list[Option] = [
     click.option("--model", required=True, metavar="NAME|FILE", help="Model profile: a name of 'placer models' or a JSON file."),
     catalog_option,
     click.option("--tbs", metavar="N", help="Target batch size: samples per step over all workers (32768, 32K, 32Ki)."),
+    click.option("--samples", metavar="N", help="Samples to train on, at equal progress, such as 10M: adds time and money in total."),
     click.option("--exchange", default="auto", show_default=True, metavar="NAME", help=f"auto (any synchronous one), {', '.join(NAMES)}."),
     click.option("--local-steps", metavar="N..M", help="Optimizer steps between exchanges; above 1 auto adds local-sgd and its kin."),
     click.option("--streams", default="1", show_default=True, metavar="N", help="TCP streams of each pair of machines."),
@@ -65,10 +66,13 @@ _REQUEST: list[Option] = [
     click.option("--zones", default="one", show_default=True, metavar="one|spread", help="Whether workers of a region share a zone."),
 ]
 _WISHES: list[Option] = [
-    click.option("--budget", metavar="USD/h", help="Most that may be spent, such as 5/h."),
+    click.option("--budget", metavar="USD[/h]", help="Most that may be spent: 5/h; with --samples also in total: 200usd."),
     click.option("--min-throughput", metavar="N/s", help="Least samples per second, such as 400/s."),
+    click.option("--deadline", metavar="TIME", help="Time for all --samples, such as 12h."),
     click.option(
-        "--objective", metavar="NAME", help="throughput, cost or cost-per-sample; default: throughput, or cost with a floor alone."
+        "--objective",
+        metavar="NAME",
+        help="throughput, cost, cost-per-sample or time; default: throughput, or cost with a floor or deadline alone.",
     ),
     click.option("--gpu", metavar="A,B", help="Only these GPUs, such as T4,A10,A100."),
     click.option("--in", "places", metavar="PLACE,..", help="Only these places: 'aws/*', 'gcp/europe-*', aws, europe, EU."),

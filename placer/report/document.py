@@ -15,6 +15,7 @@ from placer.problem import Problem
 from placer.requirements import Requirements
 from placer.result import Option, Result
 from placer.timing.step import StepSeconds
+from placer.totals import totals_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,7 @@ def result_document(result: Result) -> dict[str, Any]:
         "solver": {"name": result.solver, "seconds": round(result.seconds, 6), "candidates": result.candidates},
         "placement": None if placement is None else placement_document(placement, problem),
         "estimate": None if estimate is None else estimate_document(estimate),
+        "totals": None if estimate is None else totals_document(estimate, problem),
         "outlook": None if placement is None or estimate is None else outlook_document(placement, estimate, problem),
         "alternatives": [_option(o, "considered", problem) for o in result.options],
         "baselines": [_option(o, o.label, problem) for o in result.baselines],
@@ -55,6 +57,9 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "objective": wish.objective,
         "budget_usd_per_hour": wish.budget_usd_per_hour,
         "min_samples_per_second": wish.min_samples_per_second,
+        "samples": wish.samples,
+        "deadline_seconds": wish.deadline_s,
+        "budget_usd": wish.budget_usd,
         "target_batch_size": problem.batch,
         "compression": problem.compression,
         "gradient_bytes": problem.gradient_bytes,
@@ -156,6 +161,15 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         ],
         "provenance": list(estimate.provenance),
     }
+
+
+def totals_document(estimate: Estimate, problem: Problem) -> dict[str, Any] | None:
+    """Time and money for all samples; None where nobody says how many."""
+    samples = problem.requirements.samples
+    if samples is None:
+        return None
+    totals = totals_of(estimate, samples)
+    return {"samples": samples, "seconds": _interval(totals.seconds), "usd": _interval(totals.usd)}
 
 
 def outlook_document(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from placer.placement import Placement
 from placer.problem import DEFAULT_QUOTA_GPUS, Problem
 from placer.report.figures import COMPRESSION_NAMES, figures
 from placer.report.sentences import device_words, headline
-from placer.requirements import ALL_REGIONS
+from placer.requirements import ALL_REGIONS, Requirements
 from placer.result import Option, Result, Warn
 from placer.units import (
     format_bytes,
+    format_duration,
     format_number,
     format_seconds,
     format_usd,
@@ -30,7 +31,12 @@ MOST_WIDTH = 118
 """Columns of a table on a wider terminal."""
 OLD_DAYS = 366
 """Egress prices older than this beside the newest machine price are worth a word although nothing is sent."""
-OBJECTIVE_WORDS = {"throughput": "most samples/s", "cost": "lowest USD/h", "cost-per-sample": "lowest USD per sample"}
+OBJECTIVE_WORDS = {
+    "throughput": "most samples/s",
+    "cost": "lowest USD/h",
+    "cost-per-sample": "lowest USD per sample",
+    "time": "least time to finish",
+}
 
 
 def reading(problem: Problem) -> RenderableType:
@@ -41,6 +47,7 @@ def reading(problem: Problem) -> RenderableType:
         limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h")
     if wish.min_samples_per_second is not None:
         limits.append(f"at least {format_number(wish.min_samples_per_second)} samples/s")
+    limits += _total_limits(wish)
     if wish.gpus:
         limits.append(f"GPUs {', '.join(wish.gpus)}")
     if wish.places_in:
@@ -68,6 +75,17 @@ def reading(problem: Problem) -> RenderableType:
         ("quota", f"from the quota file, else {quota}" if wish.quotas else f"{quota} (default; change with --quota FILE)"),
     ]
     return _pairs(lines)
+
+
+def _total_limits(wish: Requirements) -> list[str]:
+    """How many samples, by when and for how much."""
+    limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
+    if wish.deadline_s is not None and wish.samples is not None:
+        floor = format_number(wish.samples / wish.deadline_s)
+        limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor} samples/s)")
+    if wish.budget_usd is not None:
+        limits.append(f"budget {format_usd(wish.budget_usd)} in total")
+    return limits
 
 
 def context(problem: Problem) -> RenderableType:
