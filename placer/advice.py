@@ -190,10 +190,18 @@ def _memory(problem: Problem, placement: Placement) -> Iterator[Warn]:
 
 def warnings_of(problem: Problem, placement: Placement | None, got: Estimate | None) -> tuple[Warn, ...]:
     """List what the user should know about the data and the placement."""
-    found = list(_data_warnings(problem))
+    found = [*_data_warnings(problem), *_batch_warnings(problem)]
     if placement is not None and got is not None:
         found += _placement_warnings(problem, placement, got)
     return tuple(found)
+
+
+def _batch_warnings(problem: Problem) -> Iterator[Warn]:
+    """What is taken for granted where batches of different size are compared."""
+    wish = problem.requirements
+    if wish.batch_range is not None and wish.critical_batch is None:
+        text = f"a sample is taken to be worth as much in every batch from {wish.batch_range[0]:,} to {wish.batch_range[1]:,} (assumed)"
+        yield Warn(code="batch", message=f"{text}; beyond the critical batch more samples are needed: say --critical-batch N")
 
 
 def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn]:

@@ -9,7 +9,7 @@ from math import fsum
 from placer import cost
 from placer.calibration import PUBLISHED
 from placer.catalog import VmOffer
-from placer.convergence import Multiplier, samples_to_target
+from placer.convergence import Multiplier, multiplier_of
 from placer.data_usd import data_usd_per_sample, moves_of
 from placer.elastic import Move
 from placer.errors import PlacerError
@@ -114,7 +114,7 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
     phases = exchange_phases(placement, problem)
     got = _outcome(machines, placement, phases, problem, EXPECTED)
     slow, fast = (_outcome(machines, placement, phases, problem, case) for case in (SLOW, FAST))
-    multiplier = samples_to_target(placement.exchange, problem.requirements.samples_to_target)
+    multiplier = multiplier_of(placement.exchange, problem)
     part = crew_of(machines, placement, phases, problem, EXPECTED).shares() if placement.workers > 1 else {machines[0][0].offer.place: 1.0}
     return Estimate(
         samples_per_second=Interval(value=got.processed_per_second, low=slow.processed_per_second, high=fast.processed_per_second),
@@ -158,7 +158,7 @@ def _outcome(machines: Sequence[tuple[Pool, int]], placement: Placement, phases:
         step=step,
         usd=usd,
         samples=samples,
-        multiplier=samples_to_target(exchange, problem.requirements.samples_to_target).value,
+        multiplier=multiplier_of(exchange, problem).value,
     )
 
 

@@ -77,8 +77,9 @@ class Problem:
 
     @property
     def batch(self) -> int:
-        """Target batch size: samples of one step over all workers, B in the formulas."""
-        return self.requirements.target_batch_size or self.profile.target_batch_size
+        """Target batch size: samples of one step over all workers, B in the formulas; of batches still to choose from, the smallest."""
+        wish = self.requirements
+        return wish.target_batch_size or min(wish.open_batches, default=self.profile.target_batch_size)
 
     @property
     def compression(self) -> str:

@@ -59,6 +59,7 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
     result = solve(problem, solver, options)
     if result.placement is None or result.estimate is None:
         return replace(result, nearest=nearest(problem, solver, options), warnings=warnings_of(problem, None, None))
+    problem = result.problem
     considered = [(placement, violations(placement, problem)) for placement in equal_machines(problem)]
     stopped = result.status is not Status.OPTIMAL
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1

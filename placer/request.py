@@ -55,6 +55,7 @@ def build_problem(
     overlap: bool = False,
     samples_to_target: Words = None,
     tbs: str | int | None = None,
+    critical_batch: str | int | None = None,
     data: Words = None,
     passes: str | float = 1,
     keep: Words = None,
@@ -90,6 +91,9 @@ def build_problem(
     exchange, aggregator, storage, compression, tbs
         How gradients are exchanged; None takes the profile's or the best. ``aggregator`` is the place of the
         function, parameter server or hub, or ``function@place`` where a place has several.
+        ``tbs`` may be a range such as ``8K..64K``: its ends and the powers of two between are tried.
+    critical_batch
+        Gradient noise scale in samples: how many more samples larger batches need.
     local_steps
         Optimizer steps between exchanges, a number or a range; None: 1, or for a local strategy whatever is best up to 64.
     streams, overlap
@@ -147,7 +151,9 @@ def build_problem(
         streams=_streams(streams),
         overlap=overlap,
         samples_to_target=parse_multipliers(words(samples_to_target, "samples to target")) if samples_to_target else (),
-        target_batch_size=None if tbs is None else parse_count(str(tbs), "tbs"),
+        target_batch_size=_batches(tbs)[0],
+        batch_range=_batches(tbs)[1],
+        critical_batch=None if critical_batch is None else parse_count(str(critical_batch), "critical-batch"),
         data_store=_data_store(data, catalog),
         datasets=parse_datasets(_datasets(data), catalog),
         passes=_passes(passes),
@@ -168,6 +174,19 @@ def _local_steps(value: str | int) -> tuple[int, int]:
     if high > MOST_LOCAL_STEPS:
         raise PlacerError(f"local-steps '{value}' is above {MOST_LOCAL_STEPS:,}", "give the optimizer steps between exchanges")
     return low, high
+
+
+def _batches(tbs: str | int | None) -> tuple[int | None, tuple[int, int] | None]:
+    """The batch, or the range to choose it from."""
+    if tbs is None:
+        return None, None
+    low, dots, high = str(tbs).partition("..")
+    if not dots:
+        return parse_count(low, "tbs"), None
+    if not (low.strip() and high.strip()):
+        raise PlacerError(f"tbs '{tbs}' has an open end", "write a range of batches as 8K..64K")
+    ends = parse_count(low, "tbs"), parse_count(high, "tbs")
+    return None, ends
 
 
 def _oldest(age: str) -> str:

@@ -24,7 +24,7 @@ MOST_PASSES = 1e6
 """More passes over the data, or fewer than one in so many, are a slip of the keyboard."""
 AMOUNTS = (
     "budget_usd_per_hour", "min_samples_per_second", "samples", "deadline_s", "budget_usd", "most_usd_per_million_samples",
-    "target_batch_size",
+    "target_batch_size", "critical_batch",
 )  # fmt: skip
 """Wishes that are amounts above 0."""
 ALL_REGIONS = 1_000
@@ -67,7 +67,8 @@ class Requirements:
     Notes
     -----
     ``samples`` is how many to train on, at equal progress; ``deadline_s`` and ``budget_usd`` are for all of them. ``oldest_price`` is an
-    ISO date: older machine prices are left out.
+    ISO date: older machine prices are left out. With a ``batch_range`` and no ``target_batch_size`` a solver chooses the batch;
+    ``critical_batch`` is the gradient noise scale in samples.
     """
 
     objective: str = "throughput"
@@ -96,6 +97,8 @@ class Requirements:
     overlap: bool = False
     samples_to_target: tuple[tuple[str, float], ...] = ()
     target_batch_size: int | None = None
+    batch_range: tuple[int, int] | None = None
+    critical_batch: int | None = None
     data_store: str | None = None
     datasets: tuple[Dataset, ...] = ()
     passes: float = 1.0
@@ -124,6 +127,14 @@ class Requirements:
         """Most USD for a million samples that count: the budget in total over the samples, or a limit of its own if that is less."""
         given = [self.most_usd_per_million_samples, None if self.budget_usd is None else self.budget_usd / (self.samples or 1) * 1e6]
         return min((limit for limit in given if limit is not None), default=None)
+
+    @property
+    def open_batches(self) -> tuple[int, ...]:
+        """Batches to choose from: the ends of the range and the powers of two between; empty where one batch is given."""
+        if self.batch_range is None or self.target_batch_size is not None:
+            return ()
+        low, high = self.batch_range
+        return tuple(sorted({low, high, *(2**k for k in range(low.bit_length(), high.bit_length()) if low <= 2**k <= high)}))
 
     def __post_init__(self) -> None:
         """Refuse unknown words and limits that are not positive."""
@@ -184,6 +195,7 @@ class Requirements:
         for what, low, high in (
             ("workers", self.min_workers, self.max_workers),
             ("regions", self.min_regions, self.max_regions),
+            ("tbs", *(self.batch_range or (1, 1))),
             ("local steps", self.min_local_steps or 1, self.max_local_steps or self.min_local_steps or 1),
         ):
             if not 1 <= low <= high:

@@ -90,6 +90,16 @@ class Warn:
     message: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchRow:
+    """What was found with one target batch size of a range; no value: nothing that is better than with the others."""
+
+    target_batch_size: int
+    value: float | None
+    bound: float | None
+    status: Status
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """One solver's checked and priced answer to one problem.
@@ -99,7 +109,8 @@ class Result:
     `placer.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
     (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
     would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``.
-    If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
+    ``batches`` holds a row for each batch of a range;
+    ``problem`` has the one that was chosen. If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
 
     problem: Problem = field(repr=False)
@@ -110,6 +121,7 @@ class Result:
     solver: str
     seconds: float
     candidates: int
+    batches: tuple[BatchRow, ...] = ()
     options: tuple[Option, ...] = ()
     baselines: tuple[Option, ...] = ()
     near_misses: tuple[Option, ...] = ()

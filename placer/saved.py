@@ -44,7 +44,7 @@ SCHEMA_FILES = {
 """Where each JSON Schema lies."""
 RESULT_KEYS = (
     "schema", "request", "data", "status", "objective", "solver", "placement", "estimate", "totals", "outlook", "alternatives", "baselines",
-    "near_misses", "nearest", "verdict", "notes", "warnings",
+    "near_misses", "nearest", "verdict", "notes", "warnings", "batches",
 )  # fmt: skip
 """Keys of a result document."""
 MOST_GAP = 0.5

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
+from placer.batch_range import best_batch
 from placer.errors import PlacerError, unknown
 from placer.estimator import estimate
 from placer.problem import STALE, Problem
@@ -42,7 +43,7 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     Returns
     -------
     Result
-        Infeasible is a status; a placement in it breaks no limit.
+        Infeasible is a status; a placement in it breaks no limit. With a range of batches its problem has the best one.
 
     Raises
     ------
@@ -54,6 +55,8 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     """
     if solver not in solver_names():
         raise unknown("solver", solver, solver_names())
+    if problem.requirements.open_batches:
+        return best_batch(problem, lambda asked, own: solve(asked, solver, own), options or SolveOptions())
     module = importlib.import_module(f"placer.solvers.{solver}")
     started = time.perf_counter()
     answer = _asked(module, problem, options or SolveOptions())

@@ -94,7 +94,7 @@ class Judge:
         """A rank that the draft does not beat: as if exchanges took no time and cost nothing."""
         market, workers = self.market, sum(n for _, n in draft.counts)
         usd, speed = sum(self._usd[i] * n for i, n in draft.counts), sum(self._speed[i] * n for i, n in draft.counts)
-        speed = market.pools[draft.counts[0][0]].alone.value if workers == 1 else speed / self._multiplier(draft.mode)
+        speed = float(market.alone[draft.counts[0][0]]) if workers == 1 else speed / self._multiplier(draft.mode)
         lacking = self._over(usd, speed)
         lacking += max(0.0, 1 - workers / self.wish.min_workers)
         value = objective_value(self.target.objective, speed, usd)

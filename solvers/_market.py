@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.convergence import batch_factor
 from placer.data_usd import sample_usd
 from placer.elastic import needs_place
 from placer.placement import MOST_WORKERS
@@ -69,6 +70,11 @@ class Market:
     def speed(self) -> Array:
         """Samples/s of one machine in a group; shape (pools,)."""
         return np.array([pool.shared.value for pool in self.pools])
+
+    @cached_property
+    def alone(self) -> Array:
+        """Samples/s that count of one machine that exchanges nothing; shape (pools,)."""
+        return np.array([pool.alone.value for pool in self.pools]) / batch_factor(self.problem)
 
     @cached_property
     def usd(self) -> Array:

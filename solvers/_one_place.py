@@ -40,8 +40,7 @@ class Exchanges:
 def single_machines(judge: Judge) -> list[Draft]:
     """Rank single machines in the order in which they could be best, until none can improve; return those that may be."""
     market, mode, found = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
-    alone = np.array([pool.alone.value for pool in market.pools])
-    order, values = promise(judge, alone, market.usd)
+    order, values = promise(judge, market.alone, market.usd)
     for i in order[:SINGLES]:
         if judge.target.best is not None and judge.target.best_key[0] < values[i]:
             break

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from placer.convergence import batch_factor
 from placer.cost import usd_per_million_samples
 from placer.exchange import traits
 from placer.exchanges import exchange_for
@@ -119,15 +120,15 @@ def _alone(market: Market, target: Target) -> None:
     if problem.requirements.min_workers > 1:
         return
     orders: dict[str, Callable[[int], float]] = {
-        "throughput": lambda i: -market.pools[i].alone.value,
+        "throughput": lambda i: -market.alone[i],
         "cost": lambda i: market.usd[i],
-        "cost-per-sample": lambda i: market.usd[i] / market.pools[i].alone.value,
+        "cost-per-sample": lambda i: market.usd[i] / market.alone[i],
     }
     exchange = exchange_for("none", 1, problem)
     for i in sorted(range(len(market.pools)), key=lambda i: (orders[target.objective](i), market.usd[i])):
         pool = market.pools[i]
-        if pool.alone.value >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
-            if usd_per_million_samples(pool.offer.usd_per_hour, pool.alone.value) / 1e6 > target.max_usd_per_sample:
+        if market.alone[i] >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
+            if usd_per_million_samples(pool.offer.usd_per_hour, float(market.alone[i])) / 1e6 > target.max_usd_per_sample:
                 continue
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
@@ -174,4 +175,4 @@ def _outermost(market: Market, objective: str) -> float:
     if objective != "throughput":
         return 0.0
     fastest = max((max(pool.alone.value, pool.shared.value) for pool in market.pools), default=0.0)
-    return fastest * market.problem.requirements.max_workers / min(1.0, _least_multiplier(market.problem))
+    return fastest * market.problem.requirements.max_workers / min(batch_factor(market.problem), _least_multiplier(market.problem))

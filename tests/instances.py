@@ -353,3 +353,16 @@ def total_problem(seed: int) -> Problem:
         min_samples_per_second=None,
     )
     return replace(problem, requirements=changed)
+
+
+def batch_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` with a range of batches, and a critical batch now and then."""
+    draw = random.Random(f"batch {seed}")
+    problem = exchange_problem(seed)
+    low = draw.choice([48, 256, 1000, 4096])
+    changed = replace(
+        problem.requirements,
+        batch_range=(low, low * draw.choice([1, 3, 8])),
+        critical_batch=draw.choice([None, 100, 2_000, 50_000]),
+    )
+    return replace(problem, requirements=changed)

@@ -37,7 +37,7 @@ LAYERS = [
         "simulation",
         "sources",
     },
-    {"solve"},
+    {"solve", "batch_range"},
     {"solvers"},
     {"result"},
     {"violations"},

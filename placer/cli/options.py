@@ -25,7 +25,8 @@ NAMES = [name for name in STRATEGIES if name != "none"]
 _REQUEST: list[Option] = [
     click.option("--model", required=True, metavar="NAME|FILE", help="Model profile: a name of 'placer models' or a JSON file."),
     catalog_option,
-    click.option("--tbs", metavar="N", help="Target batch size: samples per step over all workers (32768, 32K, 32Ki)."),
+    click.option("--tbs", metavar="N|N..M", help="Target batch size: samples per step over all workers (32768, 32K, 32Ki), or a range."),
+    click.option("--critical-batch", metavar="N", help="Gradient noise scale: samples to target grow with 1 + TBS / N."),
     click.option("--samples", metavar="N", help="Samples to train on, at equal progress, such as 10M: adds time and money in total."),
     click.option("--exchange", default="auto", show_default=True, metavar="NAME", help=f"auto (any synchronous one), {', '.join(NAMES)}."),
     click.option("--local-steps", metavar="N..M", help="Optimizer steps between exchanges; above 1 auto adds local-sgd and its kin."),

@@ -38,6 +38,10 @@ def result_document(result: Result) -> dict[str, Any]:
         "estimate": None if estimate is None else estimate_document(estimate),
         "totals": None if estimate is None else totals_document(estimate, problem),
         "outlook": None if placement is None or estimate is None else outlook_document(placement, estimate, problem),
+        "batches": [
+            {"target_batch_size": row.target_batch_size, "value": row.value, "bound": row.bound, "status": str(row.status)}
+            for row in result.batches
+        ],
         "alternatives": [_option(o, "considered", problem) for o in result.options],
         "baselines": [_option(o, o.label, problem) for o in result.baselines],
         "near_misses": [_option(o, o.label, problem) for o in result.near_misses],
@@ -61,6 +65,8 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "deadline_seconds": wish.deadline_s,
         "budget_usd": wish.budget_usd,
         "target_batch_size": problem.batch,
+        "batch_range": None if wish.batch_range is None else list(wish.batch_range),
+        "critical_batch": wish.critical_batch,
         "compression": problem.compression,
         "gradient_bytes": problem.gradient_bytes,
         "gpus": list(wish.gpus),

@@ -33,7 +33,9 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
     spread = f"{format_number(speed.low)} to {format_number(speed.high)}"
     lines = [("speed", f"{format_number(speed.value)} samples/s ({spread}; from {_bases(got)} rates)")]
     if placement.workers > 1:
-        lines += [("exchange", _exchange_words(placement, got, problem)), ("to target", _target_words(got))]
+        lines.append(("exchange", _exchange_words(placement, got, problem)))
+    if placement.workers > 1 or got.samples_to_target.value != 1:
+        lines.append(("to target", _target_words(got)))
     lines += [("step", _step_words(got)), ("price", _price_words(got))]
     if problem.requirements.samples is not None:
         lines.append(("in all", total_words(got, problem.requirements.samples)))
