@@ -9,7 +9,7 @@ from dataclasses import replace
 from placer.estimator import estimate, evaluate
 from placer.problem import Problem
 from placer.requirements import Requirements
-from placer.result import BatchRow, Result, SolveOptions, Status, objective_value
+from placer.result import BatchRow, Result, SolveOptions, Status, outcome_value
 from placer.violations import violations
 
 STRICT = 1e-9
@@ -83,6 +83,8 @@ def _limited(problem: Problem, limit: float) -> Problem:
         wish = replace(wish, min_samples_per_second=max(floor, wish.min_samples_per_second or 0.0))
     elif wish.objective == "cost":
         wish = replace(wish, budget_usd_per_hour=min(limit, wish.budget_usd_per_hour or unlimited))
+    elif wish.objective == "carbon":
+        wish = replace(wish, max_carbon_g_per_hour=min(limit, wish.max_carbon_g_per_hour or unlimited))
     else:
         wish = replace(wish, most_usd_per_million_samples=min(limit, wish.most_usd_per_million_samples or unlimited))
     return replace(problem, requirements=wish)
@@ -126,7 +128,7 @@ def _smallest(best: Result, problem: Problem) -> Result:
         if violations(best.placement, asked):
             continue
         got = evaluate(best.placement, asked)
-        value = objective_value(wish.objective, got.samples_per_second, got.usd.total, wish.samples)
+        value = outcome_value(wish.objective, got, wish.samples)
         worse = best.value - value if wish.objective == "throughput" else value - best.value
         if worse <= STRICT * abs(best.value):
             return replace(best, problem=asked, estimate=estimate(best.placement, asked))

@@ -8,6 +8,7 @@ from math import fsum
 
 from placer import cost
 from placer.calibration import PUBLISHED
+from placer.carbon import carbon_of
 from placer.catalog import VmOffer
 from placer.convergence import Multiplier, multiplier_of
 from placer.data_usd import data_usd_per_sample, moves_of
@@ -47,13 +48,14 @@ class Outcome:
     Notes
     -----
     ``samples`` pass from exchange to exchange. ``samples_per_second`` counts samples at equal progress: those processed,
-    divided by the samples-to-target multiplier.
+    divided by the samples-to-target multiplier. ``carbon_g_per_hour`` is worked out only where the request limits or minimises it.
     """
 
     step: StepSeconds
     usd: cost.UsdPerHour
     samples: int
     multiplier: float
+    carbon_g_per_hour: float | None = None
 
     @property
     def processed_per_second(self) -> float:
@@ -91,6 +93,7 @@ class Estimate:
     usd_per_hour: cost.UsdPerHour
     usd_per_hour_interval: Interval
     usd_per_million_samples: float
+    carbon_g_per_hour: Interval | None
     links: tuple[LinkUse, ...]
     shares: tuple[tuple[str, float], ...]
     moves: tuple[Move, ...]
@@ -130,6 +133,7 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
         usd_per_hour=got.usd,
         usd_per_hour_interval=_usd_interval(offers_of(machines, placement, problem), got.usd, slow.usd, fast.usd),
         usd_per_million_samples=got.usd_per_million_samples,
+        carbon_g_per_hour=carbon_of(offers_of(machines, placement, problem), problem.catalog),
         links=_links(phases, SECONDS_PER_HOUR / got.step.total, placement.exchange, problem),
         shares=tuple(part.items()),
         moves=moves_of(part, problem),
@@ -159,7 +163,14 @@ def _outcome(machines: Sequence[tuple[Pool, int]], placement: Placement, phases:
         usd=usd,
         samples=samples,
         multiplier=multiplier_of(exchange, problem).value,
+        carbon_g_per_hour=_carbon(machines, placement, problem),
     )
+
+
+def _carbon(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> float | None:
+    """Emissions in g CO2e per hour, if the request asks for them and they are known."""
+    found = carbon_of(offers_of(machines, placement, problem), problem.catalog) if problem.requirements.counts_carbon else None
+    return None if found is None else found.value
 
 
 def offers_of(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> list[tuple[VmOffer, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from placer.placement import Placement
@@ -20,41 +21,62 @@ AMPLE_GPUS = 64
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
     """Find placements that fit after one wish is changed: a limit; failing these, any other single wish, or all limits."""
-    wish, found = problem.requirements, []
-    free = replace(wish, budget_usd_per_hour=None, min_samples_per_second=None, deadline_s=None, budget_usd=None)
-    if wish.budget_usd_per_hour is not None:
-        option = solve_changed(problem, replace(wish, budget_usd_per_hour=None, objective="cost"), solver, options, "budget")
-        if option is not None:
-            found.append(replace(option, note=f"--budget {option.estimate.usd_per_hour.total * 1.0005 + 0.005:.2f}/h"))
-    if wish.min_samples_per_second is not None:
-        option = solve_changed(problem, replace(wish, min_samples_per_second=None, objective="throughput"), solver, options, "throughput")
-        if option is not None:
-            found.append(replace(option, note=f"--min-throughput {option.estimate.effective_samples_per_second.value * 0.9995:.4g}/s"))
-    if wish.deadline_s is not None and wish.samples is not None:
-        option = solve_changed(problem, replace(wish, deadline_s=None, objective="throughput"), solver, options, "deadline")
-        if option is not None:
-            found.append(replace(option, note=f"--deadline {_deadline(totals_of(option.estimate, wish.samples).seconds.value)}"))
-    if wish.budget_usd is not None and wish.samples is not None:
-        option = solve_changed(problem, replace(wish, budget_usd=None, objective="cost-per-sample"), solver, options, "total-budget")
-        if option is not None:
-            total = totals_of(option.estimate, wish.samples).usd.value
-            found.append(replace(option, note=f"--budget {total * 1.0005 + 0.005:.2f}usd"))
+    tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in _freed(problem.requirements))
+    found = [replace(option, note=_limit_words(option, problem.requirements)) for option in tried if option is not None]
     if not found:
-        widened = (
-            ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
-            ("quota", replace(wish, quotas=(Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)), f"a quota of {AMPLE_GPUS} GPUs"),
-            ("exchange", replace(wish, exchange="auto", aggregator=None, storage=None), "--exchange auto"),
-            ("regions", replace(wish, min_regions=1, max_regions=ALL_REGIONS), "any number of regions"),
-            ("market", replace(wish, market="any"), "--market any"),
-            ("place", replace(wish, places_in=(), places_not_in=()), "no --in and --not-in"),
-            ("gpu", replace(wish, gpus=()), "no --gpu"),
-            ("keep", replace(wish, kept=()), "no --keep"),
-            ("data", replace(wish, datasets=()), "no --data"),
-            ("limits", free, "no --budget, --min-throughput or --deadline"),
-        )
-        tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in widened if changed != wish)
+        tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in _widened(problem.requirements))
         found = [option for option in tried if option is not None]
     return tuple(found)
+
+
+def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
+    """Yield each limit without which the best for it is looked for: label, wishes."""
+    if wish.budget_usd_per_hour is not None:
+        yield "budget", replace(wish, budget_usd_per_hour=None, objective="cost"), ""
+    if wish.min_samples_per_second is not None:
+        yield "throughput", replace(wish, min_samples_per_second=None, objective="throughput"), ""
+    if wish.deadline_s is not None:
+        yield "deadline", replace(wish, deadline_s=None, objective="throughput"), ""
+    if wish.budget_usd is not None:
+        yield "total-budget", replace(wish, budget_usd=None, objective="cost-per-sample"), ""
+    if wish.max_carbon_g_per_hour is not None:
+        yield "carbon", replace(wish, max_carbon_g_per_hour=None, objective="carbon"), ""
+
+
+def _limit_words(option: Option, wish: Requirements) -> str:
+    """The limit that a placement just keeps, as it is written on the command line."""
+    got, samples = option.estimate, wish.samples or 0
+    if option.label == "budget":
+        return f"--budget {got.usd_per_hour.total * 1.0005 + 0.005:.2f}/h"
+    if option.label == "throughput":
+        return f"--min-throughput {got.effective_samples_per_second.value * 0.9995:.4g}/s"
+    if option.label == "deadline":
+        return f"--deadline {_deadline(totals_of(got, samples).seconds.value)}"
+    if option.label == "total-budget":
+        return f"--budget {totals_of(got, samples).usd.value * 1.0005 + 0.005:.2f}usd"
+    emitted = 0.0 if got.carbon_g_per_hour is None else got.carbon_g_per_hour.value
+    return f"--max-carbon {math.ceil(emitted * 10.005 + 0.05) / 10:.1f}g/h"
+
+
+def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
+    """Yield every other single wish that can be widened, and all limits together: label, wishes, words."""
+    free = replace(wish, budget_usd_per_hour=None, min_samples_per_second=None, deadline_s=None, budget_usd=None)
+    quotas = (Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)
+    limits = "no --budget, --min-throughput, --deadline or --max-carbon"
+    for label, changed, note in (
+        ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
+        ("quota", replace(wish, quotas=quotas), f"a quota of {AMPLE_GPUS} GPUs"),
+        ("exchange", replace(wish, exchange="auto", aggregator=None, storage=None), "--exchange auto"),
+        ("regions", replace(wish, min_regions=1, max_regions=ALL_REGIONS), "any number of regions"),
+        ("market", replace(wish, market="any"), "--market any"),
+        ("place", replace(wish, places_in=(), places_not_in=()), "no --in and --not-in"),
+        ("gpu", replace(wish, gpus=()), "no --gpu"),
+        ("keep", replace(wish, kept=()), "no --keep"),
+        ("data", replace(wish, datasets=()), "no --data"),
+        ("limits", replace(free, max_carbon_g_per_hour=None), limits),
+    ):
+        if changed != wish:
+            yield label, changed, note
 
 
 def solve_changed(problem: Problem, changed: Requirements, solver: str, options: SolveOptions, label: str, note: str = "") -> Option | None:

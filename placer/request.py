@@ -9,6 +9,7 @@ from pathlib import Path
 
 from placer.budget_words import read_budget, read_samples
 from placer.calibration import Calibration
+from placer.carbon import parse_carbon
 from placer.catalog import Catalog
 from placer.contradictions import without_contradictions
 from placer.data_words import parse_datasets, parse_kept, parse_multipliers
@@ -38,6 +39,7 @@ def build_problem(
     min_throughput: str | None = None,
     samples: str | int | None = None,
     deadline: str | None = None,
+    max_carbon: str | None = None,
     objective: str | None = None,
     gpu: Words = None,
     places: Words = None,
@@ -75,8 +77,10 @@ def build_problem(
         Such as ``5/h`` and ``400/s``; with ``samples`` also a budget in total, such as ``200usd``.
     samples, deadline
         How many samples to train on, at equal progress, such as ``10M``; and the time for them, such as ``12h``.
+    max_carbon
+        Most emissions of the machines, such as ``500g/h`` (CO2e).
     objective
-        ``throughput``, ``cost``, ``cost-per-sample`` or ``time``; by default throughput, or cost if there is a
+        ``throughput``, ``cost``, ``cost-per-sample``, ``time`` or ``carbon``; by default throughput, or cost if there is a
         throughput floor or a deadline and no budget.
     gpu, places, not_places
         Names, comma-separated or as a list; places may have wildcards.
@@ -133,6 +137,7 @@ def build_problem(
         samples=read_samples(samples),
         deadline_s=None if deadline is None else parse_seconds(deadline),
         budget_usd=usd,
+        max_carbon_g_per_hour=None if max_carbon is None else parse_carbon(max_carbon),
         gpus=gpus_of(gpu, catalog),
         places_in=patterns_of(places, catalog),
         places_not_in=patterns_of(not_places, catalog),

@@ -11,7 +11,7 @@ from placer.exchange import STRATEGIES, traits
 from placer.profile import COMPRESSION_BYTES
 from placer.units import format_duration, format_usd
 
-OBJECTIVES = ("throughput", "cost", "cost-per-sample", "time")
+OBJECTIVES = ("throughput", "cost", "cost-per-sample", "time", "carbon")
 LOCAL = tuple(name for name in STRATEGIES if traits(name).local_steps)
 """Strategies that exchange every H steps: `auto` adds them where the user allows local steps."""
 SYNCHRONOUS = tuple(name for name in STRATEGIES if name not in ("none", *LOCAL))
@@ -24,7 +24,7 @@ MOST_PASSES = 1e6
 """More passes over the data, or fewer than one in so many, are a slip of the keyboard."""
 AMOUNTS = (
     "budget_usd_per_hour", "min_samples_per_second", "samples", "deadline_s", "budget_usd", "most_usd_per_million_samples",
-    "target_batch_size", "critical_batch",
+    "max_carbon_g_per_hour", "target_batch_size", "critical_batch",
 )  # fmt: skip
 """Wishes that are amounts above 0."""
 ALL_REGIONS = 1_000
@@ -78,6 +78,7 @@ class Requirements:
     deadline_s: float | None = None
     budget_usd: float | None = None
     most_usd_per_million_samples: float | None = None
+    max_carbon_g_per_hour: float | None = None
     gpus: tuple[str, ...] = ()
     places_in: tuple[str, ...] = ()
     places_not_in: tuple[str, ...] = ()
@@ -127,6 +128,11 @@ class Requirements:
         """Most USD for a million samples that count: the budget in total over the samples, or a limit of its own if that is less."""
         given = [self.most_usd_per_million_samples, None if self.budget_usd is None else self.budget_usd / (self.samples or 1) * 1e6]
         return min((limit for limit in given if limit is not None), default=None)
+
+    @property
+    def counts_carbon(self) -> bool:
+        """Whether emissions are limited or the objective: machines whose emissions nobody knows are left out."""
+        return self.max_carbon_g_per_hour is not None or self.objective == "carbon"
 
     @property
     def open_batches(self) -> tuple[int, ...]:

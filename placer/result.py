@@ -11,6 +11,7 @@ from placer.cost import usd_per_million_samples
 from placer.estimator import Estimate, Outcome
 from placer.placement import Placement
 from placer.problem import Problem
+from placer.requirements import Requirements
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,7 @@ class Answer:
 
     Notes
     -----
-    ``bound`` is on the objective (samples/s, USD/h, USD per million samples or seconds); None if nothing is
+    ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h); None if nothing is
     proved. ``candidates`` counts placements that were evaluated.
     """
 
@@ -136,8 +137,7 @@ class Result:
         if self.estimate is None:
             return None
         got = self.estimate
-        wish = self.problem.requirements
-        return objective_value(wish.objective, got.effective_samples_per_second.value, got.usd_per_hour.total, wish.samples)
+        return value_of(got, self.problem.requirements)
 
     @property
     def gap(self) -> float | None:
@@ -174,8 +174,23 @@ class Result:
         return frame
 
 
-def objective_value(objective: str, samples_per_second: float, usd_per_hour: float, samples: int | None = None) -> float:
-    """Objective of a placement: samples/s that count, USD/h, USD per million samples that count, or seconds for all samples."""
+def value_of(got: Estimate, wish: Requirements) -> float:
+    """Objective of an estimated placement; see `objective_value`."""
+    carbon = None if got.carbon_g_per_hour is None else got.carbon_g_per_hour.value
+    return objective_value(wish.objective, got.effective_samples_per_second.value, got.usd_per_hour.total, wish.samples, carbon)
+
+
+def outcome_value(objective: str, got: Outcome, samples: int | None = None) -> float:
+    """Objective of an evaluated placement; see `objective_value`."""
+    return objective_value(objective, got.samples_per_second, got.usd.total, samples, got.carbon_g_per_hour)
+
+
+def objective_value(
+    objective: str, samples_per_second: float, usd_per_hour: float, samples: int | None = None, carbon_g_per_hour: float | None = None
+) -> float:
+    """Objective of a placement: samples/s that count, USD/h, USD per million samples that count, seconds for all samples or g CO2e/h."""
+    if objective == "carbon":
+        return float("inf") if carbon_g_per_hour is None else carbon_g_per_hour
     if objective == "throughput":
         return samples_per_second
     if objective == "time":
@@ -188,4 +203,4 @@ def score(objective: str, got: Outcome) -> tuple[float, float]:
     speed, usd = got.samples_per_second, got.usd.total
     if objective in ("throughput", "time"):
         return -speed, usd
-    return objective_value(objective, speed, usd), -speed
+    return outcome_value(objective, got), -speed

@@ -31,7 +31,7 @@ from placer.report.document import (
     result_document,
     totals_document,
 )
-from placer.result import Result, objective_value
+from placer.result import Result, value_of
 from placer.violations import violations
 
 SCHEMA_FILES = {
@@ -181,7 +181,7 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
 def _wrong_status(document: Mapping[str, Any], got: Estimate, problem: Problem) -> str:
     """Say so if objective, bound, gap and status do not fit each other; empty if they do."""
     objective, name = document["objective"], problem.requirements.objective
-    value = objective_value(name, got.effective_samples_per_second.value, got.usd_per_hour.total, problem.requirements.samples)
+    value = value_of(got, problem.requirements)
     written, bound, gap = objective["value"], objective["bound"], objective["gap"]
     if objective["name"] != name or _difference(value, written, "objective.value"):
         return f"the objective is written as {str(written)[:40]} but comes to {value:.9g}"

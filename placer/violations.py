@@ -52,11 +52,21 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
         found.append(
             Violation(code="budget", message=f"{format_usd(usd)}/h is above the budget of {format_usd(wish.budget_usd_per_hour)}/h")
         )
-    found += _total_violations(usd, speed, wish)
+    found += [*_total_violations(usd, speed, wish), *_carbon_violations(got, wish)]
     if wish.min_samples_per_second is not None and speed < wish.min_samples_per_second * (1 - TOLERANCE):
         floor = format_number(wish.min_samples_per_second)
         found.append(Violation(code="throughput", message=f"{format_number(speed)} samples/s is below the floor of {floor} samples/s"))
     return tuple(found)
+
+
+def _carbon_violations(got: Estimate, wish: Requirements) -> Iterator[Violation]:
+    """Emissions above their limit, or not known where they are limited."""
+    limit, emitted = wish.max_carbon_g_per_hour, got.carbon_g_per_hour
+    if wish.counts_carbon and emitted is None:
+        yield Violation(code="carbon", message="nobody knows what a machine of this placement emits")
+    if limit is not None and emitted is not None and emitted.value > limit * (1 + TOLERANCE):
+        text = f"{format_number(emitted.value)} g CO2e/h are above the limit of {format_number(limit)} g CO2e/h"
+        yield Violation(code="carbon", message=text)
 
 
 def _total_violations(usd_per_hour: float, samples_per_second: float, wish: Requirements) -> Iterator[Violation]:

@@ -72,6 +72,7 @@ class Judge:
         self._gpus = [pool.offer.gpu_count for pool in market.pools]
         self._most = [pool.max_count for pool in market.pools]
         self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
+        self._carbon = market.carbon.tolist()
         self._multipliers: dict[tuple[str, int], float] = {}
         self._ranks: dict[Draft, Rank] = {}
         self._groups: dict[tuple[int, int], WorkerGroup] = {}
@@ -95,17 +96,19 @@ class Judge:
         market, workers = self.market, sum(n for _, n in draft.counts)
         usd, speed = sum(self._usd[i] * n for i, n in draft.counts), sum(self._speed[i] * n for i, n in draft.counts)
         speed = float(market.alone[draft.counts[0][0]]) if workers == 1 else speed / self._multiplier(draft.mode)
-        lacking = self._over(usd, speed)
+        carbon = sum(self._carbon[i] * n for i, n in draft.counts)
+        lacking = self._over(usd, speed, carbon)
         lacking += max(0.0, 1 - workers / self.wish.min_workers)
-        value = objective_value(self.target.objective, speed, usd)
+        value = objective_value(self.target.objective, speed, usd, carbon_g_per_hour=carbon)
         return (lacking, -value, usd) if self.target.objective == "throughput" else (lacking, value, -speed)
 
-    def _over(self, usd_per_hour: float, samples_per_second: float) -> float:
-        """By how much price and speed miss their limits, as shares of these."""
+    def _over(self, usd_per_hour: float, samples_per_second: float, carbon_g_per_hour: float) -> float:
+        """By how much price, speed and emissions miss their limits, as shares of these."""
         target = self.target
         budget, floor, per_sample = target.budget_usd_per_hour, target.floor_samples_per_second, target.limit_usd_per_sample
         each = usd_per_million_samples(usd_per_hour, samples_per_second) / 1e6
         lacking = max(0.0, usd_per_hour / budget - 1 - TOLERANCE) + max(0.0, each / per_sample - 1 - TOLERANCE)
+        lacking += max(0.0, carbon_g_per_hour / target.limit_carbon_g_per_hour - 1 - TOLERANCE)
         return lacking + (max(0.0, 1 - TOLERANCE - samples_per_second / floor) if floor else 0.0)
 
     def _multiplier(self, mode: tuple[str, int]) -> float:
@@ -178,7 +181,7 @@ class Judge:
         if not self.needed <= counts.keys():
             return lacking, 0.0, 0.0
         got = evaluate(placement, self.problem)
-        lacking += self._over(got.usd.total, got.samples_per_second)
+        lacking += self._over(got.usd.total, got.samples_per_second, got.carbon_g_per_hour or 0.0)
         if self.wish.kept and any(leaks(placement, exchange_phases(placement, self.problem), (), self.problem)):
             lacking += 1  # data that moves is looked at when the draft is offered
         key = score(self.target.objective, got)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.carbon import offer_carbon
 from placer.convergence import batch_factor
 from placer.data_usd import sample_usd
 from placer.elastic import needs_place
@@ -55,9 +56,17 @@ class Market:
             offer = pool.offer
             if only and offer.place not in only:
                 continue
-            kind = (offer.provider, offer.region, offer.gpu, offer.gpu_count, offer.market, None if offer.available is None else number)
+            host = offer.vcpus if problem.requirements.counts_carbon else None  # more vCPUs emit more
+            limited = None if offer.available is None else number
+            kind = (offer.provider, offer.region, offer.gpu, offer.gpu_count, offer.market, limited, host)
             if kind not in kept or offer.usd_per_hour < kept[kind].offer.usd_per_hour:
                 kept[kind] = pool
+        least: dict[tuple[object, ...], float] = {}
+        for key in sorted(kept, key=lambda key: kept[key].offer.usd_per_hour) if problem.requirements.counts_carbon else ():
+            size, smallest = kept[key].offer.vcpus, least.get(key[:-1], float("inf"))
+            if size >= smallest:
+                del kept[key]  # dearer, and emits more
+            least[key[:-1]] = min(size, smallest)
         return Market(problem, tuple(kept.values()))
 
     @property
@@ -81,6 +90,14 @@ class Market:
         """Least USD/h of one machine, with the data that moves to it; shape (pools,)."""
         offers = np.array([pool.offer.usd_per_hour for pool in self.pools])
         return offers + np.array(self.moving_usd) if self.moving_usd else offers
+
+    @cached_property
+    def carbon(self) -> Array:
+        """Emissions of one machine in g CO2e per hour, 0 where the request does not count them; shape (pools,)."""
+        if not self.problem.requirements.counts_carbon:
+            return np.zeros(len(self.pools))
+        found = [offer_carbon(pool.offer, self.problem.catalog) for pool in self.pools]
+        return np.array([np.inf if each is None else each.value for each in found])
 
     @cached_property
     def cap(self) -> Array:
@@ -125,9 +142,9 @@ class Market:
         if not np.any(self._moved_usd) or samples_per_second <= 0:
             return self
         everywhere = self.best_sums(np.arange(len(self.places)), frozenset(self.host_of), int(min(self.cap.sum(), MOST_WORKERS)))
-        paid = self.weights[:-1, 1] > 0
-        reached = everywhere[:-1].max(axis=1)
-        limits = np.where(paid, reached + self.weights[:-1, 1] * usd_per_hour, reached) if usd_per_hour < np.inf else reached[~paid]
+        rows = (self.weights[:, 0] > 0) & (self.weights[:, 2] == 0)
+        price, reached = self.weights[rows, 1], everywhere[rows].max(axis=1)
+        limits = np.where(price > 0, reached + price * usd_per_hour, reached) if usd_per_hour < np.inf else reached[price == 0]
         share = self.speed / float(limits.min())
         moving = SECONDS_PER_HOUR * samples_per_second * share * self._moved_usd[self.place_of]
         return replace(self, moving_usd=tuple(moving.tolist()))
@@ -156,15 +173,31 @@ class Market:
 
     @cached_property
     def weights(self) -> Array:
-        """Rows (alpha, beta) of the tests sum (alpha v - beta c) n >= threshold; the last is (0, 1)."""
+        """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold; the last is (0, 1, 0).
+
+        Notes
+        -----
+        g is carbon; its rows are there only if the request counts it.
+        """
         ratio = self.speed / np.maximum(self.usd, 1e-6)
         multipliers = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
-        return np.vstack([np.column_stack([np.ones(MULTIPLIERS + 1), np.concatenate([[0.0], multipliers])]), [[0.0, 1.0]]])
+        priced = np.column_stack([np.ones(MULTIPLIERS + 1), np.concatenate([[0.0], multipliers]), np.zeros(MULTIPLIERS + 1)])
+        return np.vstack([priced, self._carbon_weights, [[0.0, 1.0, 0.0]]])
+
+    @cached_property
+    def _carbon_weights(self) -> Array:
+        """Rows (1, 0, gamma) and (0, 0, 1) where carbon counts; shape (rows, 3)."""
+        if not self.problem.requirements.counts_carbon:
+            return np.zeros((0, 3))
+        ratio = self.speed / np.maximum(self.carbon, 1e-6)
+        multipliers = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
+        return np.vstack([np.column_stack([np.ones(MULTIPLIERS), np.zeros(MULTIPLIERS), multipliers]), [[0.0, 0.0, 1.0]]])
 
     @cached_property
     def values(self) -> Array:
-        """Alpha v - beta c of each row and pool; shape (rows, pools)."""
-        built: Array = self.weights[:, :1] * self.speed - self.weights[:, 1:] * self.usd
+        """Alpha v - beta c - gamma g of each row and pool; shape (rows, pools)."""
+        alpha, beta, gamma = self.weights[:, :1], self.weights[:, 1:2], self.weights[:, 2:]
+        built: Array = alpha * self.speed - beta * self.usd - gamma * self.carbon
         return built
 
     @cached_property

@@ -13,7 +13,7 @@ from placer.elastic import needs_place
 from placer.estimator import evaluate
 from placer.placement import Placement
 from placer.problem import Problem
-from placer.result import objective_value, score
+from placer.result import outcome_value, score
 from placer.units import SECONDS_PER_HOUR
 from placer.violations import TOLERANCE, violations
 
@@ -43,6 +43,7 @@ class Target:
     budget_usd_per_hour: float
     floor_samples_per_second: float
     limit_usd_per_sample: float
+    limit_carbon_g_per_hour: float
     gap: float
     deadline: float
     node_limit: int | None = None
@@ -72,6 +73,7 @@ class Target:
             budget_usd_per_hour=wish.budget_usd_per_hour or math.inf,
             floor_samples_per_second=wish.floor_samples_per_second or 0.0,
             limit_usd_per_sample=math.inf if per_million is None else per_million / 1e6,
+            limit_carbon_g_per_hour=wish.max_carbon_g_per_hour or math.inf,
             gap=gap,
             deadline=deadline,
             node_limit=node_limit,
@@ -89,10 +91,12 @@ class Target:
             return
         if got.usd_per_million_samples / 1e6 > self.limit_usd_per_sample * (1 + TOLERANCE):
             return
+        if (got.carbon_g_per_hour or 0.0) > self.limit_carbon_g_per_hour * (1 + TOLERANCE):
+            return
         key = score(self.objective, got)
         if key < self.best_key and not violations(placement, self.problem):
             self.best, self.best_key = placement, key
-            self.best_value = objective_value(self.objective, speed, usd.total)
+            self.best_value = outcome_value(self.objective, got)
             if self.on_better is not None:
                 self.on_better(self.best_value)
 
@@ -150,6 +154,14 @@ class Target:
             return min(limit, self.best_value * (1 - self.slack) / 1e6)
         return limit
 
+    @property
+    def max_carbon_g_per_hour(self) -> float:
+        """Emissions that a better placement has at most; infinite without a limit."""
+        limit = self.limit_carbon_g_per_hour * (1 + TOLERANCE)
+        if self.objective == "carbon" and self.best is not None:
+            return min(limit, self.best_value * (1 - self.slack))
+        return limit
+
     def thresholds(self, mode: Mode, weights: Array, communication_s: Array, egress_usd: Array, data_usd: float, slowest: Array) -> Array:
         """Values that the weighted sums of `Market.best_sums` must reach for an improvement.
 
@@ -158,7 +170,7 @@ class Target:
         mode
             Samples of a round and samples to target.
         weights
-            Rows (alpha, beta).
+            Rows (alpha, beta, gamma).
         communication_s, egress_usd
             Least seconds and egress of one exchange for each number of workers; shape (workers,).
         data_usd
@@ -186,8 +198,9 @@ class Target:
         with np.errstate(divide="ignore", invalid="ignore"):
             least_v = np.where(calculation_s > 0, samples / calculation_s, np.inf)
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
-            paid = np.where(weights[:, 1:] > 0, weights[:, 1:] * most_c, 0.0)
-            built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid
+            paid = np.where(weights[:, 1:2] > 0, weights[:, 1:2] * most_c, 0.0)
+            emitted = np.where(weights[:, 2:] > 0, weights[:, 2:] * self.max_carbon_g_per_hour, 0.0)
+            built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid - emitted
         built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)
         if self.max_usd_per_sample < math.inf:
             built = np.maximum(built, self._per_sample(mode, weights, communication_s, usd_per_speed))
@@ -197,7 +210,7 @@ class Target:
         """Tangent form of C <= (3600 z - g) X(V), with X = B V / (B + V communication), or the smaller of V and B / communication."""
         samples = float(mode.samples)
         worth = (SECONDS_PER_HOUR * self.max_usd_per_sample - usd_per_speed) / mode.multiplier
-        multiplier = weights[:, 1:]
+        multiplier = weights[:, 1:2]
         with np.errstate(divide="ignore", invalid="ignore"):
             slope = 1 / (multiplier * worth)
             if mode.overlap:

@@ -123,12 +123,15 @@ def _alone(market: Market, target: Target) -> None:
         "throughput": lambda i: -market.alone[i],
         "cost": lambda i: market.usd[i],
         "cost-per-sample": lambda i: market.usd[i] / market.alone[i],
+        "carbon": lambda i: market.carbon[i],
     }
     exchange = exchange_for("none", 1, problem)
     for i in sorted(range(len(market.pools)), key=lambda i: (orders[target.objective](i), market.usd[i])):
         pool = market.pools[i]
         if market.alone[i] >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
             if usd_per_million_samples(pool.offer.usd_per_hour, float(market.alone[i])) / 1e6 > target.max_usd_per_sample:
+                continue
+            if market.carbon[i] > target.max_carbon_g_per_hour:
                 continue
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
@@ -140,6 +143,8 @@ def _break_tie(market: Market, target: Target) -> tuple[Placement, int]:
         return target.best, 0
     if target.objective == "throughput":
         second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
+    elif target.objective == "carbon":
+        second = replace(target, objective="throughput", limit_carbon_g_per_hour=target.best_value * (1 + TOLERANCE))
     else:
         second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
     second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0

@@ -366,3 +366,28 @@ def batch_problem(seed: int) -> Problem:
         critical_batch=draw.choice([None, 100, 2_000, 50_000]),
     )
     return replace(problem, requirements=changed)
+
+
+def carbon_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` with grids and powers, some unknown, hosts of different size, and carbon limited or minimised."""
+    draw = random.Random(f"carbon {seed}")
+    problem = exchange_problem(seed)
+    book = problem.catalog
+    grids = {place: draw.choice([None, 0.0, 30.0, 200.0, 400.0, 400.0, 800.0]) for place in book.regions}
+    offers = [msgspec.structs.replace(o, vcpus=draw.choice([4, 8, 96])) for o in book.offers]
+    catalog = replace(
+        book,
+        regions={place: replace(r, grid_carbon_g_per_kwh=grids[place]) for place, r in book.regions.items()},
+        gpus={name: replace(gpu, power_w=power) for (name, gpu), power in zip(book.gpus.items(), (70.0, 150.0, 300.0), strict=True)},
+        offers=tuple(offers),
+    )
+    if draw.random() < 0.1:
+        catalog = replace(catalog, gpus={**catalog.gpus, "A10": replace(catalog.gpus["A10"], power_w=None)})
+    objective = draw.choice([*OBJECTIVES, "carbon", "carbon"])
+    limit = draw.choice([20.0, 60.0, 200.0]) * draw.uniform(0.5, 3)
+    changed = replace(
+        problem.requirements,
+        objective=objective,
+        max_carbon_g_per_hour=draw.choice([None, limit]) if objective == "carbon" else limit,
+    )
+    return replace(problem, catalog=catalog, requirements=changed)

@@ -54,6 +54,7 @@ LAYERS = [
     {"overlay"},
     {
         "network",
+        "carbon",
         "link_model",
         "link_fit",
         "geography",

@@ -70,10 +70,11 @@ _WISHES: list[Option] = [
     click.option("--budget", metavar="USD[/h]", help="Most that may be spent: 5/h; with --samples also in total: 200usd."),
     click.option("--min-throughput", metavar="N/s", help="Least samples per second, such as 400/s."),
     click.option("--deadline", metavar="TIME", help="Time for all --samples, such as 12h."),
+    click.option("--max-carbon", metavar="g/h", help="Most emissions of the machines in CO2e, such as 500g/h or 12kg/day."),
     click.option(
         "--objective",
         metavar="NAME",
-        help="throughput, cost, cost-per-sample or time; default: throughput, or cost with a floor or deadline alone.",
+        help="throughput, cost, cost-per-sample, time or carbon; default: throughput, or cost with a floor or deadline alone.",
     ),
     click.option("--gpu", metavar="A,B", help="Only these GPUs, such as T4,A10,A100."),
     click.option("--in", "places", metavar="PLACE,..", help="Only these places: 'aws/*', 'gcp/europe-*', aws, europe, EU."),

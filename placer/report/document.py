@@ -64,6 +64,7 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "samples": wish.samples,
         "deadline_seconds": wish.deadline_s,
         "budget_usd": wish.budget_usd,
+        "max_carbon_g_per_hour": wish.max_carbon_g_per_hour,
         "target_batch_size": problem.batch,
         "batch_range": None if wish.batch_range is None else list(wish.batch_range),
         "critical_batch": wish.critical_batch,
@@ -150,6 +151,7 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         "usd_per_hour": _usd(estimate.usd_per_hour),
         "usd_per_hour_interval": _interval(estimate.usd_per_hour_interval),
         "usd_per_million_samples": estimate.usd_per_million_samples,
+        "carbon_g_per_hour": None if estimate.carbon_g_per_hour is None else _interval(estimate.carbon_g_per_hour),
         "shares": dict(estimate.shares),
         "moves": [
             {"from": m.src, "to": m.dst, "samples": m.samples, "bytes": m.bytes, "usd": m.usd, "seconds": m.seconds} for m in estimate.moves

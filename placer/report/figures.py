@@ -39,6 +39,7 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
     lines += [("step", _step_words(got)), ("price", _price_words(got))]
     if problem.requirements.samples is not None:
         lines.append(("in all", total_words(got, problem.requirements.samples)))
+    lines.append(("carbon", _carbon_words(got)))
     paid = [use for use in got.links if use.src != use.dst or use.usd_per_hour > 0]
     lines += [("link", _link_words(use, got.local_steps, problem)) for use in sorted(paid, key=lambda u: -u.usd_per_hour)[:MOST_LINKS]]
     if len(paid) > MOST_LINKS:
@@ -57,6 +58,15 @@ def total_words(got: Estimate, samples: int) -> str:
     if usd.high > usd.low * (1 + SAME_PRICE):
         cost += f" ({format_usd(usd.low)} to {format_usd(usd.high)})"
     return f"{took}, {cost}"
+
+
+def _carbon_words(got: Estimate) -> str:
+    """What the machines emit, by the grid of their places."""
+    found = got.carbon_g_per_hour
+    if found is None:
+        return "not known: the grid of a place or the power of a device is not published"
+    spread = f"{format_number(found.low)} to {format_number(found.high)}"
+    return f"{format_number(found.value)} g CO2e/h ({spread}; grid of the place, load and host assumed; network and making left out)"
 
 
 def _data_lines(got: Estimate, problem: Problem) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from placer.units import format_duration, format_number, format_usd
 
 BRIEF_GROUPS = 3
 """More groups are counted, not listed, inside a sentence."""
-DIRECT = ("budget", "throughput", "deadline", "total-budget")
+DIRECT = ("budget", "throughput", "deadline", "total-budget", "carbon")
 """Limits whose nearest placement has a sentence of its own."""
 
 
@@ -69,6 +69,12 @@ def infeasible_lines(result: Result) -> list[str]:
                 f"a floor of {format_number(wish.min_samples_per_second)} samples/s cannot hold."
             )
         said += _total_sentences(option, wish, found)
+        if option.label == "carbon" and wish.max_carbon_g_per_hour is not None and option.estimate.carbon_g_per_hour is not None:
+            said.append(
+                f"Because the placement{found} with the least emissions that meets the other wishes is {brief(option.placement)} at "
+                f"{format_number(option.estimate.carbon_g_per_hour.value)} g CO2e/h, "
+                f"a limit of {format_number(wish.max_carbon_g_per_hour)} g CO2e/h cannot hold."
+            )
     said += [f"With {option.note} {brief(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
     if not said:
         said.append("More than one wish stands in the way: no change of a single one that was tried makes anything fit.")

@@ -31,13 +31,14 @@ MOST_WIDTH = 118
 """Columns of a table on a wider terminal."""
 OLD_DAYS = 366
 """Egress prices older than this beside the newest machine price are worth a word although nothing is sent."""
-UNITS = {"throughput": "samples/s", "cost": "USD/h", "cost-per-sample": "USD/M", "time": "seconds"}
+UNITS = {"throughput": "samples/s", "cost": "USD/h", "cost-per-sample": "USD/M", "time": "seconds", "carbon": "g CO2e/h"}
 """What the value of an objective is in."""
 OBJECTIVE_WORDS = {
     "throughput": "most samples/s",
     "cost": "lowest USD/h",
     "cost-per-sample": "lowest USD per sample",
     "time": "least time to finish",
+    "carbon": "lowest g CO2e/h",
 }
 
 
@@ -80,13 +81,15 @@ def reading(problem: Problem) -> RenderableType:
 
 
 def _total_limits(wish: Requirements) -> list[str]:
-    """How many samples, by when and for how much."""
+    """How many samples, by when, for how much, and with which emissions."""
     limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
     if wish.deadline_s is not None and wish.samples is not None:
         floor = format_number(wish.samples / wish.deadline_s)
         limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor} samples/s)")
     if wish.budget_usd is not None:
         limits.append(f"budget {format_usd(wish.budget_usd)} in total")
+    if wish.max_carbon_g_per_hour is not None:
+        limits.append(f"at most {format_number(wish.max_carbon_g_per_hour)} g CO2e/h")
     return limits
 
 
