@@ -192,11 +192,10 @@ class Problem:
         return self.catalog.function(place)
 
     def quota(self, place: str, gpu: str, market: str) -> int:
-        """GPUs allowed for a place, type and market; the last matching row of the quota file wins."""
-        for row in reversed(self.requirements.quotas):
-            if fnmatchcase(place, row.place) and fnmatchcase(gpu, row.gpu) and fnmatchcase(market, row.market):
-                return row.gpus
-        return DEFAULT_QUOTA_GPUS
+        """GPUs allowed for a place, type and market: the last matching row of the quota file, and no more than any joint quota."""
+        rows = [row for row in self.requirements.quotas if row.covers(place, gpu, market)]
+        own = next((row.gpus for row in reversed(rows) if row.scope == "each"), DEFAULT_QUOTA_GPUS)
+        return min([own, *(row.gpus for row in rows if row.scope == "together")])
 
     def pool(self, offer: VmOffer) -> Pool | None:
         """Rates and quota of an offer; None if nobody can say how fast it is."""

@@ -33,12 +33,17 @@ ALL_REGIONS = 1_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """At most ``gpus`` devices wherever place, GPU and market match (wildcards)."""
+    """At most ``gpus`` devices wherever place, GPU and market match (wildcards): ``each`` of these apart, or all ``together``."""
 
     place: str
     gpu: str
     market: str
     gpus: int
+    scope: str = "each"
+
+    def covers(self, place: str, gpu: str, market: str) -> bool:
+        """Whether devices of a place and market count."""
+        return fnmatchcase(place, self.place) and fnmatchcase(gpu, self.gpu) and fnmatchcase(market, self.market)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,6 +133,11 @@ class Requirements:
         """Most USD for a million samples that count: the budget in total over the samples, or a limit of its own if that is less."""
         given = [self.most_usd_per_million_samples, None if self.budget_usd is None else self.budget_usd / (self.samples or 1) * 1e6]
         return min((limit for limit in given if limit is not None), default=None)
+
+    @property
+    def joint_quotas(self) -> tuple[Quota, ...]:
+        """Quotas that cap a sum over places, devices or markets."""
+        return tuple(row for row in self.quotas if row.scope == "together")
 
     @property
     def counts_carbon(self) -> bool:

@@ -128,7 +128,12 @@ def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]
     if server is not None and needs_quota(server_offer(server, problem), problem):
         key = (server.place, server.gpu, server.market)
         used[key] = used.get(key, 0) + server.gpu_count
+    joint = [(row, sum(gpus for key, gpus in used.items() if row.covers(*key))) for row in problem.requirements.joint_quotas]
     return [
+        Violation(code="quota", message=f"{gpus} GPUs exceed the joint quota of {row.gpus} for {row.place} {row.gpu} {row.market}")
+        for row, gpus in joint
+        if gpus > row.gpus
+    ] + [
         Violation(code="quota", message=f"{gpus} x {gpu} {market} in {place} exceed the quota of {problem.quota(place, gpu, market)} GPUs")
         for (place, gpu, market), gpus in sorted(used.items())
         if gpus > problem.quota(place, gpu, market)

@@ -138,6 +138,10 @@ class Judge:
             used += n * self._gpus[i] if self._bucket[i] == bucket else 0
             there += n if i == pool else 0
         free = (self.market.pools[pool].gpu_quota - used) // self._gpus[pool]
+        for row in self.wish.joint_quotas:
+            if row.covers(*bucket):
+                taken = sum(n * self._gpus[i] for i, n in draft.counts if row.covers(*self._bucket[i]))
+                free = min(free, (row.gpus - taken) // self._gpus[pool])
         return max(0, min(free, self._most[pool] - there, self.most - workers))
 
     def placement(self, draft: Draft) -> Placement | None:
@@ -214,4 +218,7 @@ class Judge:
             bucket = ("", "", "") if server is None else (server.place, server.gpu, server.market)
             if server is not None and bucket in used and needs_quota(server, self.problem):
                 used[bucket] += server.gpu_count
+        rows = self.wish.joint_quotas
+        if any(sum(gpus for bucket, gpus in used.items() if row.covers(*bucket)) > row.gpus for row in rows):
+            return False
         return all(gpus <= quotas[bucket] for bucket, gpus in used.items())

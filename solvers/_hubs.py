@@ -97,7 +97,7 @@ class HubSearch:
         has its place, only the slowest part is known to take B / V.
         """
         rows, usd = self.market.weights, self.target.max_usd_per_hour - hub.usd_per_hour(n)
-        fit = (rows[:, 0] > 0) & (rows[:, 2] == 0) & ((rows[:, 1] == 0) | (usd < math.inf))
+        fit = (rows[:, 0] > 0) & ~np.any(rows[:, 2:] > 0, axis=1) & ((rows[:, 1] == 0) | (usd < math.inf))
         speed = float((self._sums[fit, n] + rows[fit, 1] * (usd if usd < math.inf else 0.0)).min())
         if speed <= 0:
             return math.inf

@@ -100,6 +100,18 @@ class Market:
         return np.array([np.inf if each is None else each.value for each in found])
 
     @cached_property
+    def joint(self) -> Array:
+        """Devices that one machine takes of each joint quota; shape (quotas, pools)."""
+        rows = self.problem.requirements.joint_quotas
+        taken = [[pool.offer.gpu_count if row.covers(*pool.bucket) else 0 for pool in self.pools] for row in rows]
+        return np.array(taken, dtype=np.float64).reshape(len(rows), len(self.pools))
+
+    @cached_property
+    def limited(self) -> Array:
+        """What one machine takes of each sum that has a limit: emissions, devices of joint quotas; shape (sums, pools)."""
+        return np.vstack([self.carbon, self.joint]) if self.problem.requirements.counts_carbon else self.joint
+
+    @cached_property
     def cap(self) -> Array:
         """Most machines of each pool; shape (pools,)."""
         wish = self.problem.requirements
@@ -142,7 +154,7 @@ class Market:
         if not np.any(self._moved_usd) or samples_per_second <= 0:
             return self
         everywhere = self.best_sums(np.arange(len(self.places)), frozenset(self.host_of), int(min(self.cap.sum(), MOST_WORKERS)))
-        rows = (self.weights[:, 0] > 0) & (self.weights[:, 2] == 0)
+        rows = (self.weights[:, 0] > 0) & ~np.any(self.weights[:, 2:] > 0, axis=1)
         price, reached = self.weights[rows, 1], everywhere[rows].max(axis=1)
         limits = np.where(price > 0, reached + price * usd_per_hour, reached) if usd_per_hour < np.inf else reached[price == 0]
         share = self.speed / float(limits.min())
@@ -173,31 +185,38 @@ class Market:
 
     @cached_property
     def weights(self) -> Array:
-        """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold; the last is (0, 1, 0).
+        """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold; the last is (0, 1, 0 ...).
 
         Notes
         -----
-        g is carbon; its rows are there only if the request counts it.
+        gamma g is over the sums of `limited`; their rows are there only if the request has them.
         """
         ratio = self.speed / np.maximum(self.usd, 1e-6)
         multipliers = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
-        priced = np.column_stack([np.ones(MULTIPLIERS + 1), np.concatenate([[0.0], multipliers]), np.zeros(MULTIPLIERS + 1)])
-        return np.vstack([priced, self._carbon_weights, [[0.0, 1.0, 0.0]]])
+        priced = np.column_stack(
+            [np.ones(MULTIPLIERS + 1), np.concatenate([[0.0], multipliers]), np.zeros((MULTIPLIERS + 1, len(self.limited)))]
+        )
+        return np.vstack([priced, *self._limited_weights, [[0.0, 1.0, *np.zeros(len(self.limited))]]])
 
     @cached_property
-    def _carbon_weights(self) -> Array:
-        """Rows (1, 0, gamma) and (0, 0, 1) where carbon counts; shape (rows, 3)."""
-        if not self.problem.requirements.counts_carbon:
-            return np.zeros((0, 3))
-        ratio = self.speed / np.maximum(self.carbon, 1e-6)
-        multipliers = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
-        return np.vstack([np.column_stack([np.ones(MULTIPLIERS), np.zeros(MULTIPLIERS), multipliers]), [[0.0, 0.0, 1.0]]])
+    def _limited_weights(self) -> list[Array]:
+        """Rows (1, 0, gamma) and (0, 0, 1) of each sum that some machine adds to; each of shape (rows, 2 + sums)."""
+        built = []
+        for k, each in enumerate(self.limited):
+            if np.any(each > 0):
+                rows = np.zeros((MULTIPLIERS + 1, 2 + len(self.limited)))
+                ratio = self.speed / np.maximum(each, 1e-6)
+                rows[:-1, 0] = 1.0
+                rows[:-1, 2 + k] = np.geomspace(ratio.min() / 20, ratio[each > 0].max() * 5, MULTIPLIERS)
+                rows[-1, 2 + k] = 1.0
+                built.append(rows)
+        return built
 
     @cached_property
     def values(self) -> Array:
         """Alpha v - beta c - gamma g of each row and pool; shape (rows, pools)."""
         alpha, beta, gamma = self.weights[:, :1], self.weights[:, 1:2], self.weights[:, 2:]
-        built: Array = alpha * self.speed - beta * self.usd - gamma * self.carbon
+        built: Array = alpha * self.speed - beta * self.usd - gamma @ self.limited
         return built
 
     @cached_property

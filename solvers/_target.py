@@ -162,6 +162,13 @@ class Target:
             return min(limit, self.best_value * (1 - self.slack))
         return limit
 
+    @property
+    def most_of_sums(self) -> Array:
+        """What a better placement has at most of each sum of `Market.limited`; shape (sums,)."""
+        wish = self.problem.requirements
+        carbon = [self.max_carbon_g_per_hour] if wish.counts_carbon else []
+        return np.array([*carbon, *(float(row.gpus) for row in wish.joint_quotas)])
+
     def thresholds(self, mode: Mode, weights: Array, communication_s: Array, egress_usd: Array, data_usd: float, slowest: Array) -> Array:
         """Values that the weighted sums of `Market.best_sums` must reach for an improvement.
 
@@ -170,7 +177,7 @@ class Target:
         mode
             Samples of a round and samples to target.
         weights
-            Rows (alpha, beta, gamma).
+            Rows (alpha, beta, gammas).
         communication_s, egress_usd
             Least seconds and egress of one exchange for each number of workers; shape (workers,).
         data_usd
@@ -199,8 +206,10 @@ class Target:
             least_v = np.where(calculation_s > 0, samples / calculation_s, np.inf)
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
             paid = np.where(weights[:, 1:2] > 0, weights[:, 1:2] * most_c, 0.0)
-            emitted = np.where(weights[:, 2:] > 0, weights[:, 2:] * self.max_carbon_g_per_hour, 0.0)
-            built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid - emitted
+            built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid
+            if weights.shape[1] > 2:
+                taken = np.where(weights[:, 2:] > 0, weights[:, 2:] * self.most_of_sums, 0.0)
+                built = built - taken.sum(axis=1, keepdims=True)
         built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)
         if self.max_usd_per_sample < math.inf:
             built = np.maximum(built, self._per_sample(mode, weights, communication_s, usd_per_speed))

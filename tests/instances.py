@@ -391,3 +391,18 @@ def carbon_problem(seed: int) -> Problem:
         max_carbon_g_per_hour=draw.choice([None, limit]) if objective == "carbon" else limit,
     )
     return replace(problem, catalog=catalog, requirements=changed)
+
+
+def joint_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` with quotas over places, devices or markets together."""
+    draw = random.Random(f"joint {seed}")
+    problem = exchange_problem(seed)
+    places = sorted({pool.offer.place for pool in problem.pools})
+    rows = (
+        Quota(place="*", gpu="*", market="*", gpus=draw.choice([1, 2, 3, 5]), scope="together"),
+        Quota(place="*", gpu="*", market=draw.choice(["spot", "on_demand"]), gpus=draw.choice([0, 1, 2, 4]), scope="together"),
+        Quota(place="*", gpu=draw.choice(["T4", "A10", "V100"]), market="*", gpus=draw.choice([0, 1, 2, 4]), scope="together"),
+        Quota(place=draw.choice(places), gpu="*", market="*", gpus=draw.choice([1, 2, 3]), scope="together"),
+    )
+    chosen = draw.sample(rows, draw.choice([1, 1, 2, 3]))
+    return replace(problem, requirements=replace(problem.requirements, quotas=(*problem.requirements.quotas, *chosen)))

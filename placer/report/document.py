@@ -92,7 +92,7 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "interruption": wish.interruption,
         "unavailable": wish.unavailable,
         "calibration": problem.calibration.name,
-        "quotas": [{"place": q.place, "gpu": q.gpu, "market": q.market, "gpus": q.gpus} for q in wish.quotas],
+        "quotas": [{"place": q.place, "gpu": q.gpu, "market": q.market, "gpus": q.gpus, "scope": q.scope} for q in wish.quotas],
         "same_zone": wish.same_zone,
         "require_measured": wish.require_measured,
     }
