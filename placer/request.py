@@ -91,7 +91,7 @@ def build_problem(
     regions
         A number or a range of regions with workers, such as ``2..3``; None: any number.
     quota
-        CSV file with the columns place, gpu, market, gpus.
+        CSV file with the columns place, gpu, market, gpus and, if wanted, scope (each or together).
     exchange, aggregator, storage, compression, tbs
         How gradients are exchanged; None takes the profile's or the best. ``aggregator`` is the place of the
         function, parameter server or hub, or ``function@place`` where a place has several.

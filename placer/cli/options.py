@@ -82,7 +82,7 @@ _WISHES: list[Option] = [
     click.option("--market", default="any", show_default=True, metavar="NAME", help="spot, on-demand or any."),
     click.option("--workers", default="1..64", show_default=True, metavar="N..M", help="Fewest and most workers."),
     click.option("--regions", metavar="N..M", help="Fewest and most regions with workers, such as 2 or 1..3; default: any."),
-    click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus; default 8 GPUs per region, type and market."),
+    click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus[,scope]; default 8 GPUs per region, type and market."),
     click.option("--require-measured", is_flag=True, help="Leave out GPUs that nobody measured this model on."),
     click.option("--max-price-age", metavar="DAYS", help="Leave out machines whose price is older, such as 30d."),
 ]
