@@ -119,9 +119,9 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
     model
         Name of a shipped profile, path of a profile file, or a profile.
     **words
-        The options of ``placer recommend`` with underscores: budget, min_throughput, objective, gpu,
+        The options of ``placer recommend`` with underscores: budget, min_throughput, samples, deadline, max_carbon, objective, gpu,
         places (--in), not_places (--not-in), market, workers, regions, quota, exchange, local_steps, streams, overlap,
-        samples_to_target, aggregator, storage, compression, tbs, data, passes, keep, interruption, unavailable,
+        samples_to_target, aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption, unavailable,
         links (--link), calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
 
     Returns
@@ -259,6 +259,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "links": (str, list, tuple),
     "calibration": (str, os.PathLike, Calibration, Overlay),
     "tbs": (str, Integral),
+    "samples": (str, Integral),
+    "critical_batch": (str, Integral),
     "local_steps": (str, Integral),
     "streams": (str, Integral),
     "overlap": (bool,),

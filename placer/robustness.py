@@ -9,9 +9,9 @@ from typing import Any
 
 from placer.candidates import Candidate, candidates_of
 from placer.information import Worth, losses_of, values_of, worth_of
+from placer.nearest import BASELINE_NODES
 from placer.placement import Placement
 from placer.problem import Problem
-from placer.recommender import BASELINE_NODES
 from placer.result import Result, SolveOptions, Status
 from placer.rivals import check_phi, enriched, pool_of_rivals, shared_factors, solved_world, worlds_of
 from placer.solve import require_pools, solve

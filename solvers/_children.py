@@ -109,12 +109,12 @@ class Children:
         return np.where(heads < len(total), total[np.minimum(heads, len(total) - 1)], np.inf)
 
     def _sums(self, pairs: Array, able: Array, together: int, most: int) -> Array:
-        """Best sums of up to ``most`` workers in the able regions, at most ``together`` in each, with what pairs cost above the cheapest."""
+        """Best sums of up to ``most`` workers in the able regions, ``together`` in each at most, with what pairs cost above the least."""
         built = np.full((len(self.units), most + 1), -np.inf)
         built[:, 0] = 0.0
         if able.any():
             surcharge = self.usd_per_hour * (pairs[able] - pairs[able].min())
-            units = (self.units[:, able, :together] - (self.tree.weights[:, 1:] * surcharge)[:, :, None]).reshape(len(built), -1)
+            units = (self.units[:, able, :together] - (self.tree.weights[:, 1:2] * surcharge)[:, :, None]).reshape(len(built), -1)
             taken = min(most, units.shape[1])
             top = -np.partition(-units, taken - 1, axis=1)[:, :taken] if 0 < taken < units.shape[1] else units[:, :taken]
             built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)

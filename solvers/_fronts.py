@@ -50,9 +50,8 @@ class States:
         )
 
 
-NOTHING = States(
-    machines=np.zeros(1, dtype=np.intp), speed=np.zeros(1), usd=np.zeros(1), parent=np.zeros(1, dtype=np.intp), choice=np.zeros(1, dtype=np.intp)
-)  # fmt: skip
+NONE = np.zeros(1, dtype=np.intp)
+NOTHING = States(machines=NONE, speed=np.zeros(1), usd=np.zeros(1), parent=NONE, choice=NONE)
 
 
 def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
@@ -63,7 +62,8 @@ def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
     It is, unless parts are equal, regions go at their own pace, data has its place or a price by place, or machines are asked for by name.
     """
     wish, chosen = problem.requirements, traits(strategy)
-    free = not wish.datasets and wish.data_store is None and not wish.used
+    two = not (wish.counts_carbon or wish.joint_quotas)  # else a third figure counts
+    free = not wish.datasets and wish.data_store is None and not wish.used and two
     return free and chosen.transport == "butterfly" and chosen.division != "equal"
 
 
@@ -139,7 +139,7 @@ class Fronts:
 
     def open(self, states: States, ahead: Array) -> np.ndarray:
         """Which states may still reach every threshold with what lies ahead; ``ahead`` has shape (rows, states) or (rows, 1)."""
-        reached = self.weights[:, :1] * states.speed - self.weights[:, 1:] * states.usd + ahead
+        reached = self.weights[:, :1] * states.speed - self.weights[:, 1:2] * states.usd + ahead
         slack = 1e-9 * np.maximum(1.0, np.abs(self.needed))
         found: np.ndarray = np.all(reached >= (self.needed - slack)[:, None], axis=0)
         return found

@@ -6,18 +6,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._market import Array, Indices, Market
 
 STEP = 1.2
 """Ratio of neighbouring multipliers."""
+LIMITED = 4
+"""Rows of emissions and joint quotas that a tree uses."""
 BELOW, ABOVE = 0.25, 1.5
 """Multipliers that a tree uses, over the one that is tightest before egress and links: these make speed dearer in dollars."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows (alpha, beta) and what machines of some hosts are worth in them.
+    """Rows (alpha, beta, gammas) and what machines of some hosts are worth in them.
 
     Parameters
     ----------
@@ -35,12 +38,18 @@ class Grid:
 
     @cached_property
     def weights(self) -> Array:
-        """Speed alone, price alone, then multipliers in steps of `STEP`; shape (rows, 2)."""
-        ends = self.market.weights[[0, -1]]
-        coarse = self.market.weights[1:-1, 1]
+        """The market's rows with other limits than the price, speed alone, price alone, then multipliers in steps of `STEP`."""
+        market = self.market.weights
+        ends, coarse = market[[0, -1]], market[(market[:, 0] > 0) & (market[:, 1] > 0), 1]
         count = int(np.ceil(np.log(coarse[-1] / coarse[0]) / np.log(STEP))) + 1
-        fine = np.geomspace(coarse[0], coarse[-1], count)
-        return np.vstack([ends, np.column_stack([np.ones(count), fine])])
+        fine = np.zeros((count, market.shape[1]))
+        fine[:, 0], fine[:, 1] = 1.0, np.geomspace(coarse[0], coarse[-1], count)
+        return np.vstack([market[self._limited], ends, fine])
+
+    @cached_property
+    def _limited(self) -> NDArray[np.bool_]:
+        limited: NDArray[np.bool_] = np.any(self.market.weights[:, 2:] > 0, axis=1)
+        return limited
 
     @cached_property
     def sums(self) -> Array:
@@ -69,20 +78,25 @@ class Grid:
         return built
 
     def rows(self, needed: Array, workers: int) -> Indices:
-        """Rows for a number of workers: the two ends, and those around the multiplier that asks most.
+        """Rows for a number of workers: the ends, those around the multiplier that asks most, and the tightest of the other limits.
 
         Parameters
         ----------
         needed
             Thresholds of an improvement before egress and links; shape (rows,).
         """
+        first = int(self._limited.sum())
+        own = self.weights[:, 1] if first == 0 else np.maximum(self.weights[:, 1], self.weights[:, 2:].max(axis=1))
         with np.errstate(invalid="ignore"):
-            spare_usd = ((self.everywhere[:, workers] - needed) / np.maximum(self.weights[:, 1], 1e-12))[2:]
+            spare = (self.everywhere[:, workers] - needed) / np.maximum(own, 1e-12)
+        limited = np.argsort(spare[:first], kind="stable")[:LIMITED]
+        ends, spare_usd = np.array([first, first + 1]), spare[first + 2 :]
         if not np.isfinite(spare_usd).any():
-            return np.arange(2)
-        best = self.weights[2 + int(np.nanargmin(spare_usd)), 1]
-        near = (self.weights[2:, 1] >= best * BELOW) & (self.weights[2:, 1] <= best * ABOVE)
-        return np.concatenate([np.arange(2), 2 + np.flatnonzero(near)])
+            return np.concatenate([limited, ends])
+        multipliers = self.weights[first + 2 :, 1]
+        best = multipliers[int(np.nanargmin(spare_usd))]
+        near = (multipliers >= best * BELOW) & (multipliers <= best * ABOVE)
+        return np.concatenate([limited, ends, first + 2 + np.flatnonzero(near)])
 
 
 def place_sums(values: Array, place: Indices, places: int, most: int) -> Array:

@@ -138,6 +138,8 @@ class Machines:
         self.buckets = [pool.bucket for pool in self.pools]
         self.caps = [int(market.cap[i]) for i in self.order]
         self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
+        joint = zip(market.joint[:, self.order].tolist(), market.problem.requirements.joint_quotas, strict=True)
+        self.joint = [(taken, row.gpus) for taken, row in joint]
         self.suffix = self._suffixes()
         self.smallest = self._smallest()
 
@@ -185,10 +187,14 @@ class Machines:
             if enough and all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)):
                 self.counts[at] = count
                 self.quota[bucket] += count * pool.offer.gpu_count
-                if rest <= self._room(at + 1, self.region[at]):
+                if rest <= self._room(at + 1, self.region[at]) and self._within_joint():
                     yield from self._descend(at + 1, rest, now, before)
                 self.quota[bucket] -= count * pool.offer.gpu_count
                 self.counts[at] = 0
+
+    def _within_joint(self) -> bool:
+        """Whether the machines so far keep the joint quotas."""
+        return all(sum(count * each for count, each in zip(self.counts, taken, strict=True) if count) <= most for taken, most in self.joint)
 
     def _room(self, at: int, region: int) -> int:
         """Most machines that the quotas left over allow among the pools of a region from a position on."""
