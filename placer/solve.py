@@ -6,8 +6,9 @@ import hashlib
 import importlib
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from types import ModuleType
 
 from placer.errors import PlacerError, unknown
 from placer.estimator import estimate
@@ -50,11 +51,42 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
         If a solver returned a placement that breaks a limit, or a bound that its value beats: an internal
         error, never shown as an answer. The message names a file with the problem.
     """
+    return _checked(problem, solver, options or SolveOptions(), _module(solver).solve)
+
+
+def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, SolveOptions], Result]:
+    """Make a solver ready for many questions that differ from one in objective, budget and floor alone.
+
+    Parameters
+    ----------
+    problem, solver
+        As in `solve`.
+
+    Returns
+    -------
+    Callable[[Problem, SolveOptions], Result]
+        Answers one question as `solve` does; a solver with a `prepare` of its own works out only once what they share.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such solver.
+    """
+    module = _module(solver)
+    run: Callable[[Problem, SolveOptions], Answer] = module.prepare(problem) if hasattr(module, "prepare") else module.solve
+    return lambda asked, options: _checked(asked, solver, options, run)
+
+
+def _module(solver: str) -> ModuleType:
     if solver not in solver_names():
         raise unknown("solver", solver, solver_names())
-    module = importlib.import_module(f"placer.solvers.{solver}")
+    return importlib.import_module(f"placer.solvers.{solver}")
+
+
+def _checked(problem: Problem, solver: str, options: SolveOptions, run: Callable[[Problem, SolveOptions], Answer]) -> Result:
+    """Run a solver, check its answer and price it."""
     started = time.perf_counter()
-    answer = cast(Answer, module.solve(problem, options or SolveOptions()))
+    answer = run(problem, options)
     seconds = time.perf_counter() - started
     if answer.placement is None:
         return _result(problem, answer, solver, seconds)
