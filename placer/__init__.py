@@ -7,13 +7,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advisor import Advisor, estimate, recommend, simulate
+    from placer.advisor import Advisor, estimate, pareto, recommend, simulate
     from placer.book import load_catalog
     from placer.calibration import Calibration
     from placer.catalog import Catalog
     from placer.errors import PlacerError
     from placer.estimator import Estimate
     from placer.fitting import calibrate
+    from placer.frontier import Frontier, FrontierPoint
     from placer.interval import Interval
     from placer.layers import catalog_names
     from placer.placement import Exchange, Placement, WorkerGroup
@@ -35,6 +36,8 @@ _HOMES = {
     "Catalog": "placer.catalog",
     "Estimate": "placer.estimator",
     "Exchange": "placer.placement",
+    "Frontier": "placer.frontier",
+    "FrontierPoint": "placer.frontier",
     "Interval": "placer.interval",
     "ModelProfile": "placer.profile",
     "Option": "placer.result",
@@ -53,6 +56,7 @@ _HOMES = {
     "estimate": "placer.advisor",
     "load_catalog": "placer.book",
     "load_profile": "placer.profile",
+    "pareto": "placer.advisor",
     "profile_names": "placer.profile",
     "recommend": "placer.advisor",
     "simulate": "placer.advisor",
@@ -64,6 +68,8 @@ __all__ = [
     "Catalog",
     "Estimate",
     "Exchange",
+    "Frontier",
+    "FrontierPoint",
     "Interval",
     "ModelProfile",
     "Option",
@@ -83,6 +89,7 @@ __all__ = [
     "estimate",
     "load_catalog",
     "load_profile",
+    "pareto",
     "profile_names",
     "recommend",
     "simulate",

@@ -60,13 +60,14 @@ class Answer:
     Notes
     -----
     ``bound`` is on the objective (samples/s, USD/h or USD per million samples); None if nothing is
-    proved. ``candidates`` counts placements that were evaluated.
+    proved. ``candidates`` counts placements that were evaluated; ``interrupted`` says that Ctrl-C ended the search.
     """
 
     status: Status
     placement: Placement | None
     bound: float | None
     candidates: int
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +112,7 @@ class Result:
     solver: str
     seconds: float
     candidates: int
+    interrupted: bool = False
     options: tuple[Option, ...] = ()
     baselines: tuple[Option, ...] = ()
     near_misses: tuple[Option, ...] = ()

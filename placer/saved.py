@@ -24,6 +24,8 @@ from placer.profile import SCHEMA as PROFILE_SCHEMA
 from placer.profile import profile_from_json
 from placer.report.document import SCHEMA as RESULT_SCHEMA
 from placer.report.document import estimate_document, outlook_document, placement_document, request_document, result_document
+from placer.report.frontier import SCHEMA as PARETO_SCHEMA
+from placer.report.frontier import check_frontier
 from placer.result import Result, objective_value
 from placer.violations import violations
 
@@ -33,6 +35,7 @@ SCHEMA_FILES = {
     "profile": ("placer.report", "profile-v1.json"),
     "calibration": ("placer.report", "calibration-v1.json"),
     "reproduction": ("placer.report", "reproduction-v1.json"),
+    "pareto": ("placer.report", "pareto-v1.json"),
 }
 """Where each JSON Schema lies."""
 RESULT_KEYS = (
@@ -92,6 +95,7 @@ def check_document(document: Any, where: str) -> str:
         PROFILE_SCHEMA: _check_profile,
         PROBLEM_SCHEMA: _check_problem,
         CALIBRATION_SCHEMA: _check_calibration,
+        PARETO_SCHEMA: check_frontier,
     }
     check = _check_calibration if str(schema).startswith(FAMILY) else checks.get(str(schema))
     if check is None:

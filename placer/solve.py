@@ -129,6 +129,7 @@ def _result(problem: Problem, answer: Answer, solver: str, seconds: float) -> Re
         solver=solver,
         seconds=seconds,
         candidates=answer.candidates,
+        interrupted=answer.interrupted,
     )
 
 

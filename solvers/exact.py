@@ -64,6 +64,7 @@ class Prepared:
     def __init__(self, market: Market) -> None:
         self.market = market
         self._kept: list[Search] | None = None
+        self._interrupted = False
 
     def solve(self, problem: Problem, options: SolveOptions) -> Answer:
         """Answer one question about this market."""
@@ -80,13 +81,14 @@ class Prepared:
             node_limit=options.node_limit,
             on_better=options.on_better,
         )
+        self._interrupted = False
         for start in (options.start, _staying(problem, options)):
             if start is not None:
                 target.offer(start)
         finished = self._search(target)
         if target.best is None:
             status = Status.INFEASIBLE if finished else Status.TIME_LIMIT
-            return Answer(status=status, placement=None, bound=None, candidates=target.candidates)
+            return Answer(status=status, placement=None, bound=None, candidates=target.candidates, interrupted=self._interrupted)
         best, candidates = self._break_tie(target) if finished and options.break_ties else (target.best, 0)
         bound = _proved(target) if finished else self._root_bound(target) if options.bound_if_stopped else None
         return Answer(
@@ -94,6 +96,7 @@ class Prepared:
             placement=best.canonical(),
             bound=bound,
             candidates=target.candidates + candidates,
+            interrupted=self._interrupted,
         )
 
     def searches(self, market: Market, target: Target) -> list[Search]:
@@ -114,7 +117,10 @@ class Prepared:
             market = self.market.with_moving_data(target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour)
             for search in self.searches(market, target):
                 search.run()
-        except (OutOfTimeError, KeyboardInterrupt):
+        except OutOfTimeError:
+            return False
+        except KeyboardInterrupt:
+            self._interrupted = True
             return False
         return not target.skipped
 

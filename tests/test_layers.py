@@ -14,6 +14,8 @@ LAYERS = [
     {"advisor", "saved"},
     {
         "recommender",
+        "frontier",
+        "frontier_search",
         "request",
         "market_words",
         "audit",
