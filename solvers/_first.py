@@ -100,4 +100,5 @@ def answered(judge: Judge, out_of_time: bool, interrupted: bool = False) -> Answ
     """The best that was found; nothing is proved."""
     best = judge.target.best
     status = Status.TIME_LIMIT if out_of_time else Status.FEASIBLE if best is not None else Status.UNKNOWN
-    return Answer(status=status, placement=None if best is None else best.canonical(), bound=None, candidates=judge.tried, interrupted=interrupted)
+    placement = None if best is None else best.canonical()
+    return Answer(status=status, placement=placement, bound=None, candidates=judge.tried, interrupted=interrupted)

@@ -58,6 +58,10 @@ def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
     return Prepared(Market.of(problem)).solve
 
 
+ROOT_STEP = 1e-3
+"""Relative step to which the bound of a stopped search is worked out."""
+
+
 class Prepared:
     """A market with its searches, kept from one question to the next; each is aimed at the target in hand."""
 
@@ -146,7 +150,7 @@ class Prepared:
         trial.best_value = high
         if high == 0 or any(search.may_improve() for search in searches):
             return high
-        for _ in range(40):
+        while high > low * (1 + ROOT_STEP):
             trial.best_value = (low * high) ** 0.5
             if any(search.may_improve() for search in searches):
                 low = trial.best_value

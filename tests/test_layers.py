@@ -16,6 +16,7 @@ LAYERS = [
         "recommender",
         "frontier",
         "frontier_search",
+        "frontier_trace",
         "request",
         "market_words",
         "audit",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import io
 from pathlib import Path
 
@@ -22,10 +24,8 @@ def check_plot(path: str) -> None:
     ending = Path(path).suffix.removeprefix(".").lower()
     if ending not in FORMATS:
         raise unknown("plot format", ending or path, FORMATS)
-    try:
-        import matplotlib as mpl  # noqa: F401
-    except ImportError:
-        raise PlacerError(f"matplotlib is not installed, so '{path}' cannot be drawn", "pip install 'placer[plot]'") from None
+    if importlib.util.find_spec("matplotlib") is None:
+        raise PlacerError(f"matplotlib is not installed, so '{path}' cannot be drawn", "pip install matplotlib")
 
 
 def drawn(frontier: Frontier, ending: str) -> bytes:
@@ -43,12 +43,10 @@ def drawn(frontier: Frontier, ending: str) -> bytes:
     bytes
         Contents of the file.
     """
-    from matplotlib.figure import Figure
-
     costs = [max(point.usd_per_hour, LEAST_USD_PER_HOUR) for point in frontier.points]
     speeds = [point.samples_per_second for point in frontier.points]
     over = [(point.most_samples_per_second or point.samples_per_second) - point.samples_per_second for point in frontier.points]
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    figure = importlib.import_module("matplotlib.figure").Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     axes.step(costs, speeds, where="post", color="0.6", linewidth=1)
     axes.errorbar(costs, speeds, yerr=[[0.0] * len(over), over], fmt="o", color="C0", capsize=3)
