@@ -21,10 +21,8 @@ RESCUE_S = 1.0
 """Seconds of a heuristic that improves what a stopped search left."""
 HALVES = 2
 """Searches of one point: the fastest within a budget, then the cheapest as fast."""
-PATIENCE = 3
-"""A search may take this many times its share of the time: most take far less."""
-LEAST_SHARE = 0.1
-"""Share of the time left that a search may take at least, however many points are wanted."""
+LEAST_SHARE = 0.05
+"""Share of the time left that a search may take at least. Few budgets are far harder than all others: they wait for the end."""
 ALMOST = 1e-12
 """Relative difference up to which budgets and speeds count as equal."""
 
@@ -215,7 +213,7 @@ class Trace:
         """Ask one question in a share of the time that is left."""
         left = self.deadline - time.monotonic()
         if share is None:
-            share = min(1.0, max(LEAST_SHARE, PATIENCE / (HALVES * max(1, self.wanted - len(self.found)))))
+            share = max(LEAST_SHARE, 1 / (HALVES * self.wanted))
         limits = replace(
             self.problem.requirements,
             objective=objective,
