@@ -1,7 +1,7 @@
 """A whole frontier against its budgets solved one by one: python tests/benchmarks/pareto.py [POINTS [SECONDS]].
 
-For each question: CPU seconds of the frontier, of a fresh search for each budget that it asked (ties broken, as `recommend` does), and of one
-for each budget of its points, as if somebody had known where the points lie; the latter proves nothing about what lies between.
+For each question: CPU seconds of the frontier, of a fresh search for each budget that it asked (ties broken, as `recommend` does),
+and of one for each budget of its points, as if somebody had known where they lie; the latter proves nothing about what lies between.
 """
 
 from __future__ import annotations
