@@ -245,7 +245,7 @@ def test_heuristics_say_that_nothing_is_proved(xlm: Problem) -> None:
 
 def test_no_time_is_a_wider_gap_not_an_error(default: Catalog) -> None:
     """In a tenth of a second: the cheapest end at least, bounds that hold, and the reason for the end."""
-    problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=Requirements(max_local_steps=16))
+    problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=Requirements(max_local_steps=4, gpus=("T4",)))
     found = frontier(problem, "exact", SolveOptions(time_limit_s=0.1), 12)
     assert found.ending in (Ending.TIME_LIMIT, Ending.NOTHING)
     assert check_frontier(found.to_dict(), "here").startswith("frontier of")

@@ -81,9 +81,7 @@ def main() -> None:
             f"  {len(found)} budgets of its points, had they been known, {alone:.2f} s, {alone / whole:.1f} x; {agree} the same", flush=True
         )
     whole, alone, asked = sums
-    print(
-        f"sums: {whole:.2f} s; asked budgets {asked:.2f} s, {asked / whole:.1f} x; budgets of the points {alone:.2f} s, {alone / whole:.1f} x"
-    )
+    print(f"sums: {whole:.2f} s; asked {asked:.2f} s, {asked / whole:.1f} x; points {alone:.2f} s, {alone / whole:.1f} x")
 
 
 if __name__ == "__main__":
