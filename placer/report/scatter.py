@@ -26,11 +26,11 @@ def scatter(costs: Sequence[float], speeds: Sequence[float], marks: Sequence[str
     Examples
     --------
     >>> print("\n".join(scatter([1, 2, 8], [100, 200, 220], "oKo", 20, 4)))
-        220 |      K............o
-            |      .
-            |      .
-        100 |o......
-             $1.00          $8.00  (USD/h, log)
+            220 |      K............o
+                |      .
+                |      .
+            100 |o......
+                 $1.00          $8.00  (USD/h, log)
     """
     xs, ys = _places(costs, width), _places(speeds, height)
     grid = [[" "] * width for _ in range(height)]
