@@ -7,13 +7,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advisor import Advisor, estimate, recommend, simulate
+    from placer.advisor import Advisor, estimate, pareto, recommend, simulate
     from placer.book import load_catalog
     from placer.calibration import Calibration
     from placer.catalog import Catalog
     from placer.errors import PlacerError
     from placer.estimator import Estimate
     from placer.fitting import calibrate
+    from placer.frontier import Frontier, FrontierPoint
     from placer.interval import Interval
     from placer.layers import catalog_names
     from placer.placement import Exchange, Placement, WorkerGroup
@@ -39,6 +40,8 @@ _HOMES = {
     "Catalog": "placer.catalog",
     "Estimate": "placer.estimator",
     "Exchange": "placer.placement",
+    "Frontier": "placer.frontier",
+    "FrontierPoint": "placer.frontier",
     "Interval": "placer.interval",
     "ModelProfile": "placer.profile",
     "Option": "placer.result",
@@ -60,6 +63,7 @@ _HOMES = {
     "estimate": "placer.advisor",
     "load_catalog": "placer.book",
     "load_profile": "placer.profile",
+    "pareto": "placer.advisor",
     "profile_names": "placer.profile",
     "recommend": "placer.advisor",
     "robust": "placer.worlds",
@@ -74,6 +78,8 @@ __all__ = [
     "Catalog",
     "Estimate",
     "Exchange",
+    "Frontier",
+    "FrontierPoint",
     "Interval",
     "ModelProfile",
     "Option",
@@ -96,6 +102,7 @@ __all__ = [
     "estimate",
     "load_catalog",
     "load_profile",
+    "pareto",
     "profile_names",
     "recommend",
     "robust",

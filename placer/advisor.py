@@ -16,6 +16,8 @@ from placer.catalog import Catalog
 from placer.errors import PlacerError, unknown
 from placer.estimator import Estimate
 from placer.estimator import estimate as estimate_placement
+from placer.frontier import Frontier
+from placer.frontier_search import frontier
 from placer.overlay import Overlay
 from placer.problem import Problem
 from placer.profile import ModelProfile, load_profile
@@ -68,6 +70,30 @@ class Advisor:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
         options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
         return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
+
+    def pareto(
+        self,
+        model: str | ModelProfile,
+        *,
+        catalog: Books = None,
+        points: int = 12,
+        solver: str = "exact",
+        gap: str | float = 0.001,
+        time_limit: str | float = 60.0,
+        seed: int = 0,
+        on_better: Callable[[float], None] | None = None,
+        **words: Any,
+    ) -> Frontier:
+        """Find the frontier of cost against throughput; see `placer.pareto`."""
+        if not isinstance(points, int):
+            raise PlacerError(f"points {points!r} is not a whole number", "give the most points, at least 2")
+        if words.get("objective") is not None:
+            raise PlacerError(
+                f"objective '{words['objective']}' for a frontier", "leave it out: a frontier shows both ends and all between"
+            )
+        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+        problem = self.problem(model, catalog, **{**words, "objective": "throughput"})
+        return frontier(problem, _text("solver", solver), options, points)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
@@ -142,6 +168,37 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
     ['lambda/us-west-1=8xA10:on-demand']
     """
     return Advisor().recommend(model, **words)
+
+
+def pareto(model: str | ModelProfile, **words: Any) -> Frontier:
+    """Find what each budget buys: the frontier of USD/h against samples/s that count.
+
+    Parameters
+    ----------
+    model
+        As in `recommend`.
+    **words
+        As in `recommend` without objective and top, and ``points`` (12), the most points. ``budget`` and ``min_throughput`` are the
+        upper and the lower end; ``time_limit`` (60 s) is for all points together.
+
+    Returns
+    -------
+    Frontier
+        Points from the cheapest to the fastest, each with its bounds; none if nothing fits.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> frontier = placer.pareto("roberta-xlm", budget="5/h", points=4, catalog="erben-2023", gpu="T4,A10")
+    >>> [round(point.usd_per_hour, 2) for point in frontier.points], frontier.proved
+    ([0.13, 0.6, 1.56, 4.8], True)
+    """
+    return Advisor().pareto(model, **words)
 
 
 def estimate(model: str | ModelProfile, workers: str, **words: Any) -> Estimate:

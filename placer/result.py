@@ -40,8 +40,8 @@ class SolveOptions:
     Notes
     -----
     Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if one
-    is known, a function that hears the objective value of every better placement, and whether a stopped search
-    should work out a bound.
+    is known, a function that hears the objective value of every better placement, whether a stopped search
+    should work out a bound, and whether ties are broken by a second search.
     """
 
     gap: float = 0.001
@@ -50,6 +50,7 @@ class SolveOptions:
     seed: int = 0
     start: Placement | None = None
     bound_if_stopped: bool = True
+    break_ties: bool = True
     on_better: Callable[[float], None] | None = None
 
 
@@ -61,12 +62,14 @@ class Answer:
     -----
     ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h); None if nothing is
     proved. ``candidates`` counts placements that were evaluated.
+    ``interrupted`` says that Ctrl-C ended the search.
     """
 
     status: Status
     placement: Placement | None
     bound: float | None
     candidates: int
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,6 +126,7 @@ class Result:
     seconds: float
     candidates: int
     batches: tuple[BatchRow, ...] = ()
+    interrupted: bool = False
     options: tuple[Option, ...] = ()
     baselines: tuple[Option, ...] = ()
     near_misses: tuple[Option, ...] = ()

@@ -31,6 +31,8 @@ from placer.report.document import (
     result_document,
     totals_document,
 )
+from placer.report.frontier import SCHEMA as PARETO_SCHEMA
+from placer.report.frontier import check_frontier
 from placer.result import Result, value_of
 from placer.violations import violations
 
@@ -40,6 +42,7 @@ SCHEMA_FILES = {
     "profile": ("placer.report", "profile-v1.json"),
     "calibration": ("placer.report", "calibration-v1.json"),
     "reproduction": ("placer.report", "reproduction-v1.json"),
+    "pareto": ("placer.report", "pareto-v1.json"),
     "robust": ("placer.report", "robust-v1.json"),
     "sweep": ("placer.report", "sweep-v1.json"),
     "whatif": ("placer.report", "whatif-v1.json"),
@@ -102,6 +105,7 @@ def check_document(document: Any, where: str) -> str:
         PROFILE_SCHEMA: _check_profile,
         PROBLEM_SCHEMA: _check_problem,
         CALIBRATION_SCHEMA: _check_calibration,
+        PARETO_SCHEMA: check_frontier,
     }
     check = _check_calibration if str(schema).startswith(FAMILY) else checks.get(str(schema))
     if check is None:

@@ -15,6 +15,9 @@ LAYERS = [
     {"advisor", "saved"},
     {
         "recommender",
+        "frontier",
+        "frontier_search",
+        "frontier_trace",
         "request",
         "market_words",
         "audit",

@@ -17,6 +17,7 @@ from placer.errors import PlacerError, unknown
 
 COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
+    "pareto": "Show what each budget buys: the frontier of cost and speed, proved.",
     "estimate": "Time and price a placement given by hand, no search.",
     "simulate": "Replay a placement given by hand, with jitter and stragglers.",
     "compare": "Put placements given by hand side by side.",

@@ -61,7 +61,7 @@ def _print(result: Any, output: str | None, manifest: str | None) -> None:
 
     err = console(stderr=True)
     if result.placement is None:
-        _print_infeasible(result)
+        print_no_placement(result)
         if output:
             err.print(f"wrote result to {output}")
         if manifest:
@@ -81,7 +81,8 @@ def _print(result: Any, output: str | None, manifest: str | None) -> None:
         )
 
 
-def _print_infeasible(result: Any) -> None:
+def print_no_placement(result: Any) -> None:
+    """Say why there is no placement, and what would fit."""
     from placer.report import sentences, terminal
 
     console().print(terminal.reading(result.problem))

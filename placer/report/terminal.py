@@ -42,8 +42,8 @@ OBJECTIVE_WORDS = {
 }
 
 
-def reading(problem: Problem) -> RenderableType:
-    """Say how the request was understood, so that a misread wish is seen."""
+def reading(problem: Problem, wanted: str = "") -> RenderableType:
+    """Say how the request was understood, so that a misread wish is seen; ``wanted`` stands in place of the objective."""
     wish = problem.requirements
     limits = []
     if wish.budget_usd_per_hour is not None:
@@ -74,7 +74,7 @@ def reading(problem: Problem) -> RenderableType:
     quota = f"{DEFAULT_QUOTA_GPUS} GPUs per region, type and market"
     lines = [
         *_context(problem),
-        ("wanted", f"{OBJECTIVE_WORDS[wish.objective]}; {', '.join(limits)}"),
+        ("wanted", f"{wanted or OBJECTIVE_WORDS[wish.objective]}; {', '.join(limits)}"),
         ("quota", f"from the quota file, else {quota}" if wish.quotas else f"{quota} (default; change with --quota FILE)"),
     ]
     return _pairs(lines)
