@@ -122,11 +122,11 @@ Report = Callable[[float, float | None], None]
 def broken(model: Model, values: tuple[float, ...], tolerance: float = 1e-5) -> bool:
     """Whether values that a solver returned break a bound, a row or are not whole: they are not read then."""
     for value, low, high, whole in zip(values, model.low, model.high, model.whole, strict=True):
-        slack = tolerance * max(1.0, abs(value))
+        slack = tolerance * max(1.0, high - low)
         if not low - slack <= value <= high + slack or (whole and abs(value - round(value)) > tolerance):
             return True
     for terms, limit in model.rows:
-        parts = [value * values[name] for name, value in terms.items()]
-        if sum(parts) - limit > tolerance * max([1.0, abs(limit), *map(abs, parts)]):
+        size = max([abs(limit), *(abs(value) * (model.high[n] - model.low[n]) for n, value in terms.items())])
+        if sum(value * values[name] for name, value in terms.items()) - limit > tolerance * max(1e-9, size):
             return True
     return False
