@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+
+import msgspec
 
 from placer.elastic import needs_place
 from placer.estimator import Outcome, evaluate
@@ -29,6 +31,8 @@ from ._rounds import program
 
 LEAST_GAP = 1e-5
 """Programs are solved in floating point, or in scaled integers: nothing closer is claimed to be proved."""
+SAID_EVERY_S = 0.5
+"""How often the bound is said."""
 CLOSE = 1e-6
 """Relative difference of a program and the model that no tangent can mend."""
 
@@ -51,10 +55,14 @@ class Search:
     options: SolveOptions
     engine: Engine
     deadline: float
+    say: Callable[..., None]
     best: Placement | None = None
     best_key: float = inf
     tried: int = 0
     nodes: int = 0
+    solved: int = 0
+    started: bool = False
+    working: tuple[float, ...] = ()
     heap: list[tuple[float, int, Part]] = field(default_factory=list)
 
     @property
@@ -76,9 +84,15 @@ class Search:
         key = _key(got, self.problem)
         if key < self.best_key and not violations(placement, self.problem):
             self.best, self.best_key = placement.canonical(), key
-            if self.options.on_better is not None:
-                self.options.on_better(self.value_of(key))
+            self.say(better=self.value_of(key), placement=msgspec.to_builtins(self.best), bound=self.bound(), candidates=self.tried)
         return got
+
+    def bound(self) -> float | None:
+        """Objective value that no placement beats; None if nothing is known."""
+        if not self.started:
+            return None
+        value = self.value_of(min([self.cutoff, *(key for key, _, _ in self.heap[:1]), *self.working]))
+        return value if value < inf else None
 
     def value_of(self, key: float) -> float:
         """Objective value of a key."""
@@ -92,21 +106,23 @@ class Search:
 
     def run(self) -> bool:
         """Work through all parts, best bound first; False if it was stopped."""
-        popped: tuple[float, int, Part] | None = None
-        try:
-            while self.heap:
-                popped = heapq.heappop(self.heap)
-                if popped[0] >= self.cutoff:
-                    self.heap.clear()
-                    break
-                limit = self.options.node_limit
-                if time.monotonic() > self.deadline or (limit is not None and self.tried > limit):
-                    raise StoppedError
-                self._work(popped[0], popped[2])
-        except (StoppedError, KeyboardInterrupt):
-            if popped is not None:
-                heapq.heappush(self.heap, popped)
-            return False
+        self.started, said = True, time.monotonic()
+        while self.heap and self.heap[0][0] < self.cutoff:
+            limit = self.options.node_limit
+            if time.monotonic() > self.deadline or (limit is not None and self.solved >= limit):
+                return False
+            key, number, part = heapq.heappop(self.heap)
+            self.working = (key,)
+            try:
+                self._work(key, part)
+            except StoppedError:
+                heapq.heappush(self.heap, (key, number, part))
+                return False
+            self.working = ()
+            if time.monotonic() > said + SAID_EVERY_S:
+                said = time.monotonic()
+                self.say(bound=self.bound(), candidates=self.tried)
+        self.heap.clear()
         return True
 
     def _work(self, floor: float, part: Part) -> None:
@@ -142,6 +158,7 @@ class Search:
         """
         if model.hopeless:
             return None
+        self.solved += 1
         got = self.engine(model, self.deadline - time.monotonic())
         if got.status == "infeasible":
             return None
@@ -222,12 +239,16 @@ def frames(problem: Problem) -> Iterator[Frame]:
                 )
 
 
+def _nothing(**words: object) -> None:
+    """Say nothing."""
+
+
 def most_workers(problem: Problem) -> int:
     """Workers that range, batch and quotas allow."""
     return min(problem.requirements.max_workers, problem.batch, sum(pool.max_count for pool in problem.pools))
 
 
-def search(problem: Problem, options: SolveOptions, engine: Engine) -> Answer:
+def search(problem: Problem, options: SolveOptions, engine: Engine, say: Callable[..., None] = _nothing) -> Answer:
     """Find the best placement with programs that an engine solves.
 
     Returns
@@ -235,7 +256,7 @@ def search(problem: Problem, options: SolveOptions, engine: Engine) -> Answer:
     Answer
         Optimal within the gap, or `LEAST_GAP` if that is more; with a valid bound if it was stopped.
     """
-    this = Search(problem=problem, options=options, engine=engine, deadline=time.monotonic() + options.time_limit_s)
+    this = Search(problem=problem, options=options, engine=engine, deadline=time.monotonic() + options.time_limit_s, say=say)
     wish = problem.requirements
     if options.start is not None:
         this.offer(options.start)
@@ -249,11 +270,10 @@ def search(problem: Problem, options: SolveOptions, engine: Engine) -> Answer:
     finished = this.run()
     if this.best is None:
         return Answer(status=Status.INFEASIBLE if finished else Status.TIME_LIMIT, placement=None, bound=None, candidates=this.tried)
-    bound = this.value_of(min([this.cutoff, *(key for key, _, _ in this.heap)]))
     return Answer(
         status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
         placement=this.best,
-        bound=bound if bound < inf else None,
+        bound=this.bound(),
         candidates=this.tried,
     )
 
