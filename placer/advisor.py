@@ -24,6 +24,7 @@ from placer.request import build_problem
 from placer.result import Result, SolveOptions
 from placer.simulation.replay import Simulation, replay
 from placer.units import parse_fraction, parse_seconds
+from placer.verify import check_verifier, verified
 
 Books = str | Sequence[str] | Catalog | None
 """A catalog, its name, or the names of books that lie over each other; None: what is pinned."""
@@ -56,6 +57,7 @@ class Advisor:
         *,
         catalog: Books = None,
         solver: str = "exact",
+        verify: str | None = None,
         gap: str | float = 0.001,
         time_limit: str | float = 30.0,
         seed: int = 0,
@@ -67,7 +69,10 @@ class Advisor:
         if not isinstance(top, int) or top < 1:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
         options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
-        return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
+        if verify is not None:
+            check_verifier(solver, _text("verify", verify))
+        result = recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
+        return result if verify is None else verified(result, verify, options)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
@@ -122,7 +127,7 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
         The options of ``placer recommend`` with underscores: budget, min_throughput, objective, gpu,
         places (--in), not_places (--not-in), market, workers, regions, quota, exchange, local_steps, streams, overlap,
         samples_to_target, aggregator, storage, compression, tbs, data, passes, keep, interruption, unavailable,
-        links (--link), calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
+        links (--link), calibration, zones, require_measured, catalog, solver, verify, gap, time_limit, seed, top.
 
     Returns
     -------

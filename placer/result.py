@@ -90,6 +90,24 @@ class Warn:
     message: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verification:
+    """What a second solver says of the same problem.
+
+    Notes
+    -----
+    ``verdict`` is ``agree`` (both proved, neither beats the other's bound), ``disagree`` (one has what the other proved
+    impossible) or ``open`` (no contradiction, but one of them proved nothing).
+    """
+
+    solver: str
+    status: Status
+    value: float | None
+    bound: float | None
+    seconds: float
+    verdict: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """One solver's checked and priced answer to one problem.
@@ -98,7 +116,7 @@ class Result:
     -----
     `placer.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
     (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
-    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``.
+    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``; ``verification`` is what a second solver says, if one was asked.
     If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
 
@@ -117,6 +135,7 @@ class Result:
     verdict: tuple[str, ...] = ()
     notes: tuple[Warn, ...] = ()
     warnings: tuple[Warn, ...] = ()
+    verification: Verification | None = None
 
     @property
     def value(self) -> float | None:

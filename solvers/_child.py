@@ -36,6 +36,7 @@ START_S = 15.0
 MEMORY_GIB = 4.0
 """Address space that a child may have, unless PLACER_SOLVER_MEMORY_GIB says otherwise."""
 POLL_S = 0.1
+JOIN_S = 5.0
 PR_SET_PDEATHSIG = 1
 RUN = "from placer.solvers._child import main; main()"
 
@@ -82,10 +83,14 @@ def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = 
         encoding="utf-8",
     )
     lines: queue.Queue[str | None] = queue.Queue()
-    threading.Thread(target=_listen, args=(child.stdout, lines), daemon=True).start()
     noise: list[str] = []
-    threading.Thread(target=_gather, args=(child.stderr, noise), daemon=True).start()
-    threading.Thread(target=_tell, args=(child.stdin, json.dumps(job)), daemon=True).start()
+    talks = (
+        threading.Thread(target=_listen, args=(child.stdout, lines), daemon=True),
+        threading.Thread(target=_gather, args=(child.stderr, noise), daemon=True),
+        threading.Thread(target=_tell, args=(child.stdin, json.dumps(job)), daemon=True),
+    )
+    for talk in talks:
+        talk.start()
     heard: dict[str, Any] = {}
     try:
         ended = _hear(lines, heard, options, time.monotonic() + options.time_limit_s + GRACE_S + START_S)
@@ -93,6 +98,8 @@ def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = 
         ended = True
     finally:
         _end(child)
+        for talk in talks:
+            talk.join(JOIN_S)
     return _answer(what, heard, ended, child.returncode, noise)
 
 
@@ -151,15 +158,17 @@ def _end(child: subprocess.Popen[str]) -> None:
 
 def _listen(stream: IO[str] | None, lines: queue.Queue[str | None]) -> None:
     assert stream is not None
-    for line in stream:
-        if line.startswith("{"):
-            lines.put(line)
+    with stream:
+        for line in stream:
+            if line.startswith("{"):
+                lines.put(line)
     lines.put(None)
 
 
 def _gather(stream: IO[str] | None, noise: list[str]) -> None:
     assert stream is not None
-    noise.extend(stream)
+    with stream:
+        noise.extend(stream)
 
 
 def _tell(stream: IO[str] | None, text: str) -> None:

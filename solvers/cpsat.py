@@ -5,14 +5,14 @@ weaker: a row is multiplied until its largest coefficient (times the step of its
 down, limits up, and each limit grows by what rounding a variable down can change. Every placement of the real program therefore
 stays in the whole one, and the bound holds.
 
-Error: rounding a coefficient down moves a term by at most STEPS of SCALE units, rounding a variable down by one of STEPS, so a row with k
-continuous variables is weaker by at most k (STEPS / SCALE + 1 / STEPS) = k x 2.4e-7 of its largest term, plus a unit in 2**50 for each whole
-one. Solutions are priced by the one model, so an error costs time, not truth.
+Error: rounding a coefficient down moves a term by at most STEPS of about SCALE units, rounding a variable down by one of STEPS, so a row with k
+continuous variables is weaker by at most k (2 STEPS / SCALE + 2 / STEPS) = k x 4.9e-7 of its largest term, plus 2**-49 of it for each whole
+one. Steps and factors are powers of two, so that scaling itself rounds nothing. Solutions are priced by the one model, so an error costs time, not truth.
 """
 
 from __future__ import annotations
 
-from math import ceil, floor, inf
+from math import ceil, floor, inf, log2
 
 from placer.problem import Problem
 from placer.result import Answer, SolveOptions
@@ -44,7 +44,7 @@ def engine(model: Model, seconds: float) -> Solved:
     from ortools.sat.python import cp_model
 
     program = cp_model.CpModel()
-    steps = [1.0 if whole else (high - low) / STEPS or 1.0 for low, high, whole in zip(model.low, model.high, model.whole, strict=True)]
+    steps = step_sizes(model)
     ranges = [
         (ceil(low), floor(high)) if whole else (0, ceil((high - low) / step))
         for low, high, whole, step in zip(model.low, model.high, model.whole, steps, strict=True)
@@ -70,6 +70,17 @@ def engine(model: Model, seconds: float) -> Solved:
     return Solved(status="optimal", bound=bound, values=values)
 
 
+def step_sizes(model: Model) -> list[float]:
+    """Step of each variable: 1 for whole ones, else a power of two, so that scaling by it rounds nothing."""
+    ends = zip(model.low, model.high, model.whole, strict=True)
+    return [1.0 if whole or high <= low else 2 * _power((high - low) / STEPS) for low, high, whole in ends]
+
+
+def _power(value: float) -> float:
+    """Largest power of two that is not above a number, within what makes sense here."""
+    return 2.0 ** floor(log2(min(max(value, 1e-200), 1e200)))
+
+
 def scaled(terms: dict[int, float], limit: float, model: Model, steps: list[float]) -> tuple[dict[int, int], int]:
     """Round a row so that it only gets weaker: coefficients down, the limit up, and by a step of each continuous variable.
 
@@ -79,10 +90,10 @@ def scaled(terms: dict[int, float], limit: float, model: Model, steps: list[floa
     """
     moved = limit - sum(value * model.low[n] for n, value in terms.items() if not model.whole[n])
     sizes = {n: value * steps[n] for n, value in terms.items()}
-    largest = max((abs(size) * (STEPS if not model.whole[n] else 1) for n, size in sizes.items()), default=1.0)
-    factor = SCALE / largest
+    largest = max([abs(limit), *(abs(value) * max(1.0, model.high[n] - model.low[n]) for n, value in terms.items())])
+    factor = _power(SCALE / max(largest, 1e-200))
     slack = sum(max(0.0, -size) for n, size in sizes.items() if not model.whole[n])
-    return {n: floor(size * factor) for n, size in sizes.items()}, ceil((moved + slack) * factor) + 1
+    return {n: floor(size * factor) for n, size in sizes.items()}, ceil((moved + slack) * factor) + 1 + len(terms) ** 2
 
 
 def scaled_goal(model: Model, steps: list[float]) -> tuple[dict[int, int], float, float]:
@@ -92,5 +103,5 @@ def scaled_goal(model: Model, steps: list[float]) -> tuple[dict[int, int], float
     sizes = {n: value * steps[n] for n, value in model.goal.items() if n >= 0}
     offset -= sum(max(0.0, -size) for n, size in sizes.items() if not model.whole[n])
     largest = max((abs(size) * (STEPS if not model.whole[n] else 1) for n, size in sizes.items()), default=1.0) or 1.0
-    factor = SCALE / largest
+    factor = _power(SCALE / largest)
     return {n: floor(size * factor) for n, size in sizes.items()}, offset, factor

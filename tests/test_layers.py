@@ -15,6 +15,7 @@ LAYERS = [
     {"advisor", "saved"},
     {
         "recommender",
+        "verify",
         "request",
         "market_words",
         "audit",
