@@ -116,7 +116,8 @@ class Result:
     -----
     `placer.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
     (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
-    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``; ``verification`` is what a second solver says, if one was asked.
+    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``;
+    ``verification`` is what a second solver says, if one was asked.
     If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
 

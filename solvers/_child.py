@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -71,8 +72,8 @@ def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = 
     A child that is stopped by its watchdog or by Ctrl-C gives ``time_limit`` with the last placement and bound that it said. One
     that dies gives the same if it had found something, else an error.
     """
-    paths = os.pathsep.join(p or os.getcwd() for p in sys.path)
-    child = subprocess.Popen(
+    paths = os.pathsep.join(p or str(Path.cwd()) for p in sys.path)
+    child = subprocess.Popen(  # noqa: S603 - this interpreter, with a job that was built here
         [sys.executable, "-c", run],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

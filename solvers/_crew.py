@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from math import inf
 
 from placer.convergence import samples_to_target
@@ -141,7 +142,11 @@ class Crew:
     def by_count(self, place: str, value: Callable[[int], float]) -> dict[int, float]:
         """Any function of the number of workers of a place, which is 0 for none, as an exact expression."""
         values = [0.0, *(value(k) for k in range(1, len(self.steps[place]) + 1))]
-        return {z: after - before for z, before, after in zip(self.steps[place], values, values[1:], strict=False)}
+        return {z: after - before for z, (before, after) in zip(self.steps[place], pairwise(values), strict=True)}
+
+    def by_counts(self, value: Callable[[str, int], float]) -> list[dict[int, float]]:
+        """The same for each place."""
+        return [self.by_count(place, partial(value, place)) for place in self.places]
 
     def flag(self, counts: Sequence[int]) -> int:
         """Add a flag that says whether any of some counts is above 0."""
@@ -177,7 +182,7 @@ class Crew:
         terms = self.workers_at(place)
         most = min(self.part.high, int(sum(self.model.high[n] for n in terms)))
         steps = [self.model.variable(0, 1, whole=True) for _ in range(most)]
-        for before, after in zip(steps, steps[1:], strict=False):
+        for before, after in pairwise(steps):
             self.model.at_most({after: 1.0, before: -1.0})
         self.model.equal(plus(terms, dict.fromkeys(steps, -1.0)))
         return steps

@@ -6,11 +6,13 @@ Every coefficient is asked of `placer.timing`, `placer.cost` and the exchange mo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from operator import truediv
 
 from placer import cost
 from placer.elastic import needs_place
 from placer.exchange import strategy
-from placer.exchange.allreduce import broadcast, butterfly, inside_regions
+from placer.exchange.allreduce import broadcast, inside_regions
 from placer.exchange.phase import Phase, Transfer
 from placer.timing import store as stores
 from placer.timing.averaging import averaging_seconds, wan_seconds
@@ -45,9 +47,8 @@ def _calculation(crew: Crew) -> dict[int, float]:
     items: list[Terms] = []
     if not datasets or problem.requirements.data_moves:
         items.append({crew.hyperbola("all", batch, crew.speed()): 1.0})
-    for place in needs_place(datasets):
-        if place in crew.places:
-            items.append({crew.hyperbola(place, batch * _staying(crew, place) / total, crew.speed(place)): 1.0})
+    own = {p: batch * _staying(crew, p) / total for p in needs_place(datasets) if p in crew.places}
+    items += [{crew.hyperbola(p, amount, crew.speed(p)): 1.0} for p, amount in own.items()]
     crew.exact = crew.exact and not problem.requirements.data_moves
     return dict(items[0]) if len(items) == 1 else model.largest(items, exact=crew.part.least_s > 0)
 
@@ -72,8 +73,11 @@ def _butterfly(crew: Crew) -> None:
     wan = [*_slowest_pairs(crew, shard), *_loads(crew, shard)]
     communication = plus(crew.model.largest(hosts, exact=exact), times(2.0, crew.model.largest(wan, exact=exact)))
     round_s = _overlap(crew, times(crew.frame.local_steps, _calculation(crew)), communication)
-    inside = (crew.by_count(p, lambda k, p=p: 2 * _egress(crew, (Phase("", (Transfer(p, p, shard, k * (k - 1), True),)),))) for p in crew.places)  # type: ignore[misc]
-    usd = plus(*inside, *_crossing(crew, 2 * shard), crew.data_usd())
+
+    def inside(place: str, k: int) -> float:
+        return 2 * _egress(crew, (Phase("", (Transfer(place, place, shard, k * (k - 1), True),)),))
+
+    usd = plus(*crew.by_counts(inside), *_crossing(crew, 2 * shard), crew.data_usd())
     close(crew, round_s, usd, 0.0)
 
 
@@ -150,8 +154,7 @@ def _broadcasts(crew: Crew) -> dict[int, float]:
         found = broadcast([(place, k)], problem.gradient_bytes)
         return sum(direct_phase_seconds(phase, problem.network, crew.frame.exchange.streams) for phase in found)
 
-    items: list[Terms] = [crew.by_count(p, lambda k, p=p: seconds(p, k)) for p in crew.places]  # type: ignore[misc]
-    return crew.model.largest(items, exact=crew.part.least_s > 0)
+    return crew.model.largest(list(crew.by_counts(seconds)), exact=crew.part.least_s > 0)
 
 
 def _regional_usd(crew: Crew, *, broadcasts: bool = True) -> Iterable[Terms]:
@@ -162,7 +165,7 @@ def _regional_usd(crew: Crew, *, broadcasts: bool = True) -> Iterable[Terms]:
         own = [(place, k)]
         return _egress(crew, (*inside_regions(own, size, steps), *(broadcast(own, size) if broadcasts else ())))
 
-    return [crew.by_count(p, lambda k, p=p: usd(p, k)) for p in crew.places]  # type: ignore[misc]
+    return crew.by_counts(usd)
 
 
 def _leaders(crew: Crew) -> None:
@@ -226,10 +229,10 @@ def _equal_shares(crew: Crew, extra: Callable[[str], float], per_count: Callable
     for flag, pool, rate in zip(crew.pool_flags, crew.pools, crew.rates, strict=True):
         place = pool.offer.place
         more = extra(place)
-        added = crew.by_count(place, lambda k, p=place: per_count(p, k)) if per_count else {}  # type: ignore[misc]
+        added = crew.by_count(place, partial(per_count, place)) if per_count else {}
         if wish.datasets:
             part = batch * _staying(crew, place) / total / rate
-            own = crew.by_count(place, lambda k, part=part: part / k)  # type: ignore[misc]
+            own = crew.by_count(place, partial(truediv, part))
             items.append(plus(own, added, {flag: part + more, CONSTANT: -part}))
         else:
             items.append(plus({flag: batch / crew.part.high / rate + more}, added))
@@ -253,7 +256,9 @@ def _server(crew: Crew) -> None:
     pushed = _equal_shares(crew, lambda p: direct(p, hub))
     pulled: list[Terms] = [{crew.used(p): direct(hub, p)} for p in crew.places]
     if not problem.requirements.datasets:
-        starts = [problem.batch / part.high / r + network.link(p.offer.place, hub).rtt_s / 2 for p, r in zip(crew.pools, crew.rates, strict=True)]
+        starts = [
+            problem.batch / part.high / r + network.link(p.offer.place, hub).rtt_s / 2 for p, r in zip(crew.pools, crew.rates, strict=True)
+        ]
         for start, flag in zip(starts, crew.pool_flags, strict=True):
             late = {n: shared for n, s in zip(crew.counts, starts, strict=True) if s >= start}
             pushed.append(plus(late, {flag: start}))

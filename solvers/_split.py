@@ -234,9 +234,7 @@ def frames(problem: Problem) -> Iterator[Frame]:
             numbers = list(range(max(2, wish.min_regions), min(len(homes), wish.max_regions, wish.max_workers) + 1))
         for aggregator, storage in hubs:
             for regions in numbers:
-                yield Frame(
-                    problem=problem, strategy=name, local_steps=steps, aggregator=aggregator, storage=storage, regions=regions
-                )
+                yield Frame(problem=problem, strategy=name, local_steps=steps, aggregator=aggregator, storage=storage, regions=regions)
 
 
 def _nothing(**words: object) -> None:

@@ -1,13 +1,13 @@
 """CP-SAT of OR-Tools, used natively with whole numbers only: a third opinion (its wrappers for continuous variables lie).
 
-Continuous variables become whole multiples of a step, `STEPS` of them over their range, and rows are rounded so that they only get
-weaker: a row is multiplied until its largest coefficient (times the step of its variable) is about `SCALE`, coefficients are rounded
-down, limits up, and each limit grows by what rounding a variable down can change. Every placement of the real program therefore
-stays in the whole one, and the bound holds.
+Continuous variables become whole multiples of a step, about `STEPS` of them over their range, and rows are rounded so that they only get
+weaker: a row is multiplied until its largest term is about `SCALE`, coefficients are rounded down, limits up, and each limit grows by
+what rounding a variable down can change. Every placement of the real program therefore stays in the whole one, and the bound holds.
 
-Error: rounding a coefficient down moves a term by at most STEPS of about SCALE units, rounding a variable down by one of STEPS, so a row with k
-continuous variables is weaker by at most k (2 STEPS / SCALE + 2 / STEPS) = k x 4.9e-7 of its largest term, plus 2**-49 of it for each whole
-one. Steps and factors are powers of two, so that scaling itself rounds nothing. Solutions are priced by the one model, so an error costs time, not truth.
+Error: rounding a coefficient down moves a term by at most STEPS of about SCALE units, rounding a variable down by one of STEPS, so a row
+with k continuous variables is weaker by at most k (2 STEPS / SCALE + 2 / STEPS) = k x 4.9e-7 of its largest term, plus 2**-49 of it for
+each whole one. Steps and factors are powers of two, so that scaling itself rounds nothing. Solutions are priced by the one model, so an
+error costs time, not truth.
 """
 
 from __future__ import annotations

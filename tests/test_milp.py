@@ -1,5 +1,6 @@
 """`milp`, `highs` and `cpsat`: their formulation equals plain enumeration, solvers that lie or die are caught, and `--verify` says so."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,20 +29,19 @@ from placer.profile import load_profile
 from placer.requirements import Requirements
 from placer.result import Answer, SolveOptions, Status, objective_value
 from placer.solve import solve
-from placer.solvers import _child as child
-from placer.solvers import cpsat, highs, milp
-from placer.solvers._linear import Engine, Model, Solved, broken
-from placer.solvers._split import LEAST_GAP, search
 from placer.violations import violations
 
+cpsat, highs, milp, child, linear, split = (
+    importlib.import_module(f"placer.solvers.{name}") for name in ("cpsat", "highs", "milp", "_child", "_linear", "_split")
+)
 PROOF = SolveOptions(gap=0.0, time_limit_s=60)
-ENGINES: dict[str, Engine] = {"highs": highs.engine, "milp": milp.engine, "cpsat": cpsat.engine}
+ENGINES: dict[str, Any] = {"highs": highs.engine, "milp": milp.engine, "cpsat": cpsat.engine}
 MARKETS: dict[str, Callable[[int], Problem]] = {"random": random_problem, "wide": wide_problem, "exchange": exchange_problem}
 
 
-def assert_same(problem: Problem, engine: Engine, seed: int) -> None:
+def assert_same(problem: Problem, engine: Any, seed: int) -> None:
     """Status and value are those of plain enumeration, the bound is not beaten by the optimum."""
-    oracle, answer = solve(problem, "exhaustive"), search(problem, PROOF, engine)
+    oracle, answer = solve(problem, "exhaustive"), split.search(problem, PROOF, engine)
     assert answer.status == oracle.status, seed
     assert (answer.placement is None) == (oracle.value is None), seed
     if answer.placement is None or oracle.value is None:
@@ -48,7 +49,7 @@ def assert_same(problem: Problem, engine: Engine, seed: int) -> None:
     assert violations(answer.placement, problem) == (), seed
     got, objective = evaluate(answer.placement, problem), problem.requirements.objective
     value = objective_value(objective, got.samples_per_second, got.usd.total)
-    assert value == pytest.approx(oracle.value, rel=2 * LEAST_GAP, abs=1e-12), seed
+    assert value == pytest.approx(oracle.value, rel=2 * split.LEAST_GAP, abs=1e-12), seed
     assert answer.bound is not None
     beaten = oracle.value - answer.bound if objective == "throughput" else answer.bound - oracle.value
     assert beaten <= 1e-9 * abs(oracle.value), seed
@@ -74,7 +75,7 @@ def test_a_stopped_search_has_a_true_bound() -> None:
     bounds = 0
     for seed in range(30):
         problem = random_problem(seed)
-        stopped, best = search(problem, SolveOptions(gap=0.0, node_limit=2), ENGINES["highs"]), solve(problem, "exhaustive").value
+        stopped, best = split.search(problem, SolveOptions(gap=0.0, node_limit=2), ENGINES["highs"]), solve(problem, "exhaustive").value
         if stopped.bound is None or best is None:
             continue
         bounds += 1
@@ -93,8 +94,8 @@ def test_a_known_program(name: str) -> None:
     assert ENGINES[name](_program(8.6), 10.0).status == "infeasible"  # 5 + 3.5 is less
 
 
-def _program(least: float) -> Model:
-    model = Model()
+def _program(least: float) -> Any:
+    model = linear.Model()
     x, y = model.variable(0, 5, whole=True), model.variable(0, 3.5)
     model.at_least({x: 1.0, y: 1.0}, least)
     model.goal = {x: 1.0, y: 0.5, -1: 2.0}
@@ -137,16 +138,16 @@ def test_wrong_versions_of_highs_are_refused() -> None:
 def test_values_that_break_a_row_are_not_read() -> None:
     """A solver that says optimal with values outside its program stops the search: no answer, and no claim that there is none."""
     model = _program(4.2)
-    assert not broken(model, (1.0, 3.2))
-    assert broken(model, (1.0, 3.0))  # 4.0 < 4.2
-    assert broken(model, (1.5, 3.2))  # not whole
-    assert broken(model, (0.8 + 5.0, 0.0))  # above 5
+    assert not linear.broken(model, (1.0, 3.2))
+    assert linear.broken(model, (1.0, 3.0))  # 4.0 < 4.2
+    assert linear.broken(model, (1.5, 3.2))  # not whole
+    assert linear.broken(model, (0.8 + 5.0, 0.0))  # above 5
 
-    def liar(model: Model, seconds: float) -> Solved:
-        return Solved(status="optimal", bound=0.0, values=tuple(high + 7.0 for high in model.high))
+    def liar(model: Any, seconds: float) -> Any:
+        return linear.Solved(status="optimal", bound=0.0, values=tuple(high + 7.0 for high in model.high))
 
     problem = replace(random_problem(0), requirements=Requirements(min_workers=2, max_workers=4))
-    assert search(problem, PROOF, liar).status is Status.TIME_LIMIT
+    assert split.search(problem, PROOF, liar).status is Status.TIME_LIMIT
 
 
 @settings(max_examples=200, deadline=None)
@@ -156,7 +157,7 @@ def test_values_that_break_a_row_are_not_read() -> None:
 )
 def test_rounding_keeps_every_point(rows: list[tuple[float, float, float, bool]], slack: float) -> None:
     """Whatever keeps a row keeps the rounded row in whole numbers: costs were rounded down, the limit up."""
-    model = Model()
+    model = linear.Model()
     for _, _, high, whole in rows:
         model.variable(0.0, float(int(high)) if whole else high, whole=whole)
     steps = cpsat.step_sizes(model)
@@ -184,10 +185,12 @@ BETTER = (
 FOUND = "say(better=2.0, bound=3.0, candidates=7, placement={'groups': [], 'exchange': {'strategy': 'none', 'compression': 'fp16'}});"
 
 
-def hurried(monkeypatch: pytest.MonkeyPatch, body: str, **options: float) -> Answer:
+def hurried(monkeypatch: pytest.MonkeyPatch, body: str) -> Answer:
     """Run a child with some body, a limit of 0.3 s and a grace of 0.3 s."""
     monkeypatch.setattr(child, "GRACE_S", 0.3)
-    return child.run_child("the solver 'x'", {}, SolveOptions(time_limit_s=0.3, **options), BETTER + body)  # type: ignore[arg-type]
+    got = child.run_child("the solver 'x'", {}, SolveOptions(time_limit_s=0.3), BETTER + body)
+    assert isinstance(got, Answer)
+    return got
 
 
 def test_a_child_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,11 +266,15 @@ def gone(pid: int) -> bool:
 def test_nothing_is_left_behind(tmp_path: Path, blow: signal.Signals) -> None:
     """After Ctrl-C the parent has an answer; after SIGKILL it has none; child and grandchild are gone either way."""
     pids = tmp_path / "pids"
-    body = BETTER + FOUND + (
-        "from placer.solvers._child import die_with_parent;"
-        "sleeper = subprocess.Popen(['sleep', '60'], preexec_fn=die_with_parent);"
-        f"open({str(pids) + '.part'!r}, 'w').write(json.dumps([os.getpid(), sleeper.pid]));"
-        f"os.rename({str(pids) + '.part'!r}, {str(pids)!r}); sleeper.wait()"
+    body = (
+        BETTER
+        + FOUND
+        + (
+            "from placer.solvers._child import die_with_parent;"
+            "sleeper = subprocess.Popen(['sleep', '60'], preexec_fn=die_with_parent);"
+            f"open({str(pids) + '.part'!r}, 'w').write(json.dumps([os.getpid(), sleeper.pid]));"
+            f"os.rename({str(pids) + '.part'!r}, {str(pids)!r}); sleeper.wait()"
+        )
     )
     parent, below = parent_of(body, pids)
     parent.send_signal(blow)

@@ -109,10 +109,15 @@ def winner(result: Result) -> RenderableType:
     placement, got, problem = result.placement, result.estimate, result.problem
     assert placement is not None
     assert got is not None
-    return Group(Text(f"\n{headline(placement)}", style="bold green"), estimate_lines(placement, got, problem, _proof(result), check=verified_words(result)))
+    return Group(
+        Text(f"\n{headline(placement)}", style="bold green"),
+        estimate_lines(placement, got, problem, _proof(result), check=verified_words(result)),
+    )
 
 
-def estimate_lines(placement: Placement, got: Estimate, problem: Problem, proof: str = "", notes: Sequence[Warn] = (), check: str = "") -> RenderableType:
+def estimate_lines(
+    placement: Placement, got: Estimate, problem: Problem, proof: str = "", notes: Sequence[Warn] = (), check: str = ""
+) -> RenderableType:
     """Lines about speed, step, price and links of one estimate, its proof and its notes."""
     lines = figures(placement, got, problem)
     if proof:
