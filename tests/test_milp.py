@@ -57,16 +57,16 @@ def assert_same(problem: Problem, engine: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("market", MARKETS)
 def test_the_formulation_equals_plain_enumeration(market: str) -> None:
-    """25 instances of each kind with HiGHS: all strategies, objectives, budgets, floors, quotas, local steps, placed data."""
-    for seed in range(300, 325):
+    """15 instances of each kind with HiGHS: all strategies, objectives, budgets, floors, quotas, local steps, placed data."""
+    for seed in range(300, 315):
         assert_same(MARKETS[market](seed), ENGINES["highs"], seed)
 
 
 @pytest.mark.parametrize("name", ["milp", "cpsat"])
 @pytest.mark.parametrize("market", MARKETS)
 def test_other_engines_equal_plain_enumeration(name: str, market: str) -> None:
-    """6 instances of each kind: the same programs, other solvers."""
-    for seed in range(400, 406):
+    """4 instances of each kind: the same programs, other solvers."""
+    for seed in range(400, 404):
         assert_same(MARKETS[market](seed), ENGINES[name], seed)
 
 
