@@ -80,6 +80,8 @@ class Frame:
     def leaks(self, places: Sequence[str]) -> bool:
         """Whether workers in these places alone already send what must stay."""
         problem, payload = self.problem, traits(self.strategy).payload
+        if not problem.requirements.kept:
+            return False
         at = dict.fromkeys([*([self.aggregator] if self.transport == "region-hub" else []), *places], 1)
         phases = strategy(self.strategy).phases([(str(p), n) for p, n in at.items()], problem.gradient_bytes, self.exchange)
         sends = [(t.src, t.dst) for phase in phases for t in phase.transfers]
@@ -102,13 +104,14 @@ class Part:
 
 
 class Crew:
-    """Variables for the machines of a part, and what only hangs on them."""
+    """Variables for the machines of a part, and what only hangs on them; a coarse one knows no regions."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, *, coarse: bool = False) -> None:
         self.part, self.frame, self.problem = part, part.frame, part.frame.problem
         self.model = Model()
-        self.places = self.frame.places
-        self.pools: list[Pool] = [pool for pool in self.problem.pools if pool.offer.place in self.places]
+        self.coarse = coarse
+        self.places = () if coarse else self.frame.places
+        self.pools: list[Pool] = [pool for pool in self.problem.pools if coarse or pool.offer.place in self.places]
         self.counts = [self.model.variable(0, min(pool.max_count, part.high), whole=True) for pool in self.pools]
         self.rates = [worker_rate(pool, traits(self.frame.strategy).framework).value for pool in self.pools]
         self.total: dict[int, float] = dict.fromkeys(self.counts, 1.0)
@@ -198,7 +201,7 @@ class Crew:
     def _server(self) -> dict[tuple[str, str, str], int]:
         """Price of the parameter server, and the quota that it takes for certain."""
         hub = self.frame.aggregator
-        if self.frame.transport != "server" or hub is None:
+        if self.coarse or self.frame.transport != "server" or hub is None:
             return {}
         offers = [server_at(hub, n, self.problem) for n in range(self.part.low, self.part.high + 1)]
         there = [offer for offer in offers if offer is not None]
@@ -215,6 +218,8 @@ class Crew:
         wish, chosen = self.problem.requirements, traits(self.frame.strategy)
         self.model.at_least(self.total, self.part.low)
         self.model.at_most(self.total, self.part.high)
+        if self.coarse:
+            return
         flags = {self.used(place): 1.0 for place in self.places}
         least, most = max(wish.min_regions, chosen.least_regions), wish.max_regions
         if self.frame.regions is not None:

@@ -23,6 +23,17 @@ def program(crew: Crew) -> None:
     ROUNDS[crew.frame.transport](crew)
 
 
+def coarse_program(crew: Crew) -> None:
+    """Bound of every place of an exchange at once: machines, quotas and calculation, nothing that is sent."""
+    least = 0.0
+    if crew.frame.transport == "butterfly" and not crew.frame.exchange.overlap:
+        hosts = {crew.problem.catalog.gpu(pool.offer.gpu).host for pool in crew.pools}
+        least = min((averaging(crew, host, crew.part.low) for host in hosts), default=0.0)
+    calculation_s = {crew.hyperbola("all", crew.problem.batch, crew.speed()): float(crew.frame.local_steps)}
+    crew.exact = False
+    close(crew, plus(calculation_s, {CONSTANT: least}), {}, 0.0)
+
+
 def _overlap(crew: Crew, calculation: Terms, communication: Terms) -> dict[int, float]:
     """Seconds of a round: the sum, or the longer of both where the exchange overlaps."""
     if not crew.frame.exchange.overlap:

@@ -27,10 +27,14 @@ from placer.violations import TOLERANCE, violations
 
 from ._crew import Crew, Frame, Part
 from ._linear import CONSTANT, Engine, Model, Solved, broken
-from ._rounds import program
+from ._rounds import coarse_program, program
 
 LEAST_GAP = 1e-5
 """Programs are solved in floating point, or in scaled integers: nothing closer is claimed to be proved."""
+COARSE_POOLS = 30
+"""Markets with more pools get a bound for each exchange before their places are looked at."""
+COARSE_SHARE = 4
+"""One such bound takes at most this part of the time."""
 SAID_EVERY_S = 0.5
 """How often the bound is said."""
 CLOSE = 1e-6
@@ -125,6 +129,14 @@ class Search:
         self.heap.clear()
         return True
 
+    def coarse_key(self, part: Part) -> float:
+        """Key that nothing in any place of an exchange beats: one small program for large markets; infinite if nothing is there."""
+        crew = Crew(self._narrowed(part), coarse=True)
+        coarse_program(crew)
+        left = min(self.deadline - time.monotonic(), self.options.time_limit_s / COARSE_SHARE)
+        got = self.engine(crew.model, left)
+        return inf if got.status == "infeasible" else max(0.0, got.bound * _unit(part.frame) * (1 - CLOSE))
+
     def _work(self, floor: float, part: Part) -> None:
         part = self._narrowed(part)
         crew = Crew(part)
@@ -146,6 +158,9 @@ class Search:
             most = min(most, frame.samples / frame.multiplier / wish.min_samples_per_second * (1 + 2 * TOLERANCE))
         if wish.objective == "throughput" and self.best is not None:
             most = min(most, self.cutoff / _unit(frame))
+        cheapest = min((pool.offer.usd_per_hour for pool in self.problem.pools), default=0.0)
+        if wish.objective == "cost-per-sample" and self.best is not None and cheapest > 0:  # the machines alone cost C T of what a round may
+            most = min(most, self.cutoff / _unit(frame) / (part.low * cheapest))
         return replace(part, most_s=most)
 
     def _solve(self, model: Model) -> Solved | None:
@@ -262,9 +277,12 @@ def search(problem: Problem, options: SolveOptions, engine: Engine, say: Callabl
         for pool in problem.pools:
             this.offer(Placement(groups=(WorkerGroup.of(pool.offer, 1),), exchange=exchange_for(NO_EXCHANGE, 1, problem)))
     most = most_workers(problem)
+    coarse: dict[tuple[str, int], float] = {}
     for frame in frames(problem):
-        if frame.places:
-            this.push(0.0, Part(frame=frame, low=max(2, wish.min_workers), high=most))
+        part, kind = Part(frame=frame, low=max(2, wish.min_workers), high=most), (frame.strategy, frame.local_steps)
+        if kind not in coarse:
+            coarse[kind] = this.coarse_key(part) if len(problem.pools) > COARSE_POOLS and part.low <= most else 0.0
+        this.push(coarse[kind], part)
     finished = this.run()
     if this.best is None:
         return Answer(status=Status.INFEASIBLE if finished else Status.TIME_LIMIT, placement=None, bound=None, candidates=this.tried)
