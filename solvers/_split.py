@@ -159,7 +159,9 @@ class Search:
         if wish.objective == "throughput" and self.best is not None:
             most = min(most, self.cutoff / _unit(frame))
         cheapest = min((pool.offer.usd_per_hour for pool in self.problem.pools), default=0.0)
-        if wish.objective == "cost-per-sample" and self.best is not None and cheapest > 0:  # the machines alone cost C T of what a round may
+        if (
+            wish.objective == "cost-per-sample" and self.best is not None and cheapest > 0
+        ):  # the machines alone cost C T of what a round may
             most = min(most, self.cutoff / _unit(frame) / (part.low * cheapest))
         return replace(part, most_s=most)
 

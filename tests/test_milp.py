@@ -150,6 +150,25 @@ def test_values_that_break_a_row_are_not_read() -> None:
     assert split.search(problem, PROOF, liar).status is Status.TIME_LIMIT
 
 
+def test_a_lying_build_is_found() -> None:
+    """The installed solver answers 20 tiny programs rightly; one that forgets to look further than the bounds is found."""
+    selftest = importlib.import_module("placer.solvers._selftest")
+    assert selftest.wrong_answers(highs.engine, 20) == 0
+
+    def liar(model: Any, seconds: float) -> Any:
+        return linear.Solved(status="optimal", values=tuple(model.low))
+
+    assert selftest.wrong_answers(liar, 20) > 5
+
+
+def test_the_doctor_looks_at_every_solver(run: Run) -> None:
+    """Versions, extras with their pip line, and a verdict for each second solver."""
+    done = run("doctor", "--json")
+    rows = {row["name"]: row["found"] for row in json.loads(done.stdout)["rows"]}
+    assert done.returncode == 0
+    assert all("truth" in rows[f"solver {name}"] for name in ENGINES)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1), st.floats(1e-3, 1e6), st.booleans()), min_size=1, max_size=8),
