@@ -20,6 +20,7 @@ from placer.exchange import strategy, traits
 from placer.exchanges import exchange_for, needs_quota, server_at
 from placer.placement import Exchange
 from placer.problem import Pool, Problem
+from placer.requirements import uses
 from placer.round import samples_per_round, worker_rate
 from placer.units import SECONDS_PER_HOUR
 from placer.violations import TOLERANCE
@@ -218,6 +219,9 @@ class Crew:
         wish, chosen = self.problem.requirements, traits(self.frame.strategy)
         self.model.at_least(self.total, self.part.low)
         self.model.at_most(self.total, self.part.high)
+        for rule in wish.used:
+            named = (uses(rule, pool.offer.place, pool.offer.device, pool.offer.market) for pool in self.pools)
+            self.model.at_least({n: 1.0 for n, is_named in zip(self.counts, named, strict=True) if is_named}, rule.count)
         if self.coarse:
             return
         flags = {self.used(place): 1.0 for place in self.places}
