@@ -25,7 +25,8 @@ from placer.result import Answer, SolveOptions, Status, objective_value
 from placer.units import SECONDS_PER_HOUR
 from placer.violations import TOLERANCE, violations
 
-from ._crew import Crew, Frame, Part
+from ._crew import Crew
+from ._frame import Frame, Part
 from ._linear import CONSTANT, Engine, Model, Solved, broken
 from ._rounds import coarse_program, program
 
