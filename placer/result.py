@@ -104,6 +104,24 @@ class BatchRow:
     status: Status
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verification:
+    """What a second solver says of the same problem.
+
+    Notes
+    -----
+    ``verdict`` is ``agree`` (both proved, neither beats the other's bound), ``disagree`` (one has what the other proved
+    impossible) or ``open`` (no contradiction, but one of them proved nothing).
+    """
+
+    solver: str
+    status: Status
+    value: float | None
+    bound: float | None
+    seconds: float
+    verdict: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """One solver's checked and priced answer to one problem.
@@ -112,8 +130,8 @@ class Result:
     -----
     `placer.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
     (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
-    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``.
-    ``batches`` holds a row for each batch of a range;
+    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``;
+    ``verification`` is what a second solver says, if one was asked. ``batches`` holds a row for each batch of a range;
     ``problem`` has the one that was chosen. If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
 
@@ -134,6 +152,7 @@ class Result:
     verdict: tuple[str, ...] = ()
     notes: tuple[Warn, ...] = ()
     warnings: tuple[Warn, ...] = ()
+    verification: Verification | None = None
 
     @property
     def value(self) -> float | None:

@@ -156,7 +156,7 @@ def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
 
 def _check_result(document: Mapping[str, Any], where: str) -> str:
     """Price the placement again from the file alone."""
-    extra = sorted(set(document) - {*RESULT_KEYS, "problem"})
+    extra = sorted(set(document) - {*RESULT_KEYS, "problem", "verification"})
     if extra:
         raise PlacerError(f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version")
     if document["placement"] is None:

@@ -15,9 +15,11 @@ LAYERS = [
     {"advisor", "saved"},
     {
         "recommender",
+        "python_words",
         "frontier",
         "frontier_search",
         "frontier_trace",
+        "verify",
         "request",
         "market_words",
         "audit",

@@ -31,6 +31,7 @@ COMMANDS = {
     "reproduce": "Work a published paper out again and compare.",
     "catalog": "List price books and what they cover.",
     "validate": "Check a result, manifest, profile, calibration, quota file or price book.",
+    "doctor": "Show what is installed and test the second solvers.",
     "schema": "Print the JSON Schema of a document that placer writes or reads.",
     "completion": "Print the completion script for a shell.",
 }
