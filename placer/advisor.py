@@ -127,7 +127,7 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
         Name of a shipped profile, path of a profile file, or a profile.
     **words
         The options of ``placer recommend`` with underscores: budget, min_throughput, objective, gpu,
-        places (--in), not_places (--not-in), market, workers, regions, quota, exchange, local_steps, streams, overlap,
+        places (--in), not_places (--not-in), use, market, workers, regions, quota, exchange, local_steps, streams, overlap,
         samples_to_target, aggregator, storage, compression, tbs, data, passes, keep, interruption, unavailable,
         links (--link), calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
 
@@ -241,6 +241,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "gpu": (str, list, tuple, set),
     "places": (str, list, tuple, set),
     "not_places": (str, list, tuple, set),
+    "use": (str, list, tuple, set),
     "workers": (str, Integral),
     "regions": (str, Integral),
     "links": (str, list, tuple),

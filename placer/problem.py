@@ -100,7 +100,8 @@ class Problem:
     def pools(self) -> tuple[Pool, ...]:
         """Offers that the request admits, in the order of the book; questions that admit the same share them."""
         wish = self.requirements
-        limits = wish.gpus, wish.places_in, wish.places_not_in, wish.market, wish.quotas, wish.require_measured, wish.oldest_price
+        named = *wish.places_in, *(rule.place for rule in wish.used)
+        limits = wish.gpus, wish.places_in, named, wish.places_not_in, wish.market, wish.quotas, wish.require_measured, wish.oldest_price
         kept: dict[object, tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault("pools", {})
         found = kept.get((id(self.profile), limits))
         if found is None:
@@ -243,9 +244,9 @@ class Problem:
         """Owned machines are used only where the user names their site."""
         if self.place_problem(offer.place):
             return False
-        return offer.price_basis != "owned" or any(
-            fnmatchcase(offer.place, p) and not p.startswith("*") for p in self.requirements.places_in
-        )
+        wish = self.requirements
+        named = *wish.places_in, *(rule.place for rule in wish.used)
+        return offer.price_basis != "owned" or any(fnmatchcase(offer.place, p) and not p.startswith("*") for p in named)
 
     def _measured(self, offer: VmOffer) -> bool:
         pool = self.pool(offer)
