@@ -9,6 +9,7 @@ import numpy as np
 from placer.exchange.allreduce import pair_bytes
 from placer.placement import WorkerGroup
 
+from ._forced import Owed
 from ._increments import suffix_sums
 from ._market import Array, Indices
 from ._relaxation import Family, Node, Relaxation, margin
@@ -40,7 +41,8 @@ class Leaf:
 
     def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
         """Yield groups that may improve, the most promising split of workers over regions first."""
-        sums = [self.market.best_sums(np.array([place]), self.family.hosts, self.workers) for place in self.node.used]
+        used = np.array(self.node.used, dtype=np.intp)
+        sums = [self.market.total_sums(used[k : k + 1], self.family.hosts, self.workers, used) for k in range(len(used))]
         splits, reached = self._splits(sums)
         if len(splits) == 0:
             return
@@ -58,6 +60,8 @@ class Leaf:
         workers, rooms = self.workers, self.relaxation.room(self.family)
         room = [min(int(rooms[p]), workers) for p in self.node.used]
         splits, reached = np.zeros((1, 0), dtype=np.intp), np.zeros((len(self.market.weights), 1))
+        used = np.array(self.node.used, dtype=np.intp)
+        total = self.market.total_sums(used, self.family.hosts, workers)[:, [workers]]
         for k in range(len(self.node.used)):
             self.target.tick()
             self.target.check_time()
@@ -72,8 +76,8 @@ class Leaf:
             parent, count, after = parent[keep], count[keep], after[keep]
             splits = np.column_stack([splits[parent], count])
             reached = reached[:, parent] + sums[k][:, count]
-            rest = self.market.best_sums(np.array(self.node.used[k + 1 :], dtype=np.intp), self.family.hosts, workers)
-            open_ = margin(reached + rest[:, after], self.thresholds(splits)) >= 0
+            rest = self.market.total_sums(used[k + 1 :], self.family.hosts, workers, used)
+            open_ = margin(np.minimum(reached + rest[:, after], total), self.thresholds(splits)) >= 0
             open_ &= sums[k][0, count] >= self.needed_speed(k)
             splits, reached = splits[open_], reached[:, open_]
         return splits, reached
@@ -117,13 +121,15 @@ class Machines:
         worth = market.values[int(np.argmin(margins))]
         pools = leaf.relaxation.pools(node, leaf.family).tolist()
         rank = {place: k for k, place in enumerate(node.used)}
-        self.order = sorted(pools, key=lambda i: (rank[int(market.place_of[i])], -worth[i], market.usd[i]))
+        later = {i: not first for i, first in zip(pools, market.forced.first(pools), strict=True)}
+        self.order = sorted(pools, key=lambda i: (rank[int(market.place_of[i])], later[i], -worth[i], market.usd[i]))
         self.region = [rank[int(market.place_of[i])] for i in self.order]
         self.later = [[float(sum(part[row] for part in sums[k + 1 :])) for row in self.rows] for k in range(len(sums))]
         self.pools = [market.pools[i] for i in self.order]
         self.buckets = [pool.bucket for pool in self.pools]
         self.caps = [int(market.cap[i]) for i in self.order]
         self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
+        self.owed = Owed(market.forced, self.order, self.caps)
         self.suffix = self._suffixes()
         self.smallest = self._smallest()
 
@@ -168,12 +174,15 @@ class Machines:
             now = [r + v * count for r, v in zip(reached, self.value[at], strict=True)]
             ahead = [0.0] * len(self.rows) if last else [rows[at + 1][rest] for rows in self.suffix]
             enough = now[0] - before + ahead[0] >= self.leaf.needed_speed(self.region[at])
-            if enough and all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)):
+            worth = enough and all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True))
+            if worth and self.owed.allows(at, count):
                 self.counts[at] = count
+                self.owed.take(at, count)
                 self.quota[bucket] += count * pool.offer.gpu_count
                 if rest <= self._room(at + 1, self.region[at]):
                     yield from self._descend(at + 1, rest, now, before)
                 self.quota[bucket] -= count * pool.offer.gpu_count
+                self.owed.take(at, -count)
                 self.counts[at] = 0
 
     def _room(self, at: int, region: int) -> int:

@@ -16,6 +16,7 @@ from placer.placement import MOST_WORKERS
 from placer.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR
 
+from ._forced import Forced, best_of, best_with
 from ._increments import increments
 
 Array = NDArray[Any]
@@ -61,9 +62,9 @@ class Market:
 
     @property
     def fewest_regions(self) -> int:
-        """Regions that must be used at least: those wished for, and those where data must stay."""
+        """Regions that must be used at least: those wished for, and those that need a worker."""
         wish = self.problem.requirements
-        return max(wish.min_regions, len(needs_place(wish.datasets)))
+        return max(wish.min_regions, len(wish.required_places))
 
     @cached_property
     def speed(self) -> Array:
@@ -235,19 +236,48 @@ class Market:
         return lru_cache(maxsize=KEPT_SUMS)(self._sums)
 
     def _sums(self, places: bytes, hosts: frozenset[str], most: int) -> Array:
-        values, owner = self.units
-        wanted = np.zeros(len(self.places), dtype=bool)
-        wanted[np.frombuffer(places, dtype=np.intp)] = True
-        inside = wanted[self.place_of[owner]] & self._of_hosts(hosts)
-        values = values[:, inside]
-        built = np.full((len(values), most + 1), -np.inf)
-        built[:, 0] = 0.0
-        taken = min(most, values.shape[1])
-        if taken:
-            top = -np.partition(-values, taken - 1, axis=1)[:, :taken] if taken < values.shape[1] else values
-            built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)
+        built = best_of(self.units[0][:, self._open_units(places, hosts)], most)
         built.setflags(write=False)
         return built
+
+    def total_sums(self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None) -> Array:
+        """`best_sums` where the machines that must be used are among the n.
+
+        Parameters
+        ----------
+        places, hosts, most
+            As in `best_sums`.
+        among
+            All places of a placement, if ``places`` are a part of them: rules count whose machines can only be in that part. None: these.
+        """
+        if not self.forced.rules:
+            return self.best_sums(places, hosts, most)
+        every = places if among is None else among
+        return self._kept_totals(places.astype(np.intp).tobytes(), every.astype(np.intp).tobytes(), hosts, most)
+
+    @cached_property
+    def forced(self) -> Forced:
+        """Machines that must be used."""
+        return Forced.of(self.problem.requirements.used, self.pools)
+
+    @cached_property
+    def _kept_totals(self) -> Callable[[bytes, bytes, frozenset[str], int], Array]:
+        return lru_cache(maxsize=KEPT_SUMS)(self._totals)
+
+    def _totals(self, places: bytes, among: bytes, hosts: frozenset[str], most: int) -> Array:
+        values, owner = self.units
+        inside, open_ = self._open_units(places, hosts), self._open_units(among, hosts)
+        shares = [(rule.count, rule.shares[owner]) for rule in self.forced.apart]
+        built = best_with(values, inside, [(count, mine) for count, mine in shares if not np.any(mine & open_ & ~inside)], most)
+        built.setflags(write=False)
+        return built
+
+    def _open_units(self, places: bytes, hosts: frozenset[str]) -> NDArray[np.bool_]:
+        """Which increments are of some places and hosts; shape (units,)."""
+        wanted = np.zeros(len(self.places), dtype=bool)
+        wanted[np.frombuffer(places, dtype=np.intp)] = True
+        found: NDArray[np.bool_] = wanted[self.place_of[self.units[1]]] & self._of_hosts(hosts)
+        return found
 
     def _of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
         """Which increments belong to pools whose hosts are of some classes; shape (units,)."""

@@ -95,7 +95,7 @@ class RegionSearch:
     def _margins(self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
         """Margins over an improvement for each worker count; negative is cut."""
         places = np.array((*used, *joining), dtype=np.intp)
-        sums = self.market.best_sums(places, family.hosts, self.most)[:, workers]
+        sums = self.market.total_sums(places, family.hosts, self.most)[:, workers]
         largest = -(-workers // regions)
         averaging = self.fastest_averaging(tuple(sorted((*used, *joining))), family)[largest]
         return margin(sums, self.thresholds(used, joining, workers, largest, averaging, regions, family))

@@ -128,7 +128,7 @@ class Relaxation:
             target=self.target,
             mode=self.mode,
             weights=self.market.weights,
-            sums=self.market.best_sums(places, family.hosts, self.most)[:, n],
+            sums=self.market.total_sums(places, family.hosts, self.most)[:, n],
             averaging_s=family.averaging_s[n],
             pair_bytes=shard,
             egress_usd=shard * self._least_pair_usd(node, family),

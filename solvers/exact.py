@@ -128,7 +128,8 @@ def _alone(market: Market, target: Target) -> None:
         "cost-per-sample": lambda i: market.usd[i] / market.pools[i].alone.value,
     }
     exchange = exchange_for("none", 1, problem)
-    for i in sorted(range(len(market.pools)), key=lambda i: (orders[target.objective](i), market.usd[i])):
+    able = [i for i in range(len(market.pools)) if market.forced.allows_alone(i)]
+    for i in sorted(able, key=lambda i: (orders[target.objective](i), market.usd[i])):
         pool = market.pools[i]
         if pool.alone.value >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
             if usd_per_million_samples(pool.offer.usd_per_hour, pool.alone.value) / 1e6 > target.max_usd_per_sample:
