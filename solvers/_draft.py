@@ -66,6 +66,7 @@ class Judge:
         self.most = min(self.wish.max_workers, self.problem.batch)
         self.needed = frozenset(needs_place(self.wish.datasets))
         self.best: Draft | None = None
+        self.rules = [(rule.count, frozenset(rule.owns.nonzero()[0].tolist())) for rule in market.forced.rules]
         self._place = [pool.offer.place for pool in market.pools]
         self._bucket = [pool.bucket for pool in market.pools]
         self._gpus = [pool.offer.gpu_count for pool in market.pools]
@@ -96,7 +97,7 @@ class Judge:
         speed = market.pools[draft.counts[0][0]].alone.value if workers == 1 else speed / self._multiplier(draft.mode)
         budget, floor = self.target.budget_usd_per_hour, self.target.floor_samples_per_second
         lacking = max(0.0, usd / budget - 1 - TOLERANCE) + (max(0.0, 1 - TOLERANCE - speed / floor) if floor else 0.0)
-        lacking += max(0.0, 1 - workers / self.wish.min_workers)
+        lacking += max(0.0, 1 - workers / self.wish.min_workers) + self._owed(draft)
         value = objective_value(self.target.objective, speed, usd)
         return (lacking, -value, usd) if self.target.objective == "throughput" else (lacking, value, -speed)
 
@@ -163,7 +164,7 @@ class Judge:
 
     def _ranked(self, draft: Draft) -> Rank:
         counts = self.by_place(draft)
-        lacking = self._lacking(counts)
+        lacking = self._lacking(counts) + self._owed(draft)
         placement = self.placement(draft) if lacking < inf and self._within_quotas(draft, sum(counts.values())) else None
         if placement is None:
             return NEVER
@@ -190,6 +191,10 @@ class Judge:
             return inf
         missing = len(self.needed - counts.keys()) / max(1, len(self.needed))
         return max(0.0, 1 - workers / wish.min_workers) + max(0.0, 1 - len(counts) / wish.min_regions) + missing
+
+    def _owed(self, draft: Draft) -> float:
+        """Machines that must be used and are missing, as shares of what each rule asks for."""
+        return sum(max(0.0, 1 - sum(n for i, n in draft.counts if i in owns) / count) for count, owns in self.rules)
 
     def _within_quotas(self, draft: Draft, workers: int) -> bool:
         used: dict[tuple[str, str, str], int] = {}
