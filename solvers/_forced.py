@@ -44,14 +44,16 @@ class Forced:
             made[rule] = Rule(rule.count, owns, np.array([pool.bucket in buckets for pool in pools], dtype=bool))
         return Forced(tuple(made.values()), tuple(made[rule] for rule in disjoint(used, pools)))
 
-    @property
-    def least(self) -> int:
-        """Machines that must be used at least."""
-        return max([sum(rule.count for rule in self.apart), *(rule.count for rule in self.rules)])
-
     def first(self, pools: Sequence[int]) -> list[bool]:
         """Whether a pool is of some rule, for each pool."""
         return [any(rule.owns[i] for rule in self.rules) for i in pools]
+
+    def complete(self, place_of: Array) -> Mask:
+        """Pools of the places that have machines for every rule; all pools if no place has; shape (pools,)."""
+        able = np.full(len(place_of), True)
+        for rule in self.rules:
+            able &= np.isin(place_of, place_of[rule.owns])
+        return able if np.any(able) else np.full(len(place_of), True)
 
     def allows_alone(self, pool: int) -> bool:
         """Whether one machine of a pool is all that must be used."""

@@ -18,6 +18,7 @@ from placer.problem import Problem
 from placer.result import Answer, SolveOptions, Status
 from placer.violations import TOLERANCE
 
+from . import greedy, local_search
 from ._butterfly import ButterflySearch
 from ._hubs import HubSearch
 from ._market import Market
@@ -57,7 +58,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         node_limit=options.node_limit,
         on_better=options.on_better,
     )
-    for start in (options.start, _staying(problem, options)):
+    for start in (options.start, _staying(problem, options), _around_used(problem, options)):
         if start is not None:
             target.offer(start)
     finished = _search(market, target)
@@ -93,6 +94,14 @@ def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
         return None
     limits = replace(options, time_limit_s=options.time_limit_s / 3, start=None, bound_if_stopped=False, on_better=None)
     return solve(replace(problem, requirements=problem.requirements.with_data_staying()), limits).placement
+
+
+def _around_used(problem: Problem, options: SolveOptions) -> Placement | None:
+    """A good placement with the machines that must be used: the seeds of the searches hardly know them."""
+    if not problem.requirements.used:
+        return None
+    solver = local_search if options.node_limit is None else greedy
+    return solver.solve(problem, replace(options, start=None, on_better=None)).placement
 
 
 def _least_multiplier(problem: Problem) -> float:
