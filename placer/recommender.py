@@ -152,6 +152,7 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
         option = _after(problem, replace(wish, min_samples_per_second=None, objective="throughput"), solver, options, "throughput")
         if option is not None:
             found.append(replace(option, note=f"--min-throughput {option.estimate.effective_samples_per_second.value * 0.9995:.4g}/s"))
+    found += _without_used(problem, solver, options)
     if not found:
         widened = (
             ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
@@ -168,6 +169,17 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
         tried = (_after(problem, changed, solver, options, label, note) for label, changed, note in widened if changed != wish)
         found = [option for option in tried if option is not None]
     return tuple(found)
+
+
+def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
+    """What fits without one of the rules on machines that must be used; failing that, without all of them."""
+    wish = problem.requirements
+    several = [(f"no --use {rule.spec}", tuple(other for other in wish.used if other != rule)) for rule in wish.used]
+    found: list[Option] = []
+    for note, left in [*several, *([("no --use", ())] if len(several) > 1 else [])]:
+        option = _after(problem, replace(wish, used=left), solver, options, "use", note) if left or not found else None
+        found += [] if option is None else [option]
+    return found
 
 
 def _after(problem: Problem, changed: Requirements, solver: str, options: SolveOptions, label: str, note: str = "") -> Option | None:

@@ -66,6 +66,16 @@ class Market:
         wish = self.problem.requirements
         return max(wish.min_regions, len(wish.required_places))
 
+    def settled(self, used: tuple[int, ...], joining: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Places that are used and that may join, once places that need a worker count as used; None if one is missing."""
+        names = self.problem.requirements.required_places
+        if not names:
+            return used, joining
+        needed = [self.places.index(name) if name in self.places else -1 for name in names]
+        if not {*needed} <= {*used, *joining}:
+            return None
+        return (*used, *(p for p in needed if p not in used)), tuple(p for p in joining if p not in needed)
+
     @cached_property
     def speed(self) -> Array:
         """Samples/s of one machine in a group; shape (pools,)."""

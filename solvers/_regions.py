@@ -94,6 +94,10 @@ class RegionSearch:
 
     def _margins(self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
         """Margins over an improvement for each worker count; negative is cut."""
+        settled = self.market.settled(used, joining)
+        if settled is None or len(settled[0]) > regions:
+            return np.full(len(workers), -np.inf)
+        used, joining = settled
         places = np.array((*used, *joining), dtype=np.intp)
         sums = self.market.total_sums(places, family.hosts, self.most)[:, workers]
         largest = -(-workers // regions)
