@@ -100,8 +100,9 @@ def _around_used(problem: Problem, options: SolveOptions) -> Placement | None:
     """A good placement with the machines that must be used: the seeds of the searches hardly know them."""
     if not problem.requirements.used:
         return None
-    solver = local_search if options.node_limit is None else greedy
-    return solver.solve(problem, replace(options, start=None, on_better=None)).placement
+    quick = replace(options, start=None, on_better=None)
+    answer = local_search.solve(problem, quick) if options.node_limit is None else greedy.solve(problem, quick)
+    return answer.placement
 
 
 def _least_multiplier(problem: Problem) -> float:
