@@ -66,14 +66,7 @@ class Advisor:
         """Find, prove and explain the best placement; see `placer.recommend`."""
         if not isinstance(top, int) or top < 1:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
-        if not isinstance(seed, int):
-            raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
-        options = SolveOptions(
-            gap=parse_fraction(str(gap), "gap"),
-            time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
-            seed=seed,
-            on_better=on_better,
-        )
+        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
         return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
@@ -198,6 +191,26 @@ def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulatio
     (377, 0.0)
     """
     return Advisor().simulate(model, workers, **words)
+
+
+def solve_options(
+    *, gap: str | float = 0.001, time_limit: str | float = 30.0, seed: int = 0, on_better: Callable[[float], None] | None = None
+) -> SolveOptions:
+    """Read the words that say how to solve.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+    """
+    if not isinstance(seed, int):
+        raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
+    return SolveOptions(
+        gap=parse_fraction(str(gap), "gap"),
+        time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
+        seed=seed,
+        on_better=on_better,
+    )
 
 
 def _book_names(catalog: str | Sequence[str] | None) -> tuple[str, ...]:

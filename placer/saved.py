@@ -33,6 +33,9 @@ SCHEMA_FILES = {
     "profile": ("placer.report", "profile-v1.json"),
     "calibration": ("placer.report", "calibration-v1.json"),
     "reproduction": ("placer.report", "reproduction-v1.json"),
+    "robust": ("placer.report", "robust-v1.json"),
+    "sweep": ("placer.report", "sweep-v1.json"),
+    "whatif": ("placer.report", "whatif-v1.json"),
 }
 """Where each JSON Schema lies."""
 RESULT_KEYS = (

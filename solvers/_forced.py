@@ -44,6 +44,11 @@ class Forced:
             made[rule] = Rule(rule.count, owns, np.array([pool.bucket in buckets for pool in pools], dtype=bool))
         return Forced(tuple(made.values()), tuple(made[rule] for rule in disjoint(used, pools)))
 
+    def within(self, owner: Array, inside: Mask, among: Mask) -> list[tuple[int, Mask]]:
+        """Rules, apart from each other, of which no unit among some lies outside of a part of them, with their units."""
+        shares = [(rule.count, rule.shares[owner]) for rule in self.apart]
+        return [(count, mine) for count, mine in shares if not np.any(mine & among & ~inside)]
+
     def first(self, pools: Sequence[int]) -> list[bool]:
         """Whether a pool is of some rule, for each pool."""
         return [any(rule.owns[i] for rule in self.rules) for i in pools]
@@ -115,6 +120,24 @@ def best_with(values: Array, inside: Mask, forced: Sequence[tuple[int, Mask]], m
     if count <= most:
         built[:, count:] = base + best_of(np.concatenate([values[:, free], *blocks], axis=1), most - count)
     return built
+
+
+def settled(
+    required: Sequence[str], places: Sequence[str], used: tuple[int, ...], joining: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Places that are used and that may join, once places that need a worker count as used; None if one is missing.
+
+    Examples
+    --------
+    >>> settled(["b"], ["a", "b", "c"], (0,), (1, 2)), settled(["b"], ["a", "b", "c"], (0,), (2,))
+    (((0, 1), (2,)), None)
+    """
+    if not required:
+        return used, joining
+    needed = [places.index(name) if name in places else -1 for name in required]
+    if not {*needed} <= {*used, *joining}:
+        return None
+    return (*used, *(p for p in needed if p not in used)), tuple(p for p in joining if p not in needed)
 
 
 def least_usd(usd: Array, cap: Array, forced: Sequence[Rule], most: int) -> Array:

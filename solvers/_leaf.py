@@ -10,6 +10,7 @@ from placer.exchange.allreduce import pair_bytes
 from placer.placement import WorkerGroup
 
 from ._forced import Owed
+from ._fronts import Fronts, speed_and_price_decide
 from ._increments import suffix_sums
 from ._market import Array, Indices
 from ._relaxation import Family, Node, Relaxation, margin
@@ -52,8 +53,23 @@ class Leaf:
                 return
             split = splits[at : at + 1]
             if margin(reached[:, [at]], self.thresholds(split))[0] >= 0:
-                parts = [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)]
-                yield from Machines(self, split, parts).improvements()
+                yield from self.machines(split, [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)])
+
+    def machines(self, split: Indices, sums: list[Array]) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Yield the machines of a known split that may improve; ``sums`` are the best of each region at its count."""
+        if speed_and_price_decide(self.relaxation.problem, self.relaxation.mode.strategy):
+            egress_usd = float(self.egress_usd(split)[0])
+            for hosts in self.relaxation.host_steps(self.family, self.workers):
+                yield from Fronts(self, hosts, split, egress_usd).improvements()
+        elif self._has_forced(split, sums):
+            yield from Machines(self, split, sums).improvements()
+
+    def _has_forced(self, split: Indices, sums: list[Array]) -> bool:
+        """Whether a split may improve with the machines that must be used."""
+        if not self.market.forced.rules:
+            return True
+        total = self.market.total_sums(np.array(self.node.used, dtype=np.intp), self.family.hosts, self.workers)[:, [self.workers]]
+        return bool(margin(np.minimum(np.sum(sums, axis=0)[:, None], total), self.thresholds(split))[0] >= 0)
 
     def _splits(self, sums: list[Array]) -> tuple[Indices, Array]:
         """Workers per region that may improve, region after region; shapes (splits, regions) and (rows, splits)."""
@@ -95,19 +111,24 @@ class Leaf:
         -----
         Workers that are not placed yet pay at least the cheapest price to and from the placed ones.
         """
-        workers, known = int(self.node.workers[0]), splits.shape[1]
+        workers, shard = self.workers, pair_bytes(self.relaxation.problem.gradient_bytes, self.workers)
+        communication = np.full(len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard)
+        data = min(self.market.data_usd[p] for p in self.node.used)
+        longest = communication - self.family.averaging_s[workers] + self.family.slowest_averaging_s[workers] + self.relaxation.most_load_s
+        slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), longest)
+        return self.target.thresholds(self.relaxation.mode, self.market.weights, communication, self.egress_usd(splits), data, slowest)
+
+    def egress_usd(self, splits: Indices) -> Array:
+        """Egress of one exchange at known workers of the first regions, exact if these are all; shape (splits,)."""
+        known = splits.shape[1]
         price = self.market.prices[np.ix_(self.node.used, self.node.used)]
         placed = price[:known, :known]
         pairs = np.einsum("si,ij,sj->s", splits, placed, splits) - splits @ np.diag(placed)
         if known < len(self.node.used):
             outward = price[:known, known:].min(axis=1) + price[known:, :known].min(axis=0)
-            pairs = pairs + (splits @ outward) * (workers - splits.sum(axis=1))
-        shard = pair_bytes(self.relaxation.problem.gradient_bytes, workers)
-        communication = np.full(len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard)
-        data = min(self.market.data_usd[p] for p in self.node.used)
-        longest = communication - self.family.averaging_s[workers] + self.family.slowest_averaging_s[workers] + self.relaxation.most_load_s
-        slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), longest)
-        return self.target.thresholds(self.relaxation.mode, self.market.weights, communication, shard * pairs, data, slowest)
+            pairs = pairs + (splits @ outward) * (self.workers - splits.sum(axis=1))
+        built: Array = pair_bytes(self.relaxation.problem.gradient_bytes, self.workers) * pairs
+        return built
 
 
 class Machines:

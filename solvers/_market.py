@@ -17,7 +17,7 @@ from placer.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR
 
 from ._forced import Forced, best_of, best_with
-from ._increments import increments
+from ._increments import increments, machines_of
 
 Array = NDArray[Any]
 """Floats: seconds, dollars, samples/s."""
@@ -65,16 +65,6 @@ class Market:
         """Regions that must be used at least: those wished for, and those that need a worker."""
         wish = self.problem.requirements
         return max(wish.min_regions, len(wish.required_places))
-
-    def settled(self, used: tuple[int, ...], joining: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Places that are used and that may join, once places that need a worker count as used; None if one is missing."""
-        names = self.problem.requirements.required_places
-        if not names:
-            return used, joining
-        needed = [self.places.index(name) if name in self.places else -1 for name in names]
-        if not {*needed} <= {*used, *joining}:
-            return None
-        return (*used, *(p for p in needed if p not in used)), tuple(p for p in joining if p not in needed)
 
     @cached_property
     def speed(self) -> Array:
@@ -174,14 +164,33 @@ class Market:
 
     @cached_property
     def units(self) -> tuple[Array, Indices]:
-        """Concave increments of every quota bucket, and the first pool of each increment's bucket.
+        """Increments of `increments_at` for the rows of `weights`, and the first pool of each increment's bucket."""
+        return self.increments_at(self.weights), self._owners
+
+    def increments_at(self, weights: Array) -> Array:
+        """Concave increments of every quota bucket.
+
+        Parameters
+        ----------
+        weights
+            Rows (alpha, beta).
 
         Returns
         -------
-        tuple[Array, Indices]
-            Shapes (rows, units) and (units,). Taking the n largest increments of a row bounds the
-            row's sum over any n machines that respect the quotas.
+        Array
+            Shape (rows, units). Taking the n largest increments of a row bounds the row's sum over any n machines that
+            respect the quotas.
         """
+        values = weights[:, :1] * self.speed - weights[:, 1:] * self.usd
+        blocks = [
+            increments(values[:, np.array(group)], sizes, caps, quota).reshape(len(weights), -1)
+            for (sizes, caps, quota), group in self._alike.items()
+        ]
+        return np.concatenate(blocks, axis=1)
+
+    @cached_property
+    def _alike(self) -> dict[tuple[tuple[int, ...], tuple[int, ...], int], list[list[int]]]:
+        """Pools of every quota bucket, together where machine sizes, caps and quota are alike."""
         buckets: dict[tuple[str, str, str], list[int]] = {}
         for i, pool in enumerate(self.pools):
             buckets.setdefault(pool.bucket, []).append(i)
@@ -190,18 +199,29 @@ class Market:
             sizes = tuple(self.pools[i].offer.gpu_count for i in members)
             caps = tuple(int(self.cap[i]) for i in members)
             alike.setdefault((sizes, caps, self.pools[members[0]].gpu_quota), []).append(members)
-        blocks, owners = [], []
-        for (sizes, caps, quota), group in alike.items():
-            block = increments(self.values[:, np.array(group)], sizes, caps, quota)
-            blocks.append(block.reshape(len(self.weights), -1))
-            owners.append(np.repeat([members[0] for members in group], block.shape[2]))
-        return np.concatenate(blocks, axis=1), np.concatenate(owners).astype(np.intp)
+        return alike
+
+    @cached_property
+    def _owners(self) -> Indices:
+        """First pool of each increment's bucket; shape (units,)."""
+        owners = []
+        for (sizes, caps, quota), group in self._alike.items():
+            each = machines_of(sizes, caps, quota)
+            owners.append(np.repeat([members[0] for members in group], each))
+        return np.concatenate(owners).astype(np.intp)
 
     @cached_property
     def prices(self) -> Array:
         """Egress price in USD per byte between the places; shape (places, places)."""
         network, same_zone = self.problem.network, self.problem.requirements.same_zone
         return np.array([[network.usd_per_byte(a, b, same_zone=same_zone) for b in self.places] for a in self.places])
+
+    @cached_property
+    def both_ways(self) -> Array:
+        """Egress price of a byte each way between the places, 0 from a place to itself; shape (places, places)."""
+        built: Array = self.prices + self.prices.T
+        np.fill_diagonal(built, 0.0)
+        return built
 
     def pools_of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
         """Which pools have hosts of some classes; shape (pools,)."""
@@ -275,10 +295,8 @@ class Market:
         return lru_cache(maxsize=KEPT_SUMS)(self._totals)
 
     def _totals(self, places: bytes, among: bytes, hosts: frozenset[str], most: int) -> Array:
-        values, owner = self.units
         inside, open_ = self._open_units(places, hosts), self._open_units(among, hosts)
-        shares = [(rule.count, rule.shares[owner]) for rule in self.forced.apart]
-        built = best_with(values, inside, [(count, mine) for count, mine in shares if not np.any(mine & open_ & ~inside)], most)
+        built = best_with(self.units[0], inside, self.forced.within(self.units[1], inside, open_), most)
         built.setflags(write=False)
         return built
 
@@ -286,10 +304,10 @@ class Market:
         """Which increments are of some places and hosts; shape (units,)."""
         wanted = np.zeros(len(self.places), dtype=bool)
         wanted[np.frombuffer(places, dtype=np.intp)] = True
-        found: NDArray[np.bool_] = wanted[self.place_of[self.units[1]]] & self._of_hosts(hosts)
+        found: NDArray[np.bool_] = wanted[self.place_of[self.units[1]]] & self.of_hosts(hosts)
         return found
 
-    def _of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
+    def of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
         """Which increments belong to pools whose hosts are of some classes; shape (units,)."""
         found = self._host_masks.get(hosts)
         if found is None:

@@ -12,6 +12,7 @@ from placer.exchange.allreduce import pair_bytes
 from placer.timing.averaging import averaging_seconds
 from placer.timing.transfer import transfer_seconds
 
+from ._forced import settled
 from ._market import Array, Indices, Market
 from ._mode import Mode
 from ._target import Target
@@ -113,6 +114,13 @@ class Relaxation:
             built.append(Family(chosen, least, most, {h: seconds[h] for h in sorted(chosen)}))
         return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
+    def host_steps(self, family: Family, workers: int) -> list[frozenset[str]]:
+        """Sets of hosts of a family such that in each the slowest class decides; several only where classes change places as N grows."""
+        if np.array_equal(family.averaging_s, family.slowest_averaging_s):
+            return [family.hosts]
+        by_time = sorted(family.hosts, key=lambda host: float(family.averaging_by_host[host][workers]))
+        return [frozenset(by_time[:k]) for k in range(1, len(by_time) + 1)]
+
     def places(self, family: Family) -> tuple[int, ...]:
         """Places with a pool of the family, sorted."""
         return self.market.family_places(family.hosts)
@@ -145,7 +153,7 @@ class Relaxation:
 
     def _settled(self, node: Node) -> Node | None:
         """The node with the places that need a worker among those that are used; None if it lacks one."""
-        found = self.market.settled(node.used, node.joining)
+        found = settled(self.problem.requirements.required_places, self.market.places, node.used, node.joining)
         if found is None or found == (node.used, node.joining):
             return None if found is None else node
         used, joining = found
@@ -232,6 +240,19 @@ class Relaxation:
             network, (src, dst) = self.problem.network, (self.market.places[key[0]], self.market.places[key[1]])
             slowest = max(transfer_seconds(1.0, network.link(*way), self.mode.streams) for way in ((src, dst), (dst, src)))
             found = self._wan[key] = self.problem.calibration.kappa[0] * slowest
+        return found
+
+    @cached_property
+    def wan_matrix(self) -> Array:
+        """`pair_wan` of all pairs of places; shape (places, places)."""
+        n = len(self.market.places)
+        return np.array([[self.pair_wan(a, b) for b in range(n)] for a in range(n)])
+
+    @cached_property
+    def nearest(self) -> Array:
+        """Seconds per pair byte of each place with its nearest other one; shape (places,)."""
+        apart = self.wan_matrix + np.where(np.eye(len(self.wan_matrix)) > 0, np.inf, 0.0)
+        found: Array = apart.min(axis=1)
         return found
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -376,3 +377,36 @@ def _with_owned(draw: random.Random, problem: Problem) -> Problem:
     at = draw.randrange(len(offers))
     offers[at] = msgspec.structs.replace(offers[at], usd_per_hour=0.0, price_basis="owned", available=1, instance_type="own")
     return replace(problem, catalog=replace(problem.catalog, offers=tuple(offers)))
+
+
+def two_places(**wishes: Any) -> Problem:
+    """Build a market of one T4 in each of two places: 1.00 USD/h on demand in aws/a, 0.60 on the spot market in gcp/b; 100 samples/s."""
+    places = [region("aws", "a", 0), region("gcp", "b", 2)]
+    memory, flops, bandwidth, host = GPUS["T4"]
+    return Problem(
+        profile=profile(20, {"T4": 100.0}, 4096),
+        catalog=Catalog(
+            name="toy",
+            digest="0",
+            regions={r.place: r for r in places},
+            gpus={
+                "T4": Gpu(
+                    gpu="T4",
+                    kind="gpu",
+                    memory_gib=memory,
+                    fp16_tflops=flops,
+                    memory_gb_per_s=bandwidth,
+                    host=host,
+                    source="test",
+                    as_of=AS_OF,
+                )
+            },
+            offers=(offer("aws", "a", "T4", 1.0, market="on_demand"), offer("gcp", "b", "T4", 0.6)),
+            egress=tuple(
+                _price(p, "*", dst, usd)
+                for p in ("aws", "gcp")
+                for dst, usd in (("intra_zone", 0.0), ("inter_zone", 0.01), ("*", 0.02), ("internet", 0.1))
+            ),
+        ),
+        requirements=Requirements(**wishes),
+    )

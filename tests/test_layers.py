@@ -11,6 +11,7 @@ from conftest import ROOT
 
 LAYERS = [
     {"cli", "__main__"},
+    {"worlds"},
     {"advisor", "saved"},
     {
         "recommender",
@@ -26,6 +27,20 @@ LAYERS = [
         "use_words",
         "contradictions",
         "quotas",
+        "scenario",
+        "scenario_book",
+        "scenario_model",
+        "scenario_wishes",
+        "reaction",
+        "sweeping",
+        "sweep_axes",
+        "sweep_file",
+        "sweep_workers",
+        "robustness",
+        "rivals",
+        "uncertainty",
+        "candidates",
+        "information",
         "by_hand",
         "advice",
         "promised_network",
