@@ -150,7 +150,7 @@ def build_problem(
         kept=parse_kept(words(keep, "keep"), catalog) if keep else (),
         interruption=None if interruption is None else parse_fraction(str(interruption), "interruption", 0.99),
         unavailable=None if unavailable is None else parse_fraction(str(unavailable), "unavailable", 0.99),
-        used=parse_used(words(use, "use"), catalog) if use is not None else (),
+        used=parse_used(words(use, "use"), catalog) if use not in (None, ()) else (),
         quotas=() if quota is None else read_quotas(Path(quota), catalog),
         same_zone=_zones(zones),
         require_measured=require_measured,
