@@ -115,7 +115,8 @@ def _proof(result: Result) -> str:
     if result.status != "optimal" or result.gap is None:
         return "the search was stopped before the proof was complete."
     margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
-    within = ", over however many regions," if result.problem.requirements.max_regions == ALL_REGIONS else " that meets the wishes"
+    wish = result.problem.requirements
+    within = ", over however many regions," if wish.max_regions == ALL_REGIONS and not wish.used else " that meets the wishes"
     return f"at the expected speeds no placement of this catalog{within} is better{margin}."
 
 

@@ -146,7 +146,7 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
         Name of a shipped profile, path of a profile file, or a profile.
     **words
         The options of ``placer recommend`` with underscores: budget, min_throughput, samples, deadline, max_carbon, objective, gpu,
-        places (--in), not_places (--not-in), market, workers, regions, quota, exchange, local_steps, streams, overlap,
+        places (--in), not_places (--not-in), use, market, workers, regions, quota, exchange, local_steps, streams, overlap,
         samples_to_target, aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption, unavailable,
         links (--link), calibration, zones, require_measured, catalog, solver, verify, gap, time_limit, seed, top.
 

@@ -10,6 +10,7 @@ from placer.exchanges import server_at
 from placer.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.requirements import LOCAL
 from placer.residency import homeless, parted
+from placer.used_machines import unusable
 
 
 def without_contradictions(problem: Problem) -> Problem:
@@ -32,6 +33,8 @@ def without_contradictions(problem: Problem) -> Problem:
         raise PlacerError(f"{wish.exchange} exchanges in every step", f"leave out --local-steps, or use {', '.join(LOCAL)}")
     for sentence in homeless(problem):
         raise PlacerError(sentence, "change --data, --keep, or the wish that excludes its place")
+    for sentence in unusable(problem):
+        raise PlacerError(sentence, "change --use, or the wish that stands against it")
     _check_places(problem)
     _check_idle(problem)
     return problem

@@ -23,6 +23,7 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
     """Find placements that fit after one wish is changed: a limit; failing these, any other single wish, or all limits."""
     tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in _freed(problem.requirements))
     found = [replace(option, note=_limit_words(option, problem.requirements)) for option in tried if option is not None]
+    found += _without_used(problem, solver, options)
     if not found:
         tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in _widened(problem.requirements))
         found = [option for option in tried if option is not None]
@@ -41,6 +42,17 @@ def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
         yield "total-budget", replace(wish, budget_usd=None, objective="cost-per-sample"), ""
     if wish.max_carbon_g_per_hour is not None:
         yield "carbon", replace(wish, max_carbon_g_per_hour=None, objective="carbon"), ""
+
+
+def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
+    """What fits without one of the rules on machines that must be used; failing that, without all of them."""
+    wish = problem.requirements
+    several = [(f"no --use {rule.spec}", tuple(other for other in wish.used if other != rule)) for rule in wish.used]
+    found: list[Option] = []
+    for note, left in [*several, *([("no --use", ())] if len(several) > 1 else [])]:
+        option = solve_changed(problem, replace(wish, used=left), solver, options, "use", note) if left or not found else None
+        found += [] if option is None else [option]
+    return found
 
 
 def _limit_words(option: Option, wish: Requirements) -> str:

@@ -105,6 +105,7 @@ class Problem:
         limits = (
             wish.gpus,
             wish.places_in,
+            tuple(rule.place for rule in wish.used),
             wish.places_not_in,
             wish.market,
             wish.quotas,
@@ -257,9 +258,9 @@ class Problem:
         """Owned machines are used only where the user names their site."""
         if self.place_problem(offer.place):
             return False
-        return offer.price_basis != "owned" or any(
-            fnmatchcase(offer.place, p) and not p.startswith("*") for p in self.requirements.places_in
-        )
+        wish = self.requirements
+        named = *wish.places_in, *(rule.place for rule in wish.used)
+        return offer.price_basis != "owned" or any(fnmatchcase(offer.place, p) and not p.startswith("*") for p in named)
 
     def _measured(self, offer: VmOffer) -> bool:
         pool = self.pool(offer)

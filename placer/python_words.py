@@ -76,6 +76,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "gpu": (str, list, tuple, set),
     "places": (str, list, tuple, set),
     "not_places": (str, list, tuple, set),
+    "use": (str, list, tuple, set),
     "workers": (str, Integral),
     "regions": (str, Integral),
     "links": (str, list, tuple),

@@ -22,6 +22,7 @@ from placer.profile import ModelProfile
 from placer.quotas import read_quotas
 from placer.requirements import ALL_REGIONS, EXCHANGES, Requirements
 from placer.units import parse_bandwidth, parse_count, parse_fraction, parse_range, parse_rate, parse_seconds
+from placer.use_words import parse_used
 
 USER_SPREAD = 0.1
 """A measured stream of the user's repeats within this share: as the cloud links of Erben et al. (2024) did."""
@@ -44,6 +45,7 @@ def build_problem(
     gpu: Words = None,
     places: Words = None,
     not_places: Words = None,
+    use: Words = None,
     market: str = "any",
     workers: str | int = "1..64",
     regions: str | int | None = None,
@@ -84,6 +86,9 @@ def build_problem(
         throughput floor or a deadline and no budget.
     gpu, places, not_places
         Names, comma-separated or as a list; places may have wildcards.
+    use
+        Machines that are owned or run already and must be among the workers, as ``PLACE`` or ``PLACE=NxDEVICE[:market]``; at least so
+        many. Place and device may have wildcards.
     market
         ``spot``, ``on-demand`` or ``any``.
     workers
@@ -165,6 +170,7 @@ def build_problem(
         kept=parse_kept(words(keep, "keep"), catalog) if keep else (),
         interruption=None if interruption is None else parse_fraction(str(interruption), "interruption", 0.99),
         unavailable=None if unavailable is None else parse_fraction(str(unavailable), "unavailable", 0.99),
+        used=parse_used(words(use, "use"), catalog) if use not in (None, ()) else (),
         quotas=() if quota is None else read_quotas(Path(quota), catalog),
         same_zone=_zones(zones),
         require_measured=require_measured,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from placer.elastic import Dataset
+from placer.elastic import Dataset, needs_place
 from placer.errors import PlacerError, unknown
 from placer.exchange import STRATEGIES, traits
+from placer.placement import WorkerGroup
 from placer.profile import COMPRESSION_BYTES
 from placer.units import format_duration, format_usd
 
@@ -63,6 +65,23 @@ class Used:
     device: str = "*"
     market: str = "*"
     count: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse rules that ask for nothing."""
+        if self.count < 1:
+            raise PlacerError(f"{self.count} machines of {self.device} in {self.place} must be used", "at least 1, or leave it out")
+
+    @property
+    def spec(self) -> str:
+        """The rule as ``--use`` takes it: ``gcp/*=2xT4:spot``, or a place alone."""
+        if (self.device, self.market, self.count) == ("*", "*", 1):
+            return self.place
+        return f"{self.place}={self.count}x{self.device}" + ("" if self.market == "*" else f":{self.market.replace('_', '-')}")
+
+    @property
+    def named_place(self) -> str | None:
+        """The place, unless it has wildcards."""
+        return None if any(sign in self.place for sign in "*?[") else self.place
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,6 +195,12 @@ class Requirements:
         self._check_totals()
 
     @property
+    def required_places(self) -> tuple[str, ...]:
+        """Places that need a worker: where data must stay, and where machines that must be used are; sorted."""
+        named = {rule.named_place for rule in self.used if rule.named_place is not None}
+        return tuple(sorted({*needs_place(self.datasets), *named}))
+
+    @property
     def data_moves(self) -> bool:
         """Whether some dataset may move."""
         return any(data.may_move for data in self.datasets)
@@ -231,3 +256,8 @@ def uses(rule: Used, place: str, device: str, market: str) -> bool:
     False
     """
     return fnmatchcase(place, rule.place) and fnmatchcase(device, rule.device) and fnmatchcase(market, rule.market)
+
+
+def missing(rule: Used, groups: Iterable[WorkerGroup]) -> int:
+    """Machines that some groups lack of what a rule asks for."""
+    return max(0, rule.count - sum(g.count for g in groups if uses(rule, g.place, g.device, g.market)))

@@ -12,7 +12,7 @@ from placer.exchange import traits
 from placer.exchanges import needs_quota, server_bytes, server_offer
 from placer.placement import NO_EXCHANGE, Placement
 from placer.problem import Problem
-from placer.requirements import Requirements, uses
+from placer.requirements import Requirements, missing
 from placer.residency import leaks
 from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
 
@@ -97,13 +97,8 @@ def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
 
 def _unused(placement: Placement, problem: Problem) -> list[Violation]:
     """Machines that must be used and are not."""
-    found = []
-    for rule in problem.requirements.used:
-        count = sum(g.count for g in placement.groups if uses(rule, g.place, g.device, g.market))
-        if count < rule.count:
-            what = f"{rule.count} x {rule.device} ({rule.market}) in {rule.place}"
-            found.append(Violation(code="use", message=f"{count} of {what} that must be used are"))
-    return found
+    short = [(rule, missing(rule, placement.groups)) for rule in problem.requirements.used]
+    return [Violation(code="use", message=f"--use {rule.spec}: {lacking} too few") for rule, lacking in short if lacking]
 
 
 def _group_violations(placement: Placement, problem: Problem) -> list[Violation]:

@@ -67,6 +67,7 @@ class Judge:
         self.most = min(self.wish.max_workers, self.problem.batch)
         self.needed = frozenset(needs_place(self.wish.datasets))
         self.best: Draft | None = None
+        self.rules = [(rule.count, frozenset(rule.owns.nonzero()[0].tolist())) for rule in market.forced.rules]
         self._place = [pool.offer.place for pool in market.pools]
         self._bucket = [pool.bucket for pool in market.pools]
         self._gpus = [pool.offer.gpu_count for pool in market.pools]
@@ -98,7 +99,7 @@ class Judge:
         speed = float(market.alone[draft.counts[0][0]]) if workers == 1 else speed / self._multiplier(draft.mode)
         carbon = sum(self._carbon[i] * n for i, n in draft.counts)
         lacking = self._over(usd, speed, carbon)
-        lacking += max(0.0, 1 - workers / self.wish.min_workers)
+        lacking += max(0.0, 1 - workers / self.wish.min_workers) + self._owed(draft)
         value = objective_value(self.target.objective, speed, usd, carbon_g_per_hour=carbon)
         return (lacking, -value, usd) if self.target.objective == "throughput" else (lacking, value, -speed)
 
@@ -178,7 +179,7 @@ class Judge:
 
     def _ranked(self, draft: Draft) -> Rank:
         counts = self.by_place(draft)
-        lacking = self._lacking(counts)
+        lacking = self._lacking(counts) + self._owed(draft)
         placement = self.placement(draft) if lacking < inf and self._within_quotas(draft, sum(counts.values())) else None
         if placement is None:
             return NEVER
@@ -203,6 +204,10 @@ class Judge:
             return inf
         missing = len(self.needed - counts.keys()) / max(1, len(self.needed))
         return max(0.0, 1 - workers / wish.min_workers) + max(0.0, 1 - len(counts) / wish.min_regions) + missing
+
+    def _owed(self, draft: Draft) -> float:
+        """Machines that must be used and are missing, as shares of what each rule asks for."""
+        return sum(max(0.0, 1 - sum(n for i, n in draft.counts if i in owns) / count) for count, owns in self.rules)
 
     def _within_quotas(self, draft: Draft, workers: int) -> bool:
         used: dict[tuple[str, str, str], int] = {}

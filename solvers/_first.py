@@ -51,7 +51,7 @@ def construct(judge: Judge) -> Start:
     near, wish = NearPlaces(judge), judge.wish
     modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
     drafts: list[Draft] = []
-    if judge.market.fewest_regions <= 1:
+    if judge.market.fewest_regions <= 1 or judge.rules:
         if wish.min_workers <= 1:
             drafts += single_machines(judge)[:3]
         if judge.most > 1:
@@ -61,7 +61,7 @@ def construct(judge: Judge) -> Start:
         drafts += SpreadDrafts(judge, near).of(modes, SPREAD)
     if not drafts:
         drafts += _anything(judge, modes)
-    drafts = _ranked(judge, drafts)
+    drafts = _ranked(judge, _with_used(near, drafts, modes) if judge.rules else drafts)
     around = Neighbourhood(judge, near)
     grow = Descent(judge, (around.grown, around.exchanged))
     grown = [grow.run(draft, judge.tried + GROWTH) for draft in _diverse(drafts)[:GROWN]]
@@ -69,6 +69,13 @@ def construct(judge: Judge) -> Start:
         repair = Descent(judge, (around.shrunk, around.swapped, around.grown))
         grown += [repair.run(draft, judge.tried + GROWTH) for draft in _ranked(judge, grown)[:1]]
     return Start(tuple(_ranked(judge, [*grown, *drafts])), judge, near)
+
+
+def _with_used(near: NearPlaces, drafts: list[Draft], modes: list[Mode]) -> list[Draft]:
+    """The machines that must be used alone, and beside the drafts or half of each."""
+    alone = [near.judge.fitted(Draft.of(base, (mode.strategy, mode.local_steps))) for base in near.bases.all() for mode in modes]
+    halves = [Draft.of({i: (n + 1) // 2 for i, n in draft.counts}, draft.mode, draft.hub) for draft in drafts]
+    return [*alone, *(near.with_used(draft) for draft in (*drafts, *halves))]
 
 
 def _ranked(judge: Judge, drafts: list[Draft]) -> list[Draft]:

@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from placer import cost
-from placer.elastic import needs_place
 from placer.exchange import strategy, traits
 from placer.exchange.central import memory_gib
 from placer.exchanges import needs_quota, server_at
@@ -155,7 +154,7 @@ class Hub:
 
     @property
     def required(self) -> frozenset[str]:
-        """Places that need a worker: where data stays, and a server's own place unless the user wants it elsewhere."""
+        """Places that need a worker: those of the request, and a server's own place unless the user wants it elsewhere."""
         wish = self.problem.requirements
         beside = self.transport == "server" and wish.aggregator is None and self.aggregator is not None
-        return frozenset(needs_place(wish.datasets)) | (frozenset({str(self.aggregator)}) if beside else frozenset())
+        return frozenset(wish.required_places) | (frozenset({str(self.aggregator)}) if beside else frozenset())

@@ -7,12 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from placer.elastic import needs_place
 from placer.exchange import traits
 from placer.exchanges import exchanges_of
 from placer.placement import Placement
 from placer.units import SECONDS_PER_HOUR
 
+from ._forced import least_usd
 from ._hub import Hub
 from ._market import Array, Market
 from ._mode import Mode
@@ -40,7 +40,9 @@ class HubSearch:
         self.fewest_regions, self.most_regions = max(market.fewest_regions, traits(mode.strategy).least_regions), wish.max_regions
         self.most = min(wish.max_workers, int(market.cap.sum()))
         self.first = max(2, wish.min_workers)
-        self.cheapest, self.cleanest = self._least(market.usd), self._least(market.carbon)
+        self.forced = market.forced.apart
+        self.cheapest, self.cleanest = least_usd(market.usd, market.cap, self.forced, self.most), self._least(market.carbon)
+        self.freest = least_usd(market.usd, market.cap, (), self.most) if self.forced else self.cheapest
         self._own: dict[tuple[int, str | None, str | None], Array] = {}
         self._products: dict[tuple[int, str | None, str | None], float] = {}
         self.ideal = Hub(market, mode, None, None)
@@ -91,6 +93,8 @@ class HubSearch:
         if self.cleanest[n] > self.target.max_carbon_g_per_hour:
             return False
         usd = float(self.cheapest[n]) + hub.usd_per_hour(n)
+        if usd == math.inf:
+            return False
         seconds = max(self._least_seconds(n, hub), self._mean_seconds(n, hub))
         return self.improves(seconds, usd, 0.0, product=self._least_product(n, hub))
 
@@ -114,7 +118,15 @@ class HubSearch:
     @cached_property
     def _sums(self) -> Array:
         """Largest weighted sums of n machines anywhere; shape (rows, workers + 1)."""
-        return self.market.best_sums(np.arange(len(self.market.places)), frozenset(self.market.host_of), self.most)
+        return self.market.total_sums(np.arange(len(self.market.places)), frozenset(self.market.host_of), self.most)
+
+    def _usd_beside(self, n: int) -> Array:
+        """Least price of n machines of which one is of each pool; shape (pools,)."""
+        rest = np.full(len(self.market.pools), self.cheapest[n - 1])
+        for rule in self.forced:
+            rest[rule.owns] = self.freest[n - 1]
+        beside: Array = np.maximum(self.market.usd + rest, self.cheapest[n])
+        return beside
 
     def _own_seconds(self, n: int, hub: Hub) -> Array:
         """Least round of n workers if one is of each pool: its calculation, ideal transfers, the hub; shape (pools,)."""
@@ -151,15 +163,17 @@ class HubSearch:
         if not self.problem.requirements.datasets:
             equal: Array = self.problem.batch / n / self.market.speed
             return equal
-        others = len(needs_place(self.problem.requirements.datasets)) - (self.market.stay_share > 0)
+        others = len(self.problem.requirements.required_places) - (self.market.stay_share > 0)
         most = np.maximum(1, np.minimum(self.market.room, n - others))
         placed: Array = (self.market.stay_share / most)[self.market.place_of] * self.problem.batch / self.market.speed
         return placed
 
     def _least_seconds(self, n: int, hub: Hub) -> float:
-        """Least round with n workers: the fastest machine that the limit can pay, ideal links."""
-        affordable = self.market.usd <= self.target.max_usd_per_hour - self.cheapest[n - 1]
-        return float(self._own_seconds(n, hub)[affordable].min()) if np.any(affordable) else math.inf
+        """Least round with n workers: the fastest machine that the limit can pay, and of those that must be used; ideal links."""
+        beside = self._usd_beside(n)
+        affordable = (beside <= self.target.max_usd_per_hour) & np.isfinite(beside)
+        own = np.where(affordable, self._own_seconds(n, hub), math.inf)
+        return max(float(own.min()), *(float(own[rule.owns].min(initial=math.inf)) for rule in self.forced), 0.0)
 
     def _least_product(self, n: int, hub: Hub) -> float:
         """Least price per hour times seconds of a round of n machines.
@@ -167,11 +181,16 @@ class HubSearch:
         Notes
         -----
         A slow worker makes the round longer for all: each worker pays its price for at least the round
-        that it alone would need, so n times the least such product bounds the whole.
+        that it alone would need, so n times the least such product bounds the whole. Machines that must be
+        used have a least product of their own.
         """
         key = n, hub.aggregator, hub.storage
         if key not in self._products:
-            self._products[key] = n * float((self.market.usd * self._own_seconds(n, hub)).min())
+            product, left, least = self.market.usd * self._own_seconds(n, hub), n, 0.0
+            for rule in self.forced:
+                least += rule.count * float(product[rule.owns].min(initial=math.inf))
+                left -= rule.count
+            self._products[key] = least + left * float(product.min())
         return self._products[key]
 
     def improves(self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0, product: float = 0.0) -> bool:
@@ -197,9 +216,10 @@ class HubSearch:
         ready = calculation + up[place]
         seconds = self._seconds(n, hub, up[place], down[place])
         server = hub.usd_per_hour(n)
-        affordable = market.usd <= self.target.max_usd_per_hour - self.cheapest[n - 1] - server
+        beside = self._usd_beside(n)
         counted = self.mode.samples / self.mode.multiplier
-        per_sample = (self.cheapest[n - 1] + market.usd + server) * seconds / SECONDS_PER_HOUR / counted
+        per_sample = (beside + server) * seconds / SECONDS_PER_HOUR / counted
+        affordable = (beside + server <= self.target.max_usd_per_hour) & np.isfinite(beside)
         allowed = (seconds <= self.mode.seconds_at(self.target.min_speed)) & affordable & (per_sample <= self.target.max_usd_per_sample)
         if hub.transport == "regional-stores":
             allowed &= np.array([market.places[p] in self.problem.serverless_places for p in place])

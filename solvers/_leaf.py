@@ -9,6 +9,7 @@ import numpy as np
 from placer.exchange.allreduce import pair_bytes
 from placer.placement import WorkerGroup
 
+from ._forced import Owed
 from ._fronts import Fronts, speed_and_price_decide
 from ._increments import suffix_sums
 from ._market import Array, Indices
@@ -41,7 +42,8 @@ class Leaf:
 
     def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
         """Yield groups that may improve, the most promising split of workers over regions first."""
-        sums = [self.market.best_sums(np.array([place]), self.family.hosts, self.workers) for place in self.node.used]
+        used = np.array(self.node.used, dtype=np.intp)
+        sums = [self.market.total_sums(used[k : k + 1], self.family.hosts, self.workers, used) for k in range(len(used))]
         splits, reached = self._splits(sums)
         if len(splits) == 0:
             return
@@ -59,14 +61,23 @@ class Leaf:
             egress_usd = float(self.egress_usd(split)[0])
             for hosts in self.host_runs(split):
                 yield from Fronts(self, hosts, split, egress_usd).improvements()
-        else:
+        elif self._has_forced(split, sums):
             yield from Machines(self, split, sums).improvements()
+
+    def _has_forced(self, split: Indices, sums: list[Array]) -> bool:
+        """Whether a split may improve with the machines that must be used."""
+        if not self.market.forced.rules:
+            return True
+        total = self.market.total_sums(np.array(self.node.used, dtype=np.intp), self.family.hosts, self.workers)[:, [self.workers]]
+        return bool(margin(np.minimum(np.sum(sums, axis=0)[:, None], total), self.thresholds(split))[0] >= 0)
 
     def _splits(self, sums: list[Array]) -> tuple[Indices, Array]:
         """Workers per region that may improve, region after region; shapes (splits, regions) and (rows, splits)."""
         workers, rooms = self.workers, self.relaxation.room(self.family)
         room = [min(int(rooms[p]), workers) for p in self.node.used]
         splits, reached = np.zeros((1, 0), dtype=np.intp), np.zeros((len(self.market.weights), 1))
+        used = np.array(self.node.used, dtype=np.intp)
+        total = self.market.total_sums(used, self.family.hosts, workers)[:, [workers]]
         for k in range(len(self.node.used)):
             self.target.tick()
             self.target.check_time()
@@ -81,8 +92,8 @@ class Leaf:
             parent, count, after = parent[keep], count[keep], after[keep]
             splits = np.column_stack([splits[parent], count])
             reached = reached[:, parent] + sums[k][:, count]
-            rest = self.market.best_sums(np.array(self.node.used[k + 1 :], dtype=np.intp), self.family.hosts, workers)
-            open_ = margin(reached + rest[:, after], self.thresholds(splits)) >= 0
+            rest = self.market.total_sums(used[k + 1 :], self.family.hosts, workers, used)
+            open_ = margin(np.minimum(reached + rest[:, after], total), self.thresholds(splits)) >= 0
             open_ &= sums[k][0, count] >= self.needed_speed(k)
             splits, reached = splits[open_], reached[:, open_]
         return splits, reached
@@ -135,7 +146,8 @@ class Machines:
         worth = market.values[int(np.argmin(margins))]
         pools = leaf.relaxation.pools(node, leaf.family).tolist()
         rank = {place: k for k, place in enumerate(node.used)}
-        self.order = sorted(pools, key=lambda i: (rank[int(market.place_of[i])], -worth[i], market.usd[i]))
+        later = {i: not first for i, first in zip(pools, market.forced.first(pools), strict=True)}
+        self.order = sorted(pools, key=lambda i: (rank[int(market.place_of[i])], later[i], -worth[i], market.usd[i]))
         self.region = [rank[int(market.place_of[i])] for i in self.order]
         self.later = [[float(sum(part[row] for part in sums[k + 1 :])) for row in self.rows] for k in range(len(sums))]
         self.pools = [market.pools[i] for i in self.order]
@@ -144,6 +156,7 @@ class Machines:
         self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
         joint = zip(market.joint[:, self.order].tolist(), market.problem.requirements.joint_quotas, strict=True)
         self.joint = [(taken, row.gpus) for taken, row in joint]
+        self.owed = Owed(market.forced, self.order, self.caps)
         self.suffix = self._suffixes()
         self.smallest = self._smallest()
 
@@ -188,12 +201,15 @@ class Machines:
             now = [r + v * count for r, v in zip(reached, self.value[at], strict=True)]
             ahead = [0.0] * len(self.rows) if last else [rows[at + 1][rest] for rows in self.suffix]
             enough = now[0] - before + ahead[0] >= self.leaf.needed_speed(self.region[at])
-            if enough and all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)):
+            worth = enough and all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True))
+            if worth and self.owed.allows(at, count):
                 self.counts[at] = count
+                self.owed.take(at, count)
                 self.quota[bucket] += count * pool.offer.gpu_count
                 if rest <= self._room(at + 1, self.region[at]) and self._within_joint():
                     yield from self._descend(at + 1, rest, now, before)
                 self.quota[bucket] -= count * pool.offer.gpu_count
+                self.owed.take(at, -count)
                 self.counts[at] = 0
 
     def _within_joint(self) -> bool:

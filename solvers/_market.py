@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,10 @@ from placer.placement import MOST_WORKERS
 from placer.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR
 
-from ._increments import increments, machines_of
+from ._buckets import Buckets
+from ._forced import Forced
+from ._rows import bound_rows
+from ._sums import BestSums
 
 if TYPE_CHECKING:
     from ._grid import Grid
@@ -27,11 +29,6 @@ Array = NDArray[Any]
 """Floats: seconds, dollars, samples/s."""
 Indices = NDArray[Any]
 """Whole numbers: positions and counts."""
-
-KEPT_SUMS = 1024
-"""Answers of `Market.best_sums` that are kept, of some ten kB each."""
-MULTIPLIERS = 24
-"""Prices of a dollar in samples/s at which the bound is evaluated."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,9 @@ class Market:
 
     @property
     def fewest_regions(self) -> int:
-        """Regions that must be used at least: those wished for, and those where data must stay."""
+        """Regions that must be used at least: those wished for, and those that need a worker."""
         wish = self.problem.requirements
-        return max(wish.min_regions, len(needs_place(wish.datasets)))
+        return max(wish.min_regions, len(wish.required_places))
 
     @cached_property
     def speed(self) -> Array:
@@ -188,32 +185,8 @@ class Market:
 
     @cached_property
     def weights(self) -> Array:
-        """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold; the last is (0, 1, 0 ...).
-
-        Notes
-        -----
-        gamma g is over the sums of `limited`; their rows are there only if the request has them.
-        """
-        ratio = self.speed / np.maximum(self.usd, 1e-6)
-        multipliers = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
-        priced = np.column_stack(
-            [np.ones(MULTIPLIERS + 1), np.concatenate([[0.0], multipliers]), np.zeros((MULTIPLIERS + 1, len(self.limited)))]
-        )
-        return np.vstack([priced, *self._limited_weights, [[0.0, 1.0, *np.zeros(len(self.limited))]]])
-
-    @cached_property
-    def _limited_weights(self) -> list[Array]:
-        """Rows (1, 0, gamma) and (0, 0, 1) of each sum that some machine adds to; each of shape (rows, 2 + sums)."""
-        built = []
-        for k, each in enumerate(self.limited):
-            if np.any(each > 0):
-                rows = np.zeros((MULTIPLIERS + 1, 2 + len(self.limited)))
-                ratio = self.speed / np.maximum(each, 1e-6)
-                rows[:-1, 0] = 1.0
-                rows[:-1, 2 + k] = np.geomspace(ratio.min() / 20, ratio[each > 0].max() * 5, MULTIPLIERS)
-                rows[-1, 2 + k] = 1.0
-                built.append(rows)
-        return built
+        """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold; the last is (0, 1, 0 ...)."""
+        return bound_rows(self.speed, self.usd, self.limited)
 
     @cached_property
     def values(self) -> Array:
@@ -226,52 +199,17 @@ class Market:
         return built
 
     @cached_property
+    def _buckets(self) -> Buckets:
+        return Buckets(self.pools, self.cap)
+
+    @cached_property
     def units(self) -> tuple[Array, Indices]:
         """Increments of `increments_at` for the rows of `weights`, and the first pool of each increment's bucket."""
-        return self.increments_at(self.weights), self._owners
+        return self.increments_at(self.weights), self._buckets.owners
 
     def increments_at(self, weights: Array) -> Array:
-        """Concave increments of every quota bucket.
-
-        Parameters
-        ----------
-        weights
-            Rows (alpha, beta, gammas).
-
-        Returns
-        -------
-        Array
-            Shape (rows, units). Taking the n largest increments of a row bounds the row's sum over any n machines that
-            respect the quotas.
-        """
-        values = self.values_at(weights)
-        blocks = [
-            increments(values[:, np.array(group)], sizes, caps, quota).reshape(len(weights), -1)
-            for (sizes, caps, quota), group in self._alike.items()
-        ]
-        return np.concatenate(blocks, axis=1)
-
-    @cached_property
-    def _alike(self) -> dict[tuple[tuple[int, ...], tuple[int, ...], int], list[list[int]]]:
-        """Pools of every quota bucket, together where machine sizes, caps and quota are alike."""
-        buckets: dict[tuple[str, str, str], list[int]] = {}
-        for i, pool in enumerate(self.pools):
-            buckets.setdefault(pool.bucket, []).append(i)
-        alike: dict[tuple[tuple[int, ...], tuple[int, ...], int], list[list[int]]] = {}
-        for members in buckets.values():
-            sizes = tuple(self.pools[i].offer.gpu_count for i in members)
-            caps = tuple(int(self.cap[i]) for i in members)
-            alike.setdefault((sizes, caps, self.pools[members[0]].gpu_quota), []).append(members)
-        return alike
-
-    @cached_property
-    def _owners(self) -> Indices:
-        """First pool of each increment's bucket; shape (units,)."""
-        owners = []
-        for (sizes, caps, quota), group in self._alike.items():
-            each = machines_of(sizes, caps, quota)
-            owners.append(np.repeat([members[0] for members in group], each))
-        return np.concatenate(owners).astype(np.intp)
+        """Concave increments of every quota bucket for some rows (alpha, beta, gammas); shape (rows, units)."""
+        return self._buckets.increments(self.values_at(weights))
 
     @cached_property
     def prices(self) -> Array:
@@ -313,48 +251,23 @@ class Market:
     def _grids(self) -> dict[tuple[frozenset[str], int], Grid]:
         return {}
 
-    def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
-        """Largest sum (alpha v - beta c) of exactly n machines at some places, quotas within.
-
-        Parameters
-        ----------
-        places
-            Indices into `places`.
-        hosts
-            Averaging classes that may be used.
-        most
-            Largest n.
-
-        Returns
-        -------
-        Array
-            Shape (rows, most + 1); minus infinity where quotas do not allow n machines.
-
-        Notes
-        -----
-        One partial sort per row: the linear relaxation of the covering problem at fixed n. The searches ask for the same places
-        again and again; the latest answers are kept.
-        """
-        return self._kept_sums(places.astype(np.intp).tobytes(), hosts, most)
+    @cached_property
+    def forced(self) -> Forced:
+        """Machines that must be used."""
+        return Forced.of(self.problem.requirements.used, self.pools)
 
     @cached_property
-    def _kept_sums(self) -> Callable[[bytes, frozenset[str], int], Array]:
-        return lru_cache(maxsize=KEPT_SUMS)(self._sums)
-
-    def _sums(self, places: bytes, hosts: frozenset[str], most: int) -> Array:
+    def _best(self) -> BestSums:
         values, owner = self.units
-        wanted = np.zeros(len(self.places), dtype=bool)
-        wanted[np.frombuffer(places, dtype=np.intp)] = True
-        inside = wanted[self.place_of[owner]] & self.of_hosts(hosts)
-        values = values[:, inside]
-        built = np.full((len(values), most + 1), -np.inf)
-        built[:, 0] = 0.0
-        taken = min(most, values.shape[1])
-        if taken:
-            top = -np.partition(-values, taken - 1, axis=1)[:, :taken] if taken < values.shape[1] else values
-            built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)
-        built.setflags(write=False)
-        return built
+        return BestSums(values, owner, self.place_of[owner], self.of_hosts, len(self.places), self.forced)
+
+    def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
+        """Largest sum (alpha v - beta c) of exactly n machines at some places, quotas within: `BestSums.of`."""
+        return self._best.of(places, hosts, most)
+
+    def total_sums(self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None) -> Array:
+        """`best_sums` where the machines that must be used are among the n: `BestSums.with_forced`."""
+        return self._best.with_forced(places, hosts, most, among)
 
     def of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
         """Which increments belong to pools whose hosts are of some classes; shape (units,)."""

@@ -9,6 +9,7 @@ import numpy as np
 from placer.exchange import traits
 from placer.geography import EARTH_RADIUS_KM
 
+from ._bases import Bases
 from ._draft import Draft, Judge
 from ._market import Array
 
@@ -62,6 +63,16 @@ class NearPlaces:
         return np.logical_and.reduce(parts) if parts else np.zeros((len(places), len(places)), dtype=bool)
 
     @cached_property
+    def bases(self) -> Bases:
+        """Machines that must be used."""
+        return Bases(self.market, lambda a, b: float(self.km[a, b]))
+
+    def with_used(self, draft: Draft) -> Draft:
+        """The draft with the machines that must be used; unchanged if there is no room for them."""
+        counts = self.bases.completed(dict(draft.counts))
+        return draft if counts is None else self.judge.fitted(Draft.of(counts, draft.mode, draft.hub))
+
+    @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
         """Nearest places of each place, nearest first."""
         provider = [place.split("/")[0] for place in self.market.places]
@@ -108,9 +119,9 @@ class NearPlaces:
         return tuple(dict.fromkeys((*pools[:1], *sorted(pools, key=lambda i: -self.market.speed[i])[:1])))
 
     def _lacking(self, own: list[int]) -> list[int]:
-        """Places where data must stay and no worker is."""
+        """Places that need a worker and have none."""
         used = {self.market.places[place] for place in own}
-        return [i for i, place in enumerate(self.market.places) if place in self.judge.needed and place not in used]
+        return [i for i, place in enumerate(self.market.places) if place in self.judge.wish.required_places and place not in used]
 
     @cached_property
     def _by_place(self) -> tuple[tuple[int, ...], ...]:

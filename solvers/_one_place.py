@@ -41,7 +41,8 @@ def single_machines(judge: Judge) -> list[Draft]:
     """Rank single machines in the order in which they could be best, until none can improve; return those that may be."""
     market, mode, found = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
     order, values = promise(judge, market.alone, market.usd)
-    for i in order[:SINGLES]:
+    able = [i for i in order.tolist() if market.forced.allows_alone(i)] if judge.rules else order
+    for i in able[:SINGLES]:
         if judge.target.best is not None and judge.target.best_key[0] < values[i]:
             break
         draft = Draft.of({int(i): 1}, mode)
@@ -77,7 +78,7 @@ class OnePlace:
         self.judge, market = judge, judge.market
         budget = judge.target.budget_usd_per_hour
         payable = np.full(len(market.pools), 1e9) if budget == np.inf else budget // np.maximum(market.usd, 1e-9)
-        has_data = np.array([judge.needed <= {place} for place in market.places])[market.place_of]
+        has_data = np.array([judge.needed <= {place} for place in market.places])[market.place_of] & market.forced.complete(market.place_of)
         cap = np.where(has_data, np.minimum(market.cap, judge.most), 0)
         columns = np.column_stack([np.tile(COUNTS, (len(cap), 1)), np.minimum(payable, cap), cap])
         self.pool, column = np.nonzero((columns <= cap[:, None]) & (columns >= max(2, judge.wish.min_workers)))

@@ -11,6 +11,7 @@ from placer.exchanges import exchanges_of
 from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.timing.direct import direct_seconds, share_seconds
 
+from ._forced import settled
 from ._largest_first import LargestFirst
 from ._leaf import Leaf
 from ._market import Array, Indices, Market
@@ -144,8 +145,12 @@ class RegionSearch:
 
     def _margins(self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
         """Margins over an improvement for each worker count; negative is cut."""
+        found = settled(self.problem.requirements.required_places, self.market.places, used, joining)
+        if found is None or len(found[0]) > regions:
+            return np.full(len(workers), -np.inf)
+        used, joining = found
         places = np.array((*used, *joining), dtype=np.intp)
-        sums = self.market.best_sums(places, family.hosts, self.most)[:, workers]
+        sums = self.market.total_sums(places, family.hosts, self.most)[:, workers]
         largest = -(-workers // regions)
         averaging = self.fastest_averaging(tuple(sorted((*used, *joining))), family)[largest]
         return margin(sums, self.thresholds(used, joining, workers, largest, averaging, regions, family))

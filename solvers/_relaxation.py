@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from placer.exchange.allreduce import pair_bytes
 from placer.timing.averaging import averaging_seconds
 from placer.timing.transfer import transfer_seconds
 
+from ._forced import settled
 from ._market import Array, Indices, Market
 from ._mode import Mode
 from ._target import Target
@@ -63,10 +64,11 @@ class Bound:
     egress_usd: Array
     data_usd: float
     slowest: Array
+    least_wan_s_per_pair_byte: float = 0.0
 
     def margins(self, wan_s_per_pair_byte: float) -> Array:
         """Smallest margin over the thresholds of an improvement; negative is cut; shape (workers,)."""
-        communication_s = self.averaging_s + wan_s_per_pair_byte * self.pair_bytes
+        communication_s = self.averaging_s + max(wan_s_per_pair_byte, self.least_wan_s_per_pair_byte) * self.pair_bytes
         return margin(self.sums, self.thresholds(communication_s))
 
     def thresholds(self, communication_s: Array) -> Array:
@@ -130,18 +132,33 @@ class Relaxation:
     def bound(self, node: Node, family: Family) -> Bound:
         """Gather the bound of a node."""
         n, places = node.workers, np.array((*node.used, *node.joining), dtype=np.intp)
+        settled = self._settled(node)
+        sums = self.market.total_sums(places, family.hosts, self.most)[:, n]
+        if settled is None:
+            sums = np.full_like(sums, -np.inf)
+        node = settled or node
         shard = np.array([pair_bytes(self.problem.gradient_bytes, int(k)) for k in n])
         return Bound(
             target=self.target,
             mode=self.mode,
             weights=self.market.weights,
-            sums=self.market.best_sums(places, family.hosts, self.most)[:, n],
+            sums=sums,
             averaging_s=family.averaging_s[n],
             pair_bytes=shard,
             egress_usd=shard * self._least_pair_usd(node, family),
             data_usd=min(self.market.data_usd[p] for p in places),
             slowest=self.slowest(node, n, family.slowest_averaging_s[n] + self._slowest_wan(node) * shard + self.most_load_s),
+            least_wan_s_per_pair_byte=node.wan_s_per_pair_byte if self.problem.requirements.required_places else 0.0,
         )
+
+    def _settled(self, node: Node) -> Node | None:
+        """The node with the places that need a worker among those that are used; None if it lacks one."""
+        found = settled(self.problem.requirements.required_places, self.market.places, node.used, node.joining)
+        if found is None or found == (node.used, node.joining):
+            return None if found is None else node
+        used, joining = found
+        wan = max([node.wan_s_per_pair_byte, *(self.pair_wan(a, b) for a in used for b in used if a < b)])
+        return replace(node, used=used, joining=joining, wan_s_per_pair_byte=wan)
 
     def _slowest_wan(self, node: Node) -> float:
         """Seconds per pair byte of the slowest pair that the node may come to use."""

@@ -8,11 +8,14 @@ import numpy as np
 
 from placer.placement import WorkerGroup
 
+from ._bases import Bases
 from ._relaxation import Family, Node, Relaxation
 from .exhaustive import groups_of
 
 SEED_COUNTS = ((1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (4, 4), (8, 8))
 """Machines on either side of such a pair."""
+AROUND = (1, 2, 4, 8)
+"""Machines of one more kind beside those that must be used."""
 SEED_PLACES = 40
 """Places from which a first placement over several regions is grown."""
 
@@ -34,6 +37,8 @@ class Seeds:
 
     def run(self, families: list[Family], fewest_regions: int) -> None:
         """Give the search an incumbent, from whichever class of hosts, before any of them is searched."""
+        if families and self.market.forced.rules:
+            self._around(families)
         for family in families:
             if fewest_regions <= 1:
                 self._equal(family)
@@ -43,6 +48,19 @@ class Seeds:
         for family in families:
             if self.target.best is None:
                 self._near(family)
+
+    def _around(self, families: list[Family]) -> None:
+        """Offer the machines that must be used, alone and with a few of the best kinds of their places and of a neighbour."""
+        bases = Bases(self.market, self.relaxation.pair_wan)
+        for base in bases.all():
+            own = list(dict.fromkeys(int(self.market.place_of[i]) for i in base))
+            around = [(family, place) for family in families for place in self.relaxation.places(family) if place in own]
+            near = [(family, other) for family, place in around for other in self._neighbours(place, self.relaxation.places(family))]
+            kinds = list(dict.fromkeys(i for family, place in (*around, *near) for i in self._best_pools(place, family)))
+            for more in ({}, *({i: n} for i in kinds for n in AROUND)):
+                counts = {i: base.get(i, 0) + more.get(i, 0) for i in (*base, *(i for i in more if i not in base))}
+                if self.first <= sum(counts.values()) <= self.most and all(n <= self.market.cap[i] for i, n in counts.items()):
+                    self.offer(groups_of([self.market.pools[i] for i in counts], list(counts.values())))
 
     def _equal(self, family: Family) -> None:
         """Offer equal machines of the most promising pools."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placer.elastic import needs_place
 from placer.estimator import evaluate
 from placer.placement import Placement
 from placer.problem import Problem
+from placer.requirements import missing
 from placer.result import outcome_value, score
 from placer.units import SECONDS_PER_HOUR
 from placer.violations import TOLERANCE, violations
@@ -83,7 +83,8 @@ class Target:
     def offer(self, placement: Placement) -> None:
         """Evaluate a placement and keep it if it is within the limits and better."""
         self.candidates += 1
-        if not {*needs_place(self.problem.requirements.datasets)} <= {*placement.places}:
+        wish = self.problem.requirements
+        if not {*wish.required_places} <= {*placement.places} or any(missing(rule, placement.groups) for rule in wish.used):
             return
         got = evaluate(placement, self.problem)
         speed, usd = got.samples_per_second, got.usd

@@ -10,6 +10,7 @@ import numpy as np
 
 from placer.units import SECONDS_PER_HOUR
 
+from ._forced import Owed
 from ._hub import Hub
 from ._increments import suffix_sums
 from ._market import Array, Indices
@@ -53,6 +54,8 @@ class Walk:
         self.counts = [0] * len(chosen)
         joint = zip(market.joint[:, chosen].tolist(), search.problem.requirements.joint_quotas, strict=True)
         self.joint = [(taken, row.gpus) for taken, row in joint]
+        self.owed = Owed(market.forced, chosen.tolist(), self.caps)
+        self.owed_usd, self.owed_ready = (self.owed.least_after(column) for column in (self.usd, self.ready))
         self.required = frozenset(place for place, name in enumerate(market.places) if name in hub.required)
         certain = hub.transport == "store" and not search.problem.requirements.datasets
         longest = max(self.ready) + self.aggregate + max(self.down)
@@ -91,17 +94,19 @@ class Walk:
             if len(used | {place}) > self.search.most_regions:
                 continue
             taken, charge = quota.get(pool.bucket, 0), 0.0 if place in used else self.region_usd[i]
-            spare = left - self._missing(used | {place})
+            spare = left - max(self._missing(used | {place}), self.owed.others(i))
             for count in range(min(self.caps[i], spare, (pool.gpu_quota - taken) // pool.offer.gpu_count), 0, -1):
                 paid = egress + count * self.egress[i] + charge
                 now = (max(ready, self.ready[i]), max(down, self.down[i]), usd + count * self.usd[i], paid)
                 self.counts[i] = count
                 self.taken_kinds.append((self.calculation[i], count))
+                self.owed.take(i, count)
                 if self._open(i + 1, left - count, now):
                     quota[pool.bucket] = taken + count * pool.offer.gpu_count
                     yield from self._descend(i + 1, left - count, now, quota, used | {place})
                     quota[pool.bucket] = taken
                 self.taken_kinds.pop()
+                self.owed.take(i, -count)
                 self.counts[i] = 0
 
     def _some_mix(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
@@ -136,16 +141,15 @@ class Walk:
 
     def _open(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
         ready, down, usd, egress = so_far
-        if self.usd_left[at][left] == -math.inf:
+        if self.usd_left[at][left] == -math.inf or not self.owed.possible(at):
             return False
-        for taken, most in self.joint:
-            if sum(count * each for count, each in zip(self.counts, taken, strict=True) if count) > most:
-                return False
-        if self.carbon_left:
-            emitted = sum(count * each for count, each in zip(self.counts, self.carbon, strict=True) if count)
-            if emitted - self.carbon_left[at][left] > self.search.target.max_carbon_g_per_hour:
-                return False
+        count, price = self.owed.rest(at, self.owed_usd)
+        if count > left or not self._within_limits(at, left):
+            return False
         usd_per_hour, usd_per_round = usd - self.usd_left[at][left], egress - self.egress_left[at][left]
+        if count:
+            usd_per_hour = max(usd_per_hour, usd - self.usd_left[at][left - count] + price)
+            ready = max(ready, *(self.owed_ready[r][at] for r in self.owed.apart if self.owed.owed[r] > 0))
         seconds = max(ready + self.aggregate + max(down, self.shared), self.least_s)
         if self.shared:
             seconds = max(seconds, self._queued(at, left) + self.aggregate + self.shared)
@@ -153,3 +157,13 @@ class Walk:
             placed = sum(count * speed for count, speed in zip(self.counts, self.speed, strict=True) if count)
             seconds = max(seconds, self.search.problem.batch / (placed + self.speed_left[at][left]) + self.least_way_s)
         return self.search.improves(seconds, usd_per_hour, usd_per_round, self.slowest)
+
+    def _within_limits(self, at: int, left: int) -> bool:
+        """Whether the machines so far keep the joint quotas, and the limit of emissions with the cleanest ones for the rest."""
+        for taken, most in self.joint:
+            if sum(count * each for count, each in zip(self.counts, taken, strict=True) if count) > most:
+                return False
+        if not self.carbon_left:
+            return True
+        emitted = sum(count * each for count, each in zip(self.counts, self.carbon, strict=True) if count)
+        return bool(emitted - self.carbon_left[at][left] <= self.search.target.max_carbon_g_per_hour)

@@ -20,6 +20,7 @@ from placer.problem import Problem
 from placer.result import Answer, SolveOptions, Status
 from placer.violations import TOLERANCE
 
+from . import greedy, local_search
 from ._butterfly import ButterflySearch
 from ._hubs import HubSearch
 from ._market import Market
@@ -83,7 +84,7 @@ class Prepared:
             on_better=options.on_better,
         )
         self._interrupted = False
-        for start in (options.start, _staying(problem, options)):
+        for start in (options.start, _staying(problem, options), _around_used(problem, options)):
             if start is not None:
                 target.offer(start)
         finished = self._search(target)
@@ -166,6 +167,15 @@ def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
     return solve(replace(problem, requirements=problem.requirements.with_data_staying()), limits).placement
 
 
+def _around_used(problem: Problem, options: SolveOptions) -> Placement | None:
+    """A good placement with the machines that must be used: the seeds of the searches hardly know them."""
+    if not problem.requirements.used:
+        return None
+    quick = replace(options, start=None, on_better=None)
+    answer = local_search.solve(problem, quick) if options.node_limit is None else greedy.solve(problem, quick)
+    return answer.placement
+
+
 def _least_multiplier(problem: Problem) -> float:
     """Least samples to target of any mode: what passes through the workers for each sample that counts."""
     return min(Mode(problem, name, steps).multiplier for name, steps in problem.modes)
@@ -200,7 +210,8 @@ def _alone(market: Market, target: Target) -> None:
         "carbon": lambda i: market.carbon[i],
     }
     exchange = exchange_for("none", 1, problem)
-    for i in sorted(range(len(market.pools)), key=lambda i: (orders[target.objective](i), market.usd[i])):
+    able = [i for i in range(len(market.pools)) if market.forced.allows_alone(i)]
+    for i in sorted(able, key=lambda i: (orders[target.objective](i), market.usd[i])):
         pool = market.pools[i]
         if market.alone[i] >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
             if usd_per_million_samples(pool.offer.usd_per_hour, float(market.alone[i])) / 1e6 > target.max_usd_per_sample:

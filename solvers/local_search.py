@@ -78,7 +78,7 @@ def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) 
         barred = frozenset({pool, *(i for i in sorted(added) if draw.random() < BARRED)})
         if ruined.counts:
             growth = Descent(judge, (Neighbourhood(judge, start.near, barred).grown,))
-            grown = growth.run(ruined, min(MOST, judge.tried + REBUILT))
+            grown = growth.run(start.near.with_used(ruined), min(MOST, judge.tried + REBUILT))
             added |= {i for i, _ in grown.counts} - {i for i, _ in ruined.counts}
             descent.run(grown, min(MOST, judge.tried + IMPROVED))
         vain += 1
@@ -91,7 +91,7 @@ def _starts(judge: Judge, start: Start) -> list[Draft]:
     drafts = list(start.drafts)
     if judge.most > 1 and judge.wish.max_regions > 1:
         modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
-        drafts += SpreadDrafts(judge, start.near).of(modes, SPREAD)
+        drafts += [start.near.with_used(draft) for draft in SpreadDrafts(judge, start.near).of(modes, SPREAD)]
     drafts.sort(key=lambda draft: (judge.rank(draft), draft.counts, draft.mode))
     ways: dict[tuple[str, int], Draft] = {}
     places: dict[tuple[str, ...], Draft] = {}

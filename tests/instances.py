@@ -10,9 +10,9 @@ import msgspec
 
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
 from placer.elastic import Dataset
-from placer.problem import Problem
+from placer.problem import Pool, Problem
 from placer.profile import Efficiency, ModelProfile, Rate
-from placer.requirements import EXCHANGES, Quota, Requirements
+from placer.requirements import EXCHANGES, Quota, Requirements, Used
 
 AS_OF = "2026-01-01"
 OBJECTIVES = ("throughput", "cost", "cost-per-sample")
@@ -336,6 +336,49 @@ def _serverless(catalog: Catalog) -> Catalog:
     regions = [catalog.region(place) for place in sorted({offer.place for offer in catalog.offers})]
     stores = (*(_store(r) for r in regions), *(s for s in catalog.stores if s.provider == "backblaze"))
     return replace(catalog, functions=tuple(_function(r) for r in regions), stores=stores)
+
+
+def used_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem`, rules on machines that must be used, and an owned machine now and then."""
+    draw = random.Random(f"used {seed}")
+    while True:
+        problem = exchange_problem(draw.randrange(10**6))
+        owned = draw.random() < 0.4
+        if owned:
+            problem = _with_owned(draw, problem)
+        wish = problem.requirements
+        homes = None if wish.data_moves or not wish.datasets else {data.place for data in wish.datasets}
+        pools = [pool for pool in problem.pools if homes is None or pool.offer.place in homes]
+        if pools:
+            break
+    rules = {_rule(draw, draw.choice(pools)): None for _ in range(draw.choice([1, 1, 2]))}
+    if owned:
+        offer = next(offer for offer in problem.catalog.offers if offer.price_basis == "owned")
+        rules[Used(place=offer.place, device=draw.choice(["*", offer.device]))] = None
+        wish = replace(wish, places_in=())
+    budget = None if wish.budget_usd_per_hour is None else wish.budget_usd_per_hour * draw.choice([1, 3, 10])
+    floor = draw.choice([None, None, None, 50.0])
+    most = max(wish.max_workers, draw.choice([3, 5]))
+    changed = replace(wish, used=tuple(rules), budget_usd_per_hour=budget, min_samples_per_second=floor, max_workers=most)
+    return replace(problem, requirements=changed)
+
+
+def _rule(draw: random.Random, pool: Pool) -> Used:
+    """A named place, or a pattern of places with a device."""
+    offer = pool.offer
+    market, count = draw.choice(["*", offer.market]), min(draw.choice([1, 1, 2, 3]), pool.max_count)
+    if draw.random() < 0.5:
+        return Used(place=offer.place, device=draw.choice(["*", offer.device, f"{offer.gpu}*"]), market=market, count=count)
+    place = draw.choice(["*", f"{offer.provider}/*"])
+    return Used(place=place, device=draw.choice([offer.device, f"{offer.gpu}*"]), market=market, count=count)
+
+
+def _with_owned(draw: random.Random, problem: Problem) -> Problem:
+    """Own one machine of the market: it costs nothing, and there is only one."""
+    offers = list(problem.catalog.offers)
+    at = draw.randrange(len(offers))
+    offers[at] = msgspec.structs.replace(offers[at], usd_per_hour=0.0, price_basis="owned", available=1, instance_type="own")
+    return replace(problem, catalog=replace(problem.catalog, offers=tuple(offers)))
 
 
 def two_places(**wishes: Any) -> Problem:

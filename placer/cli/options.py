@@ -79,6 +79,12 @@ _WISHES: list[Option] = [
     click.option("--gpu", metavar="A,B", help="Only these GPUs, such as T4,A10,A100."),
     click.option("--in", "places", metavar="PLACE,..", help="Only these places: 'aws/*', 'gcp/europe-*', aws, europe, EU."),
     click.option("--not-in", "not_places", metavar="PLACE,..", help="Not these places."),
+    click.option(
+        "--use",
+        multiple=True,
+        metavar="PLACE[=NxDEVICE]",
+        help="Machines you own or already run: at least N are among the workers, as in onprem/site=1xRTX8000 or 'gcp/*=2xT4:spot'.",
+    ),
     click.option("--market", default="any", show_default=True, metavar="NAME", help="spot, on-demand or any."),
     click.option("--workers", default="1..64", show_default=True, metavar="N..M", help="Fewest and most workers."),
     click.option("--regions", metavar="N..M", help="Fewest and most regions with workers, such as 2 or 1..3; default: any."),

@@ -83,6 +83,7 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "gpus": list(wish.gpus),
         "places_in": list(wish.places_in),
         "places_not_in": list(wish.places_not_in),
+        "use": [rule.spec for rule in wish.used],
         "market": wish.market,
         "min_workers": wish.min_workers,
         "max_workers": wish.max_workers,

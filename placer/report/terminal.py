@@ -57,6 +57,7 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
         limits.append(f"in {', '.join(wish.places_in)}")
     if wish.places_not_in:
         limits.append(f"not in {', '.join(wish.places_not_in)}")
+    limits += [f"using {rule.spec}" for rule in wish.used]
     limits.append({"any": "spot and on-demand", "spot": "spot only", "on_demand": "on-demand only"}[wish.market])
     limits.append(f"{wish.min_workers} to {wish.max_workers} workers")
     if wish.min_regions > 1 or wish.max_regions < ALL_REGIONS:
