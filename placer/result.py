@@ -11,6 +11,7 @@ from placer.cost import usd_per_million_samples
 from placer.estimator import Estimate, Outcome
 from placer.placement import Placement
 from placer.problem import Problem
+from placer.proof import ModeProof
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +50,7 @@ class SolveOptions:
     seed: int = 0
     start: Placement | None = None
     bound_if_stopped: bool = True
+    certificate: bool = False
     on_better: Callable[[float], None] | None = None
 
 
@@ -59,13 +61,16 @@ class Answer:
     Notes
     -----
     ``bound`` is on the objective (samples/s, USD/h or USD per million samples); None if nothing is
-    proved. ``candidates`` counts placements that were evaluated.
+    proved. ``candidates`` counts placements that were evaluated, ``nodes`` those of the search tree; ``proof`` says how the
+    bound came about, mode by mode, and is empty where nothing is proved that way.
     """
 
     status: Status
     placement: Placement | None
     bound: float | None
     candidates: int
+    nodes: int = 0
+    proof: tuple[ModeProof, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +101,7 @@ class Result:
 
     Notes
     -----
-    `placer.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
+    `placer.solve` fills the first fields (``limits`` are the options that it was given); `placer.recommend` adds what was considered: ``options``
     (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
     would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``.
     If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
@@ -110,6 +115,9 @@ class Result:
     solver: str
     seconds: float
     candidates: int
+    nodes: int = 0
+    proof: tuple[ModeProof, ...] = ()
+    limits: SolveOptions | None = field(default=None, repr=False)
     options: tuple[Option, ...] = ()
     baselines: tuple[Option, ...] = ()
     near_misses: tuple[Option, ...] = ()

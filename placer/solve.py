@@ -54,11 +54,12 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
         raise unknown("solver", solver, solver_names())
     module = importlib.import_module(f"placer.solvers.{solver}")
     started = time.perf_counter()
-    answer = cast(Answer, module.solve(problem, options or SolveOptions()))
+    options = options or SolveOptions()
+    answer = cast(Answer, module.solve(problem, options))
     seconds = time.perf_counter() - started
+    result = _result(problem, answer, solver, seconds, options)
     if answer.placement is None:
-        return _result(problem, answer, solver, seconds)
-    result = _result(problem, answer, solver, seconds)
+        return result
     wrong = "; ".join(v.message for v in violations(answer.placement, problem)) or _beaten(result)
     if wrong:
         raise AssertionError(f"solver {solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}")
@@ -86,7 +87,7 @@ def _reproducer(problem: Problem) -> Path:
     return path
 
 
-def _result(problem: Problem, answer: Answer, solver: str, seconds: float) -> Result:
+def _result(problem: Problem, answer: Answer, solver: str, seconds: float, options: SolveOptions) -> Result:
     placement = answer.placement
     return Result(
         problem=problem,
@@ -97,6 +98,9 @@ def _result(problem: Problem, answer: Answer, solver: str, seconds: float) -> Re
         solver=solver,
         seconds=seconds,
         candidates=answer.candidates,
+        nodes=answer.nodes,
+        proof=answer.proof,
+        limits=options,
     )
 
 

@@ -13,13 +13,15 @@ from dataclasses import replace
 from placer.cost import usd_per_million_samples
 from placer.exchange import traits
 from placer.exchanges import exchange_for
-from placer.placement import Placement
+from placer.placement import NO_EXCHANGE, Placement
 from placer.problem import Problem
-from placer.result import Answer, SolveOptions, Status
+from placer.proof import total_bound
+from placer.result import Answer, SolveOptions, Status, objective_value
 from placer.violations import TOLERANCE
 
 from ._butterfly import ButterflySearch
 from ._hubs import HubSearch
+from ._ledger import Ledger, root_bound
 from ._market import Market
 from ._mode import Mode
 from ._regions import RegionSearch
@@ -60,28 +62,35 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     for start in (options.start, _staying(problem, options)):
         if start is not None:
             target.offer(start)
-    finished = _search(market, target)
+    ledger = Ledger(target)
+    finished = _search(market, target, ledger)
     if target.best is None:
         status = Status.INFEASIBLE if finished else Status.TIME_LIMIT
-        return Answer(status=status, placement=None, bound=None, candidates=target.candidates)
-    best, candidates = _break_tie(market, target) if finished else (target.best, 0)
-    bound = _proved(target) if finished else _root_bound(market, target) if options.bound_if_stopped else None
+        proof = ledger.proofs({})
+        return Answer(status=status, placement=None, bound=None, candidates=target.candidates, nodes=target.ticks, proof=proof)
+    best, second = _break_tie(market, target) if finished else (target.best, None)
+    wanted = options.certificate if finished else options.bound_if_stopped
+    proof = ledger.proofs(_root_bounds(market, target) if wanted else {})
     return Answer(
         status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
         placement=best.canonical(),
-        bound=bound,
-        candidates=target.candidates + candidates,
+        bound=total_bound(proof, target.objective),
+        candidates=target.candidates + (0 if second is None else second.candidates),
+        nodes=target.ticks + (0 if second is None else second.ticks),
+        proof=proof,
     )
 
 
-def _search(market: Market, target: Target) -> bool:
+def _search(market: Market, target: Target, ledger: Ledger) -> bool:
     """Run every search that the request admits; False if the time ran out or the user stopped it."""
     try:
-        if market.fewest_regions <= 1:
-            _alone(market, target)
+        if market.fewest_regions <= 1 and market.problem.requirements.min_workers == 1:
+            with ledger.mode(NO_EXCHANGE, 1):
+                _alone(market, target)
         market = market.with_moving_data(target.min_speed * _least_multiplier(market.problem), target.max_usd_per_hour)
         for search in _searches(market, target):
-            search.run()
+            with ledger.mode(search.mode.strategy, search.mode.local_steps):
+                search.run()
     except (OutOfTimeError, KeyboardInterrupt):
         return False
     return not target.skipped
@@ -91,7 +100,7 @@ def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
     """Best placement that leaves data that may move where it is: cheap to find, and often hard to beat."""
     if not problem.requirements.data_moves:
         return None
-    limits = replace(options, time_limit_s=options.time_limit_s / 3, start=None, bound_if_stopped=False, on_better=None)
+    limits = replace(options, time_limit_s=options.time_limit_s / 3, start=None, bound_if_stopped=False, on_better=None, certificate=False)
     return solve(replace(problem, requirements=problem.requirements.with_data_staying()), limits).placement
 
 
@@ -120,8 +129,6 @@ SEARCHES: dict[str, type[ButterflySearch] | type[RegionSearch] | type[HubSearch]
 def _alone(market: Market, target: Target) -> None:
     """Offer single machines in the order in which they could be best, until none can improve."""
     problem = market.problem
-    if problem.requirements.min_workers > 1:
-        return
     orders: dict[str, Callable[[int], float]] = {
         "throughput": lambda i: -market.pools[i].alone.value,
         "cost": lambda i: market.usd[i],
@@ -136,41 +143,41 @@ def _alone(market: Market, target: Target) -> None:
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
 
-def _break_tie(market: Market, target: Target) -> tuple[Placement, int]:
+def _break_tie(market: Market, target: Target) -> tuple[Placement, Target | None]:
     """Among placements as good as the best, find the cheapest (or the fastest, if cost is the objective)."""
     assert target.best is not None
     if target.objective == "cost-per-sample":
-        return target.best, 0
+        return target.best, None
     if target.objective == "throughput":
         second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
     else:
         second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
     second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0
     second.offer(target.best)
-    _search(market, second)
-    return second.best or target.best, second.candidates
+    _search(market, second, Ledger(second))
+    return second.best or target.best, second
 
 
-def _proved(target: Target) -> float:
-    """Bound that a finished search proves."""
-    return target.best_value * (1 + target.gap if target.objective == "throughput" else 1 - target.gap)
-
-
-def _root_bound(market: Market, target: Target) -> float:
-    """Best objective value that the first bound of all does not exclude, by bisection."""
+def _root_bounds(market: Market, target: Target) -> dict[tuple[str, int], float | None]:
+    """What the relaxation alone proves about each mode; None where it proves that the mode holds no placement."""
     trial = replace(target, gap=0.0, on_better=None)
-    searches = _searches(market, trial)
-    low, high = target.best_value, _outermost(market, target.objective)
-    trial.best_value = high
-    if high == 0 or any(search.may_improve() for search in searches):
-        return high
-    for _ in range(40):
-        trial.best_value = (low * high) ** 0.5
-        if any(search.may_improve() for search in searches):
-            low = trial.best_value
-        else:
-            high = trial.best_value
-    return high
+    outermost = _outermost(market, target.objective)
+    found: dict[tuple[str, int], float | None] = {(NO_EXCHANGE, 1): _best_alone(market, target)}
+    for search in _searches(market, trial):
+        trial.best, trial.best_value = target.best, target.best_value
+        found[search.mode.strategy, search.mode.local_steps] = root_bound(search.may_improve, trial, outermost)
+    return found
+
+
+def _best_alone(market: Market, target: Target) -> float | None:
+    """Best value of a single machine by its own price and speed; None if none keeps the limits."""
+    values = [
+        objective_value(target.objective, pool.alone.value, pool.offer.usd_per_hour)
+        for pool in market.pools
+        if pool.offer.usd_per_hour <= target.budget_usd_per_hour * (1 + TOLERANCE)
+        and pool.alone.value >= target.floor_samples_per_second * (1 - TOLERANCE)
+    ]
+    return (max if target.objective == "throughput" else min)(values, default=None)
 
 
 def _outermost(market: Market, objective: str) -> float:

@@ -48,7 +48,7 @@ LAYERS = [
     {"problem"},
     {"requirements"},
     {"exchange", "elastic"},
-    {"placement"},
+    {"placement", "proof"},
     {"overlay"},
     {
         "network",
