@@ -60,6 +60,7 @@ class Advisor:
         time_limit: str | float = 30.0,
         seed: int = 0,
         top: int = 8,
+        certificate: bool = False,
         on_better: Callable[[float], None] | None = None,
         **words: Any,
     ) -> Result:
@@ -72,6 +73,7 @@ class Advisor:
             gap=parse_fraction(str(gap), "gap"),
             time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
             seed=seed,
+            certificate=certificate,
             on_better=on_better,
         )
         return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
@@ -129,7 +131,7 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
         The options of ``placer recommend`` with underscores: budget, min_throughput, objective, gpu,
         places (--in), not_places (--not-in), market, workers, regions, quota, exchange, local_steps, streams, overlap,
         samples_to_target, aggregator, storage, compression, tbs, data, passes, keep, interruption, unavailable,
-        links (--link), calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
+        links (--link), calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top, certificate.
 
     Returns
     -------

@@ -138,7 +138,7 @@ def rent_everything(placement: Placement, problem: Problem) -> Placement:
 
 def _short(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
     """Options of a search whose answer is only compared with: a number of nodes, no bound, nothing shown."""
-    return replace(options, start=start, node_limit=nodes, bound_if_stopped=False, on_better=None)
+    return replace(options, start=start, node_limit=nodes, bound_if_stopped=False, certificate=False, on_better=None)
 
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
@@ -186,7 +186,7 @@ def _baselines(problem: Problem, result: Result, solver: str, options: SolveOpti
     blind = solve(sightless, solver, _short(options, BASELINE_NODES, result.placement)).placement
     if len(result.placement.places) > 1:
         within = replace(problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1))
-        single = solve(within, solver, replace(options, on_better=None)).placement
+        single = solve(within, solver, replace(options, certificate=False, on_better=None)).placement
         if single is not None:
             yield Option(placement=single, estimate=estimate(single, problem), label="single-region")
     else:

@@ -146,11 +146,17 @@ class Result:
 
         return result_document(self)
 
-    def to_saved(self) -> dict[str, Any]:
-        """Build the document that ``placer recommend -o`` writes: with the problem, so that it can be priced again."""
+    def to_saved(self, *, whole: bool = False) -> dict[str, Any]:
+        """Build the document that ``placer recommend -o`` writes: with the problem, so that it can be priced again.
+
+        Parameters
+        ----------
+        whole
+            Keep the whole market, so that the bounds can be worked out again as well.
+        """
         from placer.saved import saved_document
 
-        return saved_document(self)
+        return saved_document(self, whole=whole)
 
     def to_manifest(self) -> dict[str, Any]:
         """Build the ``placer.manifest/v1`` document that an executor can start; see `placer.manifest`."""

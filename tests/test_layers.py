@@ -11,7 +11,7 @@ from conftest import ROOT
 
 LAYERS = [
     {"cli", "__main__"},
-    {"advisor", "saved"},
+    {"advisor", "saved", "certificate_check", "certificate", "again"},
     {
         "recommender",
         "request",
@@ -67,7 +67,7 @@ LAYERS = [
         "csv_rows",
         "provenance",
     },
-    {"units", "errors", "shipped", "shelf", "interval"},
+    {"units", "errors", "shipped", "shelf", "interval", "checker"},
 ]
 """A module imports only from its own line or lines below; `placer/__init__` names lazily and is exempt."""
 LAZY = {("result", "report"), ("result", "manifest"), ("result", "saved")}
