@@ -46,7 +46,8 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
     for text, one, other in (("the bound", value, bound), ("the bound of the second answer", before, result.bound)):
         if other is not None and (one - other if upwards else other - one) > SAME * max(1.0, abs(other)):
             raise PlacerError(f"{where}: {text}, {other:.9g}, is beaten by {one:.9g}", "one of the two searches is wrong: please report it")
-    return f"{solver} solved it again: {format_number(value)}, where the file has {format_number(before)} ({result.status}, {result.seconds:.1f} s)"
+    said = f"{format_number(value)}, where the file has {format_number(before)}"
+    return f"{solver} solved it again: {said} ({result.status}, {result.seconds:.1f} s)"
 
 
 def _whole(document: Mapping[str, Any], where: str) -> Problem:

@@ -127,7 +127,7 @@ def mode_factors(result: Result) -> list[dict[str, Any]]:
 
 def device_speeds(problem: Problem) -> list[dict[str, Any]]:
     """Samples/s of each admitted device, alone and in a group."""
-    found = {}
+    found: dict[tuple[str, int], dict[str, Any]] = {}
     for pool in problem.pools:
         kind = pool.offer.gpu, pool.offer.gpu_count
         row = {"gpu": kind[0], "gpu_count": kind[1], "alone": pool.alone.value, "in_group": pool.shared.value, "basis": pool.alone.basis}

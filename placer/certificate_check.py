@@ -130,7 +130,9 @@ def _bounds(document: Mapping[str, Any]) -> Iterator[str]:
         if mode["method"] == "root" and (mode["nodes"] or mode["priced"]):
             yield f"{name} is said to need no search, but has {mode['nodes']} nodes"
         own = document["placement"] is not None and name == _name_of(document["placement"])
-        if own and (mode["bound"] is None or (mode["bound"] < value if upwards else mode["bound"] > value) and not _same(mode["bound"], value)):
+        if own and (
+            mode["bound"] is None or ((mode["bound"] < value if upwards else mode["bound"] > value) and not _same(mode["bound"], value))
+        ):
             yield f"the bound of {name} is beaten by the placement"
     for key, total in (("nodes", "nodes"), ("priced", "candidates")):
         counted = sum(mode[key] for mode in modes)
@@ -176,7 +178,7 @@ def _bound_words(document: Mapping[str, Any]) -> Checked:
         return Checked(confirmed=(), trusted=(said,))
     confirmed, trusted = [], []
     if bound is not None:
-        gap = f", {100 * objective['gap']:.2g} % from the value"
+        gap = f", {100 * objective['gap']:.2g} % from the value" if objective["gap"] > SAME else ", and the value reaches it"
         confirmed.append(f"the bound of {format_number(bound)} {unit} is the best of {len(modes)} bounds{gap}")
     relaxation = document["certificate"]["relaxation"]
     closed = [] if relaxation is None else [m for m in relaxation["modes"] if _closed(m["bound"], bound, objective["name"])]

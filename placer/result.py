@@ -101,8 +101,8 @@ class Result:
 
     Notes
     -----
-    `placer.solve` fills the first fields (``limits`` are the options that it was given); `placer.recommend` adds what was considered: ``options``
-    (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
+    `placer.solve` fills the first fields (``limits`` are the options that it was given); `placer.recommend` adds what was
+    considered: ``options`` (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
     would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``.
     If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """

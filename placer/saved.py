@@ -80,7 +80,9 @@ def used_problem(problem: Problem, placement: Placement) -> Problem:
     catalog: Catalog = replace(
         book,
         regions={place: region for place, region in book.regions.items() if place in places},
-        offers=tuple(dict.fromkeys([*(pool_of(group, problem).offer for group in placement.groups), *server, *largest_cards(book, sorted(places))])),
+        offers=tuple(
+            dict.fromkeys([*(pool_of(group, problem).offer for group in placement.groups), *server, *largest_cards(book, sorted(places))])
+        ),
         functions=tuple(f for f in book.functions if f.place in places),
         stores=tuple(s for s in book.stores if s.place in places),
         egress=tuple(price for price in book.egress if price.provider in providers),

@@ -80,9 +80,7 @@ class Ledger:
             bound = None
         else:
             bound = reached if root is None else self._tighter(reached, root)
-        return ModeProof(
-            strategy=mode[0], local_steps=mode[1], method=method, bound=bound, root_bound=root, nodes=nodes, priced=priced
-        )
+        return ModeProof(strategy=mode[0], local_steps=mode[1], method=method, bound=bound, root_bound=root, nodes=nodes, priced=priced)
 
     def _tighter(self, one: float, other: float) -> float:
         return min(one, other) if self._target.objective == "throughput" else max(one, other)

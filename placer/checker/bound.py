@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from placer.checker.case import BYTES_PER_ELEMENT
@@ -33,11 +34,11 @@ class Relaxed:
         wish, self.profile, self.fitted = problem["requirements"], problem["profile"], problem["calibration"]
         self.wish, self.machines = wish, machines
         self.multipliers = [0.0, *multipliers, CHEAPEST]
-        self.budget = (wish["budget_usd_per_hour"] or float("inf")) * (1 + SLACK)
-        self.floor = (wish["min_samples_per_second"] or 0.0) * (1 - SLACK)
-        self.batch = wish["target_batch_size"] or self.profile["target_batch_size"]
+        self.budget: float = (wish["budget_usd_per_hour"] or float("inf")) * (1 + SLACK)
+        self.floor: float = (wish["min_samples_per_second"] or 0.0) * (1 - SLACK)
+        self.batch: int = wish["target_batch_size"] or self.profile["target_batch_size"]
         packed = BYTES_PER_ELEMENT[wish["compression"] or self.profile["compression"]]
-        self.size = self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"]
+        self.size: float = self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"]
         self.sums: dict[tuple[frozenset[str], float], list[float]] = {}
 
     def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
@@ -68,7 +69,9 @@ class Relaxed:
         row, tensors = self.fitted["hosts"][host], self.profile["tensors"]
         count = TENSORS if tensors is None else tensors
         spread = self.fitted["spreads"].get(host, self.fitted["averaging_spread"])[0]
-        return float(spread * (row["base_s"] + row["s_per_gb"] * self.size / GB + row["s_per_peer"] * workers + row["s_per_tensor"] * count))
+        return float(
+            spread * (row["base_s"] + row["s_per_gb"] * self.size / GB + row["s_per_peer"] * workers + row["s_per_tensor"] * count)
+        )
 
     def _least_exchange(self, strategy: str, n: int, host: str, hosts: Sequence[str]) -> float:
         """Seconds that an exchange of N workers takes at least, whose slowest hosts are of one class; links are taken as instant."""
@@ -86,7 +89,9 @@ class Relaxed:
             return moved + STORE_START_S + n * (summing + reading) + reading
         if strategy == "hierarchical":
             groups = [(-(-n // r), r) for r in range(2, n + 1)]
-            return moved + min((k + r) * (summing + reading) for k, r in groups) + 2 * (STORE_START_S + reading) + STORE_START_S + 2 * reading
+            return (
+                moved + min((k + r) * (summing + reading) for k, r in groups) + 2 * (STORE_START_S + reading) + STORE_START_S + 2 * reading
+            )
         return 0.0
 
     def _sums(self, within: frozenset[str], multiplier: float) -> list[float]:
@@ -102,9 +107,11 @@ class Relaxed:
             return None
         lines = [(m, self._sums(within, m)[n]) for m in self.multipliers if m != CHEAPEST]
         least_usd = -self._sums(within, CHEAPEST)[n]
-        most_speed = min(total + m * self.budget for m, total in lines if m == 0 or self.budget < float("inf"))
+        most_speed = min(total + (m * self.budget if m else 0.0) for m, total in lines)
+        if least_usd > self.budget or most_speed <= 0:
+            return None
         fastest = self._counted(most_speed, seconds, samples, multiplier)
-        if least_usd > self.budget or most_speed <= 0 or fastest < self.floor:
+        if fastest < self.floor:
             return None
         if self.wish["objective"] == "throughput":
             return fastest
@@ -116,7 +123,8 @@ class Relaxed:
     def _counted(self, speed: float, seconds: float, samples: int, multiplier: float) -> float:
         """Samples/s that count, of V samples/s that calculate."""
         calculation = samples / speed
-        return samples / multiplier / (max(calculation, seconds) if self.wish["overlap"] else calculation + seconds)
+        round_s = max(calculation, seconds) if self.wish["overlap"] else calculation + seconds
+        return samples / multiplier / round_s
 
     def _needed(self, seconds: float, samples: int, multiplier: float) -> float:
         """Speed that the floor asks for at least."""
@@ -139,7 +147,7 @@ class Relaxed:
         low = min(max(self._needed(seconds, samples, multiplier), most_speed / WIDEST), most_speed)
         ends = [low * (most_speed / low) ** (k / INTERVALS) for k in range(INTERVALS + 1)]
         found = [least_usd * (1 / low + beside)]
-        for left, right in zip(ends, ends[1:], strict=False):
+        for left, right in pairwise(ends):
             bounds = [least_usd * (1 / right + beside)]
             for m, total in lines:
                 if m > 0:

@@ -69,7 +69,7 @@ class Case:
     def size(self) -> float:
         """Bytes of one gradient on the wire."""
         packed = BYTES_PER_ELEMENT[self.placement["compression"]]
-        return self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"]
+        return float(self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"])
 
     @property
     def batch(self) -> int:
@@ -125,7 +125,8 @@ class Case:
     def offer(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Row of the book for a group."""
         wanted = (row["place"], row["offer"], row["gpu"], row["gpu_count"], row["market"])
-        return next(o for o in self.book["offers"] if offer_kind(o) == wanted)
+        found: Mapping[str, Any] = next(o for o in self.book["offers"] if offer_kind(o) == wanted)
+        return found
 
     def usd_per_byte(self, src: str, dst: str, *, zonal: bool) -> float:
         """Price of a byte that leaves one place for another: the first paid tier of the most specific row.
@@ -163,7 +164,8 @@ class Case:
         """Row of the cloud function of a place: the one asked for, else the first."""
         rows = [f for f in self.book["functions"] if f"{f['provider']}/{f['region']}" == place]
         named = [f for f in rows if f["function"] == self.wish["function"]]
-        return (named or rows)[0]
+        found: Mapping[str, Any] = (named or rows)[0]
+        return found
 
     def object_store(self, name: str) -> Mapping[str, Any]:
         """Row of an object store by place or name."""

@@ -103,7 +103,9 @@ def _per_sample(case: Case) -> float:
     if wish["datasets"]:
         if not any(d["may_move"] for d in wish["datasets"]):
             return 0.0
-        return fsum(samples * usd for _, _, samples, usd in moves(case)) / (wish["passes"] * sum(d["samples"] for d in wish["datasets"]))
+        return fsum(samples * usd for _, _, samples, usd in moves(case)) / float(
+            wish["passes"] * sum(d["samples"] for d in wish["datasets"])
+        )
     if wish["data_store"] is None:
         return 0.0
     source, size = case.object_store(wish["data_store"])["place"], case.profile["bytes_per_sample"]

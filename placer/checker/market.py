@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from placer.checker.case import GIB
@@ -130,6 +130,6 @@ def _majorant(values: Sequence[float]) -> list[float]:
             corners.pop()
         corners.append((k, value))
     found: list[float] = []
-    for (k, low), (n, high) in zip(corners, corners[1:], strict=False):
+    for (k, low), (n, high) in pairwise(corners):
         found += [(high - low) / (n - k)] * (n - k)
     return found

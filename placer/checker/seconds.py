@@ -136,7 +136,7 @@ def _gossip(case: Case) -> Bill:
         sends = [case.road(place, q).rtt / 2 + _streaming(case, place, q) for q in case.counts if q != place]
         periods[place] = sum(max(own, send) for send in sends) / len(sends)
     if case.wish["datasets"]:
-        return Bill(max(_together(case), max(periods.values())))
+        return Bill(max(_together(case), *periods.values()))
     return Bill(max(_together(case), 1 / sum(part[p] / periods[p] for p in periods)))
 
 

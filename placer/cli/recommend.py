@@ -41,7 +41,9 @@ Examples:
 @click.option("--manifest", metavar="FILE", help="Write the launch manifest as JSON.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, model: str, output: str | None, certificate: bool, manifest: str | None, as_json: bool, **words: Any) -> None:
+def command(
+    ctx: click.Context, /, model: str, output: str | None, certificate: bool, manifest: str | None, as_json: bool, **words: Any
+) -> None:
     """Find, prove and explain the best placement for a model."""
     from placer.advisor import Advisor
 
