@@ -130,9 +130,7 @@ def _bounds(document: Mapping[str, Any]) -> Iterator[str]:
         if mode["method"] == "root" and (mode["nodes"] or mode["priced"]):
             yield f"{name} is said to need no search, but has {mode['nodes']} nodes"
         own = document["placement"] is not None and name == _name_of(document["placement"])
-        if own and (
-            mode["bound"] is None or ((mode["bound"] < value if upwards else mode["bound"] > value) and not _same(mode["bound"], value))
-        ):
+        if own and (mode["bound"] is None or (not _same(mode["bound"], value) and (mode["bound"] < value) == upwards)):
             yield f"the bound of {name} is beaten by the placement"
     for key, total in (("nodes", "nodes"), ("priced", "candidates")):
         counted = sum(mode[key] for mode in modes)
@@ -176,7 +174,7 @@ def _bound_words(document: Mapping[str, Any]) -> Checked:
     if not modes:
         said = "nothing is proved" if bound is None else "the bound is the word of the solver; --again solves again"
         return Checked(confirmed=(), trusted=(said,))
-    confirmed, trusted = [], []
+    confirmed = []
     if bound is not None:
         gap = f", {100 * objective['gap']:.2g} % from the value" if objective["gap"] > SAME else ", and the value reaches it"
         confirmed.append(f"the bound of {format_number(bound)} {unit} is the best of {len(modes)} bounds{gap}")
@@ -187,9 +185,11 @@ def _bound_words(document: Mapping[str, Any]) -> Checked:
         most = "; ".join(f"{_name(m)} {'none fits' if m['bound'] is None else format_number(m['bound'])}" for m in closed)
         confirmed.append(f"weak duality over {offers:,} offers, worked out again, closes ({unit} at best): {most}")
     names = {_name(mode) for mode in closed}
-    for mode in modes:
-        if _name(mode) not in names:
-            trusted.append(f"{_name(mode)}: {METHOD_WORDS[mode['method']].format(nodes=mode['nodes'], priced=mode['priced'])}")
+    trusted = [
+        f"{_name(mode)}: {METHOD_WORDS[mode['method']].format(nodes=mode['nodes'], priced=mode['priced'])}"
+        for mode in modes
+        if _name(mode) not in names
+    ]
     if relaxation is None:
         trusted.append("the market is not in this file: --certificate keeps it, so that bounds can be worked out again")
     return Checked(confirmed=tuple(confirmed), trusted=tuple(trusted))

@@ -1,6 +1,7 @@
 """The certificate: bounds by strategy, a second implementation of prices and limits, and edits that are found."""
 
 import copy
+import importlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,9 +36,9 @@ from placer.report.document import placement_document
 from placer.result import Result, SolveOptions, Status, objective_value
 from placer.saved import check_document, examine_document, schema_text, used_problem
 from placer.solve import solve
-from placer.solvers.exhaustive import placements
 from placer.violations import violations
 
+placements = importlib.import_module("placer.solvers.exhaustive").placements
 PROOF = SolveOptions(gap=0.0, certificate=True)
 SEVERAL = [name for name in STRATEGIES if name != "none"]
 
@@ -51,7 +52,7 @@ def case_of(placement: Placement, problem: Problem) -> Case:
 
 @pytest.mark.parametrize("strategy", SEVERAL)
 def test_the_second_implementation_prices_alike(strategy: str) -> None:
-    """40 random placements of each strategy, with streams, local steps, overlap, compression and placed data: seconds and every component."""
+    """40 random placements of each strategy, with streams, local steps, overlap and placed data: seconds and every component."""
     for seed in range(40):
         placement, problem = random_placement(strategy, seed)
         got, case = evaluate(placement, problem), case_of(placement, problem)
@@ -108,7 +109,8 @@ def test_weak_duality_by_hand() -> None:
 
 def best_by_mode(problem: Problem) -> dict[tuple[str, int], float]:
     """Best value of each mode by plain enumeration."""
-    name, found = problem.requirements.objective, {}
+    name = problem.requirements.objective
+    found: dict[tuple[str, int], float] = {}
     for placement in placements(problem):
         if violations(placement, problem):
             continue
@@ -267,11 +269,11 @@ def test_an_edit_is_named(saved: dict[str, Any], name: str) -> None:
     path, value, message = EDITS[name]
     document = copy.deepcopy(saved)
     at: Any = document
-    *steps, last = (int(step) if step.isdigit() else step for step in path.split("/"))
-    for step in steps:
-        at = at[step]
-    assert last in at or isinstance(at, list)
-    at[last] = value(at[last]) if callable(value) else value
+    keys: list[Any] = [int(step) if step.isdigit() else step for step in path.split("/")]
+    for key in keys[:-1]:
+        at = at[key]
+    before = at[keys[-1]]
+    at[keys[-1]] = value(before) if callable(value) else value
     with pytest.raises(PlacerError, match=message) as caught:
         check_document(document, "r.json")
     assert caught.value.exit_code == 2

@@ -75,7 +75,8 @@ class Relaxed:
 
     def _least_exchange(self, strategy: str, n: int, host: str, hosts: Sequence[str]) -> float:
         """Seconds that an exchange of N workers takes at least, whose slowest hosts are of one class; links are taken as instant."""
-        size, summing = self.size, self.size / SUM_BYTES_PER_S
+        size, streams = self.size, int(self.wish["streams"])
+        summing = size / SUM_BYTES_PER_S
         if strategy in ("all-reduce", "local-sgd"):
             return self._average(host, n)
         if strategy == "hierarchical-all-reduce":
@@ -83,7 +84,7 @@ class Relaxed:
             return min((min(self._average(h, k) for h in hosts) if k > 1 else 0.0) + self._average(host, r) for k, r in groups)
         if strategy == "parameter-server":
             return n * summing
-        moved = 2 * (STORE_START_S + size / (STORE_STREAM_BYTES_PER_S * self.wish["streams"]))
+        moved = 2 * (STORE_START_S + size / (STORE_STREAM_BYTES_PER_S * streams))
         reading = size / FUNCTION_BYTES_PER_S
         if strategy == "central":
             return moved + STORE_START_S + n * (summing + reading) + reading

@@ -34,27 +34,35 @@ def _machines(case: Case) -> float:
 
 def sends(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
     """Yield (from, to, bytes, how many, both ends machines) of one round; eq. 7-9 for a store and a function."""
-    size, counts = case.size, case.counts
-    strategy = case.strategy
-    if strategy in ("all-reduce", "local-sgd"):
-        yield from _among(counts, size)
-    if strategy in ("hierarchical-all-reduce", "model-averaging", "asgd-ga"):
-        for place, n in counts.items():
-            yield from _among({place: n}, size * case.local_steps)
-            if strategy != "asgd-ga" and n > 1:
-                yield place, place, size, n - 1, True
-    if strategy == "hierarchical-all-reduce":
-        yield from _among(dict.fromkeys(counts, 1), size)
-    if strategy == "asgd-ga":
-        yield from ((a, b, size / (len(counts) - 1), 1, True) for a in counts for b in counts if a != b)
-    if strategy in ("model-averaging", "parameter-server"):
-        hub = case.hub
-        for place, n in counts.items():
-            if strategy == "parameter-server" or place != hub:
-                times = n if strategy == "parameter-server" else 1
-                yield from ((place, hub, size, times, True), (hub, place, size, times, True))
-    if strategy in ("central", "hierarchical"):
+    if case.strategy in ("all-reduce", "local-sgd"):
+        yield from _among(case.counts, case.size)
+    elif case.strategy in ("central", "hierarchical"):
         yield from _through_stores(case)
+    elif case.strategy == "parameter-server":
+        for place, n in case.counts.items():
+            yield from _there_and_back(case, place, n)
+    elif case.strategy != "none":
+        yield from _by_regions(case)
+
+
+def _by_regions(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
+    """What regions send that synchronise inside and meet through one machine each."""
+    size, counts, gossip = case.size, case.counts, case.strategy == "asgd-ga"
+    for place, n in counts.items():
+        yield from _among({place: n}, size * case.local_steps)
+        if n > 1 and not gossip:
+            yield place, place, size, n - 1, True
+    if case.strategy == "hierarchical-all-reduce":
+        yield from _among(dict.fromkeys(counts, 1), size)
+    elif gossip:
+        yield from ((a, b, size / (len(counts) - 1), 1, True) for a in counts for b in counts if a != b)
+    else:
+        for place in sorted(counts.keys() - {case.hub}):
+            yield from _there_and_back(case, place, 1)
+
+
+def _there_and_back(case: Case, place: str, count: int) -> Iterator[tuple[str, str, float, int, bool]]:
+    yield from ((place, case.hub, case.size, count, True), (case.hub, place, case.size, count, True))
 
 
 def _among(counts: dict[str, int], size: float) -> Iterator[tuple[str, str, float, int, bool]]:

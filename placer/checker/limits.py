@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
-from placer.checker.case import GIB, Case
+from placer.checker.case import GIB, Case, kind_of
 from placer.checker.dollars import sends
 from placer.checker.seconds import Bill
 from placer.checker.shares import moves
@@ -28,7 +28,7 @@ def broken_limits(case: Case, bill: Bill, samples_per_second: float, usd_per_hou
     samples_per_second, usd_per_hour
         What counts towards the target, and its price, by the second implementation.
     """
-    wish, found = case.wish, [*_machines(case), *_quotas(case), *_exchange(case, bill), *_data(case)]
+    wish, found = case.wish, [*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill), *_data(case)]
     for what, count, low, high in (
         ("workers", case.workers, wish["min_workers"], min(wish["max_workers"], case.batch)),
         ("regions", len(case.counts), wish["min_regions"], wish["max_regions"]),
@@ -46,8 +46,7 @@ def broken_limits(case: Case, bill: Bill, samples_per_second: float, usd_per_hou
 def _machines(case: Case) -> Iterator[str]:
     wish, profile, speeds = case.wish, case.profile, case.speeds
     for row in case.placement["workers"]:
-        offer, place = case.offer(row), row["place"]
-        name = f"{row['offer']} in {place}"
+        offer, name = case.offer(row), f"{row['offer']} in {row['place']}"
         if profile["device_memory_bytes"] > case.book["gpus"][row["gpu"]]["memory_gib"] * GIB:
             yield f"the model does not fit the devices of {name}"
         if profile["host_memory_bytes"] > offer["memory_gib"] * GIB:
@@ -56,16 +55,22 @@ def _machines(case: Case) -> Iterator[str]:
             yield f"{name} has GPUs that were not asked for"
         if wish["market"] not in ("any", row["market"]):
             yield f"{name} is {row['market']}"
+        if wish["oldest_price"] is not None and offer["as_of"] < wish["oldest_price"]:
+            yield f"the price of {name} is of {offer['as_of']}"
+        if wish["require_measured"] and speeds[kind_of(row)]["basis"] not in ("measured", "published"):
+            yield f"nobody measured {name}"
+
+
+def _wishes(case: Case) -> Iterator[str]:
+    """Where machines may be, how many exist, and which must be used."""
+    wish = case.wish
+    for row in case.placement["workers"]:
+        place, exist = row["place"], case.offer(row)["available"]
         inside = any(fnmatchcase(place, p) for p in wish["places_in"]) or not wish["places_in"]
         if not inside or any(fnmatchcase(place, p) for p in wish["places_not_in"]):
             yield f"{place} is not admitted"
-        if wish["oldest_price"] is not None and offer["as_of"] < wish["oldest_price"]:
-            yield f"the price of {name} is of {offer['as_of']}"
-        if offer["available"] is not None and row["count"] > offer["available"]:
-            yield f"{row['count']} x {name}, of which {offer['available']} exist"
-        kind = (place, row["offer"], row["gpu"], row["gpu_count"], row["market"])
-        if wish["require_measured"] and speeds[kind]["basis"] not in ("measured", "published"):
-            yield f"nobody measured {name}"
+        if exist is not None and row["count"] > exist:
+            yield f"{row['count']} x {row['offer']} in {place}, of which {exist} exist"
     for rule in wish["used"]:
         if sum(r["count"] for r in case.placement["workers"] if _uses(rule, r)) < rule["count"]:
             yield f"fewer than {rule['count']} x {rule['device']} in {rule['place']}"
