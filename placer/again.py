@@ -22,7 +22,7 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
     Parameters
     ----------
     document
-        A valid ``placer.result/v1`` document with a placement and a certificate.
+        A valid ``placer.result/v1`` document with its problem and a certificate.
 
     Raises
     ------
@@ -30,13 +30,21 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
         If the market is neither in the file nor on this machine, or if the second answer is better than the bound of the first.
     """
     certificate = document.get("certificate")
-    if certificate is None or document["placement"] is None:
-        raise PlacerError(f"{where}: no certificate with a placement, so there is no question to solve again", "write it again with -o")
+    if certificate is None or "problem" not in document:
+        raise PlacerError(f"{where}: holds no question that could be solved again", "write it again with --certificate -o")
     problem = _whole(document, where)
     limit = SolveOptions(gap=certificate["gap"], time_limit_s=certificate["time_limit_s"], seed=certificate["seed"])
     result = solve(problem, solver, limit)
     name, bound, before = problem.requirements.objective, document["objective"]["bound"], document["objective"]["value"]
-    if result.estimate is None:
+    if result.estimate is None or before is None:
+        if result.estimate is not None and document["status"] == "infeasible":
+            raise PlacerError(
+                f"{where}: {solver} finds a placement where nothing is said to fit", "the file was edited, or placer has changed"
+            )
+        if result.estimate is not None:
+            return f"{solver} found a placement this time, where the first search found none"
+        if document["placement"] is None:
+            return f"{solver} solved it again: it found nothing either ({result.status}, {result.seconds:.1f} s)"
         if result.status == "infeasible":
             raise PlacerError(f"{where}: {solver} finds that nothing fits", "the file was edited, or placer has changed")
         return f"{solver} found no placement this time; that says nothing about the first"

@@ -48,8 +48,10 @@ def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
     if document["placement"] is not None:
         usd, speed = document["estimate"]["usd_per_hour"]["total"], document["estimate"]["effective_samples_per_second"]["value"]
         priced = f"{format_number(speed)} samples/s that count for {usd:.6g} USD/h, within all limits"
-        confirmed += [f"a second implementation finds {priced}", "digests of profile, catalog, requirements and calibration"]
+        confirmed.append(f"a second implementation finds {priced}")
         trusted += [*_estimated(document), f"not covered by the second implementation: {NOT_COVERED}"]
+    if "problem" in document:
+        confirmed.append("digests of profile, catalog, requirements and calibration")
     bound = _bound_words(document)
     confirmed += bound.confirmed
     trusted = [*bound.trusted, *trusted]
@@ -59,10 +61,12 @@ def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
 def _faults(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong, the most telling first."""
     certificate = document.get("certificate")
-    if certificate is not None and document["placement"] is not None:
-        if certificate["schema"] != SCHEMA:
-            yield f"unknown certificate {str(certificate['schema'])[:40]}"
+    if certificate is not None and certificate["schema"] != SCHEMA:
+        yield f"unknown certificate {str(certificate['schema'])[:40]}"
+    if certificate is not None and "problem" in document:
         yield from _digests(certificate, document)
+    if certificate is not None and document["placement"] is not None:
+        yield from _odd_figures(certificate["figures"])
         yield from _priced(certificate, document)
     if certificate is not None:
         yield from _settings(certificate, document)
@@ -79,6 +83,14 @@ def _digests(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Ite
     for key, written in (("book", document["data"]["digest"]), ("book", document["problem"]["catalog"]["digest"])):
         if certificate[key] != written:
             yield "the digest of the price book differs from its certificate"
+
+
+def _odd_figures(given: Mapping[str, Any]) -> Iterator[str]:
+    """Speeds that no machine or link has."""
+    for rows, names in (("machines", ("alone", "in_group")), ("links", ("bytes_per_second", "cap"))):
+        for row in given[rows]:
+            yield from (f"{name} of the certificate is {row[name]}" for name in names if not row[name] > 0)
+    yield from (f"rtt_s of the certificate is {row['rtt_s']}" for row in given["links"] if not 0 <= row["rtt_s"] < math.inf)
 
 
 def _settings(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
@@ -176,14 +188,14 @@ def _bound_words(document: Mapping[str, Any]) -> Checked:
         return Checked(confirmed=(), trusted=(said,))
     confirmed = []
     if bound is not None:
-        gap = f", {100 * objective['gap']:.2g} % from the value" if objective["gap"] > SAME else ", and the value reaches it"
+        gap = f", {100 * objective['gap']:.3g} % from the value" if objective["gap"] > SAME else ", and the value reaches it"
         confirmed.append(f"the bound of {format_number(bound)} {unit} is the best of {len(modes)} bounds{gap}")
     relaxation = document["certificate"]["relaxation"]
     closed = [] if relaxation is None else [m for m in relaxation["modes"] if _closed(m["bound"], bound, objective["name"])]
     if closed:
         offers = len(document["problem"]["catalog"]["offers"])
         most = "; ".join(f"{_name(m)} {'none fits' if m['bound'] is None else format_number(m['bound'])}" for m in closed)
-        confirmed.append(f"weak duality over {offers:,} offers, worked out again, closes ({unit} at best): {most}")
+        confirmed.append(f"weak duality over the {offers:,} offers in the file, worked out again, closes ({unit} at best): {most}")
     names = {_name(mode) for mode in closed}
     trusted = [
         f"{_name(mode)}: {METHOD_WORDS[mode['method']].format(nodes=mode['nodes'], priced=mode['priced'])}"

@@ -62,10 +62,12 @@ def saved_document(result: Result, *, whole: bool = False) -> dict[str, Any]:
         Keep the whole market, so that bounds can be worked out again, and not only what the placement uses.
     """
     document = result_document(result)
-    if result.placement is not None:
-        document["problem"] = (result.problem if whole else used_problem(result.problem, result.placement)).to_dict()
+    if whole or result.placement is not None:
+        document["problem"] = (
+            result.problem if result.placement is None or whole else used_problem(result.problem, result.placement)
+        ).to_dict()
     document["certificate"] = certificate_document(result, document.get("problem") or result.problem.to_dict())
-    if whole and result.placement is not None:
+    if whole:
         document["certificate"]["relaxation"] = relaxation_document(result, document["problem"])
     return document
 

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -100,7 +101,7 @@ def _result(problem: Problem, answer: Answer, solver: str, seconds: float, optio
         candidates=answer.candidates,
         nodes=answer.nodes,
         proof=answer.proof,
-        limits=options,
+        limits=replace(options, on_better=None, start=None),
     )
 
 

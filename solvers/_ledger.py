@@ -75,12 +75,18 @@ class Ledger:
         method, reached, nodes, priced = self._closed.get(mode, ("stopped", None, 0, 0))
         root, worked_out = roots.get(mode), mode in roots
         if method == "stopped":
-            method, bound = ("root", None) if worked_out and root is None else ("stopped", root)
+            behind = worked_out and not nodes and not priced and (root is None or self._behind(root))
+            method, bound = "root" if behind else "stopped", root
         elif reached is None or (worked_out and root is None):
             bound = None
         else:
             bound = reached if root is None else self._tighter(reached, root)
         return ModeProof(strategy=mode[0], local_steps=mode[1], method=method, bound=bound, root_bound=root, nodes=nodes, priced=priced)
+
+    def _behind(self, root: float) -> bool:
+        """Whether a mode with this bound cannot beat the best by more than the gap."""
+        reached = self._reached()
+        return reached is not None and self._tighter(reached, root) == root
 
     def _tighter(self, one: float, other: float) -> float:
         return min(one, other) if self._target.objective == "throughput" else max(one, other)

@@ -17,6 +17,7 @@ import placer
 from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
 from placements import random_placement
+from placer.again import solved_again
 from placer.certificate import device_speeds, figures
 from placer.checker.bound import Relaxed
 from placer.checker.case import Case
@@ -46,7 +47,7 @@ SEVERAL = [name for name in STRATEGIES if name != "none"]
 def case_of(placement: Placement, problem: Problem) -> Case:
     """Read a placement as it would stand in a file: through JSON, with nothing but what the file holds."""
     document = json.loads(json.dumps(used_problem(problem, placement).to_dict()))
-    given_ = json.loads(json.dumps(figures(placement, problem)))
+    given_ = json.loads(json.dumps(figures(placement, problem), allow_nan=False))
     return Case(document, placement_document(placement, problem), given_, evaluate(placement, problem).multiplier)
 
 
@@ -222,7 +223,11 @@ def test_infeasible_answers_say_that_every_mode_is_ruled_out() -> None:
     assert result.status is Status.INFEASIBLE
     assert {proof.bound for proof in result.proof} == {None}
     document = json.loads(json.dumps(result.to_saved(whole=True)))
-    assert check_document(document, "r.json") == "result without a placement"
+    said, checked = examine_document(document, "r.json")
+    assert said == "result without a placement"
+    assert checked is not None
+    assert any("weak duality" in line and line.count("none fits") == len(result.proof) for line in checked.confirmed)
+    assert "found nothing either" in solved_again(document, "r.json", "exact")
     document["proof"][0]["bound"] = 1.0
     with pytest.raises(PlacerError, match="nothing is said to fit, but one machine is not ruled out"):
         check_document(document, "r.json")
@@ -254,6 +259,8 @@ EDITS: dict[str, tuple[str, Any, str]] = {
     "asked gap": ("certificate/gap", -0.1, "where -0.1 was asked for"),
     "solver": ("certificate/solver", "greedy", "the certificate is of the solver greedy"),
     "figure": ("certificate/figures/machines/0/in_group", lambda v: v * 1.01, "the second implementation finds"),
+    "odd link": ("certificate/figures/links/0/bytes_per_second", -1.0, "bytes_per_second of the certificate is -1"),
+    "odd figure": ("certificate/figures/machines/0", {}, "not a complete placer.result/v1 document"),
     "link": ("certificate/figures/links/0/bytes_per_second", lambda v: v * 0.01, "the second implementation finds"),
     "duality": ("certificate/relaxation/modes/0/bound", lambda v: v * 0.99, "by weak duality is written as"),
     "multiplier": ("certificate/relaxation/multipliers/0", -1.0, "multiplier of the certificate is below 0"),
@@ -313,8 +320,6 @@ def test_commands_write_show_and_check_a_certificate(run: Run, tmp_path: Path) -
 
 def test_without_the_market_a_question_is_solved_again_only_with_its_book(searched: Result) -> None:
     """The file names the book by its digest; another one is refused in a line."""
-    from placer.again import solved_again
-
     document = json.loads(json.dumps(searched.to_saved()))
     assert "exact solved it again" in solved_again(document, "r.json", "exact")
     document["certificate"]["book"] = "0" * 64

@@ -47,7 +47,8 @@ class Relaxed:
             return self._alone()
         hosts = sorted({machine.host for machine in self.machines})
         found = []
-        for n in range(max(2, self.wish["min_workers"]), self.wish["max_workers"] + 1):
+        most = min(self.wish["max_workers"], len(self._sums(frozenset(hosts), 0.0)) - 1)
+        for n in range(max(2, self.wish["min_workers"]), most + 1):
             for host in hosts:
                 within = frozenset(h for h in hosts if self._average(h, n) <= self._average(host, n))
                 seconds = self._least_exchange(strategy, n, host, hosts)

@@ -9,6 +9,7 @@ import click
 
 from placer.cli.options import json_option
 from placer.cli.output import print_json
+from placer.errors import PlacerError
 
 
 @click.command("validate", epilog="Example: placer validate plan.json")
@@ -18,6 +19,8 @@ from placer.cli.output import print_json
 @json_option
 def command(path: str, again: bool, solver: str, as_json: bool) -> None:
     """Check a result, manifest, profile, problem, calibration or quota file, or the folder of a price book."""
+    if again and (os.path.isdir(path) or path.endswith(".csv")):  # noqa: PTH112 - as below
+        raise PlacerError(f"{path} is no result, so there is nothing to solve again", "give a file of placer recommend -o")
     confirmed: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     if os.path.isdir(path):  # noqa: PTH112 - a name too long for the file system is no folder
