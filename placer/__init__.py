@@ -7,21 +7,26 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advisor import Advisor, estimate, recommend, simulate
+    from placer.advisor import Advisor, estimate, pareto, recommend, simulate
     from placer.book import load_catalog
     from placer.calibration import Calibration
     from placer.catalog import Catalog
     from placer.errors import PlacerError
     from placer.estimator import Estimate
     from placer.fitting import calibrate
+    from placer.frontier import Frontier, FrontierPoint
     from placer.interval import Interval
     from placer.layers import catalog_names
     from placer.placement import Exchange, Placement, WorkerGroup
     from placer.problem import Problem
     from placer.profile import ModelProfile, load_profile, profile_names
+    from placer.reaction import WhatIf
     from placer.requirements import Quota, Requirements
     from placer.result import Option, Result, SolveOptions, Status
+    from placer.robustness import Robustness
     from placer.simulation.replay import Simulation
+    from placer.sweeping import Sweep
+    from placer.worlds import robust, sweep, whatif
 
 __version__ = "0.1.0"
 
@@ -35,6 +40,8 @@ _HOMES = {
     "Catalog": "placer.catalog",
     "Estimate": "placer.estimator",
     "Exchange": "placer.placement",
+    "Frontier": "placer.frontier",
+    "FrontierPoint": "placer.frontier",
     "Interval": "placer.interval",
     "ModelProfile": "placer.profile",
     "Option": "placer.result",
@@ -44,18 +51,25 @@ _HOMES = {
     "Quota": "placer.requirements",
     "Requirements": "placer.requirements",
     "Result": "placer.result",
+    "Robustness": "placer.robustness",
     "Simulation": "placer.simulation.replay",
     "SolveOptions": "placer.result",
     "Status": "placer.result",
+    "Sweep": "placer.sweeping",
+    "WhatIf": "placer.reaction",
     "WorkerGroup": "placer.placement",
     "calibrate": "placer.fitting",
     "catalog_names": "placer.layers",
     "estimate": "placer.advisor",
     "load_catalog": "placer.book",
     "load_profile": "placer.profile",
+    "pareto": "placer.advisor",
     "profile_names": "placer.profile",
     "recommend": "placer.advisor",
+    "robust": "placer.worlds",
     "simulate": "placer.advisor",
+    "sweep": "placer.worlds",
+    "whatif": "placer.worlds",
 }
 
 __all__ = [
@@ -64,6 +78,8 @@ __all__ = [
     "Catalog",
     "Estimate",
     "Exchange",
+    "Frontier",
+    "FrontierPoint",
     "Interval",
     "ModelProfile",
     "Option",
@@ -73,9 +89,12 @@ __all__ = [
     "Quota",
     "Requirements",
     "Result",
+    "Robustness",
     "Simulation",
     "SolveOptions",
     "Status",
+    "Sweep",
+    "WhatIf",
     "WorkerGroup",
     "__version__",
     "calibrate",
@@ -83,9 +102,13 @@ __all__ = [
     "estimate",
     "load_catalog",
     "load_profile",
+    "pareto",
     "profile_names",
     "recommend",
+    "robust",
     "simulate",
+    "sweep",
+    "whatif",
 ]
 
 

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
-import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from placer.book import load_catalog
 from placer.by_hand import place_by_hand
-from placer.calibration import Calibration
 from placer.catalog import Catalog
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError
 from placer.estimator import Estimate
 from placer.estimator import estimate as estimate_placement
-from placer.overlay import Overlay
+from placer.frontier import Frontier
+from placer.frontier_search import frontier
 from placer.problem import Problem
 from placer.profile import ModelProfile, load_profile
+from placer.python_words import book_names, check_words, solve_options, text_of
 from placer.recommender import recommend as recommend_problem
 from placer.request import build_problem
-from placer.result import Result, SolveOptions
+from placer.result import Result
 from placer.simulation.replay import Simulation, replay
-from placer.units import parse_fraction, parse_seconds
+from placer.verify import check_verifier, verified
 
 Books = str | Sequence[str] | Catalog | None
 """A catalog, its name, or the names of books that lie over each other; None: what is pinned."""
@@ -40,7 +39,7 @@ class Advisor:
     """
 
     def __init__(self, catalog: Books = None) -> None:
-        self.catalog = catalog if isinstance(catalog, Catalog) else _book_names(catalog)
+        self.catalog = catalog if isinstance(catalog, Catalog) else book_names(catalog)
         self._catalogs: dict[tuple[str, ...], Catalog] = {}
         self._profiles: dict[str, ModelProfile] = {}
         self._lock = threading.Lock()
@@ -56,6 +55,7 @@ class Advisor:
         *,
         catalog: Books = None,
         solver: str = "exact",
+        verify: str | None = None,
         gap: str | float = 0.001,
         time_limit: str | float = 30.0,
         seed: int = 0,
@@ -67,16 +67,35 @@ class Advisor:
         """Find, prove and explain the best placement; see `placer.recommend`."""
         if not isinstance(top, int) or top < 1:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
-        if not isinstance(seed, int):
-            raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
-        options = SolveOptions(
-            gap=parse_fraction(str(gap), "gap"),
-            time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
-            seed=seed,
-            certificate=certificate,
-            on_better=on_better,
-        )
-        return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
+        options = replace(solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better), certificate=certificate)
+        if verify is not None:
+            check_verifier(solver, text_of("verify", verify))
+        result = recommend_problem(self.problem(model, catalog, **words), text_of("solver", solver), options, top)
+        return result if verify is None else verified(result, verify, options)
+
+    def pareto(
+        self,
+        model: str | ModelProfile,
+        *,
+        catalog: Books = None,
+        points: int = 12,
+        solver: str = "exact",
+        gap: str | float = 0.001,
+        time_limit: str | float = 60.0,
+        seed: int = 0,
+        on_better: Callable[[float], None] | None = None,
+        **words: Any,
+    ) -> Frontier:
+        """Find the frontier of cost against throughput; see `placer.pareto`."""
+        if not isinstance(points, int):
+            raise PlacerError(f"points {points!r} is not a whole number", "give the most points, at least 2")
+        if words.get("objective") is not None:
+            raise PlacerError(
+                f"objective '{words['objective']}' for a frontier", "leave it out: a frontier shows both ends and all between"
+            )
+        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+        problem = self.problem(model, catalog, **{**words, "objective": "throughput"})
+        return frontier(problem, text_of("solver", solver), options, points)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
@@ -102,7 +121,7 @@ class Advisor:
         return replay(place_by_hand(workers, problem), problem, rounds=rounds, seed=seed, **chance)
 
     def _book(self, catalog: Books) -> Catalog:
-        chosen = catalog if isinstance(catalog, Catalog) else _book_names(catalog) or self.catalog
+        chosen = catalog if isinstance(catalog, Catalog) else book_names(catalog) or self.catalog
         if isinstance(chosen, Catalog):
             return chosen
         with self._lock:
@@ -113,7 +132,7 @@ class Advisor:
     def _profile(self, model: str | ModelProfile) -> ModelProfile:
         if isinstance(model, ModelProfile):
             return model
-        model = _text("model", model)
+        model = text_of("model", model)
         with self._lock:
             if model not in self._profiles:
                 self._profiles[model] = load_profile(model)
@@ -128,10 +147,10 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
     model
         Name of a shipped profile, path of a profile file, or a profile.
     **words
-        The options of ``placer recommend`` with underscores: budget, min_throughput, objective, gpu,
+        The options of ``placer recommend`` with underscores: budget, min_throughput, samples, deadline, max_carbon, objective, gpu,
         places (--in), not_places (--not-in), market, workers, regions, quota, exchange, local_steps, streams, overlap,
-        samples_to_target, aggregator, storage, compression, tbs, data, passes, keep, interruption, unavailable,
-        links (--link), calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top, certificate.
+        samples_to_target, aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption, unavailable,
+        links (--link), calibration, zones, require_measured, catalog, solver, verify, gap, time_limit, seed, top, certificate.
 
     Returns
     -------
@@ -151,6 +170,37 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
     ['lambda/us-west-1=8xA10:on-demand']
     """
     return Advisor().recommend(model, **words)
+
+
+def pareto(model: str | ModelProfile, **words: Any) -> Frontier:
+    """Find what each budget buys: the frontier of USD/h against samples/s that count.
+
+    Parameters
+    ----------
+    model
+        As in `recommend`.
+    **words
+        As in `recommend` without objective and top, and ``points`` (12), the most points. ``budget`` and ``min_throughput`` are the
+        upper and the lower end; ``time_limit`` (60 s) is for all points together.
+
+    Returns
+    -------
+    Frontier
+        Points from the cheapest to the fastest, each with its bounds; none if nothing fits.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> frontier = placer.pareto("roberta-xlm", budget="5/h", points=4, catalog="erben-2023", gpu="T4,A10")
+    >>> [round(point.usd_per_hour, 2) for point in frontier.points], frontier.proved
+    ([0.13, 0.6, 1.56, 4.8], True)
+    """
+    return Advisor().pareto(model, **words)
 
 
 def estimate(model: str | ModelProfile, workers: str, **words: Any) -> Estimate:
@@ -200,63 +250,3 @@ def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulatio
     (377, 0.0)
     """
     return Advisor().simulate(model, workers, **words)
-
-
-def _book_names(catalog: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Names of books as a tuple; empty if none were given."""
-    if catalog is None:
-        return ()
-    if isinstance(catalog, str):
-        return (catalog,)
-    if not isinstance(catalog, list | tuple):
-        raise PlacerError(f"catalog {catalog!r} is not a name", "give text, or a list of it")
-    return tuple(_text("catalog", name) for name in catalog)
-
-
-def _text(what: str, value: object) -> str:
-    """Accept text and paths."""
-    if isinstance(value, os.PathLike):
-        return str(os.fspath(value))
-    if not isinstance(value, str):
-        raise PlacerError(f"{what} {value!r} is not a name", "give text")
-    return value
-
-
-def check_words(given: Mapping[str, object]) -> None:
-    """Refuse words that no request has, and values of the wrong kind.
-
-    Raises
-    ------
-    PlacerError
-        Names the word, with the nearest one that exists.
-    """
-    known = inspect.signature(build_problem).parameters
-    for name, value in given.items():
-        if name not in known or name in ("profile", "catalog"):
-            raise unknown("word", name, [k for k in known if k not in ("profile", "catalog")])
-        kinds = _KINDS.get(name, (str, os.PathLike))
-        if not (isinstance(value, kinds) or (value is None and known[name].default is None)):
-            raise PlacerError(f"{name} {value!r} is of the wrong kind", "give text, as on the command line")
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    "gpu": (str, list, tuple, set),
-    "places": (str, list, tuple, set),
-    "not_places": (str, list, tuple, set),
-    "workers": (str, Integral),
-    "regions": (str, Integral),
-    "links": (str, list, tuple),
-    "calibration": (str, os.PathLike, Calibration, Overlay),
-    "tbs": (str, Integral),
-    "local_steps": (str, Integral),
-    "streams": (str, Integral),
-    "overlap": (bool,),
-    "samples_to_target": (str, list, tuple),
-    "data": (str, os.PathLike, list, tuple),
-    "passes": (str, Real),
-    "keep": (str, list, tuple),
-    "interruption": (str, Real),
-    "unavailable": (str, Real),
-    "require_measured": (bool,),
-}
-"""What a word may be beside text."""

@@ -9,7 +9,7 @@ from typing import Any
 from placer.book import load_catalog
 from placer.errors import PlacerError
 from placer.problem import Problem
-from placer.result import SolveOptions, objective_value
+from placer.result import SolveOptions
 from placer.solve import solve
 from placer.units import format_number
 
@@ -48,8 +48,8 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
         if result.status == "infeasible":
             raise PlacerError(f"{where}: {solver} finds that nothing fits", "the file was edited, or placer has changed")
         return f"{solver} found no placement this time; that says nothing about the first"
-    got = result.estimate
-    value = objective_value(name, got.effective_samples_per_second.value, got.usd_per_hour.total)
+    assert result.value is not None
+    value = result.value
     upwards = name == "throughput"
     for text, one, other in (("the bound", value, bound), ("the bound of the second answer", before, result.bound)):
         if other is not None and (one - other if upwards else other - one) > SAME * max(1.0, abs(other)):

@@ -8,7 +8,7 @@ from typing import Any
 import placer
 from placer.checker.bound import Relaxed
 from placer.checker.market import machines_of
-from placer.convergence import samples_to_target
+from placer.convergence import batch_factor, multiplier_of
 from placer.estimator import exchange_phases, pool_of
 from placer.exchanges import exchange_for
 from placer.manifest.native import document_digest
@@ -120,7 +120,7 @@ def mode_factors(result: Result) -> list[dict[str, Any]]:
     problem, found = result.problem, []
     for proof in result.proof:
         exchange = exchange_for(proof.strategy, 1, problem, local_steps=proof.local_steps)
-        factor = 1.0 if proof.strategy == NO_EXCHANGE else samples_to_target(exchange, problem.requirements.samples_to_target).value
+        factor = batch_factor(problem) if proof.strategy == NO_EXCHANGE else multiplier_of(exchange, problem).value
         found.append({"strategy": proof.strategy, "local_steps": proof.local_steps, "samples_to_target": factor})
     return found
 

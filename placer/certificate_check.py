@@ -18,8 +18,14 @@ from placer.units import format_number
 
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
-UNITS = {"throughput": "samples/s", "cost": "USD/h", "cost-per-sample": "USD per million samples"}
-NOT_COVERED = "intervals, the outlook on spot machines and a month, alternatives and sentences"
+UNITS = {
+    "throughput": "samples/s",
+    "cost": "USD/h",
+    "cost-per-sample": "USD per million samples",
+    "time": "seconds",
+    "carbon": "g CO2e/h",
+}
+NOT_COVERED = "emissions, intervals, the outlook on spot machines and a month, alternatives and sentences"
 """What only the model itself works out."""
 
 

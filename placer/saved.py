@@ -26,8 +26,17 @@ from placer.problem import Problem
 from placer.profile import SCHEMA as PROFILE_SCHEMA
 from placer.profile import profile_from_json
 from placer.report.document import SCHEMA as RESULT_SCHEMA
-from placer.report.document import estimate_document, outlook_document, placement_document, request_document, result_document
-from placer.result import Result, objective_value
+from placer.report.document import (
+    estimate_document,
+    outlook_document,
+    placement_document,
+    request_document,
+    result_document,
+    totals_document,
+)
+from placer.report.frontier import SCHEMA as PARETO_SCHEMA
+from placer.report.frontier import check_frontier
+from placer.result import Result, value_of
 from placer.violations import violations
 
 SCHEMA_FILES = {
@@ -36,11 +45,15 @@ SCHEMA_FILES = {
     "profile": ("placer.report", "profile-v1.json"),
     "calibration": ("placer.report", "calibration-v1.json"),
     "reproduction": ("placer.report", "reproduction-v1.json"),
+    "pareto": ("placer.report", "pareto-v1.json"),
+    "robust": ("placer.report", "robust-v1.json"),
+    "sweep": ("placer.report", "sweep-v1.json"),
+    "whatif": ("placer.report", "whatif-v1.json"),
 }
 """Where each JSON Schema lies."""
 RESULT_KEYS = (
-    "schema", "request", "data", "status", "objective", "solver", "placement", "estimate", "outlook", "alternatives", "baselines",
-    "near_misses", "nearest", "verdict", "notes", "warnings",
+    "schema", "request", "data", "status", "objective", "solver", "placement", "estimate", "totals", "outlook", "alternatives", "baselines",
+    "near_misses", "nearest", "verdict", "notes", "warnings", "batches",
 )  # fmt: skip
 """Keys of a result document."""
 LATER_KEYS = ("proof", "problem", "certificate")
@@ -67,7 +80,7 @@ def saved_document(result: Result, *, whole: bool = False) -> dict[str, Any]:
             result.problem if result.placement is None or whole else used_problem(result.problem, result.placement)
         ).to_dict()
     document["certificate"] = certificate_document(result, document.get("problem") or result.problem.to_dict())
-    if whole:
+    if whole and result.problem.requirements.objective != "carbon":  # its bounds are not covered by the second implementation
         document["certificate"]["relaxation"] = relaxation_document(result, document["problem"])
     return document
 
@@ -115,6 +128,7 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
         PROFILE_SCHEMA: _check_profile,
         PROBLEM_SCHEMA: _check_problem,
         CALIBRATION_SCHEMA: _check_calibration,
+        PARETO_SCHEMA: check_frontier,
     }
     check = _check_calibration if str(schema).startswith(FAMILY) else checks.get(str(schema))
     if check is None:
@@ -166,7 +180,7 @@ def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
 
 def _check_result(document: Mapping[str, Any], where: str) -> str:
     """Price the placement again from the file alone."""
-    extra = sorted(set(document) - {*RESULT_KEYS, *LATER_KEYS})
+    extra = sorted(set(document) - {*RESULT_KEYS, *LATER_KEYS, "verification"})
     if extra:
         raise PlacerError(f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version")
     if document["placement"] is None:
@@ -183,9 +197,10 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
     for name, value in (
         ("placement", placement_document(placement, problem)),
         ("estimate", estimate_document(got)),
+        ("totals", totals_document(got, problem)),
         ("outlook", outlook_document(placement, got, problem)),
     ):
-        difference = _difference(value, document[name], name)
+        difference = _difference(value, document.get(name), name)
         if difference:
             raise PlacerError(f"{where}: {difference}", "the file was edited, or made by another version")
     wrong = _wrong_status(document, got, problem)
@@ -197,7 +212,7 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
 def _wrong_status(document: Mapping[str, Any], got: Estimate, problem: Problem) -> str:
     """Say so if objective, bound, gap and status do not fit each other; empty if they do."""
     objective, name = document["objective"], problem.requirements.objective
-    value = objective_value(name, got.effective_samples_per_second.value, got.usd_per_hour.total)
+    value = value_of(got, problem.requirements)
     written, bound, gap = objective["value"], objective["bound"], objective["gap"]
     if objective["name"] != name or _difference(value, written, "objective.value"):
         return f"the objective is written as {str(written)[:40]} but comes to {value:.9g}"

@@ -40,12 +40,19 @@ class HubSearch:
         self.fewest_regions, self.most_regions = max(market.fewest_regions, traits(mode.strategy).least_regions), wish.max_regions
         self.most = min(wish.max_workers, int(market.cap.sum()))
         self.first = max(2, wish.min_workers)
-        order = np.argsort(market.usd, kind="stable")
-        sizes = np.concatenate([[0.0], np.cumsum(market.cap[order])])
-        sums = np.concatenate([[0.0], np.cumsum(market.usd[order] * market.cap[order])])
-        self.cheapest: Array = np.interp(np.arange(self.most + 1), sizes, sums)
+        self.cheapest, self.cleanest = self._least(market.usd), self._least(market.carbon)
+        self._own: dict[tuple[int, str | None, str | None], Array] = {}
+        self._products: dict[tuple[int, str | None, str | None], float] = {}
         self.ideal = Hub(market, mode, None, None)
         self.hubs = [Hub(market, mode, place, storage) for place, storage in self._places()]
+
+    def _least(self, each: Array) -> Array:
+        """Least sum of some figure over n machines; shape (workers + 1,)."""
+        order = np.argsort(each, kind="stable")
+        sizes = np.concatenate([[0.0], np.cumsum(self.market.cap[order])])
+        sums = np.concatenate([[0.0], np.cumsum(each[order] * self.market.cap[order])])
+        built: Array = np.interp(np.arange(self.most + 1), sizes, sums)
+        return built
 
     def _places(self) -> list[tuple[str, str | None]]:
         """Where the hub may be."""
@@ -53,6 +60,10 @@ class HubSearch:
         if self.ideal.transport == "server":
             return [(place, None) for place in (self.market.places if wanted is None else (wanted,))]
         return list(self.problem.aggregator_places)
+
+    def aim(self, target: Target) -> None:
+        """Search for another target in the same market."""
+        self.target = target
 
     def run(self) -> None:
         """Search all hubs and worker counts; raises OutOfTimeError when the time is up."""
@@ -77,6 +88,8 @@ class HubSearch:
 
     def _open(self, n: int, hub: Hub) -> bool:
         """Whether n workers around a hub could be an improvement."""
+        if self.cleanest[n] > self.target.max_carbon_g_per_hour:
+            return False
         usd = float(self.cheapest[n]) + hub.usd_per_hour(n)
         seconds = max(self._least_seconds(n, hub), self._mean_seconds(n, hub))
         return self.improves(seconds, usd, 0.0, product=self._least_product(n, hub))
@@ -90,7 +103,7 @@ class HubSearch:
         has its place, only the slowest part is known to take B / V.
         """
         rows, usd = self.market.weights, self.target.max_usd_per_hour - hub.usd_per_hour(n)
-        fit = (rows[:, 0] > 0) & ((rows[:, 1] == 0) | (usd < math.inf))
+        fit = (rows[:, 0] > 0) & ~np.any(rows[:, 2:] > 0, axis=1) & ((rows[:, 1] == 0) | (usd < math.inf))
         speed = float((self._sums[fit, n] + rows[fit, 1] * (usd if usd < math.inf else 0.0)).min())
         if speed <= 0:
             return math.inf
@@ -105,8 +118,14 @@ class HubSearch:
 
     def _own_seconds(self, n: int, hub: Hub) -> Array:
         """Least round of n workers if one is of each pool: its calculation, ideal transfers, the hub; shape (pools,)."""
-        up, down = self.ideal.ways
-        return self._seconds(n, hub, np.full(len(self.market.pools), up[0]), np.full(len(self.market.pools), down[0]))
+        key = n, hub.aggregator, hub.storage
+        found = self._own.get(key)
+        if found is None:
+            up, down = self.ideal.ways
+            found = self._seconds(n, hub, np.full(len(self.market.pools), up[0]), np.full(len(self.market.pools), down[0]))
+            if hub is self.ideal:  # asked again for every question; each other hub for few
+                self._own[key] = found
+        return found
 
     def _seconds(self, n: int, hub: Hub, up: Array, down: Array) -> Array:
         """Least round of n workers if one is of each pool; shape (pools,).
@@ -150,7 +169,10 @@ class HubSearch:
         A slow worker makes the round longer for all: each worker pays its price for at least the round
         that it alone would need, so n times the least such product bounds the whole.
         """
-        return n * float((self.market.usd * self._own_seconds(n, hub)).min())
+        key = n, hub.aggregator, hub.storage
+        if key not in self._products:
+            self._products[key] = n * float((self.market.usd * self._own_seconds(n, hub)).min())
+        return self._products[key]
 
     def improves(self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0, product: float = 0.0) -> bool:
         """Whether a round this short at these prices could be an improvement.

@@ -1,7 +1,8 @@
 """The default: branch and bound that proves its gap, with NumPy alone.
 
 Single machines, then every strategy and number of local steps are searched one after the other with one incumbent. Ties
-are broken by a second search: the cheapest among the fastest, the fastest among the cheapest.
+are broken by a second search: the cheapest among the fastest, the fastest among the cheapest. What the searches know of
+the market does not depend on objective, budget and floor: questions that differ in these alone share it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from placer.convergence import batch_factor
 from placer.cost import usd_per_million_samples
 from placer.exchange import traits
 from placer.exchanges import exchange_for
@@ -45,62 +47,121 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         Optimal within the gap; or, when the time is up or Ctrl-C is pressed, the best so far with a
         bound on every placement.
     """
-    market = Market.of(problem)
-    if not market.pools:
-        return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
-    wish = problem.requirements
-    target = Target(
-        problem=problem,
-        objective=wish.objective,
-        budget_usd_per_hour=wish.budget_usd_per_hour or float("inf"),
-        floor_samples_per_second=wish.min_samples_per_second or 0.0,
-        gap=options.gap,
-        deadline=time.monotonic() + options.time_limit_s,
-        node_limit=options.node_limit,
-        on_better=options.on_better,
-    )
-    for start in (options.start, _staying(problem, options)):
-        if start is not None:
-            target.offer(start)
-    ledger = Ledger(target)
-    finished = _search(market, target, ledger)
-    if target.best is None:
-        status = Status.INFEASIBLE if finished else Status.TIME_LIMIT
-        proof = ledger.proofs({})
-        return Answer(status=status, placement=None, bound=None, candidates=target.candidates, nodes=target.ticks, proof=proof)
-    best, second = _break_tie(market, target) if finished else (target.best, None)
-    wanted = options.certificate if finished else options.bound_if_stopped
-    proof = ledger.proofs(_root_bounds(market, target) if wanted else {})
-    return Answer(
-        status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
-        placement=best.canonical(),
-        bound=total_bound(proof, target.objective),
-        candidates=target.candidates + (0 if second is None else second.candidates),
-        nodes=target.ticks + (0 if second is None else second.ticks),
-        proof=proof,
-    )
+    return prepare(problem)(problem, options)
 
 
-def _search(market: Market, target: Target, ledger: Ledger) -> bool:
-    """Run every search that the request admits; False if the time ran out or the user stopped it."""
-    try:
-        if market.fewest_regions <= 1 and market.problem.requirements.min_workers == 1:
-            with ledger.mode(NO_EXCHANGE, 1):
-                _alone(market, target)
-        market = market.with_moving_data(target.min_speed * _least_multiplier(market.problem), target.max_usd_per_hour)
-        for search in _searches(market, target):
-            with ledger.mode(search.mode.strategy, search.mode.local_steps):
-                search.run()
-    except (OutOfTimeError, KeyboardInterrupt):
-        return False
-    return not target.skipped
+def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
+    """Work out what questions share that differ in objective, budget and floor alone.
+
+    Returns
+    -------
+    Callable[[Problem, SolveOptions], Answer]
+        As `solve`; not to be shared between threads.
+    """
+    return Prepared(Market.of(problem)).solve
+
+
+class Prepared:
+    """A market with its searches, kept from one question to the next; each is aimed at the target in hand."""
+
+    def __init__(self, market: Market) -> None:
+        self.market = market
+        self._kept: list[Search] | None = None
+        self._interrupted = False
+
+    def solve(self, problem: Problem, options: SolveOptions) -> Answer:
+        """Answer one question about this market."""
+        if not self.market.pools:
+            return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
+        target = Target.of(
+            problem,
+            gap=options.gap,
+            deadline=time.monotonic() + options.time_limit_s,
+            node_limit=options.node_limit,
+            on_better=options.on_better,
+        )
+        self._interrupted = False
+        for start in (options.start, _staying(problem, options)):
+            if start is not None:
+                target.offer(start)
+        ledger = Ledger(target)
+        finished = self._search(target, ledger)
+        if target.best is None:
+            status, proof, nodes = Status.INFEASIBLE if finished else Status.TIME_LIMIT, ledger.proofs({}), target.ticks
+            stopped, tried = self._interrupted, target.candidates
+            return Answer(status=status, placement=None, bound=None, candidates=tried, nodes=nodes, proof=proof, interrupted=stopped)
+        best, second = self._break_tie(target) if finished and options.break_ties else (target.best, None)
+        wanted = options.certificate if finished else options.bound_if_stopped
+        proof = ledger.proofs(self._root_bounds(target) if wanted else {})
+        return Answer(
+            status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
+            placement=best.canonical(),
+            bound=total_bound(proof, target.objective),
+            candidates=target.candidates + (0 if second is None else second.candidates),
+            nodes=target.ticks + (0 if second is None else second.ticks),
+            proof=proof,
+            interrupted=self._interrupted,
+        )
+
+    def searches(self, market: Market, target: Target) -> list[Search]:
+        """One search for each strategy and number of local steps that the request admits."""
+        if market is not self.market:  # prices with data that moves depend on the limits
+            return _searches(market, target)
+        if self._kept is None:
+            self._kept = _searches(market, target)
+        for search in self._kept:
+            search.aim(target)
+        return self._kept
+
+    def _search(self, target: Target, ledger: Ledger) -> bool:
+        """Run every search that the request admits; False if the time ran out or the user stopped it."""
+        try:
+            if self.market.fewest_regions <= 1 and target.problem.requirements.min_workers == 1:
+                with ledger.mode(NO_EXCHANGE, 1):
+                    _alone(self.market, target)
+            market = self.market.with_moving_data(target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour)
+            for search in self.searches(market, target):
+                with ledger.mode(search.mode.strategy, search.mode.local_steps):
+                    search.run()
+        except OutOfTimeError:
+            return False
+        except KeyboardInterrupt:
+            self._interrupted = True
+            return False
+        return not target.skipped
+
+    def _break_tie(self, target: Target) -> tuple[Placement, Target | None]:
+        """Among placements as good as the best, find the cheapest (or the fastest, if cost is the objective)."""
+        assert target.best is not None
+        if target.objective == "cost-per-sample":
+            return target.best, None
+        if target.objective == "throughput":
+            second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
+        elif target.objective == "carbon":
+            second = replace(target, objective="throughput", limit_carbon_g_per_hour=target.best_value * (1 + TOLERANCE))
+        else:
+            second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
+        second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0
+        second.offer(target.best)
+        self._search(second, Ledger(second))
+        return second.best or target.best, second
+
+    def _root_bounds(self, target: Target) -> dict[tuple[str, int], float | None]:
+        """What the relaxation alone proves about each mode; None where it proves that the mode holds no placement."""
+        trial = replace(target, gap=0.0, on_better=None)
+        outermost = _outermost(self.market, target.objective)
+        found: dict[tuple[str, int], float | None] = {(NO_EXCHANGE, 1): _best_alone(self.market, target)}
+        for search in self.searches(self.market, trial):
+            trial.best, trial.best_value = target.best, target.best_value
+            found[search.mode.strategy, search.mode.local_steps] = root_bound(search.may_improve, trial, outermost)
+        return found
 
 
 def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
     """Best placement that leaves data that may move where it is: cheap to find, and often hard to beat."""
     if not problem.requirements.data_moves:
         return None
-    limits = replace(options, time_limit_s=options.time_limit_s / 3, start=None, bound_if_stopped=False, on_better=None, certificate=False)
+    limits = replace(options, time_limit_s=options.time_limit_s / 3, start=None, bound_if_stopped=False, certificate=False, on_better=None)
     return solve(replace(problem, requirements=problem.requirements.with_data_staying()), limits).placement
 
 
@@ -109,11 +170,11 @@ def _least_multiplier(problem: Problem) -> float:
     return min(Mode(problem, name, steps).multiplier for name, steps in problem.modes)
 
 
-def _searches(market: Market, target: Target) -> list[ButterflySearch | RegionSearch | HubSearch]:
-    """One search for each strategy and number of local steps that the request admits."""
+def _searches(market: Market, target: Target) -> list[Search]:
     return [SEARCHES[traits(name).transport](market, target, Mode(market.problem, name, steps)) for name, steps in market.problem.modes]
 
 
+Search = ButterflySearch | RegionSearch | HubSearch
 SEARCHES: dict[str, type[ButterflySearch] | type[RegionSearch] | type[HubSearch]] = {
     "butterfly": ButterflySearch,
     "leaders": RegionSearch,
@@ -129,53 +190,32 @@ SEARCHES: dict[str, type[ButterflySearch] | type[RegionSearch] | type[HubSearch]
 def _alone(market: Market, target: Target) -> None:
     """Offer single machines in the order in which they could be best, until none can improve."""
     problem = market.problem
+    if problem.requirements.min_workers > 1:
+        return
     orders: dict[str, Callable[[int], float]] = {
-        "throughput": lambda i: -market.pools[i].alone.value,
+        "throughput": lambda i: -market.alone[i],
         "cost": lambda i: market.usd[i],
-        "cost-per-sample": lambda i: market.usd[i] / market.pools[i].alone.value,
+        "cost-per-sample": lambda i: market.usd[i] / market.alone[i],
+        "carbon": lambda i: market.carbon[i],
     }
     exchange = exchange_for("none", 1, problem)
     for i in sorted(range(len(market.pools)), key=lambda i: (orders[target.objective](i), market.usd[i])):
         pool = market.pools[i]
-        if pool.alone.value >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
-            if usd_per_million_samples(pool.offer.usd_per_hour, pool.alone.value) / 1e6 > target.max_usd_per_sample:
-                return
+        if market.alone[i] >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
+            if usd_per_million_samples(pool.offer.usd_per_hour, float(market.alone[i])) / 1e6 > target.max_usd_per_sample:
+                continue
+            if market.carbon[i] > target.max_carbon_g_per_hour:
+                continue
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
 
-def _break_tie(market: Market, target: Target) -> tuple[Placement, Target | None]:
-    """Among placements as good as the best, find the cheapest (or the fastest, if cost is the objective)."""
-    assert target.best is not None
-    if target.objective == "cost-per-sample":
-        return target.best, None
-    if target.objective == "throughput":
-        second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
-    else:
-        second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
-    second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0
-    second.offer(target.best)
-    _search(market, second, Ledger(second))
-    return second.best or target.best, second
-
-
-def _root_bounds(market: Market, target: Target) -> dict[tuple[str, int], float | None]:
-    """What the relaxation alone proves about each mode; None where it proves that the mode holds no placement."""
-    trial = replace(target, gap=0.0, on_better=None)
-    outermost = _outermost(market, target.objective)
-    found: dict[tuple[str, int], float | None] = {(NO_EXCHANGE, 1): _best_alone(market, target)}
-    for search in _searches(market, trial):
-        trial.best, trial.best_value = target.best, target.best_value
-        found[search.mode.strategy, search.mode.local_steps] = root_bound(search.may_improve, trial, outermost)
-    return found
-
-
 def _best_alone(market: Market, target: Target) -> float | None:
-    """Best value of a single machine by its own price and speed; None if none keeps the limits."""
+    """Best value of a single machine by its own price, speed and emissions; None if none keeps the limits."""
     values = [
-        objective_value(target.objective, pool.alone.value, pool.offer.usd_per_hour)
-        for pool in market.pools
+        objective_value(target.objective, float(market.alone[i]), pool.offer.usd_per_hour, carbon_g_per_hour=float(market.carbon[i]))
+        for i, pool in enumerate(market.pools)
         if pool.offer.usd_per_hour <= target.budget_usd_per_hour * (1 + TOLERANCE)
-        and pool.alone.value >= target.floor_samples_per_second * (1 - TOLERANCE)
+        and market.alone[i] >= target.floor_samples_per_second * (1 - TOLERANCE)
     ]
     return (max if target.objective == "throughput" else min)(values, default=None)
 
@@ -185,4 +225,4 @@ def _outermost(market: Market, objective: str) -> float:
     if objective != "throughput":
         return 0.0
     fastest = max((max(pool.alone.value, pool.shared.value) for pool in market.pools), default=0.0)
-    return fastest * market.problem.requirements.max_workers / min(1.0, _least_multiplier(market.problem))
+    return fastest * market.problem.requirements.max_workers / min(batch_factor(market.problem), _least_multiplier(market.problem))

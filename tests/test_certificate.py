@@ -26,7 +26,7 @@ from placer.checker.limits import broken_limits
 from placer.checker.market import CHEAPEST, Machine, largest_sums, machines_of
 from placer.checker.queue import last_arrival
 from placer.checker.seconds import round_of
-from placer.convergence import samples_to_target
+from placer.convergence import batch_factor, multiplier_of
 from placer.errors import PlacerError
 from placer.estimator import evaluate
 from placer.exchange import STRATEGIES
@@ -148,7 +148,7 @@ def test_no_placement_of_a_mode_beats_its_bounds(seed: int, draw: Callable[[int]
         if result.placement is not None:
             assert unbeaten(proof.bound, value, name), (proof, value)
             assert unbeaten(proof.root_bound, value, name), (proof, value)
-        factor = 1.0 if mode[0] == "none" else factor_of(problem, *mode)
+        factor = batch_factor(problem) if mode[0] == "none" else factor_of(problem, *mode)
         assert unbeaten(relaxed.best(*mode, factor), value, name), (mode, value)
     if result.status is Status.INFEASIBLE:
         assert not best
@@ -159,7 +159,7 @@ def factor_of(problem: Problem, strategy: str, local_steps: int) -> float:
     """Samples to target of a mode."""
     from placer.exchanges import exchange_for
 
-    return samples_to_target(exchange_for(strategy, 1, problem, local_steps=local_steps), problem.requirements.samples_to_target).value
+    return multiplier_of(exchange_for(strategy, 1, problem, local_steps=local_steps), problem).value
 
 
 @pytest.fixture(scope="module")

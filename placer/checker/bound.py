@@ -35,7 +35,9 @@ class Relaxed:
         self.wish, self.machines = wish, machines
         self.multipliers = [0.0, *multipliers, CHEAPEST]
         self.budget: float = (wish["budget_usd_per_hour"] or float("inf")) * (1 + SLACK)
-        self.floor: float = (wish["min_samples_per_second"] or 0.0) * (1 - SLACK)
+        in_time = wish["samples"] / wish["deadline_s"] if wish["deadline_s"] is not None else 0.0
+        self.floor: float = max(wish["min_samples_per_second"] or 0.0, in_time) * (1 - SLACK)
+        self.objective = "throughput" if wish["objective"] == "time" else wish["objective"]
         self.batch: int = wish["target_batch_size"] or self.profile["target_batch_size"]
         packed = BYTES_PER_ELEMENT[wish["compression"] or self.profile["compression"]]
         self.size: float = self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"]
@@ -44,7 +46,7 @@ class Relaxed:
     def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
         """Objective that no placement of a strategy is better than; None if none of it keeps the limits."""
         if strategy == "none":
-            return self._alone()
+            return self._told(self._alone(samples_to_target))
         hosts = sorted({machine.host for machine in self.machines})
         found = []
         most = min(self.wish["max_workers"], len(self._sums(frozenset(hosts), 0.0)) - 1)
@@ -55,15 +57,20 @@ class Relaxed:
                 value = self._value(n, within, seconds, self.batch * local_steps, samples_to_target)
                 if value is not None:
                     found.append(value)
-        return (max if self.wish["objective"] == "throughput" else min)(found, default=None)
+        return self._told((max if self.objective == "throughput" else min)(found, default=None))
 
-    def _alone(self) -> float | None:
-        allowed = [m for m in self.machines if m.usd <= self.budget and m.alone >= self.floor and self.wish["min_workers"] == 1]
-        if self.wish["objective"] == "throughput":
-            return max((m.alone for m in allowed), default=None)
-        if self.wish["objective"] == "cost":
-            return min((m.usd for m in allowed), default=None)
-        return min((m.usd / 3600 / m.alone * 1e6 for m in allowed), default=None)
+    def _told(self, value: float | None) -> float | None:
+        """Samples/s as seconds for all samples, where time is the objective."""
+        return self.wish["samples"] / value if value is not None and self.wish["objective"] == "time" else value
+
+    def _alone(self, factor: float) -> float | None:
+        counted = [(m.alone / factor, m.usd) for m in self.machines if self.wish["min_workers"] == 1]
+        allowed = [(speed, usd) for speed, usd in counted if usd <= self.budget and speed >= self.floor]
+        if self.objective == "throughput":
+            return max((speed for speed, _ in allowed), default=None)
+        if self.objective == "cost":
+            return min((usd for _, usd in allowed), default=None)
+        return min((usd / 3600 / speed * 1e6 for speed, usd in allowed), default=None)
 
     def _average(self, host: str, workers: int) -> float:
         """Averaging inside a zone, as in `placer.checker.seconds`, of one class of hosts."""
@@ -115,9 +122,9 @@ class Relaxed:
         fastest = self._counted(most_speed, seconds, samples, multiplier)
         if fastest < self.floor:
             return None
-        if self.wish["objective"] == "throughput":
+        if self.objective == "throughput":
             return fastest
-        if self.wish["objective"] == "cost":
+        if self.objective == "cost":
             needed = self._needed(seconds, samples, multiplier)
             return max([least_usd, *((needed - total) / m for m, total in lines if m > 0)])
         return self._per_million(lines, least_usd, most_speed, seconds, samples, multiplier)

@@ -35,12 +35,25 @@ def broken_limits(case: Case, bill: Bill, samples_per_second: float, usd_per_hou
     ):
         if not low <= count <= high:
             found.append(f"{count} {what}, not {low} to {high}")
+    found += _totals(case, samples_per_second, usd_per_hour)
     budget, floor = wish["budget_usd_per_hour"], wish["min_samples_per_second"]
     if budget is not None and usd_per_hour > budget * (1 + SLACK):
         found.append(f"{usd_per_hour:.6g} USD/h are above the budget of {budget:g} USD/h")
     if floor is not None and samples_per_second < floor * (1 - SLACK):
         found.append(f"{samples_per_second:.6g} samples/s are below the floor of {floor:g} samples/s")
     return found
+
+
+def _totals(case: Case, samples_per_second: float, usd_per_hour: float) -> Iterator[str]:
+    """Time and money for all samples."""
+    wish, each = case.wish, usd_per_hour / 3600 / samples_per_second
+    if wish["deadline_s"] is not None and wish["samples"] / samples_per_second > wish["deadline_s"] * (1 + SLACK):
+        yield f"{wish['samples']:,} samples take longer than the deadline"
+    if wish["budget_usd"] is not None and each * wish["samples"] > wish["budget_usd"] * (1 + SLACK):
+        yield f"{wish['samples']:,} samples cost more than the budget in total"
+    limit = wish["most_usd_per_million_samples"]
+    if limit is not None and each * 1e6 > limit * (1 + SLACK):
+        yield "a million samples cost more than their limit"
 
 
 def _machines(case: Case) -> Iterator[str]:
@@ -89,10 +102,19 @@ def _quotas(case: Case) -> Iterator[str]:
         key = row["place"], row["gpu"], row["market"]
         used[key] = used.get(key, 0) + row["count"] * row["gpu_count"]
     for key, gpus in used.items():
-        rows = [q for q in case.wish["quotas"] if all(fnmatchcase(k, q[f]) for k, f in zip(key, ("place", "gpu", "market"), strict=True))]
+        rows = [
+            q
+            for q in case.wish["quotas"]
+            if q["scope"] == "each" and all(fnmatchcase(k, q[f]) for k, f in zip(key, ("place", "gpu", "market"), strict=True))
+        ]
         quota = rows[-1]["gpus"] if rows else QUOTA_GPUS
         if gpus > quota:
             yield f"{gpus} x {key[1]} {key[2]} in {key[0]}, where the quota is {quota}"
+    for row in case.wish["quotas"]:
+        names = row["place"], row["gpu"], row["market"]
+        together = sum(n for key, n in used.items() if all(fnmatchcase(k, p) for k, p in zip(key, names, strict=True)))
+        if row["scope"] == "together" and together > row["gpus"]:
+            yield f"{together} GPUs, where the joint quota of {' '.join(names)} is {row['gpus']}"
 
 
 def _exchange(case: Case, bill: Bill) -> Iterator[str]:

@@ -73,7 +73,7 @@ def _admitted(offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mappi
 
 def _quota(bucket: tuple[str, str, str], rows: Sequence[Mapping[str, Any]]) -> int:
     for row in reversed(rows):
-        if all(fnmatchcase(a, row[key]) for a, key in zip(bucket, ("place", "gpu", "market"), strict=True)):
+        if row["scope"] == "each" and all(fnmatchcase(a, row[key]) for a, key in zip(bucket, ("place", "gpu", "market"), strict=True)):
             return int(row["gpus"])
     return QUOTA_GPUS
 

@@ -17,9 +17,13 @@ from placer.errors import PlacerError, unknown
 
 COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
+    "pareto": "Show what each budget buys: the frontier of cost and speed, proved.",
     "estimate": "Time and price a placement given by hand, no search.",
     "simulate": "Replay a placement given by hand, with jitter and stragglers.",
     "compare": "Put placements given by hand side by side.",
+    "whatif": "Solve a question as it is and in a changed world.",
+    "sweep": "Solve a question over ranges of prices, speeds and wishes.",
+    "robust": "Say how much a recommendation may lose if figures are wrong.",
     "models": "List the models that have a profile, or show one.",
     "offers": "List what can be rented, filtered and sorted.",
     "network": "Show links between places: bandwidth, round-trip time, egress price.",
@@ -27,6 +31,7 @@ COMMANDS = {
     "reproduce": "Work a published paper out again and compare.",
     "catalog": "List price books and what they cover.",
     "validate": "Check a result, manifest, profile, calibration, quota file or price book.",
+    "doctor": "Show what is installed and test the second solvers.",
     "schema": "Print the JSON Schema of a document that placer writes or reads.",
     "completion": "Print the completion script for a shell.",
 }

@@ -21,7 +21,13 @@ METHOD_WORDS = {
     "search": "searched",
     "stopped": "not finished",
 }
-BOUND_WORDS = {"throughput": "samples/s at most", "cost": "USD/h at least", "cost-per-sample": "USD/M at least"}
+BOUND_WORDS = {
+    "throughput": "samples/s at most",
+    "cost": "USD/h at least",
+    "cost-per-sample": "USD/M at least",
+    "time": "seconds at least",
+    "carbon": "g CO2e/h at least",
+}
 
 
 def ways_out(proof: Sequence[ModeProof]) -> str:

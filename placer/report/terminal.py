@@ -16,10 +16,11 @@ from placer.problem import DEFAULT_QUOTA_GPUS, Problem
 from placer.report.figures import COMPRESSION_NAMES, figures
 from placer.report.proof import proof_table, ways_out
 from placer.report.sentences import device_words, headline
-from placer.requirements import ALL_REGIONS
+from placer.requirements import ALL_REGIONS, Requirements
 from placer.result import Option, Result, Warn
 from placer.units import (
     format_bytes,
+    format_duration,
     format_number,
     format_seconds,
     format_usd,
@@ -31,17 +32,26 @@ MOST_WIDTH = 118
 """Columns of a table on a wider terminal."""
 OLD_DAYS = 366
 """Egress prices older than this beside the newest machine price are worth a word although nothing is sent."""
-OBJECTIVE_WORDS = {"throughput": "most samples/s", "cost": "lowest USD/h", "cost-per-sample": "lowest USD per sample"}
+UNITS = {"throughput": "samples/s", "cost": "USD/h", "cost-per-sample": "USD/M", "time": "seconds", "carbon": "g CO2e/h"}
+"""What the value of an objective is in."""
+OBJECTIVE_WORDS = {
+    "throughput": "most samples/s",
+    "cost": "lowest USD/h",
+    "cost-per-sample": "lowest USD per sample",
+    "time": "least time to finish",
+    "carbon": "lowest g CO2e/h",
+}
 
 
-def reading(problem: Problem) -> RenderableType:
-    """Say how the request was understood, so that a misread wish is seen."""
+def reading(problem: Problem, wanted: str = "") -> RenderableType:
+    """Say how the request was understood, so that a misread wish is seen; ``wanted`` stands in place of the objective."""
     wish = problem.requirements
     limits = []
     if wish.budget_usd_per_hour is not None:
         limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h")
     if wish.min_samples_per_second is not None:
         limits.append(f"at least {format_number(wish.min_samples_per_second)} samples/s")
+    limits += _total_limits(wish)
     if wish.gpus:
         limits.append(f"GPUs {', '.join(wish.gpus)}")
     if wish.places_in:
@@ -65,10 +75,23 @@ def reading(problem: Problem) -> RenderableType:
     quota = f"{DEFAULT_QUOTA_GPUS} GPUs per region, type and market"
     lines = [
         *_context(problem),
-        ("wanted", f"{OBJECTIVE_WORDS[wish.objective]}; {', '.join(limits)}"),
+        ("wanted", f"{wanted or OBJECTIVE_WORDS[wish.objective]}; {', '.join(limits)}"),
         ("quota", f"from the quota file, else {quota}" if wish.quotas else f"{quota} (default; change with --quota FILE)"),
     ]
     return _pairs(lines)
+
+
+def _total_limits(wish: Requirements) -> list[str]:
+    """How many samples, by when, for how much, and with which emissions."""
+    limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
+    if wish.deadline_s is not None and wish.samples is not None:
+        floor = format_number(wish.samples / wish.deadline_s)
+        limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor} samples/s)")
+    if wish.budget_usd is not None:
+        limits.append(f"budget {format_usd(wish.budget_usd)} in total")
+    if wish.max_carbon_g_per_hour is not None:
+        limits.append(f"at most {format_number(wish.max_carbon_g_per_hour)} g CO2e/h")
+    return limits
 
 
 def context(problem: Problem) -> RenderableType:
@@ -83,10 +106,21 @@ def _context(problem: Problem) -> list[tuple[str, str]]:
     gradients = f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
     datasets = ", ".join(f"{d.samples:,} samples in {d.place} that {'may move' if d.may_move else 'stay'}" for d in wish.datasets)
     return [
-        ("model", f"{profile.name}: {profile.parameters / 1e6:,.0f} M parameters, {gradients}, {problem.batch:,} samples a step (TBS)"),
+        ("model", f"{profile.name}: {profile.parameters / 1e6:,.0f} M parameters, {gradients}, {_batch_words(problem)}"),
         ("data", f"read from {store}" if store else datasets or "with the workers (assumed; name its store with --data)"),
         ("prices", f"catalog {problem.catalog.name}, {_ages(problem)}, {fitting} offers fit"),
     ]
+
+
+def _batch_words(problem: Problem) -> str:
+    """Samples of a step, or the range that they are chosen from."""
+    wish = problem.requirements
+    critical = "" if wish.critical_batch is None else f", critical batch {wish.critical_batch:,}"
+    if wish.open_batches:
+        low, high = wish.open_batches[0], wish.open_batches[-1]
+        return f"{low:,} to {high:,} samples a step, whichever is best (TBS){critical}"
+    chosen = "" if wish.batch_range is None else f", the best of {wish.batch_range[0]:,} to {wish.batch_range[1]:,}"
+    return f"{problem.batch:,} samples a step (TBS{chosen}){critical}"
 
 
 def _ages(problem: Problem) -> str:
@@ -110,14 +144,21 @@ def winner(result: Result) -> RenderableType:
     placement, got, problem = result.placement, result.estimate, result.problem
     assert placement is not None
     assert got is not None
-    return Group(Text(f"\n{headline(placement)}", style="bold green"), estimate_lines(placement, got, problem, _proof(result)))
+    return Group(
+        Text(f"\n{headline(placement)}", style="bold green"),
+        estimate_lines(placement, got, problem, _proof(result), check=verified_words(result)),
+    )
 
 
-def estimate_lines(placement: Placement, got: Estimate, problem: Problem, proof: str = "", notes: Sequence[Warn] = ()) -> RenderableType:
+def estimate_lines(
+    placement: Placement, got: Estimate, problem: Problem, proof: str = "", notes: Sequence[Warn] = (), check: str = ""
+) -> RenderableType:
     """Lines about speed, step, price and links of one estimate, its proof and its notes."""
     lines = figures(placement, got, problem)
     if proof:
         lines.append(("proof", proof))
+    if check:
+        lines.append(("verified", check))
     return _pairs([*lines, *(("note" if i == 0 else "", note.message) for i, note in enumerate(notes))])
 
 
@@ -128,6 +169,18 @@ def considered(result: Result, width: int) -> RenderableType:
         chosen = option.placement == result.placement
         table.add_row("*" if chosen else "", *_cells(option.placement, option.estimate), style="bold" if chosen else "dim")
     return Group(Text("\nConsidered (best of each kind of machine; samples/s that count towards the target)", style="bold"), table)
+
+
+def batches(result: Result) -> RenderableType:
+    """Table of the target batch sizes that were tried, the chosen one marked."""
+    table = _table(("", "TBS", UNITS[result.problem.requirements.objective], "at best"), 60)
+    for row in result.batches:
+        chosen = row.target_batch_size == result.problem.batch
+        value = result.value if chosen else row.value
+        shown = "not better" if value is None else format_number(value)
+        bound = "-" if row.bound is None else format_number(row.bound)
+        table.add_row("*" if chosen else "", f"{row.target_batch_size:,}", shown, bound, style="bold" if chosen else "dim")
+    return Group(Text("\nTarget batch sizes (searched from the largest down, each only for what is better)", style="bold"), table)
 
 
 def comparison(options: Sequence[Option], problem: Problem, width: int) -> RenderableType:
@@ -174,6 +227,8 @@ def print_result(console: Console, result: Result, *, certificate: bool = False)
     console.print(winner(result))
     if certificate and result.proof:
         console.print(proof_table(result))
+    if result.batches:
+        console.print(batches(result))
     console.print(considered(result, console.width))
     console.print(advice(result))
 
@@ -214,6 +269,13 @@ def _pairs(lines: Iterable[tuple[str, str]]) -> RenderableType:
     for name, text in lines:
         table.add_row(name, Text(text))
     return Padding(table, (0, 0, 0, 0))
+
+
+def verified_words(result: Result) -> str:
+    """What a second solver says; empty if none was asked."""
+    from placer.verify import verification_words
+
+    return "" if result.verification is None else verification_words(result.verification)
 
 
 def _proof(result: Result) -> str:
