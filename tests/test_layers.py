@@ -11,9 +11,8 @@ from conftest import ROOT
 
 LAYERS = [
     {"cli", "__main__"},
-    {"advisor", "saved", "certificate_check", "certificate", "again"},
     {"worlds"},
-    {"advisor", "saved"},
+    {"advisor", "saved", "certificate_check", "certificate", "again"},
     {
         "recommender",
         "python_words",
