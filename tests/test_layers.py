@@ -12,7 +12,7 @@ from conftest import ROOT
 LAYERS = [
     {"cli", "__main__"},
     {"worlds"},
-    {"advisor", "saved"},
+    {"advisor", "saved", "certificate_check", "certificate", "again"},
     {
         "recommender",
         "python_words",
@@ -71,7 +71,7 @@ LAYERS = [
     {"problem"},
     {"requirements"},
     {"exchange", "elastic"},
-    {"placement"},
+    {"placement", "proof"},
     {"overlay"},
     {
         "network",
@@ -91,7 +91,7 @@ LAYERS = [
         "csv_rows",
         "provenance",
     },
-    {"units", "errors", "shipped", "shelf", "interval"},
+    {"units", "errors", "shipped", "shelf", "interval", "checker"},
 ]
 """A module imports only from its own line or lines below; `placer/__init__` names lazily and is exempt."""
 LAZY = {("result", "report"), ("result", "manifest"), ("result", "saved")}
