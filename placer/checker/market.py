@@ -58,6 +58,7 @@ def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]])
 def _admitted(offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:
     wish, profile, place = problem["requirements"], problem["profile"], f"{offer['provider']}/{offer['region']}"
     wanted = [p for p in wish["places_in"] if fnmatchcase(place, p)]
+    named = [*wanted, *(rule["place"] for rule in wish["used"] if fnmatchcase(place, rule["place"]))]
     return (
         (not wish["gpus"] or offer["gpu"] in wish["gpus"])
         and wish["market"] in ("any", offer["market"])
@@ -67,7 +68,7 @@ def _admitted(offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mappi
         and (not wish["require_measured"] or speed["basis"] in ("measured", "published"))
         and (bool(wanted) or not wish["places_in"])
         and not any(fnmatchcase(place, p) for p in wish["places_not_in"])
-        and (offer["price_basis"] != "owned" or any(not p.startswith("*") for p in wanted))
+        and (offer["price_basis"] != "owned" or any(not p.startswith("*") for p in named))
     )
 
 
