@@ -33,18 +33,21 @@ class Children:
     def __init__(self, tree: LargestFirst, node: Placed) -> None:
         self.tree, self.node, self.meeting, self.used = tree, node, tree.meeting, len(node.regions) + 1
         self.open = node.open
+        self.missing = [place for place in tree.least if place not in node.regions]
         self._drop_regions()
 
     def _drop_regions(self) -> None:
-        """Leave out regions that no improvement uses, whatever their count, until nothing changes much."""
+        """Leave out regions that no improvement uses, whatever their count, until nothing changes much; all if one that must be used is."""
         for _ in range(ROUNDS):
             before = int(self.open.sum())
-            if before == 0:
+            if not self.open[self.missing].all():
+                self.open = np.zeros_like(self.open)
+            if not self.open.any():
                 return
             self._prepare()
             keep = np.zeros_like(self.open)
             keep[self.places] = (self._margins(np.full(len(self.counts), self.node.most)) >= 0).any(axis=1)
-            self.open = keep
+            self.open = keep if keep[self.missing].all() else np.zeros_like(keep)
             if keep.sum() > MANY * before:
                 return
 
@@ -61,6 +64,17 @@ class Children:
         apart = np.maximum(tree.relaxation.wan_matrix[np.ix_(self.places, self.places)], node.far[self.places])
         np.fill_diagonal(apart, np.inf)
         self.apart = np.sort(apart, axis=1)
+        self.must = np.searchsorted(self.places, sorted(self.missing)).tolist()
+        self.far = np.maximum(node.far[self.places], self._far_missing())
+
+    def _far_missing(self) -> Array:
+        """Slowest pair that the regions which are still missing bring with them, if each region is used too; shape (places,)."""
+        if not self.missing:
+            return np.zeros(len(self.places))
+        wan, missing = self.tree.relaxation.wan_matrix, np.array(self.missing)
+        known = max(float(self.node.far[missing].max()), float(wan[np.ix_(missing, missing)].max()))
+        built: Array = np.maximum(wan[np.ix_(self.places, missing)].max(axis=1), known)
+        return built
 
     def _margins(self, together: Indices) -> Array:
         """Margins of all open regions and counts; ``together`` is how many of the rest one region may hold; shape (places, counts)."""
@@ -68,19 +82,37 @@ class Children:
         left, together = node.left - self.counts, np.maximum(together, 1)
         heads, heads_left = meeting.heads(self.counts), meeting.heads_left(left, self.used)
         heads_together = meeting.heads_together(together)
-        rest, rest_usd = self._rests(left, together, heads_left, heads_together)
+        rest, rest_usd = self._every_rest(left, together, heads_left, heads_together)
         across = [self.partners.usd(int(m), int(most)) for m, most in zip(heads_left, heads_together, strict=True)]
         pairs = np.outer(self.toward, heads) + 2.0 * heads * np.stack(across, axis=1) + rest_usd
         egress = meeting.pair_bytes * (node.pairs_usd + pairs) + meeting.home_usd
         further = np.minimum(meeting.regions_left(left, together, self.used), len(self.places) - 1)
         last = np.where(further > 0, self.apart[:, np.maximum(further, 1) - 1], 0.0)
-        wan = np.maximum(np.maximum(node.wan, node.far[self.places][:, None]), last)
+        wan = np.maximum(np.maximum(node.wan, self.far[:, None]), last)
         seconds = np.maximum(node.own_s, meeting.own_s[self.places][:, self.counts]) + wan * meeting.pair_bytes
-        reached = node.base[:, None, None] + tree.sums[:, self.places][:, :, self.counts] + rest[:, None]
+        reached = node.base[:, None, None] + tree.sums[:, self.places][:, :, self.counts] + rest
         needed = tree.needed(tree.weights, seconds.ravel(), egress.ravel())
         return margin(reached.reshape(len(reached), -1), needed).reshape(egress.shape)
 
-    def _rests(self, left: Indices, together: Indices, heads_left: Indices, heads_together: Indices) -> tuple[Array, Array]:
+    def _every_rest(self, left: Indices, together: Indices, heads_left: Indices, heads_together: Indices) -> tuple[Array, Array]:
+        """Best sums of the workers that are left and least price of their pairs; shapes (rows, places or 1, counts), (places or 1, counts).
+
+        Notes
+        -----
+        The same for all regions, but for those that must be used: if one is placed next, only the others are still missing.
+        """
+        rest, usd = self._rests(left, together, heads_left, heads_together, self.must)
+        if not self.must:
+            return rest[:, None], usd[None]
+        every, prices = np.repeat(rest[:, None], len(self.places), axis=1), np.tile(usd, (len(self.places), 1))
+        for own in self.must:
+            others = [other for other in self.must if other != own]
+            every[:, own], prices[own] = self._rests(left, together, heads_left, heads_together, others, own)
+        return every, prices
+
+    def _rests(
+        self, left: Indices, together: Indices, heads_left: Indices, heads_together: Indices, must: list[int], placed: int | None = None
+    ) -> tuple[Array, Array]:
         """Best sums of the workers that are left and least price of their pairs, for each count; shapes (rows, counts) and (counts,).
 
         Notes
@@ -94,22 +126,39 @@ class Children:
             elsewhere = max(0, int((heads_left - heads_together)[at].min()))
             pairs = self.toward + self.partners.usd(elsewhere, int(heads_together[at].max()))
             able = np.isfinite(pairs)
+            if placed is not None:
+                able[placed] = False
             most = int(left[at].max())
-            sums = self._sums(pairs, able, int(cap), most)
+            sums = self._sums(pairs, able, int(cap), most, must)
             rest[:, at], usd[at] = sums[:, left[at]], heads_left[at] * (float(pairs[able].min()) if able.any() else 0.0)
         return rest, usd
 
-    def _sums(self, pairs: Array, able: Array, together: int, most: int) -> Array:
-        """Best sums of up to ``most`` workers in the able regions, ``together`` in each at most, with what pairs cost above the least."""
+    def _sums(self, pairs: Array, able: Array, together: int, most: int, must: list[int]) -> Array:
+        """Best sums of up to ``most`` workers in the able regions, ``together`` in each at most, with what pairs cost above the least.
+
+        Notes
+        -----
+        Regions that must be used have their fewest machines in every sum.
+        """
         built = np.full((len(self.units), most + 1), -np.inf)
-        built[:, 0] = 0.0
+        leasts = [self.tree.least[int(self.places[at])] for at in must]
+        if not able[must].all() or max(leasts, default=0) > together or sum(leasts) > most:
+            return built
+        base, count = np.zeros((len(built), 1)), sum(leasts)
         if able.any():
             heads = 1 / together if self.meeting.by_region else 1.0  # a region's leader is paid for by its workers
-            surcharge = self.usd_per_hour * heads * (pairs[able] - pairs[able].min())
-            units = (self.units[:, able, :together] - (self.tree.weights[:, 1:2] * surcharge)[:, :, None]).reshape(len(built), -1)
-            taken = min(most, units.shape[1])
+            paid = self.tree.weights[:, 1:2] * (self.usd_per_hour * heads * np.where(able, pairs - pairs[able].min(), 0.0))
+            free = able.copy()
+            free[must] = False
+            blocks = [(self.units[:, free, :together] - paid[:, free, None]).reshape(len(built), -1)]
+            for at, least in zip(must, leasts, strict=True):
+                base += (self.tree.sums[:, self.places[at], least] - least * paid[:, at])[:, None]
+                blocks.append(self.units[:, at, least:together] - paid[:, at, None])
+            units = np.concatenate(blocks, axis=1) if must else blocks[0]
+            taken = min(most - count, units.shape[1])
             top = -np.partition(-units, taken - 1, axis=1)[:, :taken] if 0 < taken < units.shape[1] else units[:, :taken]
-            built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)
+            built[:, count + 1 : count + taken + 1] = base + np.cumsum(-np.sort(-top, axis=1), axis=1)
+        built[:, count] = base[:, 0]
         return built
 
     def promising(self) -> list[tuple[int, int]]:
@@ -123,10 +172,19 @@ class Children:
         fits = (left <= self.counts * (most - self.used)) & (left >= fewest - self.used)
         allowed = np.tile(fits & ((left > 0) | (self.used >= fewest)), (len(self.places), 1))
         allowed[self.places <= node.after] &= self.counts < node.most
+        if self.missing:
+            allowed &= self._leaves_room(left)
         at = np.argwhere(allowed & (self.found >= 0))
         order = np.argsort(-self.found[at[:, 0], at[:, 1]], kind="stable")
         self.limits = self._limits()
         return [(int(self.places[i]), int(self.counts[j])) for i, j in at[order]]
+
+    def _leaves_room(self, left: Indices) -> Array:
+        """Whether regions that must be used can still follow: workers, regions, and their turn among those of one worker."""
+        others = len(self.missing) - np.isin(self.places, self.missing)
+        room: Array = np.minimum(left, self.meeting.most - self.used)[None, :] >= others[:, None]
+        first = np.array([min((p for p in self.missing if p != place), default=place + 1) for place in self.places.tolist()])
+        return room & ((self.counts[None, :] > 1) | (first > self.places)[:, None])
 
     def _limits(self) -> tuple[float, ...]:
         target = self.tree.target
@@ -154,10 +212,10 @@ class Children:
         further = int(meeting.regions_left(np.array(left), np.array(count), self.used))
         if able.sum() < further:
             return False
-        far = np.maximum(node.far[self.places], tree.relaxation.wan_matrix[place, self.places])[able]
-        wan = max(node.wan, float(node.far[place]), float(np.partition(far, further - 1)[further - 1]))
-        rest = self._sums(pairs, able, count, left)[:, left]
         own = int(np.searchsorted(self.places, place))
+        far = np.maximum(node.far[self.places], tree.relaxation.wan_matrix[place, self.places])[able]
+        wan = max(node.wan, float(self.far[own]), float(np.partition(far, further - 1)[further - 1]))
+        rest = self._sums(pairs, able, count, left, [at for at in self.must if at != own])[:, left]
         usd = node.pairs_usd + heads * float(self.toward[own]) + heads_left * float(pairs[able].min())
         seconds = max(node.own_s, float(meeting.own_s[place, count])) + wan * meeting.pair_bytes
         needed = tree.needed(tree.weights, np.full(1, seconds), np.full(1, meeting.pair_bytes * usd + meeting.home_usd))

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ._forced import best_with
 from ._market import Array, Indices, Market
 
 STEP = 1.2
@@ -53,17 +54,51 @@ class Grid:
 
     @cached_property
     def sums(self) -> Array:
-        """Best sums of n machines in each place; shape (rows, places, most + 1); minus infinity where quotas do not allow n."""
-        values = self.market.increments_at(self.weights)
-        inside = self.market.of_hosts(self.hosts)
-        place = self.market.place_of[self.market.units[1]][inside]
-        return place_sums(values[:, inside], place, len(self.market.places), self.most)
+        """Best sums of n machines in each place; shape (rows, places, most + 1); minus infinity where quotas do not allow n.
+
+        Notes
+        -----
+        Machines that must be used and can only be in one place are among its n.
+        """
+        values = self.market.increments_at(self.weights)[:, self._inside]
+        owner, place = self._owner, self.market.place_of[self._owner]
+        built = place_sums(values, place, len(self.market.places), self.most)
+        for at in self._forced:
+            built[:, at] = best_with(values, place == at, self.market.forced.within(owner, place == at, place >= 0), self.most)
+        return built
+
+    @cached_property
+    def least(self) -> dict[int, int]:
+        """Fewest machines of each place that every placement uses: where a worker must be, and what must be used and is only there."""
+        required = self.market.problem.requirements.required_places
+        named = {at: 1 for at, place in enumerate(self.market.places) if place in required}
+        return named | self._forced
+
+    @cached_property
+    def _forced(self) -> dict[int, int]:
+        """Machines that must be used and can only be in one place, by place."""
+        owner, place = self._owner, self.market.place_of[self._owner]
+        found = {}
+        for at in np.unique(place).tolist() if self.market.forced.rules else ():
+            count = sum(count for count, mine in self.market.forced.within(owner, place == at, place >= 0) if np.any(mine))
+            if count:
+                found[at] = count
+        return found
+
+    @cached_property
+    def _inside(self) -> NDArray[np.bool_]:
+        return self.market.of_hosts(self.hosts)
+
+    @cached_property
+    def _owner(self) -> Indices:
+        owner: Indices = self.market.units[1][self._inside]
+        return owner
 
     @cached_property
     def steps(self) -> Array:
         """What each further machine of a place adds; shape (rows, places, most)."""
         with np.errstate(invalid="ignore"):
-            built: Array = np.nan_to_num(np.diff(self.sums, axis=2), nan=-np.inf, neginf=-np.inf)
+            built: Array = np.nan_to_num(np.diff(self.sums, axis=2), nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
         return built
 
     @cached_property

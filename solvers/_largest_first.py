@@ -61,7 +61,8 @@ class LargestFirst:
     -----
     Egress between regions is quadratic in their workers, so a bound that only knows which regions are used is weak. With the
     largest region and its count known, every other worker pays at least its pairs with that region: linear, hence part of
-    a partial sort. Counts fall along a path, so each split of workers over regions is reached once.
+    a partial sort. Counts fall along a path, so each split of workers over regions is reached once. ``least`` has the places
+    that must be used, with their fewest machines: a node that has no room for them is cut.
     """
 
     def __init__(self, relaxation: Relaxation, grid: Grid, meeting: Meeting, leaf: Callable[[Node], Leaf]) -> None:
@@ -71,7 +72,7 @@ class LargestFirst:
         least_s = float(np.nanmin(meeting.own_s[:, -(-meeting.workers // meeting.most) :]))
         rows = grid.rows(self.needed(grid.weights, np.full(1, least_s), np.full(1, meeting.home_usd))[:, 0], meeting.workers)
         self.weights, self.sums, self.steps = grid.weights[rows], grid.sums[rows], grid.steps[rows]
-        self.hosts = grid.hosts
+        self.hosts, self.least = grid.hosts, grid.least
 
     def needed(self, weights: Array, communication_s: Array, egress_usd: Array) -> Array:
         """Thresholds of an improvement; infinite where the egress is; shape (rows, communication)."""
@@ -81,6 +82,8 @@ class LargestFirst:
 
     def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
         """Yield groups that may improve."""
+        if not {*self.market.problem.requirements.required_places} <= {*self.market.places}:
+            return
         places = len(self.market.places)
         able = np.zeros(places, dtype=bool)
         able[list(self.market.family_places(self.hosts))] = True
@@ -133,9 +136,10 @@ class LargestFirst:
         """Enumerate the machines of a known split."""
         order = np.argsort(node.regions)
         used = tuple(int(node.regions[k]) for k in order)
+        among = np.array(used, dtype=np.intp)
         split = np.array([[node.counts[k] for k in order]])
         leaf = self.leaf(Node(used, (), np.array([self.meeting.workers]), node.wan))
-        sums = [self.market.best_sums(np.array([place]), self.hosts, self.meeting.workers) for place in used]
+        sums = [self.market.total_sums(np.array([place]), self.hosts, self.meeting.workers, among) for place in used]
         parts = [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)]
         if margin(np.sum(parts, axis=0)[:, None], leaf.thresholds(split))[0] >= 0:
             yield from leaf.machines(split, parts)
