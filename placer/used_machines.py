@@ -31,7 +31,7 @@ def unusable(problem: Problem) -> Iterator[str]:
     if sum(rule.count for rule in apart) > wish.max_workers:
         named = " ".join(f"--use {rule.spec}" for rule in apart)
         yield f"{named}: {sum(rule.count for rule in apart)} machines must be used, but at most {wish.max_workers} workers are allowed"
-    if len(wish.required_places) > wish.max_regions:
+    if wish.used and len(wish.required_places) > wish.max_regions:
         places = ", ".join(wish.required_places)
         yield f"workers are needed in {places}, but at most {wish.max_regions} regions are allowed"
 
