@@ -94,18 +94,25 @@ class Children:
             elsewhere = max(0, int((heads_left - heads_together)[at].min()))
             pairs = self.toward + self.partners.usd(elsewhere, int(heads_together[at].max()))
             able = np.isfinite(pairs)
-            most = int(left[at].max())
-            sums = self._sums(pairs, able, int(cap), most)
-            rest[:, at], usd[at] = sums[:, left[at]], heads_left[at] * (float(pairs[able].min()) if able.any() else 0.0)
+            rest[:, at] = self._best(pairs, able, int(cap), left[at])
+            usd[at] = heads_left[at] * (float(pairs[able].min()) if able.any() else 0.0)
         return rest, usd
+
+    def _best(self, pairs: Array, able: Array, together: int, left: Indices) -> Array:
+        """Best sums of the workers that are left, less what their heads' pairs cost above the cheapest; shape (rows, counts)."""
+        if not self.meeting.by_region:
+            return self._sums(pairs, able, together, int(left.max()))[:, left]
+        least = float(pairs[able].min()) if able.any() else 0.0
+        charge = self.tree.weights[:, 1:2] * self.usd_per_hour * (pairs[able] - least)
+        regions = self.meeting.most - self.used
+        return self.tree.grid.conjugates.best(self.tree.rows, self.places[able], regions, together, left, charge)
 
     def _sums(self, pairs: Array, able: Array, together: int, most: int) -> Array:
         """Best sums of up to ``most`` workers in the able regions, ``together`` in each at most, with what pairs cost above the least."""
         built = np.full((len(self.units), most + 1), -np.inf)
         built[:, 0] = 0.0
         if able.any():
-            heads = 1 / together if self.meeting.by_region else 1.0  # a region's leader is paid for by its workers
-            surcharge = self.usd_per_hour * heads * (pairs[able] - pairs[able].min())
+            surcharge = self.usd_per_hour * (pairs[able] - pairs[able].min())
             units = (self.units[:, able, :together] - (self.tree.weights[:, 1:2] * surcharge)[:, :, None]).reshape(len(built), -1)
             taken = min(most, units.shape[1])
             top = -np.partition(-units, taken - 1, axis=1)[:, :taken] if 0 < taken < units.shape[1] else units[:, :taken]
@@ -146,6 +153,7 @@ class Children:
         left = node.left - count
         if left == 0:
             return True
+        tree.target.tick()
         heads, together = int(meeting.heads(np.array(count))), int(meeting.heads_together(np.array(count)))
         heads_left = int(meeting.heads_left(np.array(left), self.used))
         toward = self.toward + heads * tree.market.both_ways[place, self.places]
@@ -154,9 +162,12 @@ class Children:
         further = int(meeting.regions_left(np.array(left), np.array(count), self.used))
         if able.sum() < further:
             return False
-        far = np.maximum(node.far[self.places], tree.relaxation.wan_matrix[place, self.places])[able]
+        far = np.maximum(node.far[self.places], tree.relaxation.wan_matrix[place, self.places])
+        if further > 1:  # each of the rest is near the others too
+            far = np.maximum(far, self.apart[:, further - 2])
+        far = far[able]
         wan = max(node.wan, float(node.far[place]), float(np.partition(far, further - 1)[further - 1]))
-        rest = self._sums(pairs, able, count, left)[:, left]
+        rest = self._best(pairs, able, count, np.array([left]))[:, 0]
         own = int(np.searchsorted(self.places, place))
         usd = node.pairs_usd + heads * float(self.toward[own]) + heads_left * float(pairs[able].min())
         seconds = max(node.own_s, float(meeting.own_s[place, count])) + wan * meeting.pair_bytes

@@ -10,6 +10,7 @@ from placer.exchange import traits
 from placer.exchanges import exchanges_of
 from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.timing.direct import direct_seconds, share_seconds
+from placer.units import SECONDS_PER_HOUR
 
 from ._largest_first import LargestFirst
 from ._leaf import Leaf
@@ -43,7 +44,7 @@ class RegionSearch:
         self.first = max(self.fewest_regions, wish.min_workers)
         self.most_regions = min(wish.max_regions, len(market.places), self.most)
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
-        self._between_any: dict[tuple[tuple[int, ...], int], tuple[float, float]] = {}
+        self._between_any: dict[tuple[tuple[int, ...], int], tuple[float, Array]] = {}
         self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
     def aim(self, target: Target) -> None:
@@ -120,7 +121,25 @@ class RegionSearch:
         workers, places = np.arange(max(self.first, regions), self.most + 1), self.relaxation.places(family)
         if len(places) < regions or len(workers) == 0:
             return {}
-        return dict(zip(workers.tolist(), self._margins((), places, workers, regions, family).tolist(), strict=True))
+        margins = self._margins((), places, workers, regions, family)
+        if self.transport == "leaders":
+            margins = np.where(margins >= 0, self._fixed_margins(places, workers, regions, family), margins)
+        return dict(zip(workers.tolist(), margins.tolist(), strict=True))
+
+    def _fixed_margins(self, places: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
+        """Margins of all placements over exactly so many regions, where each pays for its leader's pairs; shape (workers,)."""
+        grid, at = self.market.grid(family.hosts, self.most), np.array(places, dtype=np.intp)
+        pair = 2 * self.size / regions
+        slowest, pairs = self._nearest(places, regions)
+        rounds_per_hour = SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
+        charge = grid.weights[:, 1:2] * rounds_per_hour * pair * (pairs - pairs.min())
+        rows = np.arange(len(grid.weights))
+        reached = grid.conjugates.best(rows, at, regions, self.most - regions + 1, workers, charge)
+        averaging = self.fastest_averaging(places, family)[-(-workers // regions)]
+        seconds = self._inside(-(-workers // regions), averaging, regions, family) + slowest * pair
+        egress = regions * float(pairs.min()) * pair + self._home_usd(at, workers - regions)
+        data, zero = min(self.market.data_usd[p] for p in places), np.zeros(len(workers))
+        return margin(reached, self.target.thresholds(self.mode, grid.weights, seconds, egress, data, zero))
 
     def _grow(self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, regions: int, family: Family) -> None:
         """Add regions one by one; a set whose superset bound cannot improve is cut."""
@@ -218,8 +237,8 @@ class RegionSearch:
             return self._star(used, joining, regions)
         pair = 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
         if not used and self.transport == "leaders":
-            slowest, usd = self._nearest(joining, regions)
-            return slowest * pair, usd * pair
+            slowest, each = self._nearest(joining, regions)
+            return slowest * pair, float(np.sort(each)[:regions].sum()) * pair
         prices, here, there = self.market.prices, np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
         usd = float(prices[np.ix_(here, here)].sum() - prices[here, here].sum())
         slowest = max((self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0)
@@ -229,15 +248,15 @@ class RegionSearch:
             slowest = max(slowest, *(min(self.relaxation.pair_wan(a, b) for b in joining) for a in used))
         return (slowest * pair if self.transport == "leaders" else 0.0), usd * pair
 
-    def _nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, float]:
-        """Least slowest pair, and least price of a byte over all pairs, of so many regions."""
+    def _nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, Array]:
+        """Least slowest pair of so many regions, and least price of a byte over the pairs of one of each place's heads."""
         key = places, regions
         if key not in self._between_any:
             at = np.array(places, dtype=np.intp)
             apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(np.full(len(at), np.inf))
             usd = Partners(self.market.both_ways[np.ix_(at, at)] / 2).usd(regions - 1, 1)
             slowest = float(np.sort(apart, axis=1)[:, regions - 2].min())
-            self._between_any[key] = slowest, float(np.sort(usd)[:regions].sum())
+            self._between_any[key] = slowest, usd
         return self._between_any[key]
 
     def _star(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
