@@ -39,8 +39,8 @@ class SolveOptions:
     Notes
     -----
     Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if one
-    is known, a function that hears the objective value of every better placement, and whether a stopped search
-    should work out a bound.
+    is known, a function that hears the objective value of every better placement, whether a stopped search
+    should work out a bound, and whether to stop at the first placement that keeps every limit (`exact` alone).
     """
 
     gap: float = 0.001
@@ -49,6 +49,7 @@ class SolveOptions:
     seed: int = 0
     start: Placement | None = None
     bound_if_stopped: bool = True
+    first: bool = False
     on_better: Callable[[float], None] | None = None
 
 

@@ -35,7 +35,7 @@ class Target:
     Notes
     -----
     Mutable on purpose: searches call `offer`, and read what an improvement still needs. ``skipped`` says
-    that some part was too large to enumerate, so nothing is proved.
+    that some part was too large to enumerate, so nothing is proved; ``first`` that any placement within the limits ends the search.
     """
 
     problem: Problem
@@ -51,10 +51,17 @@ class Target:
     best_key: tuple[float, float] = (math.inf, math.inf)
     candidates: int = 0
     skipped: bool = False
+    first: bool = False
     ticks: int = field(default=0, repr=False)
 
     def offer(self, placement: Placement) -> None:
-        """Evaluate a placement and keep it if it is within the limits and better."""
+        """Evaluate a placement and keep it if it is within the limits and better.
+
+        Raises
+        ------
+        OutOfTimeError
+            If the first placement within the limits is all that is wanted, and this is one.
+        """
         self.candidates += 1
         if not {*needs_place(self.problem.requirements.datasets)} <= {*placement.places}:
             return
@@ -68,6 +75,8 @@ class Target:
             self.best_value = objective_value(self.objective, speed, usd.total)
             if self.on_better is not None:
                 self.on_better(self.best_value)
+            if self.first:
+                raise OutOfTimeError
 
     def tick(self) -> None:
         """Count one node of a search.

@@ -56,8 +56,9 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         deadline=time.monotonic() + options.time_limit_s,
         node_limit=options.node_limit,
         on_better=options.on_better,
+        first=options.first,
     )
-    for start in (options.start, _staying(problem, options)):
+    for start in () if options.first else (options.start, _staying(problem, options)):
         if start is not None:
             target.offer(start)
     finished = _search(market, target)
