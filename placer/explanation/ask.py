@@ -10,7 +10,7 @@ from placer.errors import PlacerError
 from placer.estimator import Estimate
 from placer.placement import Placement
 from placer.problem import Problem
-from placer.result import SolveOptions, Status, objective_value
+from placer.result import Option, SolveOptions, Status, objective_value
 from placer.solve import solve
 
 SIDE_NODES = 300
@@ -37,6 +37,12 @@ class Trial:
     def infeasible(self) -> bool:
         """Whether it is proved that nothing fits."""
         return self.placement is None and self.proved
+
+    def option(self, label: str = "") -> Option | None:
+        """The placement with its estimate; None if there is none."""
+        if self.placement is None or self.estimate is None:
+            return None
+        return Option(placement=self.placement, estimate=self.estimate, label=label, proved=self.proved)
 
 
 NOTHING = Trial(placement=None, estimate=None, value=None, bound=None, proved=False)

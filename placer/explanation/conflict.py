@@ -1,0 +1,135 @@
+"""Why nothing fits: a smallest set of wishes that contradict each other, and what it takes to give up each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from placer.explanation.ask import Asker, Trial, wanting
+from placer.explanation.wishes import Wish, wishes_of, without
+from placer.problem import Problem
+from placer.result import Option
+
+ROUND_UP = 1.0005
+"""A budget or a floor that is proposed has this much room, so that it still works when it is rounded."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remedy:
+    """What a wish would have to become for the request to have an answer, all other wishes kept.
+
+    Notes
+    -----
+    ``option`` is the placement that then fits, with its note in words of the command line; None: giving up the wish alone is not
+    enough, or (``proved`` false) no placement was found.
+    """
+
+    wish: Wish
+    option: Option | None
+    proved: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conflict:
+    """Wishes that no placement meets together.
+
+    Notes
+    -----
+    ``wishes`` contradict each other; without any one of them there is an answer to the others of the set, if ``minimal`` (proved).
+    Empty: even a request without wishes has no answer. ``others`` are the wishes that have no part in it. ``remedies`` keep
+    all other wishes of the request, in the order of ``wishes``.
+    """
+
+    wishes: tuple[Wish, ...]
+    others: tuple[Wish, ...]
+    minimal: bool
+    remedies: tuple[Remedy, ...]
+
+
+def find_conflict(problem: Problem, asker: Asker) -> Conflict:
+    """Find a smallest set of wishes that contradict each other.
+
+    Parameters
+    ----------
+    problem
+        A question that has no answer.
+
+    Notes
+    -----
+    A deletion filter: leave out one wish after the other; what can be left out without an answer appearing is no part of the
+    contradiction. Each test asks for any placement and stops at the first.
+    """
+    dropped: list[Wish] = []
+    kept: list[Wish] = []
+    minimal = True
+    for wish in wishes_of(problem):
+        trial = feasible(without(problem, [*dropped, wish]), asker)
+        if trial.infeasible:
+            dropped.append(wish)
+        else:
+            kept.append(wish)
+            minimal = minimal and trial.placement is not None
+    members = tuple(kept)
+    remedies = tuple(remedy(problem, wish, asker) for wish in members)
+    return Conflict(wishes=members, others=tuple(w for w in dropped if w.given), minimal=minimal, remedies=remedies)
+
+
+def feasible(problem: Problem, asker: Asker) -> Trial:
+    """Find out whether a question has any answer."""
+    objective = "cost" if problem.requirements.min_samples_per_second is None else "throughput"
+    return asker.best(wanting(problem, objective=objective), first=True)
+
+
+def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
+    """Find the least change of one wish with which the request has an answer.
+
+    Notes
+    -----
+    The least budget, the highest floor; for other wishes the best placement that ignores them.
+    """
+    free = without(problem, [wish])
+    goal = {"budget": "cost", "throughput": "throughput"}.get(wish.code, problem.requirements.objective)
+    trial = asker.best(wanting(free, objective=goal))
+    if trial.placement is None or trial.estimate is None:
+        return Remedy(wish=wish, option=None, proved=trial.proved)
+    option = Option(placement=trial.placement, estimate=trial.estimate, label=wish.code, proved=trial.proved)
+    return Remedy(wish=wish, option=replace(option, note=_note(wish, option)), proved=trial.proved)
+
+
+def nearest(problem: Problem, asker: Asker) -> tuple[Option, ...]:
+    """Placements that fit after one wish is changed: budget and floor; failing these, any other single wish, or both limits.
+
+    Notes
+    -----
+    What `placer recommend` says when nothing fits. It proves no contradiction: that takes more searches.
+    """
+    wishes = wishes_of(problem)
+    limits = [wish for wish in reversed(wishes) if wish.code in ("budget", "throughput")]
+    found = _options(remedy(problem, wish, asker) for wish in limits)
+    if not found:
+        found = _options(remedy(problem, wish, asker) for wish in _told(wishes, limits))
+    if not found and len(limits) > 1:
+        trial = asker.best(without(problem, limits))
+        if trial.placement is not None and trial.estimate is not None:
+            note = "no --budget and no --min-throughput"
+            found = [Option(placement=trial.placement, estimate=trial.estimate, label="limits", note=note, proved=trial.proved)]
+    return tuple(found)
+
+
+def _told(wishes: Sequence[Wish], limits: Sequence[Wish]) -> list[Wish]:
+    return [wish for wish in wishes if wish not in limits]
+
+
+def _options(remedies: Iterable[Remedy]) -> list[Option]:
+    return [found.option for found in remedies if found.option is not None]
+
+
+def _note(wish: Wish, option: Option) -> str:
+    """The change in words of the command line."""
+    if wish.code == "budget":
+        return f"--budget {option.estimate.usd_per_hour.total * ROUND_UP + 0.005:.2f}/h"
+    if wish.code == "throughput":
+        return f"--min-throughput {option.estimate.effective_samples_per_second.value / ROUND_UP:.4g}/s"
+    if wish.code == "gpu":
+        return f"--gpu {','.join(sorted({g.gpu for g in option.placement.groups}))}"
+    return wish.change
