@@ -7,12 +7,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advisor import Advisor, estimate, recommend, simulate
+    from placer.advisor import Advisor, estimate, explain, recommend, simulate
     from placer.book import load_catalog
     from placer.calibration import Calibration
     from placer.catalog import Catalog
     from placer.errors import PlacerError
     from placer.estimator import Estimate
+    from placer.explanation import Explanation
     from placer.fitting import calibrate
     from placer.interval import Interval
     from placer.layers import catalog_names
@@ -35,6 +36,7 @@ _HOMES = {
     "Catalog": "placer.catalog",
     "Estimate": "placer.estimator",
     "Exchange": "placer.placement",
+    "Explanation": "placer.explanation",
     "Interval": "placer.interval",
     "ModelProfile": "placer.profile",
     "Option": "placer.result",
@@ -51,6 +53,7 @@ _HOMES = {
     "calibrate": "placer.fitting",
     "catalog_names": "placer.layers",
     "estimate": "placer.advisor",
+    "explain": "placer.advisor",
     "load_catalog": "placer.book",
     "load_profile": "placer.profile",
     "profile_names": "placer.profile",
@@ -64,6 +67,7 @@ __all__ = [
     "Catalog",
     "Estimate",
     "Exchange",
+    "Explanation",
     "Interval",
     "ModelProfile",
     "Option",
@@ -81,6 +85,7 @@ __all__ = [
     "calibrate",
     "catalog_names",
     "estimate",
+    "explain",
     "load_catalog",
     "load_profile",
     "profile_names",

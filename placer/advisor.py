@@ -13,9 +13,12 @@ from placer.book import load_catalog
 from placer.by_hand import place_by_hand
 from placer.calibration import Calibration
 from placer.catalog import Catalog
+from placer.contradictions import ContradictionError
 from placer.errors import PlacerError, unknown
 from placer.estimator import Estimate
 from placer.estimator import estimate as estimate_placement
+from placer.explanation import Explanation
+from placer.explanation import explain as explain_problem
 from placer.overlay import Overlay
 from placer.problem import Problem
 from placer.profile import ModelProfile, load_profile
@@ -75,6 +78,32 @@ class Advisor:
             on_better=on_better,
         )
         return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
+
+    def explain(
+        self,
+        model: str | ModelProfile | Problem,
+        *,
+        catalog: Books = None,
+        why_not: str | Sequence[str] = (),
+        gap: str | float = 0.001,
+        time_limit: str | float = 120.0,
+        **words: Any,
+    ) -> Explanation:
+        """Say what binds, why not something else, what one more is worth, or why nothing fits; see `placer.explain`."""
+        if isinstance(model, Problem):
+            check_words(words)
+            if words or catalog is not None:
+                raise PlacerError(f"{next(iter(words), 'catalog')} beside a whole problem", "give a model and words, or a problem alone")
+            problem = model
+        else:
+            try:
+                problem = self.problem(model, catalog, **words)
+            except ContradictionError as error:  # an answer here: the contradiction is taken apart
+                problem = error.problem
+        seconds = parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit))
+        subjects = (why_not,) if isinstance(why_not, str) else tuple(_text("why_not", subject) for subject in why_not)
+        options = SolveOptions(gap=parse_fraction(str(gap), "gap"))
+        return explain_problem(problem, subjects, options=options, time_limit_s=seconds)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
@@ -149,6 +178,37 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
     ['lambda/us-west-1=8xA10:on-demand']
     """
     return Advisor().recommend(model, **words)
+
+
+def explain(model: str | ModelProfile | Problem, **words: Any) -> Explanation:
+    """Say what binds, why not something else, what one more is worth, when to leave a region, or why nothing fits.
+
+    Parameters
+    ----------
+    model
+        As in `recommend`; or a whole problem, such as ``result.problem``.
+    **words
+        As in `recommend` without solver, seed and top, and: ``why_not``, names of places, GPUs, exchanges, ``place=GPU:market``,
+        ``spot``, ``on-demand`` or ``2-regions`` (default: the most tempting ones); ``time_limit`` of the whole explanation (120 s).
+
+    Returns
+    -------
+    Explanation
+        ``conflict`` is set where nothing fits; else ``binding``, ``why_not``, ``worth`` and ``staying``.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> found = placer.explain("roberta-xlm", budget="0.01/h", catalog="erben-2023")
+    >>> [wish.code for wish in found.conflict.wishes]
+    ['budget']
+    """
+    return Advisor().explain(model, **words)
 
 
 def estimate(model: str | ModelProfile, workers: str, **words: Any) -> Estimate:

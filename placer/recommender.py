@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
 from placer.advice import leave_verdict, local_verdict, notes_of, stay_verdict, warnings_of
 from placer.estimator import estimate, evaluate, pool_of
 from placer.exchanges import exchange_for
+from placer.explanation.ask import Asker
+from placer.explanation.conflict import nearest
 from placer.network import with_free_egress
 from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem import Pool, Problem
-from placer.requirements import ALL_REGIONS, Quota, Requirements
+from placer.requirements import Requirements
 from placer.result import Option, Result, SolveOptions, Status, score
 from placer.solve import require_pools, solve
 from placer.units import format_usd
@@ -27,8 +30,6 @@ SPREAD_NODES = 50
 """Nodes of the search for a placement over two regions to compare with."""
 LOCAL_STEPS = 16
 """Steps between exchanges that a request without local steps is compared with."""
-AMPLE_GPUS = 64
-"""Quota that is tried when nothing fits."""
 
 
 def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | None = None, top: int = 8) -> Result:
@@ -58,7 +59,7 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
     options = options or SolveOptions()
     result = solve(problem, solver, options)
     if result.placement is None or result.estimate is None:
-        return replace(result, nearest=nearest(problem, solver, options), warnings=warnings_of(problem, None, None))
+        return replace(result, nearest=nearest(problem, _asker(solver, options)), warnings=warnings_of(problem, None, None))
     considered = [(placement, violations(placement, problem)) for placement in equal_machines(problem)]
     stopped = result.status is not Status.OPTIMAL
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
@@ -141,33 +142,9 @@ def _short(options: SolveOptions, nodes: int, start: Placement | None = None) ->
     return replace(options, start=start, node_limit=nodes, bound_if_stopped=False, on_better=None)
 
 
-def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
-    """Find placements that fit after one wish is changed: budget, floor; failing these, any other single wish, or both limits."""
-    wish, found = problem.requirements, []
-    if wish.budget_usd_per_hour is not None:
-        option = _after(problem, replace(wish, budget_usd_per_hour=None, objective="cost"), solver, options, "budget")
-        if option is not None:
-            found.append(replace(option, note=f"--budget {option.estimate.usd_per_hour.total * 1.0005 + 0.005:.2f}/h"))
-    if wish.min_samples_per_second is not None:
-        option = _after(problem, replace(wish, min_samples_per_second=None, objective="throughput"), solver, options, "throughput")
-        if option is not None:
-            found.append(replace(option, note=f"--min-throughput {option.estimate.effective_samples_per_second.value * 0.9995:.4g}/s"))
-    if not found:
-        widened = (
-            ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
-            ("quota", replace(wish, quotas=(Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)), f"a quota of {AMPLE_GPUS} GPUs"),
-            ("exchange", replace(wish, exchange="auto", aggregator=None, storage=None), "--exchange auto"),
-            ("regions", replace(wish, min_regions=1, max_regions=ALL_REGIONS), "any number of regions"),
-            ("market", replace(wish, market="any"), "--market any"),
-            ("place", replace(wish, places_in=(), places_not_in=()), "no --in and --not-in"),
-            ("gpu", replace(wish, gpus=()), "no --gpu"),
-            ("keep", replace(wish, kept=()), "no --keep"),
-            ("data", replace(wish, datasets=()), "no --data"),
-            ("limits", replace(wish, budget_usd_per_hour=None, min_samples_per_second=None), "no --budget and no --min-throughput"),
-        )
-        tried = (_after(problem, changed, solver, options, label, note) for label, changed, note in widened if changed != wish)
-        found = [option for option in tried if option is not None]
-    return tuple(found)
+def _asker(solver: str, options: SolveOptions) -> Asker:
+    """Asks for the nearest placements where nothing fits, in as many nodes as other comparisons."""
+    return Asker(solver=solver, options=options, deadline=inf, nodes=BASELINE_NODES)
 
 
 def _after(problem: Problem, changed: Requirements, solver: str, options: SolveOptions, label: str, note: str = "") -> Option | None:

@@ -33,6 +33,7 @@ SCHEMA_FILES = {
     "profile": ("placer.report", "profile-v1.json"),
     "calibration": ("placer.report", "calibration-v1.json"),
     "reproduction": ("placer.report", "reproduction-v1.json"),
+    "explanation": ("placer.report", "explanation-v1.json"),
 }
 """Where each JSON Schema lies."""
 RESULT_KEYS = (
@@ -51,9 +52,17 @@ SAME = 1e-9
 def saved_document(result: Result) -> dict[str, Any]:
     """Build a result document that also holds the problem, cut down to what its placement uses."""
     document = result_document(result)
-    if result.placement is not None:
-        document["problem"] = used_problem(result.problem, result.placement).to_dict()
+    document["problem"] = (_asked(result.problem) if result.placement is None else used_problem(result.problem, result.placement)).to_dict()
     return document
+
+
+def _asked(problem: Problem) -> Problem:
+    """The question alone, with the regions that it names: what is left to save where nothing fits."""
+    wish, book = problem.requirements, problem.catalog
+    places = {*filter(None, (wish.aggregator, wish.storage, wish.data_store)), *(d.place for d in wish.datasets)}
+    regions = {place: region for place, region in book.regions.items() if place in places}
+    bare = replace(book, regions=regions, offers=(), functions=(), stores=(), egress=(), links=())
+    return replace(problem, catalog=bare)
 
 
 def used_problem(problem: Problem, placement: Placement) -> Problem:

@@ -11,9 +11,10 @@ from conftest import ROOT
 
 LAYERS = [
     {"cli", "__main__"},
-    {"advisor", "saved"},
+    {"advisor", "saved", "reopened"},
     {
         "recommender",
+        "explanation",
         "request",
         "market_words",
         "audit",
@@ -50,6 +51,7 @@ LAYERS = [
     {"exchange", "elastic"},
     {"placement"},
     {"overlay"},
+    {"scaled_market"},
     {
         "network",
         "link_model",

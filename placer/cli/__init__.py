@@ -18,6 +18,7 @@ from placer.errors import PlacerError, unknown
 COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
     "estimate": "Time and price a placement given by hand, no search.",
+    "explain": "Say what binds, why not something else, what one more is worth, when to leave a region, or why nothing fits.",
     "simulate": "Replay a placement given by hand, with jitter and stragglers.",
     "compare": "Put placements given by hand side by side.",
     "models": "List the models that have a profile, or show one.",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from placer.contradictions import contradiction
 from placer.explanation.ask import SIDE_NODES, Asker, require_asker_solver
 from placer.explanation.binding import Binding, find_binding
 from placer.explanation.conflict import Conflict, find_conflict
@@ -18,7 +19,6 @@ from placer.explanation.subject import read_subject
 from placer.explanation.tempting import tempting
 from placer.explanation.why_not import WhyNot, why_not
 from placer.explanation.worth import Worth, worth_of_more
-from placer.contradictions import contradiction
 from placer.problem import Problem
 from placer.result import Result, SolveOptions, Status
 from placer.solve import solve

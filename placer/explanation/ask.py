@@ -100,9 +100,7 @@ def wanting(problem: Problem, **changes: object) -> Problem:
 
 def value_of(estimate: Estimate, problem: Problem) -> float:
     """Objective of an estimate: samples/s that count, USD/h or USD per million samples that count."""
-    return objective_value(
-        problem.requirements.objective, estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
-    )
+    return objective_value(problem.requirements.objective, estimate.effective_samples_per_second.value, estimate.usd_per_hour.total)
 
 
 def loss(value: float, best: float, objective: str) -> float:

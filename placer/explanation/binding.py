@@ -136,7 +136,6 @@ def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
     return None
 
 
-
 def gpus_by_bucket(placement: Placement) -> dict[tuple[str, str, str], int]:
     """GPUs of the workers by place, GPU and market: what quotas count together."""
     used: dict[tuple[str, str, str], int] = {}
@@ -193,7 +192,11 @@ def _exceeded(placement: Placement, problem: Problem) -> list[tuple[str, str, st
 def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
     """Machines that are too small for the model, where a larger memory would help."""
     problem = result.problem
-    small = {offer.device for offer in problem.catalog.offers if {code for code, _ in problem.offer_problems(offer)} & {"device-memory", "host-memory"}}
+    small = {
+        offer.device
+        for offer in problem.catalog.offers
+        if {code for code, _ in problem.offer_problems(offer)} & {"device-memory", "host-memory"}
+    }
     if small:
         light = replace(problem, profile=replace(problem.profile, device_memory_bytes=1, host_memory_bytes=1))
         trial = asker.best(light, start=result.placement)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from placer.catalog import Catalog
-from placer.estimator import evaluate
+from placer.estimator import estimate, evaluate
 from placer.explanation.ask import Asker, wanting
 from placer.explanation.subject import Subject
 from placer.placement import Placement
@@ -129,7 +129,14 @@ def _from_below(what: str, scale: Scale, questions: Sequence[Problem], result: R
             proved = proved and sure
             if factor is not None and (found.factor is None or factor > found.factor):
                 found = replace(found, factor=factor, option=option)
+    if found.option is not None and found.factor is not None and found.factor < LIMITLESS:
+        found = replace(found, option=_priced_at(scale, found.factor, found.option, questions[0]))
     return replace(found, proved=proved)
+
+
+def _priced_at(scale: Scale, factor: float, option: Option, question: Problem) -> Option:
+    """A placement with its estimate in a scaled market."""
+    return replace(option, estimate=estimate(option.placement, replace(question, catalog=scale(question.catalog, factor))))
 
 
 def _without_money(goal: Goal, question: Problem, asker: Asker) -> tuple[float | None, Option | None, bool]:
@@ -140,9 +147,7 @@ def _without_money(goal: Goal, question: Problem, asker: Asker) -> tuple[float |
     return float("inf"), Option(placement=trial.placement, estimate=trial.estimate), True
 
 
-def _newton(
-    scale: Scale, goal: Goal, question: Problem, asker: Asker, least: float | None
-) -> tuple[float | None, Option | None, bool]:
+def _newton(scale: Scale, goal: Goal, question: Problem, asker: Asker, least: float | None) -> tuple[float | None, Option | None, bool]:
     """Largest factor at which a goal is reached, the placement there, and whether a larger one is ruled out."""
     free, today = (replace(question, catalog=scale(question.catalog, factor)) for factor in (0.0, 1.0))
     factor, option, reached = (least or 0.0) * (1 + STEP), None, None
@@ -188,6 +193,8 @@ def bandwidth_break_even(questions: Sequence[Problem], result: Result, asker: As
             proved = proved and sure
             if factor is not None and (found.factor is None or factor < found.factor):
                 found = replace(found, factor=factor, option=option)
+    if found.option is not None and found.factor is not None:
+        found = replace(found, option=_priced_at(with_scaled_links, found.factor, found.option, questions[0]))
     return replace(found, proved=proved)
 
 

@@ -85,8 +85,12 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
 
     Notes
     -----
-    The least budget, the highest floor; for other wishes the best placement that ignores them.
+    The least budget, the highest floor; for data that stays the best placement that moves it, if there is one; for
+    other wishes the best placement that ignores them.
     """
+    moved = _moving(problem, asker) if wish.code == "data" else None
+    if moved is not None:
+        return Remedy(wish=wish, option=moved, proved=moved.proved)
     free = without(problem, [wish])
     goal = {"budget": "cost", "throughput": "throughput"}.get(wish.code, problem.requirements.objective)
     trial = asker.best(wanting(free, objective=goal))
@@ -94,6 +98,15 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
         return Remedy(wish=wish, option=None, proved=trial.proved)
     option = Option(placement=trial.placement, estimate=trial.estimate, label=wish.code, proved=trial.proved)
     return Remedy(wish=wish, option=replace(option, note=_note(wish, option)), proved=trial.proved)
+
+
+def _moving(problem: Problem, asker: Asker) -> Option | None:
+    """The best placement if data that stays could move."""
+    datasets = problem.requirements.datasets
+    if all(data.may_move for data in datasets):
+        return None
+    found = asker.best(wanting(problem, datasets=tuple(replace(data, may_move=True) for data in datasets))).option("data")
+    return None if found is None else replace(found, note="--data with :move instead of :stay")
 
 
 def nearest(problem: Problem, asker: Asker) -> tuple[Option, ...]:

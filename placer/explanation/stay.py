@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placer.explanation.ask import NOTHING, Asker, Trial, loss, wanting
+from placer.explanation.ask import NOTHING, Asker, loss, wanting
 from placer.explanation.binding import BETTER
 from placer.result import Option, Result
 
@@ -86,7 +86,10 @@ def _frontier(result: Result, asker: Asker, most_usd_per_hour: float) -> Staying
         floor = max(speed * (1 + max(asker.options.gap + BETTER, LEAST_STEP)), wish.min_samples_per_second or 0.0)
         trial = asker.best(wanting(problem, objective="cost", budget_usd_per_hour=most_usd_per_hour, min_samples_per_second=floor))
         if trial.placement is None or trial.estimate is None:
-            unlimited = trial.proved and asker.best(wanting(problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor)).infeasible
+            unlimited = (
+                trial.proved
+                and asker.best(wanting(problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor)).infeasible
+            )
             return Staying(
                 regions=1, proved=trial.proved, last=last, never=trial.proved, unlimited=unlimited, most_usd_per_hour=most_usd_per_hour
             )
@@ -94,4 +97,3 @@ def _frontier(result: Result, asker: Asker, most_usd_per_hour: float) -> Staying
             return Staying(regions=1, leave=trial.option(), last=last, proved=trial.proved, most_usd_per_hour=most_usd_per_hour)
         speed, last = trial.estimate.effective_samples_per_second.value, trial.option()
     return Staying(regions=1, last=last, most_usd_per_hour=most_usd_per_hour)
-

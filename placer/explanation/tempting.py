@@ -61,4 +61,3 @@ def _next_exchange(result: Result) -> str | None:
     options = [e for e in exchanges(problem, placement.workers_by_place) if e.strategy in names]
     scored = [(score(problem.requirements.objective, evaluate(replace(placement, exchange=e), problem)), e.strategy) for e in options]
     return min(scored)[1] if scored else None
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placer.catalog import VmOffer
 from placer.explanation.ask import IMPOSSIBLE, NOTHING, Asker, Trial, loss, value_of, wanting
 from placer.explanation.break_even import BreakEven, bandwidth_break_even, egress_break_even, never_by_network, price_break_even
 from placer.explanation.conflict import Remedy, remedy
@@ -23,7 +24,7 @@ class WhyNot:
     which budget or floor one would) or unknown (none was found within the limits of the search). ``option`` is the best placement
     with it, ``difference`` its objective less that of the best, ``regret`` its loss as a share of the best; ``proved`` whether it is the
     best with it; otherwise the loss is at most ``regret``. ``excluded`` are sentences about wishes that exclude it; they were
-    given up to answer. ``never_by_network`` is True where no bandwidth and no egress price would help.
+    given up to answer. ``never_by_network`` is True where no bandwidth and no egress price would help. ``about`` is the subject itself.
     """
 
     subject: str
@@ -37,6 +38,11 @@ class WhyNot:
     remedies: tuple[Remedy, ...] = ()
     break_evens: tuple[BreakEven, ...] = ()
     never_by_network: bool | None = None
+    about: Subject | None = None
+
+    def matches(self, offer: VmOffer) -> bool:
+        """Whether a machine is what the question is about."""
+        return self.about is not None and self.about.matches(offer)
 
 
 def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
@@ -61,7 +67,7 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
         prices = _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
         return WhyNot(
             subject=subject.name, kind=subject.kind, status=status, proved=proved, excluded=excluded, remedies=remedies,
-            break_evens=prices[0], never_by_network=prices[1],
+            break_evens=prices[0], never_by_network=prices[1], about=subject,
         )  # fmt: skip
     assert result.value is not None
     value = value_of(trial.estimate, problem)
@@ -78,6 +84,7 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
         excluded=excluded,
         break_evens=break_evens,
         never_by_network=never,
+        about=subject,
     )
 
 

@@ -94,10 +94,12 @@ def _exchange(wish: Requirements) -> Iterator[Wish]:
 def _data(wish: Requirements) -> Iterator[Wish]:
     """Where data lies and what must not leave where."""
     if wish.kept:
-        rules = ", ".join(f"{rule.kind} kept in {rule.area}" for rule in wish.kept)
+        rules = ", ".join(f"{rule.kind} that must not leave {rule.area}" for rule in wish.kept)
         yield _plain("keep", rules, "no --keep", "kept")
     if wish.datasets:
-        said = ", ".join(f"{d.samples:,} samples in {d.place} that {'may move' if d.may_move else 'stay'}" for d in wish.datasets)
+        said = ", ".join(
+            f"data that {'may move from' if d.may_move else 'stays in'} {d.place} ({d.samples:,} samples)" for d in wish.datasets
+        )
         yield _plain("data", said, "no --data", "datasets", "passes")
     if wish.data_store is not None:
         yield _plain("data", f"data read from {wish.data_store}", "no --data", "data_store")
@@ -120,16 +122,16 @@ def _machines(wish: Requirements) -> Iterator[Wish]:
     if wish.oldest_price is not None:
         yield _plain("price-age", f"prices of {wish.oldest_price} or newer", "no --max-price-age", "oldest_price")
     if wish.require_measured:
-        yield _plain("measured", "measured devices only", "no --require-measured", "require_measured")
+        yield _plain("measured", "only measured devices", "no --require-measured", "require_measured")
     if wish.places_not_in:
         yield _plain("not-in", f"no machines in {', '.join(wish.places_not_in)}", "no --not-in", "places_not_in")
     if wish.market != "any":
-        yield _plain("market", f"{wish.market.replace('_', '-')} machines only", "--market any", "market")
+        yield _plain("market", f"only {wish.market.replace('_', '-')} machines", "--market any", "market")
     if wish.places_in:
-        words = f"machines in {', '.join(wish.places_in)} only"
+        words = f"only machines in {', '.join(wish.places_in)}"
         yield Wish(code="in", words=words, change="no --in", fields=("places_in",), values=(("*", *wish.places_in),))
     if wish.gpus:
-        yield _plain("gpu", f"{', '.join(wish.gpus)} only", "no --gpu", "gpus")
+        yield _plain("gpu", f"only {', '.join(wish.gpus)}", "no --gpu", "gpus")
 
 
 def _limits(wish: Requirements) -> Iterator[Wish]:

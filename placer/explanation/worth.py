@@ -75,7 +75,9 @@ def _worths(result: Result, asker: Asker) -> Iterator[Worth]:
         yield _counted("workers", "worker", "workers", most, lambda n: wanting(problem, max_workers=most + n), result, asker)
     between = [use for use in got.links if use.src != use.dst]
     if between:
-        yield _bandwidth(max(between, key=lambda use: use.bytes_per_step / problem.network.link(use.src, use.dst).bytes_per_second), result, asker)
+        yield _bandwidth(
+            max(between, key=lambda use: use.bytes_per_step / problem.network.link(use.src, use.dst).bytes_per_second), result, asker
+        )
 
 
 def _dollar(result: Result, budget: float, asker: Asker) -> Worth:
@@ -99,9 +101,7 @@ def _cheapest_better(result: Result, asker: Asker) -> Trial | None:
     return None if trial.placement is None else trial
 
 
-def _counted(
-    code: str, words: str, unit: str, limit: int, more: Callable[[int], Problem], result: Result, asker: Asker
-) -> Worth:
+def _counted(code: str, words: str, unit: str, limit: int, more: Callable[[int], Problem], result: Result, asker: Asker) -> Worth:
     """One more of what is counted, and the fewest that change anything: what more allows never gets worse, so bisection finds it."""
     one = asker.best(more(1), start=result.placement)
     least, found = (1, one) if improves(one, result, asker.options.gap) else (None, None)
@@ -167,4 +167,3 @@ def _gain(found: Trial, result: Result) -> float:
     assert found.estimate is not None
     assert result.value is not None
     return -loss(value_of(found.estimate, result.problem), result.value, result.problem.requirements.objective)
-
