@@ -91,6 +91,15 @@ def _group_violations(placement: Placement, problem: Problem) -> list[Violation]
 
 
 def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    return [
+        Violation(code="quota", message=f"{gpus} x {gpu} {market} in {place} exceed the quota of {problem.quota(place, gpu, market)} GPUs")
+        for (place, gpu, market), gpus in sorted(quota_use(placement, problem).items())
+        if gpus > problem.quota(place, gpu, market)
+    ]
+
+
+def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, str], int]:
+    """GPUs of a placement by place, GPU and market: what quotas count together, a server with GPUs among them."""
     used: dict[tuple[str, str, str], int] = {}
     for group in placement.groups:
         key = (group.place, group.gpu, group.market)
@@ -99,11 +108,7 @@ def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]
     if server is not None and needs_quota(server_offer(server, problem), problem):
         key = (server.place, server.gpu, server.market)
         used[key] = used.get(key, 0) + server.gpu_count
-    return [
-        Violation(code="quota", message=f"{gpus} x {gpu} {market} in {place} exceed the quota of {problem.quota(place, gpu, market)} GPUs")
-        for (place, gpu, market), gpus in sorted(used.items())
-        if gpus > problem.quota(place, gpu, market)
-    ]
+    return used
 
 
 def _exchange_violations(placement: Placement, problem: Problem) -> list[Violation]:

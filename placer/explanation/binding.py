@@ -13,7 +13,7 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.requirements import Quota
 from placer.result import Option, Result
-from placer.violations import violations
+from placer.violations import quota_use
 
 BETTER = 1e-6
 """A relative improvement above the proved gap by less counts as none."""
@@ -136,15 +136,6 @@ def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
     return None
 
 
-def gpus_by_bucket(placement: Placement) -> dict[tuple[str, str, str], int]:
-    """GPUs of the workers by place, GPU and market: what quotas count together."""
-    used: dict[tuple[str, str, str], int] = {}
-    for group in placement.groups:
-        key = (group.place, group.gpu, group.market)
-        used[key] = used.get(key, 0) + group.count * group.gpu_count
-    return used
-
-
 def _quota_limits(result: Result, asker: Asker) -> Iterator[Limit]:
     """Quotas of the machines that are used or would be."""
     problem, placement = result.problem, result.placement
@@ -152,11 +143,11 @@ def _quota_limits(result: Result, asker: Asker) -> Iterator[Limit]:
     if problem.requirements.quotas == AMPLE_QUOTA:
         return
     ample = asker.best(wanting(problem, quotas=AMPLE_QUOTA), start=placement)
-    used = gpus_by_bucket(placement)
+    used = quota_use(placement, problem)
     binds = improves(ample, result, asker.options.gap)
     wanted = _exceeded(ample.placement, problem) if binds and ample.placement is not None else []
     if not binds:
-        bucket = max(used, key=lambda key: used[key] / problem.quota(*key))
+        bucket = max(used, key=lambda key: used[key] / max(1, problem.quota(*key)))
         yield _limit("quota", bucket_words(bucket), used[bucket], problem.quota(*bucket), ample, result, asker)
         return
     buckets = list(dict.fromkeys([*wanted, *(key for key in used if used[key] >= problem.quota(*key))]))
@@ -184,9 +175,7 @@ def with_bucket(problem: Problem, bucket: tuple[str, str, str], gpus: int) -> Pr
 
 def _exceeded(placement: Placement, problem: Problem) -> list[tuple[str, str, str]]:
     """Quotas that a placement would break."""
-    if not any(v.code == "quota" for v in violations(placement, problem)):
-        return []
-    return [key for key, gpus in gpus_by_bucket(placement).items() if gpus > problem.quota(*key)]
+    return [key for key, gpus in quota_use(placement, problem).items() if gpus > problem.quota(*key)]
 
 
 def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from placer.estimator import LinkUse
 from placer.explanation.ask import Asker, Trial, loss, value_of, wanting
-from placer.explanation.binding import BETTER, gpus_by_bucket, improves, with_bucket
+from placer.explanation.binding import BETTER, improves, with_bucket
 from placer.overlay import LinkSpeed, with_link_speeds
 from placer.problem import Problem
 from placer.result import Option, Result
+from placer.violations import quota_use
 
 DOLLAR = 1.0
 """Step of the budget in USD/h."""
@@ -65,7 +66,7 @@ def _worths(result: Result, asker: Asker) -> Iterator[Worth]:
     wish = problem.requirements
     if wish.budget_usd_per_hour is not None:
         yield _dollar(result, wish.budget_usd_per_hour, asker)
-    bucket, gpus = max(gpus_by_bucket(placement).items(), key=lambda item: item[1] / problem.quota(*item[0]))
+    bucket, gpus = max(quota_use(placement, problem).items(), key=lambda item: item[1] / problem.quota(*item[0]))
     quota = problem.quota(*bucket)
     if gpus >= quota:
         words = f"GPU of quota for {bucket[1]} {bucket[2].replace('_', '-')} in {bucket[0]}"

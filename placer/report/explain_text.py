@@ -47,12 +47,9 @@ def value_words(option: Option) -> str:
     return f"{format_number(got.effective_samples_per_second.value)} samples/s for {format_usd(got.usd_per_hour.total)}/h"
 
 
-def gain_words(gain: float, problem: Problem, *, named: bool = False) -> str:
+def gain_words(gain: float, problem: Problem) -> str:
     """Improvement of the objective as a signed share: more samples/s, or less money."""
-    objective = problem.requirements.objective
-    what = {"throughput": " samples/s", "cost": " USD/h", "cost-per-sample": " USD per sample"}[objective]
-    share = 100 * (gain if objective == "throughput" else -gain)
-    return f"{share:+.3g} %{what if named else ''}"
+    return f"{100 * (gain if problem.requirements.objective == 'throughput' else -gain):+.3g} %"
 
 
 def binding_lines(binding: Binding, result: Result) -> Iterator[str]:
@@ -130,10 +127,9 @@ def _one_more_line(binding: Binding, result: Result) -> Iterator[str]:
             f"instead of {format_number(speed)}, for {usd}/h; {share}."
         )
     else:
-        ideal = more.placement.workers / (more.placement.workers - 1) - 1
         yield (
-            f"One more of the same machine would reach {format_number(other)} samples/s ({100 * (other / speed - 1):+.0f} %, "
-            f"{100 * ideal:+.0f} % if it scaled freely) for {usd}/h."
+            f"One more of the same machine would reach {format_number(other)} samples/s ({100 * (other / speed - 1):+.0f} %) "
+            f"for {usd}/h; {share}."
         )
 
 
@@ -216,6 +212,7 @@ def _several_lines(row: Staying, result: Result) -> Iterator[str]:
         return
     assert row.loss is not None
     sure = "" if row.proved else " at most (not proved)"
-    text = gain_words(-row.loss, result.problem, named=True)
+    throughput = result.problem.requirements.objective == "throughput"
+    text = f"lose {100 * row.loss:.3g} % of the samples/s" if throughput else f"cost {100 * row.loss:.3g} % more"
     where = f"{value_words(row.alone)} with {brief(row.alone.placement)}"
-    yield f"Leave: {row.regions} regions are best. Staying in one would cost {text}{sure}: {where}."
+    yield f"Leave: {row.regions} regions are best. Staying in one would {text}{sure}: {where}."

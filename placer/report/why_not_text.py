@@ -36,6 +36,9 @@ def why_not_lines(row: WhyNot, result: Result) -> Iterator[str]:
         yield from _found_lines(row, result)
     for found in row.break_evens:
         yield _break_even_line(found, row, result.problem)
+    network = [found.factor for found in row.break_evens if found.what != "price"]
+    if row.never_by_network is False and network and not any(network):
+        yield "Only both together would: free egress and links between places without limit."
     if row.never_by_network:
         yield "No network would change that: not even free egress and links between places without limit."
 
@@ -61,11 +64,11 @@ def _found_lines(row: WhyNot, result: Result) -> Iterator[str]:
     if abs(row.regret) <= WITHIN:
         yield f"{best}: {values}, as good as the best ({_tie(other, got)})."
         return
-    what = {"throughput": "samples/s", "cost": "USD/h", "cost-per-sample": "USD per million samples"}[objective]
+    what = {"throughput": " samples/s", "cost": "/h", "cost-per-sample": " per million samples"}[objective]
     share = -100 * row.regret if objective == "throughput" else 100 * row.regret
     difference = row.difference or 0.0
     absolute = f"{difference:+,.0f}" if objective == "throughput" else f"{'+' if difference > 0 else '-'}{format_usd(abs(difference))}"
-    yield f"{best}: {values}, {share:+.3g} % or {absolute} {what} against the best ({proof})."
+    yield f"{best}: {values}, {share:+.3g} % or {absolute}{what} against the best ({proof})."
     reasons = list(_reasons(option, got, result.placement, problem))
     if reasons and row.regret > 0:
         yield f"It loses because {'; '.join(reasons)}."
@@ -134,7 +137,7 @@ def _break_even_line(found: BreakEven, row: WhyNot, problem: Problem) -> str:
         return {
             "price": "Not even for nothing would it be chosen.",
             "egress": "Free egress alone would not make it enter.",
-            "bandwidth": "More bandwidth alone would not make it enter, at today's egress prices.",
+            "bandwidth": "More bandwidth alone (2, 8, 64 times and without limit) would not make it enter at today's egress prices.",
         }[found.what]
     if math.isinf(found.factor):
         return "No price keeps it out: no budget is set, so prices do not decide."
