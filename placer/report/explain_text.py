@@ -189,7 +189,9 @@ def stay_lines(row: Staying, result: Result) -> Iterator[str]:
             format_usd(row.leave.estimate.usd_per_hour.total),
             "" if row.leave.proved else " at the latest (not proved that not earlier)",
         )
-        yield f"Leaving it starts to pay at {usd}/h{sure}: {value_words(row.leave)} with {brief(row.leave.placement)}.{before}"
+        last = row.last.estimate.effective_samples_per_second.value if row.last else 0.0
+        floor = f" (a floor beyond {format_number(last)} samples/s)" if last and result.problem.requirements.objective == "cost" else ""
+        yield f"Leaving it starts to pay at {usd}/h{floor}{sure}: {value_words(row.leave)} with {brief(row.leave.placement)}.{before}"
     elif row.never:
         limit = "at any budget" if row.unlimited else f"up to {format_usd(row.most_usd_per_hour)}/h"
         where = (

@@ -64,7 +64,7 @@ def infeasible_lines(result: Result) -> list[str]:
                 f"Because the fastest placement{found}{limit} is {brief(option.placement)} with {format_number(speed)} samples/s, "
                 f"a floor of {format_number(wish.min_samples_per_second)} samples/s cannot hold."
             )
-    said += [f"With {option.note} {brief(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
+    said += [f"With {option.note}, {brief(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
     if not said:
         said.append("More than one wish stands in the way: no change of a single one that was tried makes anything fit.")
     return said
