@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from placer.placement import Exchange, Placement, WorkerGroup
     from placer.problem import Problem
     from placer.profile import ModelProfile, load_profile, profile_names
+    from placer.reaction import WhatIf
     from placer.requirements import Quota, Requirements
     from placer.result import Option, Result, SolveOptions, Status
+    from placer.robustness import Robustness
     from placer.simulation.replay import Simulation
+    from placer.sweeping import Sweep
+    from placer.worlds import robust, sweep, whatif
 
 __version__ = "0.1.0"
 
@@ -46,9 +50,12 @@ _HOMES = {
     "Quota": "placer.requirements",
     "Requirements": "placer.requirements",
     "Result": "placer.result",
+    "Robustness": "placer.robustness",
     "Simulation": "placer.simulation.replay",
     "SolveOptions": "placer.result",
     "Status": "placer.result",
+    "Sweep": "placer.sweeping",
+    "WhatIf": "placer.reaction",
     "WorkerGroup": "placer.placement",
     "calibrate": "placer.fitting",
     "catalog_names": "placer.layers",
@@ -58,7 +65,10 @@ _HOMES = {
     "load_profile": "placer.profile",
     "profile_names": "placer.profile",
     "recommend": "placer.advisor",
+    "robust": "placer.worlds",
     "simulate": "placer.advisor",
+    "sweep": "placer.worlds",
+    "whatif": "placer.worlds",
 }
 
 __all__ = [
@@ -77,9 +87,12 @@ __all__ = [
     "Quota",
     "Requirements",
     "Result",
+    "Robustness",
     "Simulation",
     "SolveOptions",
     "Status",
+    "Sweep",
+    "WhatIf",
     "WorkerGroup",
     "__version__",
     "calibrate",
@@ -90,7 +103,10 @@ __all__ = [
     "load_profile",
     "profile_names",
     "recommend",
+    "robust",
     "simulate",
+    "sweep",
+    "whatif",
 ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 
+from placer.carbon import NO_GRID
 from placer.catalog import FREE, Catalog, VmOffer
 from placer.estimator import Estimate, estimate, evaluate, offers_of
 from placer.estimator import pool_of as find_pool
@@ -14,7 +15,7 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.promised_network import network_warnings
 from placer.requirements import ALL_REGIONS
-from placer.result import Option, Result, Warn, objective_value
+from placer.result import Option, Result, Warn, value_of
 from placer.round import samples_per_round, worker_rate
 from placer.timing.step import gain_bound
 from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
@@ -47,10 +48,10 @@ def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
         return ()
     wish, other = result.problem.requirements, estimate(local, result.problem)
     speed, usd = other.effective_samples_per_second.value, other.usd_per_hour.total
-    ours = objective_value(wish.objective, result.estimate.effective_samples_per_second.value, result.estimate.usd_per_hour.total)
+    ours = value_of(result.estimate, wish)
     if ours == 0:  # nothing is cheaper than machines that are paid for anyway
         return ()
-    gain = objective_value(wish.objective, speed, usd) / ours
+    gain = value_of(other, wish) / ours
     if (gain if wish.objective == "throughput" else 1 / gain) < WORTH_A_WORD:
         return ()
     text = " + ".join(group.spec for group in local.groups)
@@ -76,7 +77,7 @@ def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
         return ()
     wish, got = result.problem.requirements, staying.estimate
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    value = objective_value(wish.objective, speed, usd)
+    value = value_of(got, wish)
     if not (value > result.value if wish.objective == "throughput" else value < result.value):
         return ()
     text = " + ".join(group.spec for group in staying.placement.groups)
@@ -130,7 +131,7 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
         f"({100 * (other_speed / speed - 1):+.0f} %) for {format_usd(other.usd_per_hour.total)}/h, "
         f"{format_usd(other.usd_per_hour.egress)}/h of it egress."
     )
-    if problem.requirements.objective != "throughput" or other_speed >= speed:
+    if problem.requirements.objective not in ("throughput", "time") or other_speed >= speed:
         return
     samples = samples_per_round(spread.exchange, problem) / other.samples_to_target.value
     needed = samples / speed - other.step.calculation
@@ -188,10 +189,28 @@ def _memory(problem: Problem, placement: Placement) -> Iterator[Warn]:
 
 def warnings_of(problem: Problem, placement: Placement | None, got: Estimate | None) -> tuple[Warn, ...]:
     """List what the user should know about the data and the placement."""
-    found = list(_data_warnings(problem))
+    found = [*_data_warnings(problem), *_batch_warnings(problem), *_carbon_warnings(problem)]
     if placement is not None and got is not None:
         found += _placement_warnings(problem, placement, got)
     return tuple(found)
+
+
+def _batch_warnings(problem: Problem) -> Iterator[Warn]:
+    """What is taken for granted where batches of different size are compared."""
+    wish = problem.requirements
+    if wish.batch_range is not None and wish.critical_batch is None:
+        text = f"a sample is taken to be worth as much in every batch from {wish.batch_range[0]:,} to {wish.batch_range[1]:,} (assumed)"
+        yield Warn(code="batch", message=f"{text}; beyond the critical batch more samples are needed: say --critical-batch N")
+
+
+def _carbon_warnings(problem: Problem) -> Iterator[Warn]:
+    """Places that are left out because nobody knows what their machines emit."""
+    if problem.requirements.counts_carbon:
+        rented = {offer.place for offer in problem.catalog.offers}
+        unknown = [place for place in sorted(rented) if problem.catalog.region(place).grid_carbon_g_per_kwh is None]
+        if unknown:
+            text = f"{len(unknown)} of {len(rented)} places are left out: {NO_GRID}"
+            yield Warn(code="carbon", message=f"{text}: {', '.join(unknown[:3])}{' ...' if len(unknown) > 3 else ''}")
 
 
 def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn]:

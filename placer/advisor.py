@@ -69,14 +69,7 @@ class Advisor:
         """Find, prove and explain the best placement; see `placer.recommend`."""
         if not isinstance(top, int) or top < 1:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
-        if not isinstance(seed, int):
-            raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
-        options = SolveOptions(
-            gap=parse_fraction(str(gap), "gap"),
-            time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
-            seed=seed,
-            on_better=on_better,
-        )
+        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
         return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
 
     def explain(
@@ -155,9 +148,9 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
     model
         Name of a shipped profile, path of a profile file, or a profile.
     **words
-        The options of ``placer recommend`` with underscores: budget, min_throughput, objective, gpu,
+        The options of ``placer recommend`` with underscores: budget, min_throughput, samples, deadline, max_carbon, objective, gpu,
         places (--in), not_places (--not-in), market, workers, regions, quota, exchange, local_steps, streams, overlap,
-        samples_to_target, aggregator, storage, compression, tbs, data, passes, keep, interruption, unavailable,
+        samples_to_target, aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption, unavailable,
         links (--link), calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
 
     Returns
@@ -260,6 +253,26 @@ def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulatio
     return Advisor().simulate(model, workers, **words)
 
 
+def solve_options(
+    *, gap: str | float = 0.001, time_limit: str | float = 30.0, seed: int = 0, on_better: Callable[[float], None] | None = None
+) -> SolveOptions:
+    """Read the words that say how to solve.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+    """
+    if not isinstance(seed, int):
+        raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
+    return SolveOptions(
+        gap=parse_fraction(str(gap), "gap"),
+        time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
+        seed=seed,
+        on_better=on_better,
+    )
+
+
 def _book_names(catalog: str | Sequence[str] | None) -> tuple[str, ...]:
     """Names of books as a tuple; empty if none were given."""
     if catalog is None:
@@ -306,6 +319,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "links": (str, list, tuple),
     "calibration": (str, os.PathLike, Calibration, Overlay),
     "tbs": (str, Integral),
+    "samples": (str, Integral),
+    "critical_batch": (str, Integral),
     "local_steps": (str, Integral),
     "streams": (str, Integral),
     "overlap": (bool,),

@@ -30,6 +30,9 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
     PlacerError
         If the catalog has no such machine, or the exchange cannot run with these workers.
     """
+    if problem.requirements.open_batches:
+        low, high = problem.requirements.open_batches[0], problem.requirements.open_batches[-1]
+        raise PlacerError(f"tbs {low:,}..{high:,} is a range; a placement by hand needs one batch", "give --tbs N, or use placer recommend")
     groups = tuple(_find_group(spec, problem) for spec in parse_workers(workers))
     counts = Placement(groups=groups, exchange=Exchange(strategy=PLAIN, compression=problem.compression)).workers_by_place
     open_ = [Placement(groups=groups, exchange=exchange) for exchange in exchanges(problem, counts)]

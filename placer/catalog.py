@@ -173,7 +173,7 @@ class MeasuredLink:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
-    """A device: memory, the throughput figures of its data sheet and the class of its usual host."""
+    """A device: memory, the throughput figures of its data sheet, the class of its usual host and its board power in W, if known."""
 
     gpu: str
     kind: str
@@ -183,6 +183,7 @@ class Gpu:
     host: str
     source: str
     as_of: str
+    power_w: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,11 @@ def _check_idle(problem: Problem) -> None:
     for name, _ in wish.samples_to_target:
         if name not in names:
             raise PlacerError(f"samples to target of {name}, which the request does not admit", "allow it with --exchange or --local-steps")
+    if wish.critical_batch is not None and wish.batch_range is None and problem.batch == problem.profile.target_batch_size:
+        raise PlacerError(
+            f"critical batch {wish.critical_batch:,} at the profile's own batch of {problem.batch:,} changes nothing",
+            "give another --tbs or a range of them, or leave it out",
+        )
     if wish.passes != 1 and not wish.data_moves:
         raise PlacerError(f"passes {wish.passes:g} without data that may move", "give --data PLACE=SAMPLES:move, or leave --passes out")
 

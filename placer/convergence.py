@@ -11,6 +11,7 @@ from functools import lru_cache
 from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.placement import Exchange
+from placer.problem import Problem
 from placer.shipped import shipped_folder
 
 ARROW = " -> "
@@ -64,6 +65,41 @@ def samples_to_target(exchange: Exchange, given: Sequence[tuple[str, float]] = (
         return PLAIN
     late = traits(exchange.strategy).staleness + exchange.overlap
     return _product(exchange.local_steps, late, exchange.compression)
+
+
+def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
+    """Samples to target of an exchange for one problem, its batch included.
+
+    Notes
+    -----
+    See `samples_to_target` and `batch_factor`.
+    """
+    found, factor = samples_to_target(exchange, problem.requirements.samples_to_target), batch_factor(problem)
+    if factor == 1:
+        return found
+    said = f"batch {problem.batch:,} beside {problem.profile.target_batch_size:,}, critical batch {problem.requirements.critical_batch:,}"
+    sure = (found.low, found.high) == (1, 1)
+    source = f"{said} (given; McCandlish et al., 2018)"
+    return Multiplier(
+        value=found.value * factor,
+        low=found.low * factor,
+        high=found.high * factor,
+        basis="given" if sure else found.basis,
+        source=source if sure else f"{found.source}; {source}",
+    )
+
+
+def batch_factor(problem: Problem) -> float:
+    """Samples to target at the problem's batch over those at the profile's; 1 without a critical batch.
+
+    Notes
+    -----
+    McCandlish et al. (2018), An Empirical Model of Large-Batch Training, eq. 2.11: the samples that a loss needs are in proportion to
+    1 + B / B_crit, so a batch B needs (B_crit + B) / (B_crit + B_profile) times those of the profile's batch. Without the user's
+    B_crit every batch is taken to be as good for each sample, and the answer says so.
+    """
+    critical = problem.requirements.critical_batch
+    return 1.0 if critical is None else (critical + problem.batch) / (critical + problem.profile.target_batch_size)
 
 
 @lru_cache(maxsize=1_024)

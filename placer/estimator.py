@@ -8,8 +8,9 @@ from math import fsum
 
 from placer import cost
 from placer.calibration import PUBLISHED
+from placer.carbon import carbon_of
 from placer.catalog import VmOffer
-from placer.convergence import Multiplier, samples_to_target
+from placer.convergence import Multiplier, multiplier_of
 from placer.data_usd import data_usd_per_sample, moves_of
 from placer.elastic import Move
 from placer.errors import PlacerError
@@ -47,13 +48,14 @@ class Outcome:
     Notes
     -----
     ``samples`` pass from exchange to exchange. ``samples_per_second`` counts samples at equal progress: those processed,
-    divided by the samples-to-target multiplier.
+    divided by the samples-to-target multiplier. ``carbon_g_per_hour`` is worked out only where the request limits or minimises it.
     """
 
     step: StepSeconds
     usd: cost.UsdPerHour
     samples: int
     multiplier: float
+    carbon_g_per_hour: float | None = None
 
     @property
     def processed_per_second(self) -> float:
@@ -91,6 +93,7 @@ class Estimate:
     usd_per_hour: cost.UsdPerHour
     usd_per_hour_interval: Interval
     usd_per_million_samples: float
+    carbon_g_per_hour: Interval | None
     links: tuple[LinkUse, ...]
     shares: tuple[tuple[str, float], ...]
     moves: tuple[Move, ...]
@@ -114,7 +117,7 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
     phases = exchange_phases(placement, problem)
     got = _outcome(machines, placement, phases, problem, EXPECTED)
     slow, fast = (_outcome(machines, placement, phases, problem, case) for case in (SLOW, FAST))
-    multiplier = samples_to_target(placement.exchange, problem.requirements.samples_to_target)
+    multiplier = multiplier_of(placement.exchange, problem)
     part = crew_of(machines, placement, phases, problem, EXPECTED).shares() if placement.workers > 1 else {machines[0][0].offer.place: 1.0}
     return Estimate(
         samples_per_second=Interval(value=got.processed_per_second, low=slow.processed_per_second, high=fast.processed_per_second),
@@ -130,6 +133,7 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
         usd_per_hour=got.usd,
         usd_per_hour_interval=_usd_interval(offers_of(machines, placement, problem), got.usd, slow.usd, fast.usd),
         usd_per_million_samples=got.usd_per_million_samples,
+        carbon_g_per_hour=carbon_of(offers_of(machines, placement, problem), problem.catalog),
         links=_links(phases, SECONDS_PER_HOUR / got.step.total, placement.exchange, problem),
         shares=tuple(part.items()),
         moves=moves_of(part, problem),
@@ -158,8 +162,15 @@ def _outcome(machines: Sequence[tuple[Pool, int]], placement: Placement, phases:
         step=step,
         usd=usd,
         samples=samples,
-        multiplier=samples_to_target(exchange, problem.requirements.samples_to_target).value,
+        multiplier=multiplier_of(exchange, problem).value,
+        carbon_g_per_hour=_carbon(machines, placement, problem),
     )
+
+
+def _carbon(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> float | None:
+    """Emissions in g CO2e per hour, if the request asks for them and they are known."""
+    found = carbon_of(offers_of(machines, placement, problem), problem.catalog) if problem.requirements.counts_carbon else None
+    return None if found is None else found.value
 
 
 def offers_of(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> list[tuple[VmOffer, int]]:

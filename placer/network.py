@@ -216,7 +216,7 @@ class Network:
             bytes_per_second=one,
             low=low,
             high=high,
-            cap=max(high, cap),
+            cap=max(high, cap) if row.gbps_many_streams is None else cap,
             rtt_s=rtt_s,
             basis=row.basis,
             source=row.source,
@@ -247,7 +247,7 @@ class Network:
         if src.place == dst.place:
             wanted = ["intra_zone" if same_zone else "inter_zone"]
         elif src.provider != dst.provider:
-            wanted = ["internet"]
+            wanted = [dst.place, "internet"]  # a place of another provider is priced apart only in a changed world
         else:
             wanted = [dst.region, dst.egress_zone, "*"]
         ranked = (

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from placer.calibration import PUBLISHED, Calibration
+from placer.carbon import NO_GRID, NO_POWER, carbon_unknown
 from placer.catalog import Catalog, FunctionOffer, StoreOffer, VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
@@ -77,8 +78,9 @@ class Problem:
 
     @property
     def batch(self) -> int:
-        """Target batch size: samples of one step over all workers, B in the formulas."""
-        return self.requirements.target_batch_size or self.profile.target_batch_size
+        """Target batch size: samples of one step over all workers, B in the formulas; of batches still to choose from, the smallest."""
+        wish = self.requirements
+        return wish.target_batch_size or min(wish.open_batches, default=self.profile.target_batch_size)
 
     @property
     def compression(self) -> str:
@@ -100,7 +102,16 @@ class Problem:
     def pools(self) -> tuple[Pool, ...]:
         """Offers that the request admits, in the order of the book; questions that admit the same share them."""
         wish = self.requirements
-        limits = wish.gpus, wish.places_in, wish.places_not_in, wish.market, wish.quotas, wish.require_measured, wish.oldest_price
+        limits = (
+            wish.gpus,
+            wish.places_in,
+            wish.places_not_in,
+            wish.market,
+            wish.quotas,
+            wish.require_measured,
+            wish.oldest_price,
+            wish.counts_carbon,
+        )
         kept: dict[object, tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault("pools", {})
         found = kept.get((id(self.profile), limits))
         if found is None:
@@ -181,11 +192,10 @@ class Problem:
         return self.catalog.function(place)
 
     def quota(self, place: str, gpu: str, market: str) -> int:
-        """GPUs allowed for a place, type and market; the last matching row of the quota file wins."""
-        for row in reversed(self.requirements.quotas):
-            if fnmatchcase(place, row.place) and fnmatchcase(gpu, row.gpu) and fnmatchcase(market, row.market):
-                return row.gpus
-        return DEFAULT_QUOTA_GPUS
+        """GPUs allowed for a place, type and market: the last matching row of the quota file, and no more than any joint quota."""
+        rows = [row for row in self.requirements.quotas if row.covers(place, gpu, market)]
+        own = next((row.gpus for row in reversed(rows) if row.scope == "each"), DEFAULT_QUOTA_GPUS)
+        return min([own, *(row.gpus for row in rows if row.scope == "together")])
 
     def pool(self, offer: VmOffer) -> Pool | None:
         """Rates and quota of an offer; None if nobody can say how fast it is."""
@@ -226,6 +236,8 @@ class Problem:
             )
         if wish.oldest_price is not None and offer.as_of < wish.oldest_price:
             found.append((STALE, f"the newest price is of {offer.as_of}, older than --max-price-age allows ({wish.oldest_price})"))
+        if wish.counts_carbon and carbon_unknown(offer, self.catalog) == NO_POWER:
+            found.append(("carbon", f"{offer.gpu}: {NO_POWER}"))
         if wish.require_measured and not self._measured(offer):
             found.append(("estimated", f"nobody measured {self.profile.name} on {offer.device}"))
         return found
@@ -237,6 +249,8 @@ class Problem:
             return f"{place} is not in --in {','.join(wish.places_in)}"
         if any(fnmatchcase(place, p) for p in wish.places_not_in):
             return f"{place} is excluded by --not-in {','.join(wish.places_not_in)}"
+        if wish.counts_carbon and place in self.catalog.regions and self.catalog.regions[place].grid_carbon_g_per_kwh is None:
+            return f"{place}: {NO_GRID}"
         return ""
 
     def _place_admitted(self, offer: VmOffer) -> bool:

@@ -12,10 +12,14 @@ from placer.errors import PlacerError, unknown
 from placer.requirements import Quota
 
 QUOTA_COLUMNS = ["place", "gpu", "market", "gpus"]
+SCOPES = ("each", "together")
+"""A row holds for each place, device and market that it matches, or for all of them in sum."""
 
 
 def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]:
-    """Read a quota file: CSV with place, gpu, market, gpus; ``*`` matches all, the last matching row wins.
+    """Read a quota file: CSV with place, gpu, market, gpus and perhaps scope; ``*`` matches all, the last matching row wins.
+
+    Rows whose scope is ``together`` cap the sum of all that they match, beside the others.
 
     Parameters
     ----------
@@ -36,16 +40,23 @@ def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]
     rows = csv.reader(lines)
     try:
         header = [c.strip() for c in next(rows, [])]
-        if header != QUOTA_COLUMNS:
-            raise PlacerError(f"{path}:1: columns {','.join(header) or '(none)'}", f"the columns are {','.join(QUOTA_COLUMNS)}")
-        return tuple(_quota([cell.strip() for cell in row], f"{path}:{rows.line_num}", catalog) for row in rows if any(row))
+        if header not in (QUOTA_COLUMNS, [*QUOTA_COLUMNS, "scope"]):
+            raise PlacerError(
+                f"{path}:1: columns {','.join(header) or '(none)'}", f"the columns are {','.join(QUOTA_COLUMNS)} and, if wanted, scope"
+            )
+        return tuple(_quota([cell.strip() for cell in row], len(header), f"{path}:{rows.line_num}", catalog) for row in rows if any(row))
     except csv.Error as error:
         raise PlacerError(f"{path}:{rows.line_num}: not valid CSV: {error}", "check this line") from None
 
 
-def _quota(cells: list[str], where: str, catalog: Catalog | None) -> Quota:
-    if len(cells) != len(QUOTA_COLUMNS):
-        raise PlacerError(f"{where}: {len(cells)} cells instead of 4", f"the columns are {','.join(QUOTA_COLUMNS)}")
+def _quota(cells: list[str], columns: int, where: str, catalog: Catalog | None) -> Quota:
+    if len(cells) != columns:
+        raise PlacerError(
+            f"{where}: {len(cells)} cells instead of {columns}", f"the columns are {','.join(QUOTA_COLUMNS)} and, if wanted, scope"
+        )
+    scope = cells[4] if columns > len(QUOTA_COLUMNS) and cells[4] else SCOPES[0]
+    if scope not in SCOPES:
+        raise unknown("scope", f"{scope}' in '{where}", SCOPES)
     place, gpu, market, gpus = (
         cells[0] if "/" in cells[0] or cells[0] == "*" else f"{cells[0]}/*",
         cells[1],
@@ -62,4 +73,4 @@ def _quota(cells: list[str], where: str, catalog: Catalog | None) -> Quota:
         gpu = next((known for known in catalog.gpus if known.upper() == gpu.upper()), gpu)
         if not any(fnmatchcase(known, gpu) for known in catalog.gpus):
             raise unknown("GPU", f"{gpu}' in '{where}", catalog.rented_gpus)
-    return Quota(place=place, gpu=gpu, market=market, gpus=int(gpus))
+    return Quota(place=place, gpu=gpu, market=market, gpus=int(gpus), scope=scope)

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import inf
 
 from placer.advice import leave_verdict, local_verdict, notes_of, stay_verdict, warnings_of
-from placer.estimator import estimate, evaluate, pool_of
+from placer.estimator import Estimate, estimate, evaluate, pool_of
 from placer.exchanges import exchange_for
-from placer.explanation.ask import Asker
-from placer.explanation.conflict import nearest
+from placer.nearest import BASELINE_NODES, nearest, short_search, solve_changed
 from placer.network import with_free_egress
 from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem import Pool, Problem
 from placer.requirements import Requirements
 from placer.result import Option, Result, SolveOptions, Status, score
 from placer.solve import require_pools, solve
-from placer.units import format_usd
+from placer.totals import totals_of
+from placer.units import format_duration, format_usd
 from placer.violations import Violation, violations
 
 CLEARLY = 1.05
 """A near miss gives at least this much more."""
 NEAR = 1.5
 """A near miss breaks one limit by at most this factor."""
-BASELINE_NODES = 1_000
-"""Nodes of a search whose answer is only compared with and need not be proved."""
+LIMITS = {"budget", "throughput", "deadline", "total-budget"}
+"""Codes of the limits that a near miss may break."""
 SPREAD_NODES = 50
 """Nodes of the search for a placement over two regions to compare with."""
 LOCAL_STEPS = 16
@@ -59,7 +58,8 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
     options = options or SolveOptions()
     result = solve(problem, solver, options)
     if result.placement is None or result.estimate is None:
-        return replace(result, nearest=nearest(problem, _asker(solver, options)), warnings=warnings_of(problem, None, None))
+        return replace(result, nearest=nearest(problem, solver, options), warnings=warnings_of(problem, None, None))
+    problem = result.problem
     considered = [(placement, violations(placement, problem)) for placement in equal_machines(problem)]
     stopped = result.status is not Status.OPTIMAL
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
@@ -105,7 +105,7 @@ def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placeme
     """Best placement over at least two regions that a short search finds."""
     wish = problem.requirements
     spread = replace(problem, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
-    return solve(spread, solver, _short(options, SPREAD_NODES)).placement
+    return solve(spread, solver, short_search(options, SPREAD_NODES)).placement
 
 
 def best_local(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
@@ -114,14 +114,14 @@ def best_local(problem: Problem, solver: str, options: SolveOptions) -> Placemen
     if wish.exchange != "auto" or wish.max_local_steps is not None or wish.max_workers < 2:
         return None
     local = replace(problem, requirements=replace(wish, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS))
-    return solve(local, solver, _short(options, SPREAD_NODES)).placement
+    return solve(local, solver, short_search(options, SPREAD_NODES)).placement
 
 
 def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
     """Best placement that leaves data that may move where it is, as a short search finds it."""
     if not problem.requirements.data_moves:
         return None
-    return _after(problem, problem.requirements.with_data_staying(), solver, options, "stay")
+    return solve_changed(problem, problem.requirements.with_data_staying(), solver, options, "stay")
 
 
 def rent_everything(placement: Placement, problem: Problem) -> Placement:
@@ -137,30 +137,11 @@ def rent_everything(placement: Placement, problem: Problem) -> Placement:
     return replace(placement, groups=tuple(groups))
 
 
-def _short(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
-    """Options of a search whose answer is only compared with: a number of nodes, no bound, nothing shown."""
-    return replace(options, start=start, node_limit=nodes, bound_if_stopped=False, on_better=None)
-
-
-def _asker(solver: str, options: SolveOptions) -> Asker:
-    """Asks for the nearest placements where nothing fits, in as many nodes as other comparisons."""
-    return Asker(solver=solver, options=options, deadline=inf, nodes=BASELINE_NODES)
-
-
-def _after(problem: Problem, changed: Requirements, solver: str, options: SolveOptions, label: str, note: str = "") -> Option | None:
-    """Solve the problem with changed wishes."""
-    result = solve(replace(problem, requirements=changed), solver, _short(options, BASELINE_NODES))
-    if result.placement is None or result.estimate is None:
-        return None
-    proved = result.status is Status.OPTIMAL
-    return Option(placement=result.placement, estimate=result.estimate, label=label, note=note, proved=proved)
-
-
 def _baselines(problem: Problem, result: Result, solver: str, options: SolveOptions) -> Iterator[Option]:
     """What simpler tools would choose, priced truly."""
     assert result.placement is not None
     sightless = replace(problem, catalog=with_free_egress(problem.catalog))
-    blind = solve(sightless, solver, _short(options, BASELINE_NODES, result.placement)).placement
+    blind = solve(sightless, solver, short_search(options, BASELINE_NODES, result.placement)).placement
     if len(result.placement.places) > 1:
         within = replace(problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1))
         single = solve(within, solver, replace(options, on_better=None)).placement
@@ -184,25 +165,44 @@ def _baselines(problem: Problem, result: Result, solver: str, options: SolveOpti
 
 def _near_misses(problem: Problem, result: Result, considered: list[tuple[Placement, tuple[Violation, ...]]]) -> Iterator[Option]:
     """Placements just outside one limit that give clearly more: the nearest, and the one that gives most."""
-    wish, got = problem.requirements, result.estimate
+    got = result.estimate
     assert got is not None
-    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
+    speed = got.effective_samples_per_second.value
     found: list[tuple[float, float, Option]] = []
     for placement, found_broken in considered:
         broken = {violation.code for violation in found_broken}
-        if broken not in ({"budget"}, {"throughput"}):
+        if len(broken) != 1 or not broken <= LIMITS:
             continue
         other = estimate(placement, problem)
-        other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
-        budget, floor = wish.budget_usd_per_hour, wish.min_samples_per_second
-        if budget is not None and broken == {"budget"} and other_speed > speed * CLEARLY and other_usd <= budget * NEAR:
-            note = f"{format_usd(other_usd - budget)}/h over the budget, {100 * (other_speed / speed - 1):+.0f} % samples/s"
-            found.append((other_usd, -other_speed, Option(placement=placement, estimate=other, label="near-miss", note=note)))
-        if floor is not None and broken == {"throughput"} and other_usd * CLEARLY < usd and other_speed * NEAR >= floor:
-            note = f"{100 * (1 - other_speed / floor):.0f} % below the floor, saves {format_usd(usd - other_usd)}/h"
-            found.append((-other_speed, other_usd, Option(placement=placement, estimate=other, label="near-miss", note=note)))
+        note = _miss_words(broken.pop(), other, got, problem.requirements)
+        if note:
+            faster = other.effective_samples_per_second.value > speed
+            key = (other.usd_per_hour.total, -other.effective_samples_per_second.value)
+            found.append((*(key if faster else key[::-1]), Option(placement=placement, estimate=other, label="near-miss", note=note)))
     chosen = [min(found, key=lambda f: f[:2]), min(found, key=lambda f: (f[1], f[0]))] if found else []
     yield from dict.fromkeys(option for _, _, option in chosen)
+
+
+def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -> str:
+    """Say by how little a placement misses one limit and what it gives for that; empty if it is no near miss."""
+    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
+    other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
+    gain, floor = f"{100 * (other_speed / speed - 1):+.0f} % samples/s", wish.floor_samples_per_second
+    if code == "budget" and wish.budget_usd_per_hour is not None and other_speed > speed * CLEARLY:
+        over = other_usd - wish.budget_usd_per_hour
+        return f"{format_usd(over)}/h over the budget, {gain}" if other_usd <= wish.budget_usd_per_hour * NEAR else ""
+    if code == "total-budget" and wish.budget_usd is not None and other_speed > speed * CLEARLY:
+        total = totals_of(other, wish.samples or 0).usd.value
+        return f"{format_usd(total - wish.budget_usd)} over the budget in total, {gain}" if total <= wish.budget_usd * NEAR else ""
+    if floor is None or other_speed * NEAR < floor:
+        return ""
+    if code == "deadline" and wish.samples is not None and wish.deadline_s is not None:
+        there, here = totals_of(other, wish.samples), totals_of(got, wish.samples).usd.value
+        late = format_duration(there.seconds.value - wish.deadline_s)
+        return f"{late} after the deadline, saves {format_usd(here - there.usd.value)}" if there.usd.value * CLEARLY < here else ""
+    if code == "throughput" and other_usd * CLEARLY < usd:
+        return f"{100 * (1 - other_speed / floor):.0f} % below the floor, saves {format_usd(usd - other_usd)}/h"
+    return ""
 
 
 def _key(placement: Placement, problem: Problem) -> tuple[float, float]:

@@ -7,7 +7,9 @@ import re
 from datetime import date, timedelta
 from pathlib import Path
 
+from placer.budget_words import read_budget, read_samples
 from placer.calibration import Calibration
+from placer.carbon import parse_carbon
 from placer.catalog import Catalog
 from placer.contradictions import without_contradictions
 from placer.data_words import parse_datasets, parse_kept, parse_multipliers
@@ -19,7 +21,7 @@ from placer.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.profile import ModelProfile
 from placer.quotas import read_quotas
 from placer.requirements import ALL_REGIONS, EXCHANGES, Requirements
-from placer.units import parse_bandwidth, parse_budget, parse_count, parse_fraction, parse_range, parse_rate, parse_seconds
+from placer.units import parse_bandwidth, parse_count, parse_fraction, parse_range, parse_rate, parse_seconds
 
 USER_SPREAD = 0.1
 """A measured stream of the user's repeats within this share: as the cloud links of Erben et al. (2024) did."""
@@ -35,6 +37,9 @@ def build_problem(
     *,
     budget: str | None = None,
     min_throughput: str | None = None,
+    samples: str | int | None = None,
+    deadline: str | None = None,
+    max_carbon: str | None = None,
     objective: str | None = None,
     gpu: Words = None,
     places: Words = None,
@@ -52,6 +57,7 @@ def build_problem(
     overlap: bool = False,
     samples_to_target: Words = None,
     tbs: str | int | None = None,
+    critical_batch: str | int | None = None,
     data: Words = None,
     passes: str | float = 1,
     keep: Words = None,
@@ -68,10 +74,14 @@ def build_problem(
     Parameters
     ----------
     budget, min_throughput
-        Such as ``5/h`` and ``400/s``.
+        Such as ``5/h`` and ``400/s``; with ``samples`` also a budget in total, such as ``200usd``.
+    samples, deadline
+        How many samples to train on, at equal progress, such as ``10M``; and the time for them, such as ``12h``.
+    max_carbon
+        Most emissions of the machines, such as ``500g/h`` (CO2e).
     objective
-        ``throughput``, ``cost`` or ``cost-per-sample``; by default throughput, or cost if there is a
-        throughput floor and no budget.
+        ``throughput``, ``cost``, ``cost-per-sample``, ``time`` or ``carbon``; by default throughput, or cost if there is a
+        throughput floor or a deadline and no budget.
     gpu, places, not_places
         Names, comma-separated or as a list; places may have wildcards.
     market
@@ -81,10 +91,13 @@ def build_problem(
     regions
         A number or a range of regions with workers, such as ``2..3``; None: any number.
     quota
-        CSV file with the columns place, gpu, market, gpus.
+        CSV file with the columns place, gpu, market, gpus and, if wanted, scope (each or together).
     exchange, aggregator, storage, compression, tbs
         How gradients are exchanged; None takes the profile's or the best. ``aggregator`` is the place of the
         function, parameter server or hub, or ``function@place`` where a place has several.
+        ``tbs`` may be a range such as ``8K..64K``: its ends and the powers of two between are tried.
+    critical_batch
+        Gradient noise scale in samples: how many more samples larger batches need.
     local_steps
         Optimizer steps between exchanges, a number or a range; None: 1, or for a local strategy whatever is best up to 64.
     streams, overlap
@@ -116,10 +129,15 @@ def build_problem(
     """
     overlay = as_overlay(calibration)
     catalog = with_links(overlay.over_catalog(catalog), words(links, "link") if links else [])
+    usd_per_hour, usd = read_budget(budget, samples)
     requirements = Requirements(
-        objective=("cost" if min_throughput and not budget else "throughput") if objective is None else objective,
-        budget_usd_per_hour=None if budget is None else parse_budget(budget),
+        objective=("cost" if (min_throughput or deadline) and not budget else "throughput") if objective is None else objective,
+        budget_usd_per_hour=usd_per_hour,
         min_samples_per_second=None if min_throughput is None else parse_rate(min_throughput),
+        samples=read_samples(samples),
+        deadline_s=None if deadline is None else parse_seconds(deadline),
+        budget_usd=usd,
+        max_carbon_g_per_hour=None if max_carbon is None else parse_carbon(max_carbon),
         gpus=gpus_of(gpu, catalog),
         places_in=patterns_of(places, catalog),
         places_not_in=patterns_of(not_places, catalog),
@@ -138,7 +156,9 @@ def build_problem(
         streams=_streams(streams),
         overlap=overlap,
         samples_to_target=parse_multipliers(words(samples_to_target, "samples to target")) if samples_to_target else (),
-        target_batch_size=None if tbs is None else parse_count(str(tbs), "tbs"),
+        target_batch_size=_batches(tbs)[0],
+        batch_range=_batches(tbs)[1],
+        critical_batch=None if critical_batch is None else parse_count(str(critical_batch), "critical-batch"),
         data_store=_data_store(data, catalog),
         datasets=parse_datasets(_datasets(data), catalog),
         passes=_passes(passes),
@@ -159,6 +179,19 @@ def _local_steps(value: str | int) -> tuple[int, int]:
     if high > MOST_LOCAL_STEPS:
         raise PlacerError(f"local-steps '{value}' is above {MOST_LOCAL_STEPS:,}", "give the optimizer steps between exchanges")
     return low, high
+
+
+def _batches(tbs: str | int | None) -> tuple[int | None, tuple[int, int] | None]:
+    """The batch, or the range to choose it from."""
+    if tbs is None:
+        return None, None
+    low, dots, high = str(tbs).partition("..")
+    if not dots:
+        return parse_count(low, "tbs"), None
+    if not (low.strip() and high.strip()):
+        raise PlacerError(f"tbs '{tbs}' has an open end", "write a range of batches as 8K..64K")
+    ends = parse_count(low, "tbs"), parse_count(high, "tbs")
+    return None, ends
 
 
 def _oldest(age: str) -> str:

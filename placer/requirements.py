@@ -9,8 +9,9 @@ from placer.elastic import Dataset
 from placer.errors import PlacerError, unknown
 from placer.exchange import STRATEGIES, traits
 from placer.profile import COMPRESSION_BYTES
+from placer.units import format_duration, format_usd
 
-OBJECTIVES = ("throughput", "cost", "cost-per-sample")
+OBJECTIVES = ("throughput", "cost", "cost-per-sample", "time", "carbon")
 LOCAL = tuple(name for name in STRATEGIES if traits(name).local_steps)
 """Strategies that exchange every H steps: `auto` adds them where the user allows local steps."""
 SYNCHRONOUS = tuple(name for name in STRATEGIES if name not in ("none", *LOCAL))
@@ -21,18 +22,28 @@ MOST_STREAMS = 256
 LEAST_MULTIPLIER = 0.01
 MOST_PASSES = 1e6
 """More passes over the data, or fewer than one in so many, are a slip of the keyboard."""
+AMOUNTS = (
+    "budget_usd_per_hour", "min_samples_per_second", "samples", "deadline_s", "budget_usd", "most_usd_per_million_samples",
+    "max_carbon_g_per_hour", "target_batch_size", "critical_batch",
+)  # fmt: skip
+"""Wishes that are amounts above 0."""
 ALL_REGIONS = 1_000
 """More regions than any market has: no limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """At most ``gpus`` devices wherever place, GPU and market match (wildcards)."""
+    """At most ``gpus`` devices wherever place, GPU and market match (wildcards): ``each`` of these apart, or all ``together``."""
 
     place: str
     gpu: str
     market: str
     gpus: int
+    scope: str = "each"
+
+    def covers(self, place: str, gpu: str, market: str) -> bool:
+        """Whether devices of a place and market count."""
+        return fnmatchcase(place, self.place) and fnmatchcase(gpu, self.gpu) and fnmatchcase(market, self.market)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,11 +67,23 @@ class Used:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Requirements:
-    """The user's wishes, in SI units; None means no limit. ``oldest_price`` is an ISO date: older machine prices are left out."""
+    """The user's wishes, in SI units; None means no limit.
+
+    Notes
+    -----
+    ``samples`` is how many to train on, at equal progress; ``deadline_s`` and ``budget_usd`` are for all of them. ``oldest_price`` is an
+    ISO date: older machine prices are left out. With a ``batch_range`` and no ``target_batch_size`` a solver chooses the batch;
+    ``critical_batch`` is the gradient noise scale in samples.
+    """
 
     objective: str = "throughput"
     budget_usd_per_hour: float | None = None
     min_samples_per_second: float | None = None
+    samples: int | None = None
+    deadline_s: float | None = None
+    budget_usd: float | None = None
+    most_usd_per_million_samples: float | None = None
+    max_carbon_g_per_hour: float | None = None
     gpus: tuple[str, ...] = ()
     places_in: tuple[str, ...] = ()
     places_not_in: tuple[str, ...] = ()
@@ -80,6 +103,8 @@ class Requirements:
     overlap: bool = False
     samples_to_target: tuple[tuple[str, float], ...] = ()
     target_batch_size: int | None = None
+    batch_range: tuple[int, int] | None = None
+    critical_batch: int | None = None
     data_store: str | None = None
     datasets: tuple[Dataset, ...] = ()
     passes: float = 1.0
@@ -96,6 +121,36 @@ class Requirements:
     def aggregator_words(self) -> str | None:
         """The aggregator as the user writes it: a place, or ``function@place``."""
         return self.aggregator if self.function is None else f"{self.function}@{self.aggregator}"
+
+    @property
+    def floor_samples_per_second(self) -> float | None:
+        """Least samples/s that count: the floor, or what the deadline asks for if that is more."""
+        needed = [self.min_samples_per_second, None if self.deadline_s is None else (self.samples or 0) / self.deadline_s]
+        return max((floor for floor in needed if floor is not None), default=None)
+
+    @property
+    def max_usd_per_million_samples(self) -> float | None:
+        """Most USD for a million samples that count: the budget in total over the samples, or a limit of its own if that is less."""
+        given = [self.most_usd_per_million_samples, None if self.budget_usd is None else self.budget_usd / (self.samples or 1) * 1e6]
+        return min((limit for limit in given if limit is not None), default=None)
+
+    @property
+    def joint_quotas(self) -> tuple[Quota, ...]:
+        """Quotas that cap a sum over places, devices or markets."""
+        return tuple(row for row in self.quotas if row.scope == "together")
+
+    @property
+    def counts_carbon(self) -> bool:
+        """Whether emissions are limited or the objective: machines whose emissions nobody knows are left out."""
+        return self.max_carbon_g_per_hour is not None or self.objective == "carbon"
+
+    @property
+    def open_batches(self) -> tuple[int, ...]:
+        """Batches to choose from: the ends of the range and the powers of two between; empty where one batch is given."""
+        if self.batch_range is None or self.target_batch_size is not None:
+            return ()
+        low, high = self.batch_range
+        return tuple(sorted({low, high, *(2**k for k in range(low.bit_length(), high.bit_length()) if low <= 2**k <= high)}))
 
     def __post_init__(self) -> None:
         """Refuse unknown words and limits that are not positive."""
@@ -114,10 +169,11 @@ class Requirements:
                 raise unknown("exchange", strategy, EXCHANGES[1:])
             if not LEAST_MULTIPLIER <= factor <= 1 / LEAST_MULTIPLIER:
                 raise PlacerError(f"samples to target of {strategy} is {factor}", "1 is as good as synchronous training, 2 needs twice")
-        for name in ("budget_usd_per_hour", "min_samples_per_second", "target_batch_size"):
+        for name in AMOUNTS:
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise PlacerError(f"{name} is {value}", "give a finite amount above 0")
+        self._check_totals()
 
     @property
     def data_moves(self) -> bool:
@@ -127,6 +183,17 @@ class Requirements:
     def with_data_staying(self) -> Requirements:
         """The same wishes with all data left where it is: nothing moves, so there are no passes to spread a move over."""
         return replace(self, datasets=tuple(replace(data, may_move=False) for data in self.datasets), passes=1.0)
+
+    def _check_totals(self) -> None:
+        """Refuse what is meant for all samples where nobody says how many."""
+        totals = (
+            (f"deadline {format_duration(self.deadline_s or 0)}", self.deadline_s is not None),
+            (f"budget {format_usd(self.budget_usd or 0)} in total", self.budget_usd is not None),
+            ("objective 'time'", self.objective == "time"),
+        )
+        for what, wanted in totals:
+            if wanted and self.samples is None:
+                raise PlacerError(f"{what} without a number of samples", "say how many to train on, such as --samples 10M")
 
     def _check_data(self) -> None:
         """Refuse shares that are none, passes out of any range, and two kinds of data at once."""
@@ -144,6 +211,7 @@ class Requirements:
         for what, low, high in (
             ("workers", self.min_workers, self.max_workers),
             ("regions", self.min_regions, self.max_regions),
+            ("tbs", *(self.batch_range or (1, 1))),
             ("local steps", self.min_local_steps or 1, self.max_local_steps or self.min_local_steps or 1),
         ):
             if not 1 <= low <= high:

@@ -11,6 +11,7 @@ from placer.cost import usd_per_million_samples
 from placer.estimator import Estimate, Outcome
 from placer.placement import Placement
 from placer.problem import Problem
+from placer.requirements import Requirements
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +60,7 @@ class Answer:
 
     Notes
     -----
-    ``bound`` is on the objective (samples/s, USD/h or USD per million samples); None if nothing is
+    ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h); None if nothing is
     proved. ``candidates`` counts placements that were evaluated.
     """
 
@@ -91,6 +92,16 @@ class Warn:
     message: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchRow:
+    """What was found with one target batch size of a range; no value: nothing that is better than with the others."""
+
+    target_batch_size: int
+    value: float | None
+    bound: float | None
+    status: Status
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """One solver's checked and priced answer to one problem.
@@ -100,7 +111,8 @@ class Result:
     `placer.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
     (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
     would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``.
-    If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
+    ``batches`` holds a row for each batch of a range;
+    ``problem`` has the one that was chosen. If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
 
     problem: Problem = field(repr=False)
@@ -111,6 +123,7 @@ class Result:
     solver: str
     seconds: float
     candidates: int
+    batches: tuple[BatchRow, ...] = ()
     options: tuple[Option, ...] = ()
     baselines: tuple[Option, ...] = ()
     near_misses: tuple[Option, ...] = ()
@@ -125,7 +138,7 @@ class Result:
         if self.estimate is None:
             return None
         got = self.estimate
-        return objective_value(self.problem.requirements.objective, got.effective_samples_per_second.value, got.usd_per_hour.total)
+        return value_of(got, self.problem.requirements)
 
     @property
     def gap(self) -> float | None:
@@ -162,15 +175,33 @@ class Result:
         return frame
 
 
-def objective_value(objective: str, samples_per_second: float, usd_per_hour: float) -> float:
-    """Objective of a placement: samples/s that count, USD/h or USD per million samples that count."""
+def value_of(got: Estimate, wish: Requirements) -> float:
+    """Objective of an estimated placement; see `objective_value`."""
+    carbon = None if got.carbon_g_per_hour is None else got.carbon_g_per_hour.value
+    return objective_value(wish.objective, got.effective_samples_per_second.value, got.usd_per_hour.total, wish.samples, carbon)
+
+
+def outcome_value(objective: str, got: Outcome, samples: int | None = None) -> float:
+    """Objective of an evaluated placement; see `objective_value`."""
+    return objective_value(objective, got.samples_per_second, got.usd.total, samples, got.carbon_g_per_hour)
+
+
+def objective_value(
+    objective: str, samples_per_second: float, usd_per_hour: float, samples: int | None = None, carbon_g_per_hour: float | None = None
+) -> float:
+    """Objective of a placement: samples/s that count, USD/h, USD per million samples that count, seconds for all samples or g CO2e/h."""
+    if objective == "carbon":
+        return float("inf") if carbon_g_per_hour is None else carbon_g_per_hour
     if objective == "throughput":
         return samples_per_second
+    if objective == "time":
+        return (samples or 1) / samples_per_second
     return usd_per_hour if objective == "cost" else usd_per_million_samples(usd_per_hour, samples_per_second)
 
 
 def score(objective: str, got: Outcome) -> tuple[float, float]:
     """Sort key, lowest is best; ties in throughput go to the cheaper, ties in cost to the faster."""
     speed, usd = got.samples_per_second, got.usd.total
-    value = objective_value(objective, speed, usd)
-    return (-value, usd) if objective == "throughput" else (value, -speed)
+    if objective in ("throughput", "time"):
+        return -speed, usd
+    return outcome_value(objective, got), -speed

@@ -23,8 +23,15 @@ from placer.problem import Problem
 from placer.profile import SCHEMA as PROFILE_SCHEMA
 from placer.profile import profile_from_json
 from placer.report.document import SCHEMA as RESULT_SCHEMA
-from placer.report.document import estimate_document, outlook_document, placement_document, request_document, result_document
-from placer.result import Result, objective_value
+from placer.report.document import (
+    estimate_document,
+    outlook_document,
+    placement_document,
+    request_document,
+    result_document,
+    totals_document,
+)
+from placer.result import Result, value_of
 from placer.violations import violations
 
 SCHEMA_FILES = {
@@ -34,11 +41,14 @@ SCHEMA_FILES = {
     "calibration": ("placer.report", "calibration-v1.json"),
     "reproduction": ("placer.report", "reproduction-v1.json"),
     "explanation": ("placer.report", "explanation-v1.json"),
+    "robust": ("placer.report", "robust-v1.json"),
+    "sweep": ("placer.report", "sweep-v1.json"),
+    "whatif": ("placer.report", "whatif-v1.json"),
 }
 """Where each JSON Schema lies."""
 RESULT_KEYS = (
-    "schema", "request", "data", "status", "objective", "solver", "placement", "estimate", "outlook", "alternatives", "baselines",
-    "near_misses", "nearest", "verdict", "notes", "warnings",
+    "schema", "request", "data", "status", "objective", "solver", "placement", "estimate", "totals", "outlook", "alternatives", "baselines",
+    "near_misses", "nearest", "verdict", "notes", "warnings", "batches",
 )  # fmt: skip
 """Keys of a result document."""
 MOST_GAP = 0.5
@@ -168,9 +178,10 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
     for name, value in (
         ("placement", placement_document(placement, problem)),
         ("estimate", estimate_document(got)),
+        ("totals", totals_document(got, problem)),
         ("outlook", outlook_document(placement, got, problem)),
     ):
-        difference = _difference(value, document[name], name)
+        difference = _difference(value, document.get(name), name)
         if difference:
             raise PlacerError(f"{where}: {difference}", "the file was edited, or made by another version")
     wrong = _wrong_status(document, got, problem)
@@ -182,7 +193,7 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
 def _wrong_status(document: Mapping[str, Any], got: Estimate, problem: Problem) -> str:
     """Say so if objective, bound, gap and status do not fit each other; empty if they do."""
     objective, name = document["objective"], problem.requirements.objective
-    value = objective_value(name, got.effective_samples_per_second.value, got.usd_per_hour.total)
+    value = value_of(got, problem.requirements)
     written, bound, gap = objective["value"], objective["bound"], objective["gap"]
     if objective["name"] != name or _difference(value, written, "objective.value"):
         return f"the objective is written as {str(written)[:40]} but comes to {value:.9g}"

@@ -6,9 +6,12 @@ import hashlib
 import importlib
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import cast
 
+from placer.batch_range import best_batch
 from placer.errors import PlacerError, unknown
 from placer.estimator import estimate
 from placer.problem import STALE, Problem
@@ -40,7 +43,7 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     Returns
     -------
     Result
-        Infeasible is a status; a placement in it breaks no limit.
+        Infeasible is a status; a placement in it breaks no limit. With a range of batches its problem has the best one.
 
     Raises
     ------
@@ -52,9 +55,11 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     """
     if solver not in solver_names():
         raise unknown("solver", solver, solver_names())
+    if problem.requirements.open_batches:
+        return best_batch(problem, lambda asked, own: solve(asked, solver, own), options or SolveOptions())
     module = importlib.import_module(f"placer.solvers.{solver}")
     started = time.perf_counter()
-    answer = cast(Answer, module.solve(problem, options or SolveOptions()))
+    answer = _asked(module, problem, options or SolveOptions())
     seconds = time.perf_counter() - started
     if answer.placement is None:
         return _result(problem, answer, solver, seconds)
@@ -63,6 +68,18 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     if wrong:
         raise AssertionError(f"solver {solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}")
     return result
+
+
+def _asked(module: ModuleType, problem: Problem, options: SolveOptions) -> Answer:
+    """Ask a solver; the least time for a number of samples is found as the most samples/s."""
+    wish = problem.requirements
+    if wish.objective != "time":
+        return cast(Answer, module.solve(problem, options))
+    samples, tell = wish.samples or 1, options.on_better
+    if tell is not None:
+        options = replace(options, on_better=lambda speed: tell(samples / speed))
+    answer = cast(Answer, module.solve(replace(problem, requirements=replace(wish, objective="throughput")), options))
+    return replace(answer, bound=None if answer.bound is None else samples / answer.bound)
 
 
 def _beaten(result: Result) -> str:

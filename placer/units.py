@@ -47,9 +47,11 @@ def parse_budget(text: str) -> float:
     hours = {"/h": 1.0, "/hr": 1.0, "/hour": 1.0, "usd/h": 1.0, "/d": 24.0, "/day": 24.0}.get(rest)
     if rest == "":
         example = body if float(body) > 0 else "5"
-        raise PlacerError(f"budget '{text}': per hour or total?", f"write {example}/h for a rate; a total needs a deadline, so give a rate")
-    if rest == "total":
-        raise PlacerError(f"budget '{text}' is a total; placer needs a rate", "divide it by the hours you plan, such as --budget 5/h")
+        raise PlacerError(
+            f"budget '{text}': per hour or total?", f"write {example}/h for a rate, or add --samples N for a total of {example} USD"
+        )
+    if rest in ("total", "usd", "usdtotal"):
+        raise PlacerError(f"budget '{text}' is a total without a number of samples", "add --samples N, or give a rate such as --budget 5/h")
     if hours is None:
         raise PlacerError(f"budget '{text}' has the unknown unit '{match['rest']}'", "write it as 5/h or 120/day")
     return _positive(text, "budget", float(match["number"]) / hours)
@@ -240,6 +242,22 @@ def format_seconds(value: float) -> str:
     if value < 1:
         return f"{_digits(value * 1e3)} ms"
     return f"{_digits(value)} s" if value < 300 else f"{_digits(value / 60)} min"
+
+
+def format_duration(value: float) -> str:
+    """Print a long duration in two units: days and hours, or hours and minutes.
+
+    Examples
+    --------
+    >>> format_duration(11_520), format_duration(183_600), format_duration(43_200), format_duration(90)
+    ('3 h 12 min', '2 d 3 h', '12 h', '90 s')
+    """
+    if value < 300:
+        return format_seconds(value)
+    small, large, per = ("min", "h", 60) if value < 48 * SECONDS_PER_HOUR else ("h", "d", 24)
+    count = round(value / (60.0 if small == "min" else SECONDS_PER_HOUR))
+    parts = [f"{number:,} {unit}" for number, unit in ((count // per, large), (count % per, small)) if number]
+    return " ".join(parts)
 
 
 def format_number(value: float) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from placer.cost import usd_per_million_samples
 from placer.elastic import needs_place
 from placer.estimator import Estimate, estimate, exchange_phases, pool_of
 from placer.exchange import traits
 from placer.exchanges import needs_quota, server_bytes, server_offer
 from placer.placement import NO_EXCHANGE, Placement
 from placer.problem import Problem
-from placer.requirements import uses
+from placer.requirements import Requirements, uses
 from placer.residency import leaks
-from placer.units import GIB, format_bytes, format_number, format_usd
+from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
 
 TOLERANCE = 1e-9
 """Relative slack when a figure is compared with the user's limit."""
@@ -50,10 +52,37 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
         found.append(
             Violation(code="budget", message=f"{format_usd(usd)}/h is above the budget of {format_usd(wish.budget_usd_per_hour)}/h")
         )
+    found += [*_total_violations(usd, speed, wish), *_carbon_violations(got, wish)]
     if wish.min_samples_per_second is not None and speed < wish.min_samples_per_second * (1 - TOLERANCE):
         floor = format_number(wish.min_samples_per_second)
         found.append(Violation(code="throughput", message=f"{format_number(speed)} samples/s is below the floor of {floor} samples/s"))
     return tuple(found)
+
+
+def _carbon_violations(got: Estimate, wish: Requirements) -> Iterator[Violation]:
+    """Emissions above their limit, or not known where they are limited."""
+    limit, emitted = wish.max_carbon_g_per_hour, got.carbon_g_per_hour
+    if wish.counts_carbon and emitted is None:
+        yield Violation(code="carbon", message="nobody knows what a machine of this placement emits")
+    if limit is not None and emitted is not None and emitted.value > limit * (1 + TOLERANCE):
+        text = f"{format_number(emitted.value)} g CO2e/h are above the limit of {format_number(limit)} g CO2e/h"
+        yield Violation(code="carbon", message=text)
+
+
+def _total_violations(usd_per_hour: float, samples_per_second: float, wish: Requirements) -> Iterator[Violation]:
+    """What is wrong with time and money for all samples."""
+    each, limit = usd_per_million_samples(usd_per_hour, samples_per_second), wish.max_usd_per_million_samples
+    if limit is not None and each > limit * (1 + TOLERANCE):
+        text = f"{format_usd(each)} per million samples are above the limit of {format_usd(limit)}"
+        if wish.budget_usd is not None and wish.samples is not None:
+            total = f"{format_usd(each * wish.samples / 1e6)} for {wish.samples:,} samples"
+            text = f"{total} are above the budget of {format_usd(wish.budget_usd)} in total"
+        yield Violation(code="total-budget", message=text)
+    if wish.deadline_s is not None and wish.samples is not None:
+        seconds = wish.samples / samples_per_second
+        if wish.deadline_s < seconds * (1 - TOLERANCE):
+            took = f"{wish.samples:,} samples take {format_duration(seconds)}"
+            yield Violation(code="deadline", message=f"{took}, longer than the deadline of {format_duration(wish.deadline_s)}")
 
 
 def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
@@ -91,9 +120,15 @@ def _group_violations(placement: Placement, problem: Problem) -> list[Violation]
 
 
 def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    used = quota_use(placement, problem)
+    joint = [(row, sum(gpus for key, gpus in used.items() if row.covers(*key))) for row in problem.requirements.joint_quotas]
     return [
+        Violation(code="quota", message=f"{gpus} GPUs exceed the joint quota of {row.gpus} for {row.place} {row.gpu} {row.market}")
+        for row, gpus in joint
+        if gpus > row.gpus
+    ] + [
         Violation(code="quota", message=f"{gpus} x {gpu} {market} in {place} exceed the quota of {problem.quota(place, gpu, market)} GPUs")
-        for (place, gpu, market), gpus in sorted(quota_use(placement, problem).items())
+        for (place, gpu, market), gpus in sorted(used.items())
         if gpus > problem.quota(place, gpu, market)
     ]
 

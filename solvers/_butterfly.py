@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.exchange.allreduce import pair_bytes
 from placer.exchanges import exchange_for
 from placer.placement import Placement, WorkerGroup
 
+from ._grid import Grid
+from ._largest_first import LargestFirst
 from ._leaf import Leaf
 from ._market import Indices, Market
+from ._meeting import Meeting
 from ._mode import Mode
 from ._relaxation import Family, Node, Relaxation
 from ._seeds import Seeds
@@ -46,14 +50,8 @@ class ButterflySearch:
             everywhere, alive = self.relaxation.places(family), self._open(family)
             if len(alive) and self.fewest_regions <= 1:
                 self._single_regions(everywhere, alive, family)
-            if len(alive) and self.most_regions > 1:
-                self._several_regions(Node((), self._by_promise(everywhere, family), alive, 0.0, max(2, self.fewest_regions)), family)
-
-    def _by_promise(self, places: tuple[int, ...], family: Family) -> tuple[int, ...]:
-        """Places with the most speed for their room first: sets of regions are grown in this order."""
-        sums = {place: self.market.best_sums(np.array([place]), family.hosts, self.most)[0] for place in places}
-        reach = {place: float(np.max(sums[place][np.isfinite(sums[place])])) for place in places}
-        return tuple(sorted(places, key=lambda place: (-reach[place], place)))
+            if self.most_regions > 1:
+                self._several_regions(family)
 
     def _open(self, family: Family) -> Indices:
         """Worker counts at which some placement of a family may be an improvement."""
@@ -83,30 +81,31 @@ class ButterflySearch:
         for _, place, n in sorted(scored):
             self._leaf((place,), n, 0.0, family)
 
-    def _several_regions(self, node: Node, family: Family) -> None:
-        """Grow sets of regions one by one; a set whose superset bound cannot improve is cut."""
-        for at, place in enumerate(node.joining):
-            self.target.tick()
-            self.target.check_time()
-            used = (*node.used, place)
-            joining = node.joining[at + 1 :]
-            if len(used) + len(joining) < node.least_regions:
-                return
-            wan = max([node.wan_s_per_pair_byte, *(self.relaxation.pair_wan(place, other) for other in node.used)])
-            child = Node(used, joining, node.workers[node.workers >= max(len(used), node.least_regions)], wan, node.least_regions)
-            nearest = min((self.relaxation.pair_wan(place, other) for other in joining), default=0.0) if len(used) == 1 else 0.0
-            bound = self.relaxation.bound(child, family)
-            alive = child.workers[bound.margins(max(wan, nearest)) >= 0]
-            if len(alive) == 0:
-                continue
-            if self.fewest_regions <= len(used) and len(used) > 1:
-                for n in self.relaxation.alive(Node(used, (), alive, wan), family):
-                    self._leaf(used, int(n), wan, family)
-            if len(used) < self.most_regions:
-                slack = self.relaxation.wan_slack(bound, wan)
-                near = tuple(j for j in joining if self.relaxation.pair_wan(place, j) <= slack)
-                if near:
-                    self._several_regions(Node(used, near, alive, wan, node.least_regions), family)
+    def _several_regions(self, family: Family) -> None:
+        """One tree for each number of workers, the most promising first."""
+        fewest = max(2, self.fewest_regions)
+        workers = np.arange(max(self.first, fewest), self.most + 1)
+        node = Node((), self.relaxation.places(family), workers, self.relaxation.fastest_pair, fewest)
+        if len(node.joining) < fewest or len(workers) == 0:
+            return
+        margins, grid = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte), Grid(self.market, family.hosts, self.most)
+        for at in np.argsort(-margins, kind="stable"):
+            if margins[at] >= 0:
+                meeting = self._meeting(int(workers[at]), fewest, family)
+                tree = LargestFirst(self.relaxation, grid, meeting, lambda node: Leaf(self.relaxation, node, family))
+                for groups in tree.improvements():
+                    self._offer(groups)
+
+    def _meeting(self, workers: int, fewest: int, family: Family) -> Meeting:
+        """All workers average with all others."""
+        return Meeting(
+            workers=workers,
+            fewest=fewest,
+            most=self.most_regions,
+            by_region=False,
+            pair_bytes=pair_bytes(self.problem.gradient_bytes, workers),
+            own_s=np.full((len(self.market.places), workers + 1), family.averaging_s[workers]),
+        )
 
     def _leaf(self, used: tuple[int, ...], workers: int, wan: float, family: Family) -> None:
         """Offer the placements of one set of regions and one N that may improve."""

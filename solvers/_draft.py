@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from placer.catalog import VmOffer
+from placer.cost import usd_per_million_samples
 from placer.elastic import needs_place
 from placer.estimator import evaluate, exchange_phases
 from placer.exchange import traits
@@ -71,6 +72,7 @@ class Judge:
         self._gpus = [pool.offer.gpu_count for pool in market.pools]
         self._most = [pool.max_count for pool in market.pools]
         self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
+        self._carbon = market.carbon.tolist()
         self._multipliers: dict[tuple[str, int], float] = {}
         self._ranks: dict[Draft, Rank] = {}
         self._groups: dict[tuple[int, int], WorkerGroup] = {}
@@ -93,12 +95,21 @@ class Judge:
         """A rank that the draft does not beat: as if exchanges took no time and cost nothing."""
         market, workers = self.market, sum(n for _, n in draft.counts)
         usd, speed = sum(self._usd[i] * n for i, n in draft.counts), sum(self._speed[i] * n for i, n in draft.counts)
-        speed = market.pools[draft.counts[0][0]].alone.value if workers == 1 else speed / self._multiplier(draft.mode)
-        budget, floor = self.target.budget_usd_per_hour, self.target.floor_samples_per_second
-        lacking = max(0.0, usd / budget - 1 - TOLERANCE) + (max(0.0, 1 - TOLERANCE - speed / floor) if floor else 0.0)
+        speed = float(market.alone[draft.counts[0][0]]) if workers == 1 else speed / self._multiplier(draft.mode)
+        carbon = sum(self._carbon[i] * n for i, n in draft.counts)
+        lacking = self._over(usd, speed, carbon)
         lacking += max(0.0, 1 - workers / self.wish.min_workers)
-        value = objective_value(self.target.objective, speed, usd)
+        value = objective_value(self.target.objective, speed, usd, carbon_g_per_hour=carbon)
         return (lacking, -value, usd) if self.target.objective == "throughput" else (lacking, value, -speed)
+
+    def _over(self, usd_per_hour: float, samples_per_second: float, carbon_g_per_hour: float) -> float:
+        """By how much price, speed and emissions miss their limits, as shares of these."""
+        target = self.target
+        budget, floor, per_sample = target.budget_usd_per_hour, target.floor_samples_per_second, target.limit_usd_per_sample
+        each = usd_per_million_samples(usd_per_hour, samples_per_second) / 1e6
+        lacking = max(0.0, usd_per_hour / budget - 1 - TOLERANCE) + max(0.0, each / per_sample - 1 - TOLERANCE)
+        lacking += max(0.0, carbon_g_per_hour / target.limit_carbon_g_per_hour - 1 - TOLERANCE)
+        return lacking + (max(0.0, 1 - TOLERANCE - samples_per_second / floor) if floor else 0.0)
 
     def _multiplier(self, mode: tuple[str, int]) -> float:
         if mode not in self._multipliers:
@@ -127,6 +138,10 @@ class Judge:
             used += n * self._gpus[i] if self._bucket[i] == bucket else 0
             there += n if i == pool else 0
         free = (self.market.pools[pool].gpu_quota - used) // self._gpus[pool]
+        for row in self.wish.joint_quotas:
+            if row.covers(*bucket):
+                taken = sum(n * self._gpus[i] for i, n in draft.counts if row.covers(*self._bucket[i]))
+                free = min(free, (row.gpus - taken) // self._gpus[pool])
         return max(0, min(free, self._most[pool] - there, self.most - workers))
 
     def placement(self, draft: Draft) -> Placement | None:
@@ -170,9 +185,7 @@ class Judge:
         if not self.needed <= counts.keys():
             return lacking, 0.0, 0.0
         got = evaluate(placement, self.problem)
-        budget, floor = self.target.budget_usd_per_hour, self.target.floor_samples_per_second
-        usd, speed = got.usd.total, got.samples_per_second
-        lacking += max(0.0, usd / budget - 1 - TOLERANCE) + (max(0.0, 1 - TOLERANCE - speed / floor) if floor else 0.0)
+        lacking += self._over(got.usd.total, got.samples_per_second, got.carbon_g_per_hour or 0.0)
         if self.wish.kept and any(leaks(placement, exchange_phases(placement, self.problem), (), self.problem)):
             lacking += 1  # data that moves is looked at when the draft is offered
         key = score(self.target.objective, got)
@@ -205,4 +218,7 @@ class Judge:
             bucket = ("", "", "") if server is None else (server.place, server.gpu, server.market)
             if server is not None and bucket in used and needs_quota(server, self.problem):
                 used[bucket] += server.gpu_count
+        rows = self.wish.joint_quotas
+        if any(sum(gpus for bucket, gpus in used.items() if row.covers(*bucket)) > row.gpus for row in rows):
+            return False
         return all(gpus <= quotas[bucket] for bucket, gpus in used.items())

@@ -35,12 +35,8 @@ class Start:
 
 def judge_of(market: Market, options: SolveOptions) -> Judge:
     """Build the judge of a question; it counts its own drafts, so a limit on nodes means nothing to it."""
-    wish = market.problem.requirements
-    target = Target(
-        problem=market.problem,
-        objective=wish.objective,
-        budget_usd_per_hour=wish.budget_usd_per_hour or float("inf"),
-        floor_samples_per_second=wish.min_samples_per_second or 0.0,
+    target = Target.of(
+        market.problem,
         gap=0.0,
         deadline=time.monotonic() + options.time_limit_s,
         on_better=options.on_better,

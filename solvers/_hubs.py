@@ -40,12 +40,17 @@ class HubSearch:
         self.fewest_regions, self.most_regions = max(market.fewest_regions, traits(mode.strategy).least_regions), wish.max_regions
         self.most = min(wish.max_workers, int(market.cap.sum()))
         self.first = max(2, wish.min_workers)
-        order = np.argsort(market.usd, kind="stable")
-        sizes = np.concatenate([[0.0], np.cumsum(market.cap[order])])
-        sums = np.concatenate([[0.0], np.cumsum(market.usd[order] * market.cap[order])])
-        self.cheapest: Array = np.interp(np.arange(self.most + 1), sizes, sums)
+        self.cheapest, self.cleanest = self._least(market.usd), self._least(market.carbon)
         self.ideal = Hub(market, mode, None, None)
         self.hubs = [Hub(market, mode, place, storage) for place, storage in self._places()]
+
+    def _least(self, each: Array) -> Array:
+        """Least sum of some figure over n machines; shape (workers + 1,)."""
+        order = np.argsort(each, kind="stable")
+        sizes = np.concatenate([[0.0], np.cumsum(self.market.cap[order])])
+        sums = np.concatenate([[0.0], np.cumsum(each[order] * self.market.cap[order])])
+        built: Array = np.interp(np.arange(self.most + 1), sizes, sums)
+        return built
 
     def _places(self) -> list[tuple[str, str | None]]:
         """Where the hub may be."""
@@ -77,6 +82,8 @@ class HubSearch:
 
     def _open(self, n: int, hub: Hub) -> bool:
         """Whether n workers around a hub could be an improvement."""
+        if self.cleanest[n] > self.target.max_carbon_g_per_hour:
+            return False
         usd = float(self.cheapest[n]) + hub.usd_per_hour(n)
         seconds = max(self._least_seconds(n, hub), self._mean_seconds(n, hub))
         return self.improves(seconds, usd, 0.0, product=self._least_product(n, hub))
@@ -90,7 +97,7 @@ class HubSearch:
         has its place, only the slowest part is known to take B / V.
         """
         rows, usd = self.market.weights, self.target.max_usd_per_hour - hub.usd_per_hour(n)
-        fit = (rows[:, 0] > 0) & ((rows[:, 1] == 0) | (usd < math.inf))
+        fit = (rows[:, 0] > 0) & ~np.any(rows[:, 2:] > 0, axis=1) & ((rows[:, 1] == 0) | (usd < math.inf))
         speed = float((self._sums[fit, n] + rows[fit, 1] * (usd if usd < math.inf else 0.0)).min())
         if speed <= 0:
             return math.inf

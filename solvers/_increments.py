@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import product
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -31,10 +33,10 @@ def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quo
     Array
         Shape (rows, buckets, machines), not increasing along the last axis.
     """
-    if len(sizes) == 1 or quota > MOST_COUPLED_GPUS:
+    if _apart(sizes, quota):
         return np.concatenate([np.repeat(values[:, :, k : k + 1], cap, axis=2) for k, cap in enumerate(caps)], axis=2)
-    mixes = [mix for mix in product(*(range(cap + 1) for cap in caps)) if np.dot(mix, sizes) <= quota]
-    machines = max(sum(mix) for mix in mixes)
+    mixes = _mixes(sizes, caps, quota)
+    machines = machines_of(sizes, caps, quota)
     best = np.full((*values.shape[:2], machines + 1), -np.inf)
     for mix in mixes:
         m = sum(mix)
@@ -46,6 +48,28 @@ def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quo
                 chord = (best[:, :, low] * (high - m) + best[:, :, high] * (m - low)) / (high - low)
                 hull[:, :, m] = np.maximum(hull[:, :, m], chord)
     return np.diff(hull, axis=2)
+
+
+def machines_of(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> int:
+    """Increments of one bucket: most machines that its quota and caps allow, as far as the bound knows them.
+
+    Examples
+    --------
+    >>> machines_of((1, 4), (8, 2), 8), machines_of((4,), (2,), 8)
+    (8, 2)
+    """
+    return sum(caps) if _apart(sizes, quota) else max(sum(mix) for mix in _mixes(sizes, caps, quota))
+
+
+def _apart(sizes: tuple[int, ...], quota: int) -> bool:
+    """Whether each size has the quota to itself in the bound."""
+    return len(sizes) == 1 or quota > MOST_COUPLED_GPUS
+
+
+@lru_cache(maxsize=1024)
+def _mixes(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> list[tuple[int, ...]]:
+    """Counts of each size that a quota holds."""
+    return [mix for mix in product(*(range(cap + 1) for cap in caps)) if sum(map(mul, mix, sizes)) <= quota]
 
 
 def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list[list[float]]:

@@ -9,6 +9,7 @@ import numpy as np
 from placer.exchange.allreduce import pair_bytes
 from placer.placement import WorkerGroup
 
+from ._fronts import Fronts, speed_and_price_decide
 from ._increments import suffix_sums
 from ._market import Array, Indices
 from ._relaxation import Family, Node, Relaxation, margin
@@ -50,8 +51,16 @@ class Leaf:
                 return
             split = splits[at : at + 1]
             if margin(reached[:, [at]], self.thresholds(split))[0] >= 0:
-                parts = [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)]
-                yield from Machines(self, split, parts).improvements()
+                yield from self.machines(split, [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)])
+
+    def machines(self, split: Indices, sums: list[Array]) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Yield the machines of a known split that may improve; ``sums`` are the best of each region at its count."""
+        if speed_and_price_decide(self.relaxation.problem, self.relaxation.mode.strategy):
+            egress_usd = float(self.egress_usd(split)[0])
+            for hosts in self.relaxation.host_steps(self.family, self.workers):
+                yield from Fronts(self, hosts, split, egress_usd).improvements()
+        else:
+            yield from Machines(self, split, sums).improvements()
 
     def _splits(self, sums: list[Array]) -> tuple[Indices, Array]:
         """Workers per region that may improve, region after region; shapes (splits, regions) and (rows, splits)."""
@@ -91,19 +100,24 @@ class Leaf:
         -----
         Workers that are not placed yet pay at least the cheapest price to and from the placed ones.
         """
-        workers, known = int(self.node.workers[0]), splits.shape[1]
+        workers, shard = self.workers, pair_bytes(self.relaxation.problem.gradient_bytes, self.workers)
+        communication = np.full(len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard)
+        data = min(self.market.data_usd[p] for p in self.node.used)
+        longest = communication - self.family.averaging_s[workers] + self.family.slowest_averaging_s[workers] + self.relaxation.most_load_s
+        slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), longest)
+        return self.target.thresholds(self.relaxation.mode, self.market.weights, communication, self.egress_usd(splits), data, slowest)
+
+    def egress_usd(self, splits: Indices) -> Array:
+        """Egress of one exchange at known workers of the first regions, exact if these are all; shape (splits,)."""
+        known = splits.shape[1]
         price = self.market.prices[np.ix_(self.node.used, self.node.used)]
         placed = price[:known, :known]
         pairs = np.einsum("si,ij,sj->s", splits, placed, splits) - splits @ np.diag(placed)
         if known < len(self.node.used):
             outward = price[:known, known:].min(axis=1) + price[known:, :known].min(axis=0)
-            pairs = pairs + (splits @ outward) * (workers - splits.sum(axis=1))
-        shard = pair_bytes(self.relaxation.problem.gradient_bytes, workers)
-        communication = np.full(len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard)
-        data = min(self.market.data_usd[p] for p in self.node.used)
-        longest = communication - self.family.averaging_s[workers] + self.family.slowest_averaging_s[workers] + self.relaxation.most_load_s
-        slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), longest)
-        return self.target.thresholds(self.relaxation.mode, self.market.weights, communication, shard * pairs, data, slowest)
+            pairs = pairs + (splits @ outward) * (self.workers - splits.sum(axis=1))
+        built: Array = pair_bytes(self.relaxation.problem.gradient_bytes, self.workers) * pairs
+        return built
 
 
 class Machines:
@@ -124,6 +138,8 @@ class Machines:
         self.buckets = [pool.bucket for pool in self.pools]
         self.caps = [int(market.cap[i]) for i in self.order]
         self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
+        joint = zip(market.joint[:, self.order].tolist(), market.problem.requirements.joint_quotas, strict=True)
+        self.joint = [(taken, row.gpus) for taken, row in joint]
         self.suffix = self._suffixes()
         self.smallest = self._smallest()
 
@@ -171,10 +187,14 @@ class Machines:
             if enough and all(n + a + more >= needed for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)):
                 self.counts[at] = count
                 self.quota[bucket] += count * pool.offer.gpu_count
-                if rest <= self._room(at + 1, self.region[at]):
+                if rest <= self._room(at + 1, self.region[at]) and self._within_joint():
                     yield from self._descend(at + 1, rest, now, before)
                 self.quota[bucket] -= count * pool.offer.gpu_count
                 self.counts[at] = 0
+
+    def _within_joint(self) -> bool:
+        """Whether the machines so far keep the joint quotas."""
+        return all(sum(count * each for count, each in zip(self.counts, taken, strict=True) if count) <= most for taken, most in self.joint)
 
     def _room(self, at: int, region: int) -> int:
         """Most machines that the quotas left over allow among the pools of a region from a position on."""

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.carbon import offer_carbon
+from placer.convergence import batch_factor
 from placer.data_usd import sample_usd
 from placer.elastic import needs_place
 from placer.placement import MOST_WORKERS
 from placer.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR
 
-from ._increments import increments
+from ._increments import increments, machines_of
 
 Array = NDArray[Any]
 """Floats: seconds, dollars, samples/s."""
@@ -54,9 +56,17 @@ class Market:
             offer = pool.offer
             if only and offer.place not in only:
                 continue
-            kind = (offer.provider, offer.region, offer.gpu, offer.gpu_count, offer.market, None if offer.available is None else number)
+            host = offer.vcpus if problem.requirements.counts_carbon else None  # more vCPUs emit more
+            limited = None if offer.available is None else number
+            kind = (offer.provider, offer.region, offer.gpu, offer.gpu_count, offer.market, limited, host)
             if kind not in kept or offer.usd_per_hour < kept[kind].offer.usd_per_hour:
                 kept[kind] = pool
+        least: dict[tuple[object, ...], float] = {}
+        for key in sorted(kept, key=lambda key: kept[key].offer.usd_per_hour) if problem.requirements.counts_carbon else ():
+            size, smallest = kept[key].offer.vcpus, least.get(key[:-1], float("inf"))
+            if size >= smallest:
+                del kept[key]  # dearer, and emits more
+            least[key[:-1]] = min(size, smallest)
         return Market(problem, tuple(kept.values()))
 
     @property
@@ -71,10 +81,35 @@ class Market:
         return np.array([pool.shared.value for pool in self.pools])
 
     @cached_property
+    def alone(self) -> Array:
+        """Samples/s that count of one machine that exchanges nothing; shape (pools,)."""
+        return np.array([pool.alone.value for pool in self.pools]) / batch_factor(self.problem)
+
+    @cached_property
     def usd(self) -> Array:
         """Least USD/h of one machine, with the data that moves to it; shape (pools,)."""
         offers = np.array([pool.offer.usd_per_hour for pool in self.pools])
         return offers + np.array(self.moving_usd) if self.moving_usd else offers
+
+    @cached_property
+    def carbon(self) -> Array:
+        """Emissions of one machine in g CO2e per hour, 0 where the request does not count them; shape (pools,)."""
+        if not self.problem.requirements.counts_carbon:
+            return np.zeros(len(self.pools))
+        found = [offer_carbon(pool.offer, self.problem.catalog) for pool in self.pools]
+        return np.array([np.inf if each is None else each.value for each in found])
+
+    @cached_property
+    def joint(self) -> Array:
+        """Devices that one machine takes of each joint quota; shape (quotas, pools)."""
+        rows = self.problem.requirements.joint_quotas
+        taken = [[pool.offer.gpu_count if row.covers(*pool.bucket) else 0 for pool in self.pools] for row in rows]
+        return np.array(taken, dtype=np.float64).reshape(len(rows), len(self.pools))
+
+    @cached_property
+    def limited(self) -> Array:
+        """What one machine takes of each sum that has a limit: emissions, devices of joint quotas; shape (sums, pools)."""
+        return np.vstack([self.carbon, self.joint]) if self.problem.requirements.counts_carbon else self.joint
 
     @cached_property
     def cap(self) -> Array:
@@ -119,9 +154,9 @@ class Market:
         if not np.any(self._moved_usd) or samples_per_second <= 0:
             return self
         everywhere = self.best_sums(np.arange(len(self.places)), frozenset(self.host_of), int(min(self.cap.sum(), MOST_WORKERS)))
-        paid = self.weights[:-1, 1] > 0
-        reached = everywhere[:-1].max(axis=1)
-        limits = np.where(paid, reached + self.weights[:-1, 1] * usd_per_hour, reached) if usd_per_hour < np.inf else reached[~paid]
+        rows = (self.weights[:, 0] > 0) & ~np.any(self.weights[:, 2:] > 0, axis=1)
+        price, reached = self.weights[rows, 1], everywhere[rows].max(axis=1)
+        limits = np.where(price > 0, reached + price * usd_per_hour, reached) if usd_per_hour < np.inf else reached[price == 0]
         share = self.speed / float(limits.min())
         moving = SECONDS_PER_HOUR * samples_per_second * share * self._moved_usd[self.place_of]
         return replace(self, moving_usd=tuple(moving.tolist()))
@@ -150,27 +185,72 @@ class Market:
 
     @cached_property
     def weights(self) -> Array:
-        """Rows (alpha, beta) of the tests sum (alpha v - beta c) n >= threshold; the last is (0, 1)."""
+        """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold; the last is (0, 1, 0 ...).
+
+        Notes
+        -----
+        gamma g is over the sums of `limited`; their rows are there only if the request has them.
+        """
         ratio = self.speed / np.maximum(self.usd, 1e-6)
         multipliers = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
-        return np.vstack([np.column_stack([np.ones(MULTIPLIERS + 1), np.concatenate([[0.0], multipliers])]), [[0.0, 1.0]]])
+        priced = np.column_stack(
+            [np.ones(MULTIPLIERS + 1), np.concatenate([[0.0], multipliers]), np.zeros((MULTIPLIERS + 1, len(self.limited)))]
+        )
+        return np.vstack([priced, *self._limited_weights, [[0.0, 1.0, *np.zeros(len(self.limited))]]])
+
+    @cached_property
+    def _limited_weights(self) -> list[Array]:
+        """Rows (1, 0, gamma) and (0, 0, 1) of each sum that some machine adds to; each of shape (rows, 2 + sums)."""
+        built = []
+        for k, each in enumerate(self.limited):
+            if np.any(each > 0):
+                rows = np.zeros((MULTIPLIERS + 1, 2 + len(self.limited)))
+                ratio = self.speed / np.maximum(each, 1e-6)
+                rows[:-1, 0] = 1.0
+                rows[:-1, 2 + k] = np.geomspace(ratio.min() / 20, ratio[each > 0].max() * 5, MULTIPLIERS)
+                rows[-1, 2 + k] = 1.0
+                built.append(rows)
+        return built
 
     @cached_property
     def values(self) -> Array:
-        """Alpha v - beta c of each row and pool; shape (rows, pools)."""
-        built: Array = self.weights[:, :1] * self.speed - self.weights[:, 1:] * self.usd
+        """Alpha v - beta c - gamma g of each row and pool; shape (rows, pools)."""
+        return self.values_at(self.weights)
+
+    def values_at(self, weights: Array) -> Array:
+        """Alpha v - beta c - gamma g of other rows and each pool; shape (rows, pools)."""
+        built: Array = weights[:, :1] * self.speed - weights[:, 1:2] * self.usd - weights[:, 2:] @ self.limited
         return built
 
     @cached_property
     def units(self) -> tuple[Array, Indices]:
-        """Concave increments of every quota bucket, and the first pool of each increment's bucket.
+        """Increments of `increments_at` for the rows of `weights`, and the first pool of each increment's bucket."""
+        return self.increments_at(self.weights), self._owners
+
+    def increments_at(self, weights: Array) -> Array:
+        """Concave increments of every quota bucket.
+
+        Parameters
+        ----------
+        weights
+            Rows (alpha, beta, gammas).
 
         Returns
         -------
-        tuple[Array, Indices]
-            Shapes (rows, units) and (units,). Taking the n largest increments of a row bounds the
-            row's sum over any n machines that respect the quotas.
+        Array
+            Shape (rows, units). Taking the n largest increments of a row bounds the row's sum over any n machines that
+            respect the quotas.
         """
+        values = self.values_at(weights)
+        blocks = [
+            increments(values[:, np.array(group)], sizes, caps, quota).reshape(len(weights), -1)
+            for (sizes, caps, quota), group in self._alike.items()
+        ]
+        return np.concatenate(blocks, axis=1)
+
+    @cached_property
+    def _alike(self) -> dict[tuple[tuple[int, ...], tuple[int, ...], int], list[list[int]]]:
+        """Pools of every quota bucket, together where machine sizes, caps and quota are alike."""
         buckets: dict[tuple[str, str, str], list[int]] = {}
         for i, pool in enumerate(self.pools):
             buckets.setdefault(pool.bucket, []).append(i)
@@ -179,18 +259,29 @@ class Market:
             sizes = tuple(self.pools[i].offer.gpu_count for i in members)
             caps = tuple(int(self.cap[i]) for i in members)
             alike.setdefault((sizes, caps, self.pools[members[0]].gpu_quota), []).append(members)
-        blocks, owners = [], []
-        for (sizes, caps, quota), group in alike.items():
-            block = increments(self.values[:, np.array(group)], sizes, caps, quota)
-            blocks.append(block.reshape(len(self.weights), -1))
-            owners.append(np.repeat([members[0] for members in group], block.shape[2]))
-        return np.concatenate(blocks, axis=1), np.concatenate(owners).astype(np.intp)
+        return alike
+
+    @cached_property
+    def _owners(self) -> Indices:
+        """First pool of each increment's bucket; shape (units,)."""
+        owners = []
+        for (sizes, caps, quota), group in self._alike.items():
+            each = machines_of(sizes, caps, quota)
+            owners.append(np.repeat([members[0] for members in group], each))
+        return np.concatenate(owners).astype(np.intp)
 
     @cached_property
     def prices(self) -> Array:
         """Egress price in USD per byte between the places; shape (places, places)."""
         network, same_zone = self.problem.network, self.problem.requirements.same_zone
         return np.array([[network.usd_per_byte(a, b, same_zone=same_zone) for b in self.places] for a in self.places])
+
+    @cached_property
+    def both_ways(self) -> Array:
+        """Egress price of a byte each way between the places, 0 from a place to itself; shape (places, places)."""
+        built: Array = self.prices + self.prices.T
+        np.fill_diagonal(built, 0.0)
+        return built
 
     def pools_of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
         """Which pools have hosts of some classes; shape (pools,)."""
@@ -238,7 +329,7 @@ class Market:
         values, owner = self.units
         wanted = np.zeros(len(self.places), dtype=bool)
         wanted[np.frombuffer(places, dtype=np.intp)] = True
-        inside = wanted[self.place_of[owner]] & self._of_hosts(hosts)
+        inside = wanted[self.place_of[owner]] & self.of_hosts(hosts)
         values = values[:, inside]
         built = np.full((len(values), most + 1), -np.inf)
         built[:, 0] = 0.0
@@ -249,7 +340,7 @@ class Market:
         built.setflags(write=False)
         return built
 
-    def _of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
+    def of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
         """Which increments belong to pools whose hosts are of some classes; shape (units,)."""
         found = self._host_masks.get(hosts)
         if found is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from placer.convergence import samples_to_target
+from placer.convergence import multiplier_of
 from placer.exchanges import exchange_for
 from placer.problem import Problem
 
@@ -27,7 +27,7 @@ class Mode:
     def multiplier(self) -> float:
         """Samples to target; speeds of the search are samples/s that count."""
         exchange = exchange_for(self.strategy, 1, self.problem, local_steps=self.local_steps)
-        return samples_to_target(exchange, self.problem.requirements.samples_to_target).value
+        return multiplier_of(exchange, self.problem).value
 
     @property
     def overlap(self) -> bool:

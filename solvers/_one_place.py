@@ -40,8 +40,7 @@ class Exchanges:
 def single_machines(judge: Judge) -> list[Draft]:
     """Rank single machines in the order in which they could be best, until none can improve; return those that may be."""
     market, mode, found = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
-    alone = np.array([pool.alone.value for pool in market.pools])
-    order, values = promise(judge, alone, market.usd)
+    order, values = promise(judge, market.alone, market.usd)
     for i in order[:SINGLES]:
         if judge.target.best is not None and judge.target.best_key[0] < values[i]:
             break
@@ -54,10 +53,14 @@ def single_machines(judge: Judge) -> list[Draft]:
 def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
     """Order by objective and tie-break of what keeps the limits; and the objective, lowest is best."""
     target = judge.target
-    value = {"throughput": -speed, "cost": usd, "cost-per-sample": usd / speed * 1e6 / SECONDS_PER_HOUR}[target.objective]
+    value = {"throughput": -speed, "cost": usd, "cost-per-sample": usd / speed * 1e6 / SECONDS_PER_HOUR}.get(
+        target.objective, np.zeros(len(usd))
+    )  # of carbon nothing is known here: no draft is left out, the cheapest come first
     within = (usd <= target.budget_usd_per_hour * (1 + 1e-6)) & (speed >= target.floor_samples_per_second * (1 - 1e-6))
+    if target.limit_usd_per_sample < np.inf:
+        within &= usd <= target.limit_usd_per_sample * SECONDS_PER_HOUR * speed * (1 + 1e-6)
     keep = np.flatnonzero(within)
-    second = usd if target.objective == "throughput" else -speed
+    second = usd if target.objective in ("throughput", "carbon") else -speed
     return keep[np.lexsort((keep, second[keep], value[keep]))], value
 
 
@@ -146,7 +149,7 @@ class OnePlace:
         judge, target = self.judge, self.judge.target
         least = np.full(len(judge.market.places), np.inf)
         np.minimum.at(least, judge.market.place_of, value)
-        if target.best is None or not judge.problem.modes:
+        if target.best is None or not judge.problem.modes or target.objective == "carbon":
             return np.full(len(least), True)
         least = least * min(Mode(judge.problem, *mode).multiplier for mode in judge.problem.modes)
         if target.objective == "throughput":

@@ -112,6 +112,13 @@ class Relaxation:
             built.append(Family(chosen, least, most, {h: seconds[h] for h in sorted(chosen)}))
         return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
+    def host_steps(self, family: Family, workers: int) -> list[frozenset[str]]:
+        """Sets of hosts of a family such that in each the slowest class decides; several only where classes change places as N grows."""
+        if np.array_equal(family.averaging_s, family.slowest_averaging_s):
+            return [family.hosts]
+        by_time = sorted(family.hosts, key=lambda host: float(family.averaging_by_host[host][workers]))
+        return [frozenset(by_time[:k]) for k in range(1, len(by_time) + 1)]
+
     def places(self, family: Family) -> tuple[int, ...]:
         """Places with a pool of the family, sorted."""
         return self.market.family_places(family.hosts)
@@ -216,6 +223,19 @@ class Relaxation:
             network, (src, dst) = self.problem.network, (self.market.places[key[0]], self.market.places[key[1]])
             slowest = max(transfer_seconds(1.0, network.link(*way), self.mode.streams) for way in ((src, dst), (dst, src)))
             found = self._wan[key] = self.problem.calibration.kappa[0] * slowest
+        return found
+
+    @cached_property
+    def wan_matrix(self) -> Array:
+        """`pair_wan` of all pairs of places; shape (places, places)."""
+        n = len(self.market.places)
+        return np.array([[self.pair_wan(a, b) for b in range(n)] for a in range(n)])
+
+    @cached_property
+    def nearest(self) -> Array:
+        """Seconds per pair byte of each place with its nearest other one; shape (places,)."""
+        apart = self.wan_matrix + np.where(np.eye(len(self.wan_matrix)) > 0, np.inf, 0.0)
+        found: Array = apart.min(axis=1)
         return found
 
     @cached_property

@@ -13,7 +13,7 @@ from placer.elastic import needs_place
 from placer.estimator import evaluate
 from placer.placement import Placement
 from placer.problem import Problem
-from placer.result import objective_value, score
+from placer.result import outcome_value, score
 from placer.units import SECONDS_PER_HOUR
 from placer.violations import TOLERANCE, violations
 
@@ -42,6 +42,8 @@ class Target:
     objective: str
     budget_usd_per_hour: float
     floor_samples_per_second: float
+    limit_usd_per_sample: float
+    limit_carbon_g_per_hour: float
     gap: float
     deadline: float
     node_limit: int | None = None
@@ -53,6 +55,33 @@ class Target:
     skipped: bool = False
     first: bool = False
     ticks: int = field(default=0, repr=False)
+
+    @staticmethod
+    def of(
+        problem: Problem,
+        *,
+        gap: float,
+        deadline: float,
+        node_limit: int | None = None,
+        on_better: Callable[[float], None] | None = None,
+        first: bool = False,
+    ) -> Target:
+        """Read objective and limits from the wishes; ``deadline`` is by the monotonic clock."""
+        wish = problem.requirements
+        per_million = wish.max_usd_per_million_samples
+        return Target(
+            problem=problem,
+            objective=wish.objective,
+            budget_usd_per_hour=wish.budget_usd_per_hour or math.inf,
+            floor_samples_per_second=wish.floor_samples_per_second or 0.0,
+            limit_usd_per_sample=math.inf if per_million is None else per_million / 1e6,
+            limit_carbon_g_per_hour=wish.max_carbon_g_per_hour or math.inf,
+            gap=gap,
+            deadline=deadline,
+            node_limit=node_limit,
+            on_better=on_better,
+            first=first,
+        )
 
     def offer(self, placement: Placement) -> None:
         """Evaluate a placement and keep it if it is within the limits and better.
@@ -69,10 +98,14 @@ class Target:
         speed, usd = got.samples_per_second, got.usd
         if usd.total > self.budget_usd_per_hour * (1 + TOLERANCE) or speed < self.floor_samples_per_second * (1 - TOLERANCE):
             return
+        if got.usd_per_million_samples / 1e6 > self.limit_usd_per_sample * (1 + TOLERANCE):
+            return
+        if (got.carbon_g_per_hour or 0.0) > self.limit_carbon_g_per_hour * (1 + TOLERANCE):
+            return
         key = score(self.objective, got)
         if key < self.best_key and not violations(placement, self.problem):
             self.best, self.best_key = placement, key
-            self.best_value = objective_value(self.objective, speed, usd.total)
+            self.best_value = outcome_value(self.objective, got)
             if self.on_better is not None:
                 self.on_better(self.best_value)
             if self.first:
@@ -126,10 +159,26 @@ class Target:
 
     @property
     def max_usd_per_sample(self) -> float:
-        """USD per sample that a better placement has at most; infinite for other objectives."""
+        """USD per sample that a better placement has at most; infinite without a limit."""
+        limit = self.limit_usd_per_sample * (1 + TOLERANCE)
         if self.objective == "cost-per-sample" and self.best is not None:
-            return self.best_value * (1 - self.slack) / 1e6
-        return math.inf
+            return min(limit, self.best_value * (1 - self.slack) / 1e6)
+        return limit
+
+    @property
+    def max_carbon_g_per_hour(self) -> float:
+        """Emissions that a better placement has at most; infinite without a limit."""
+        limit = self.limit_carbon_g_per_hour * (1 + TOLERANCE)
+        if self.objective == "carbon" and self.best is not None:
+            return min(limit, self.best_value * (1 - self.slack))
+        return limit
+
+    @property
+    def most_of_sums(self) -> Array:
+        """What a better placement has at most of each sum of `Market.limited`; shape (sums,)."""
+        wish = self.problem.requirements
+        carbon = [self.max_carbon_g_per_hour] if wish.counts_carbon else []
+        return np.array([*carbon, *(float(row.gpus) for row in wish.joint_quotas)])
 
     def thresholds(self, mode: Mode, weights: Array, communication_s: Array, egress_usd: Array, data_usd: float, slowest: Array) -> Array:
         """Values that the weighted sums of `Market.best_sums` must reach for an improvement.
@@ -139,7 +188,7 @@ class Target:
         mode
             Samples of a round and samples to target.
         weights
-            Rows (alpha, beta).
+            Rows (alpha, beta, gammas).
         communication_s, egress_usd
             Least seconds and egress of one exchange for each number of workers; shape (workers,).
         data_usd
@@ -167,8 +216,11 @@ class Target:
         with np.errstate(divide="ignore", invalid="ignore"):
             least_v = np.where(calculation_s > 0, samples / calculation_s, np.inf)
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
-            paid = np.where(weights[:, 1:] > 0, weights[:, 1:] * most_c, 0.0)
+            paid = np.where(weights[:, 1:2] > 0, weights[:, 1:2] * most_c, 0.0)
             built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid
+            if weights.shape[1] > 2:
+                taken = np.where(weights[:, 2:] > 0, weights[:, 2:] * self.most_of_sums, 0.0)
+                built = built - taken.sum(axis=1, keepdims=True)
         built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)
         if self.max_usd_per_sample < math.inf:
             built = np.maximum(built, self._per_sample(mode, weights, communication_s, usd_per_speed))
@@ -178,7 +230,7 @@ class Target:
         """Tangent form of C <= (3600 z - g) X(V), with X = B V / (B + V communication), or the smaller of V and B / communication."""
         samples = float(mode.samples)
         worth = (SECONDS_PER_HOUR * self.max_usd_per_sample - usd_per_speed) / mode.multiplier
-        multiplier = weights[:, 1:]
+        multiplier = weights[:, 1:2]
         with np.errstate(divide="ignore", invalid="ignore"):
             slope = 1 / (multiplier * worth)
             if mode.overlap:

@@ -46,8 +46,13 @@ class Walk:
         self.egress_left = suffix_sums([-e for e in self.egress], self.caps, n)
         self.speed_left = suffix_sums(market.speed[chosen].tolist(), self.caps, n) if search.problem.requirements.datasets else []
         self.speed = market.speed[chosen].tolist()
+        counted = search.problem.requirements.counts_carbon
+        self.carbon = market.carbon[chosen].tolist()
+        self.carbon_left = suffix_sums([-g for g in self.carbon], self.caps, n) if counted else []
         self.least_way_s = float((hub.ways[0][place] + hub.ways[1][place]).min()) + self.aggregate
         self.counts = [0] * len(chosen)
+        joint = zip(market.joint[:, chosen].tolist(), search.problem.requirements.joint_quotas, strict=True)
+        self.joint = [(taken, row.gpus) for taken, row in joint]
         self.required = frozenset(place for place, name in enumerate(market.places) if name in hub.required)
         certain = hub.transport == "store" and not search.problem.requirements.datasets
         longest = max(self.ready) + self.aggregate + max(self.down)
@@ -133,6 +138,13 @@ class Walk:
         ready, down, usd, egress = so_far
         if self.usd_left[at][left] == -math.inf:
             return False
+        for taken, most in self.joint:
+            if sum(count * each for count, each in zip(self.counts, taken, strict=True) if count) > most:
+                return False
+        if self.carbon_left:
+            emitted = sum(count * each for count, each in zip(self.counts, self.carbon, strict=True) if count)
+            if emitted - self.carbon_left[at][left] > self.search.target.max_carbon_g_per_hour:
+                return False
         usd_per_hour, usd_per_round = usd - self.usd_left[at][left], egress - self.egress_left[at][left]
         seconds = max(ready + self.aggregate + max(down, self.shared), self.least_s)
         if self.shared:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from placer.convergence import batch_factor
 from placer.cost import usd_per_million_samples
 from placer.exchange import traits
 from placer.exchanges import exchange_for
@@ -46,12 +47,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     market = Market.of(problem)
     if not market.pools:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
-    wish = problem.requirements
-    target = Target(
-        problem=problem,
-        objective=wish.objective,
-        budget_usd_per_hour=wish.budget_usd_per_hour or float("inf"),
-        floor_samples_per_second=wish.min_samples_per_second or 0.0,
+    target = Target.of(
+        problem,
         gap=options.gap,
         deadline=time.monotonic() + options.time_limit_s,
         node_limit=options.node_limit,
@@ -124,16 +121,19 @@ def _alone(market: Market, target: Target) -> None:
     if problem.requirements.min_workers > 1:
         return
     orders: dict[str, Callable[[int], float]] = {
-        "throughput": lambda i: -market.pools[i].alone.value,
+        "throughput": lambda i: -market.alone[i],
         "cost": lambda i: market.usd[i],
-        "cost-per-sample": lambda i: market.usd[i] / market.pools[i].alone.value,
+        "cost-per-sample": lambda i: market.usd[i] / market.alone[i],
+        "carbon": lambda i: market.carbon[i],
     }
     exchange = exchange_for("none", 1, problem)
     for i in sorted(range(len(market.pools)), key=lambda i: (orders[target.objective](i), market.usd[i])):
         pool = market.pools[i]
-        if pool.alone.value >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
-            if usd_per_million_samples(pool.offer.usd_per_hour, pool.alone.value) / 1e6 > target.max_usd_per_sample:
-                return
+        if market.alone[i] >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
+            if usd_per_million_samples(pool.offer.usd_per_hour, float(market.alone[i])) / 1e6 > target.max_usd_per_sample:
+                continue
+            if market.carbon[i] > target.max_carbon_g_per_hour:
+                continue
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
 
@@ -144,6 +144,8 @@ def _break_tie(market: Market, target: Target) -> tuple[Placement, int]:
         return target.best, 0
     if target.objective == "throughput":
         second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
+    elif target.objective == "carbon":
+        second = replace(target, objective="throughput", limit_carbon_g_per_hour=target.best_value * (1 + TOLERANCE))
     else:
         second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
     second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0
@@ -179,4 +181,4 @@ def _outermost(market: Market, objective: str) -> float:
     if objective != "throughput":
         return 0.0
     fastest = max((max(pool.alone.value, pool.shared.value) for pool in market.pools), default=0.0)
-    return fastest * market.problem.requirements.max_workers / min(1.0, _least_multiplier(market.problem))
+    return fastest * market.problem.requirements.max_workers / min(batch_factor(market.problem), _least_multiplier(market.problem))

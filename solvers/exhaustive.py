@@ -10,7 +10,7 @@ from placer.estimator import evaluate
 from placer.exchanges import exchange_for, exchanges
 from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem import Pool, Problem
-from placer.result import Answer, SolveOptions, Status, objective_value, score
+from placer.result import Answer, SolveOptions, Status, outcome_value, score
 from placer.violations import violations
 
 LIMIT = 2_000_000
@@ -34,7 +34,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         got, objective = evaluate(placement, problem), problem.requirements.objective
         key = score(objective, got)
         if best is None or key < best[0]:
-            best = key, placement, objective_value(objective, got.samples_per_second, got.usd.total)
+            best = key, placement, outcome_value(objective, got)
     if best is None:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=tried)
     return Answer(status=Status.OPTIMAL, placement=best[1].canonical(), bound=best[2], candidates=tried)

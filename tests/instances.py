@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -11,9 +12,11 @@ from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLin
 from placer.elastic import Dataset
 from placer.problem import Problem
 from placer.profile import Efficiency, ModelProfile, Rate
-from placer.requirements import EXCHANGES, OBJECTIVES, Quota, Requirements
+from placer.requirements import EXCHANGES, Quota, Requirements
 
 AS_OF = "2026-01-01"
+OBJECTIVES = ("throughput", "cost", "cost-per-sample")
+"""What the seeds of the first generators draw from."""
 CITIES = [
     ("NA", 39.0, -77.5),
     ("NA", 45.6, -121.2),
@@ -333,3 +336,107 @@ def _serverless(catalog: Catalog) -> Catalog:
     regions = [catalog.region(place) for place in sorted({offer.place for offer in catalog.offers})]
     stores = (*(_store(r) for r in regions), *(s for s in catalog.stores if s.provider == "backblaze"))
     return replace(catalog, functions=tuple(_function(r) for r in regions), stores=stores)
+
+
+def two_places(**wishes: Any) -> Problem:
+    """Build a market of one T4 in each of two places: 1.00 USD/h on demand in aws/a, 0.60 on the spot market in gcp/b; 100 samples/s."""
+    places = [region("aws", "a", 0), region("gcp", "b", 2)]
+    memory, flops, bandwidth, host = GPUS["T4"]
+    return Problem(
+        profile=profile(20, {"T4": 100.0}, 4096),
+        catalog=Catalog(
+            name="toy",
+            digest="0",
+            regions={r.place: r for r in places},
+            gpus={
+                "T4": Gpu(
+                    gpu="T4",
+                    kind="gpu",
+                    memory_gib=memory,
+                    fp16_tflops=flops,
+                    memory_gb_per_s=bandwidth,
+                    host=host,
+                    source="test",
+                    as_of=AS_OF,
+                )
+            },
+            offers=(offer("aws", "a", "T4", 1.0, market="on_demand"), offer("gcp", "b", "T4", 0.6)),
+            egress=tuple(
+                _price(p, "*", dst, usd)
+                for p in ("aws", "gcp")
+                for dst, usd in (("intra_zone", 0.0), ("inter_zone", 0.01), ("*", 0.02), ("internet", 0.1))
+            ),
+        ),
+        requirements=Requirements(**wishes),
+    )
+
+
+def total_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` with a number of samples, limits in total near those of one machine."""
+    draw = random.Random(f"total {seed}")
+    problem = exchange_problem(seed)
+    samples, pool = draw.choice([10**4, 10**6, 10**8]), draw.choice(problem.pools)
+    each_usd = pool.offer.usd_per_hour / 3600 / pool.alone.value
+    changed = replace(
+        problem.requirements,
+        objective=draw.choice([*OBJECTIVES, "time"]),
+        samples=samples,
+        deadline_s=draw.choice([None, samples / pool.alone.value / draw.uniform(0.8, 2.5)]),
+        budget_usd=draw.choice([None, samples * each_usd * draw.uniform(0.6, 1.5)]) or None,
+        budget_usd_per_hour=draw.choice([None, None, problem.requirements.budget_usd_per_hour]),
+        min_samples_per_second=None,
+    )
+    return replace(problem, requirements=changed)
+
+
+def batch_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` with a range of batches, and a critical batch now and then."""
+    draw = random.Random(f"batch {seed}")
+    problem = exchange_problem(seed)
+    low = draw.choice([48, 256, 1000, 4096])
+    changed = replace(
+        problem.requirements,
+        batch_range=(low, low * draw.choice([1, 3, 8])),
+        critical_batch=draw.choice([None, 100, 2_000, 50_000]),
+    )
+    return replace(problem, requirements=changed)
+
+
+def carbon_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` with grids and powers, some unknown, hosts of different size, and carbon limited or minimised."""
+    draw = random.Random(f"carbon {seed}")
+    problem = exchange_problem(seed)
+    book = problem.catalog
+    grids = {place: draw.choice([None, 0.0, 30.0, 200.0, 400.0, 400.0, 800.0]) for place in book.regions}
+    offers = [msgspec.structs.replace(o, vcpus=draw.choice([4, 8, 96])) for o in book.offers]
+    catalog = replace(
+        book,
+        regions={place: replace(r, grid_carbon_g_per_kwh=grids[place]) for place, r in book.regions.items()},
+        gpus={name: replace(gpu, power_w=power) for (name, gpu), power in zip(book.gpus.items(), (70.0, 150.0, 300.0), strict=True)},
+        offers=tuple(offers),
+    )
+    if draw.random() < 0.1:
+        catalog = replace(catalog, gpus={**catalog.gpus, "A10": replace(catalog.gpus["A10"], power_w=None)})
+    objective = draw.choice([*OBJECTIVES, "carbon", "carbon"])
+    limit = draw.choice([20.0, 60.0, 200.0]) * draw.uniform(0.5, 3)
+    changed = replace(
+        problem.requirements,
+        objective=objective,
+        max_carbon_g_per_hour=draw.choice([None, limit]) if objective == "carbon" else limit,
+    )
+    return replace(problem, catalog=catalog, requirements=changed)
+
+
+def joint_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` with quotas over places, devices or markets together."""
+    draw = random.Random(f"joint {seed}")
+    problem = exchange_problem(seed)
+    places = sorted({pool.offer.place for pool in problem.pools})
+    rows = (
+        Quota(place="*", gpu="*", market="*", gpus=draw.choice([1, 2, 3, 5]), scope="together"),
+        Quota(place="*", gpu="*", market=draw.choice(["spot", "on_demand"]), gpus=draw.choice([0, 1, 2, 4]), scope="together"),
+        Quota(place="*", gpu=draw.choice(["T4", "A10", "V100"]), market="*", gpus=draw.choice([0, 1, 2, 4]), scope="together"),
+        Quota(place=draw.choice(places), gpu="*", market="*", gpus=draw.choice([1, 2, 3]), scope="together"),
+    )
+    chosen = draw.sample(rows, draw.choice([1, 1, 2, 3]))
+    return replace(problem, requirements=replace(problem.requirements, quotas=(*problem.requirements.quotas, *chosen)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from dataclasses import replace
 from math import inf
@@ -20,7 +21,7 @@ from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.estimator import evaluate
 from placer.explanation import explain
-from placer.explanation.ask import Asker, value_of, wanting
+from placer.explanation.ask import Asker, wanting
 from placer.explanation.break_even import bandwidth_break_even, egress_break_even, goals_of, price_break_even
 from placer.explanation.conflict import find_conflict
 from placer.explanation.stay import stay_or_leave
@@ -32,13 +33,13 @@ from placer.network import network_of
 from placer.problem import Problem
 from placer.report.explain_text import sections
 from placer.requirements import Used
-from placer.result import Result, SolveOptions, Status
+from placer.result import Result, SolveOptions, Status, value_of
 from placer.saved import schema_text
 from placer.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
 from placer.solve import solve
-from placer.solvers.exhaustive import placements
 from placer.violations import violations
 
+placements = importlib.import_module("placer.solvers.exhaustive").placements
 EXACT = SolveOptions(gap=0.0)
 ASKER = Asker(solver="exact", options=EXACT, deadline=inf, nodes=100_000)
 """Proves everything on small instances."""
@@ -352,7 +353,7 @@ def test_every_explanation_has_a_text_and_a_document(seed: int) -> None:
     assert "None" not in text
     assert "nan" not in text
     if found.result.estimate is not None:
-        assert value_of(found.result.estimate, problem) == found.result.value
+        assert value_of(found.result.estimate, found.problem.requirements) == found.result.value
 
 
 def test_scaled_links_and_prices_change_only_what_they_say(erben: Catalog) -> None:

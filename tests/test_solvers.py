@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instances import exchange_problem, random_problem, wide_problem
+from instances import OBJECTIVES, exchange_problem, random_problem, wide_problem
 from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.exchange import STRATEGIES
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.profile import load_profile
-from placer.requirements import OBJECTIVES, Requirements
+from placer.requirements import Requirements
 from placer.result import Result, SolveOptions, Status
 from placer.solve import solve, solver_names
 from placer.violations import violations

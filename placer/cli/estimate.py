@@ -19,7 +19,7 @@ Example:
 @click.command("estimate", epilog=EXAMPLE)
 @click.option("--workers", required=True, metavar="GROUPS", help="place=COUNTxGPU[:GPUS][:spot|on-demand], comma between groups.")
 @request_options
-@click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus; default 8 GPUs per region, type and market.")
+@click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus[,scope]; default 8 GPUs per region, type and market.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, model: str, workers: str, catalog: tuple[str, ...], as_json: bool, **words: Any) -> None:

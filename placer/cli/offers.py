@@ -55,10 +55,10 @@ def command(
         return
     found = sorted(found, key=SORTS[sort])
     if as_json:
-        offers = [msgspec.to_builtins(o) for o in found[:limit]]
+        offers = [msgspec.to_builtins(o) | {"carbon_g_per_hour": _carbon(o, book)} for o in found[:limit]]
         print_json({"schema": "placer.offers/v1", "catalog": book.name, "total": len(found), "offers": offers})
         return
-    _print_offers(found, limit)
+    _print_offers(found, limit, book)
 
 
 def _keys(group_by: str) -> tuple[str, ...]:
@@ -72,11 +72,22 @@ def _keys(group_by: str) -> tuple[str, ...]:
     return keys
 
 
-def _print_offers(found: Sequence[Any], limit: int) -> None:
-    table = new_table(("place", "machine", "GPU", "market", "USD/h", "USD/GPU h", "as of"), right=("USD/h", "USD/GPU h"), wrap=("machine",))
+def _carbon(offer: Any, book: Any) -> float | None:
+    """Emissions of one machine in g CO2e per hour, if they are known."""
+    from placer.carbon import offer_carbon
+
+    found = offer_carbon(offer, book)
+    return None if found is None else round(found.value, 3)
+
+
+def _print_offers(found: Sequence[Any], limit: int, book: Any) -> None:
+    figures = ("USD/h", "USD/GPU h", "g CO2e/h")
+    table = new_table(("place", "machine", "GPU", "market", *figures, "as of"), right=figures, wrap=("machine",))
     for o in found[:limit]:
         price = f"{o.usd_per_hour:.3f}{'~' if o.price_basis == 'estimated' else ''}"
-        table.add_row(o.place, o.instance_type, o.device, o.market.replace("_", "-"), price, f"{o.usd_per_gpu_hour:.3f}", o.as_of)
+        carbon = _carbon(o, book)
+        emitted = "-" if carbon is None else f"{carbon:.0f}"
+        table.add_row(o.place, o.instance_type, o.device, o.market.replace("_", "-"), price, f"{o.usd_per_gpu_hour:.3f}", emitted, o.as_of)
     out = console()
     out.print(table)
     out.print(f"{min(limit, len(found))} of {len(found):,} offers; ~ is an estimate (--json names every source)", style="dim")

@@ -25,7 +25,9 @@ NAMES = [name for name in STRATEGIES if name != "none"]
 _REQUEST: list[Option] = [
     click.option("--model", required=True, metavar="NAME|FILE", help="Model profile: a name of 'placer models' or a JSON file."),
     catalog_option,
-    click.option("--tbs", metavar="N", help="Target batch size: samples per step over all workers (32768, 32K, 32Ki)."),
+    click.option("--tbs", metavar="N|N..M", help="Target batch size: samples per step over all workers (32768, 32K, 32Ki), or a range."),
+    click.option("--critical-batch", metavar="N", help="Gradient noise scale: samples to target grow with 1 + TBS / N."),
+    click.option("--samples", metavar="N", help="Samples to train on, at equal progress, such as 10M: adds time and money in total."),
     click.option("--exchange", default="auto", show_default=True, metavar="NAME", help=f"auto (any synchronous one), {', '.join(NAMES)}."),
     click.option("--local-steps", metavar="N..M", help="Optimizer steps between exchanges; above 1 auto adds local-sgd and its kin."),
     click.option("--streams", default="1", show_default=True, metavar="N", help="TCP streams of each pair of machines."),
@@ -65,10 +67,14 @@ _REQUEST: list[Option] = [
     click.option("--zones", default="one", show_default=True, metavar="one|spread", help="Whether workers of a region share a zone."),
 ]
 _WISHES: list[Option] = [
-    click.option("--budget", metavar="USD/h", help="Most that may be spent, such as 5/h."),
+    click.option("--budget", metavar="USD[/h]", help="Most that may be spent: 5/h; with --samples also in total: 200usd."),
     click.option("--min-throughput", metavar="N/s", help="Least samples per second, such as 400/s."),
+    click.option("--deadline", metavar="TIME", help="Time for all --samples, such as 12h."),
+    click.option("--max-carbon", metavar="g/h", help="Most emissions of the machines in CO2e, such as 500g/h or 12kg/day."),
     click.option(
-        "--objective", metavar="NAME", help="throughput, cost or cost-per-sample; default: throughput, or cost with a floor alone."
+        "--objective",
+        metavar="NAME",
+        help="throughput, cost, cost-per-sample, time or carbon; default: throughput, or cost with a floor or deadline alone.",
     ),
     click.option("--gpu", metavar="A,B", help="Only these GPUs, such as T4,A10,A100."),
     click.option("--in", "places", metavar="PLACE,..", help="Only these places: 'aws/*', 'gcp/europe-*', aws, europe, EU."),
@@ -76,7 +82,7 @@ _WISHES: list[Option] = [
     click.option("--market", default="any", show_default=True, metavar="NAME", help="spot, on-demand or any."),
     click.option("--workers", default="1..64", show_default=True, metavar="N..M", help="Fewest and most workers."),
     click.option("--regions", metavar="N..M", help="Fewest and most regions with workers, such as 2 or 1..3; default: any."),
-    click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus; default 8 GPUs per region, type and market."),
+    click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus[,scope]; default 8 GPUs per region, type and market."),
     click.option("--require-measured", is_flag=True, help="Leave out GPUs that nobody measured this model on."),
     click.option("--max-price-age", metavar="DAYS", help="Leave out machines whose price is older, such as 30d."),
 ]

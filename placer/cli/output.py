@@ -111,9 +111,13 @@ def write_json(path: str, document: Any) -> None:
     PlacerError
         If the folder is missing or cannot be written; an existing file stays as it was.
     """
+    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def write_text(path: str, text: str) -> None:
+    """Write text to a file as `write_json` does, at once or not at all."""
     check_targets(path)
     target = _resolved(path)
-    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     temporary: str | None = None
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o644

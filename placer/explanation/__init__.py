@@ -94,7 +94,7 @@ def explain(
         result = _no_answer(problem, solver)
     else:
         result = solve(problem, solver, replace(options, time_limit_s=min(options.time_limit_s, time_limit_s)))
-    made = Explanation(problem=problem, result=result)
+    made = Explanation(problem=result.problem, result=result)  # with a range of batches: the one that was chosen
     if result.placement is None:
         if result.status is Status.INFEASIBLE:
             made = replace(made, conflict=find_conflict(problem, asker))

@@ -10,7 +10,7 @@ from placer.errors import PlacerError
 from placer.estimator import Estimate
 from placer.placement import Placement
 from placer.problem import Problem
-from placer.result import Option, SolveOptions, Status, objective_value
+from placer.result import Option, SolveOptions, Status
 from placer.solve import solve
 
 SIDE_NODES = 300
@@ -98,13 +98,8 @@ def wanting(problem: Problem, **changes: object) -> Problem:
     return replace(problem, requirements=replace(problem.requirements, **changes))  # type: ignore[arg-type]
 
 
-def value_of(estimate: Estimate, problem: Problem) -> float:
-    """Objective of an estimate: samples/s that count, USD/h or USD per million samples that count."""
-    return objective_value(problem.requirements.objective, estimate.effective_samples_per_second.value, estimate.usd_per_hour.total)
-
-
 def loss(value: float, best: float, objective: str) -> float:
-    """How much worse a value is than the best one, as a share of the best; negative if it is better.
+    """How much worse a value is than the best one, as a share of the best; negative if it is better. Only throughput is to be high.
 
     Examples
     --------

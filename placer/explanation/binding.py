@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 from placer.estimator import estimate
 from placer.exchanges import exchanges
-from placer.explanation.ask import Asker, Trial, loss, value_of, wanting
-from placer.explanation.wishes import AMPLE_GPUS, AMPLE_QUOTA, Wish, wishes_of, without
+from placer.explanation.ask import Asker, Trial, loss, wanting
+from placer.explanation.wishes import AMPLE_QUOTA, Wish, wishes_of, without
+from placer.nearest import AMPLE_GPUS
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.requirements import Quota
-from placer.result import Option, Result
+from placer.result import Option, Result, value_of
+from placer.totals import totals_of
 from placer.violations import quota_use
 
 BETTER = 1e-6
@@ -22,6 +24,7 @@ MOST_BUCKETS = 3
 UNITS = {
     "budget": "usd_per_hour", "throughput": "samples_per_second", "most-workers": "workers", "fewest-workers": "workers",
     "most-regions": "regions", "fewest-regions": "regions", "quota": "gpus",
+    "deadline": "seconds", "total-budget": "usd", "carbon": "g_per_hour", "per-sample": "usd_per_million_samples",
 }  # fmt: skip
 """Unit of the limits that have an amount."""
 
@@ -98,7 +101,13 @@ def _amounts(wish: Wish, result: Result) -> tuple[float | None, float | None]:
         "fewest-workers": (placement.workers, asked.min_workers),
         "most-regions": (len(placement.places), asked.max_regions),
         "fewest-regions": (len(placement.places), asked.min_regions),
+        "per-sample": (got.usd_per_million_samples, asked.most_usd_per_million_samples),
     }
+    if got.carbon_g_per_hour is not None:
+        amounts["carbon"] = got.carbon_g_per_hour.value, asked.max_carbon_g_per_hour
+    if asked.samples is not None:
+        totals = totals_of(got, asked.samples)
+        amounts |= {"deadline": (totals.seconds.value, asked.deadline_s), "total-budget": (totals.usd.value, asked.budget_usd)}
     return amounts.get(wish.code, (None, None))
 
 
@@ -127,8 +136,8 @@ def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
     assert got is not None
     wish, gap = problem.requirements, asker.options.gap + BETTER
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    if code == "budget" and wish.objective == "throughput":
-        floor = max(speed * (1 + gap), wish.min_samples_per_second or 0.0)
+    if code == "budget" and wish.objective in ("throughput", "time"):
+        floor = max(speed * (1 + gap), wish.floor_samples_per_second or 0.0)
         return asker.best(wanting(problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor)).option()
     if code == "throughput" and wish.objective == "cost" and usd > 0:
         cheaper = wanting(problem, objective="throughput", budget_usd_per_hour=usd * (1 - gap), min_samples_per_second=None)
@@ -205,4 +214,4 @@ def one_more(result: Result) -> Option | None:
         return None
     priced = [Option(placement=option, estimate=estimate(option, problem), label="one-more") for option in options]
     sign = -1 if problem.requirements.objective == "throughput" else 1
-    return min(priced, key=lambda option: sign * value_of(option.estimate, problem))
+    return min(priced, key=lambda option: sign * value_of(option.estimate, problem.requirements))

@@ -18,6 +18,7 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.result import Option, Result
 from placer.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
+from placer.units import SECONDS_PER_HOUR
 
 STEP = 0.005
 """A break-even is proved to lie within this share of the factor that is reported."""
@@ -56,49 +57,64 @@ class BreakEven:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Goal:
-    """What a placement must reach to be chosen instead of the best: at least a speed, at most USD/h, at most USD per million samples."""
+    """What a placement must reach to be chosen instead of the best: at least a speed, at most USD/h, USD per million samples, g CO2e/h."""
 
     min_samples_per_second: float | None
     budget_usd_per_hour: float | None
-    usd_per_million_samples: float | None = None
+    usd_per_million_samples: float | None
+    max_carbon_g_per_hour: float | None
+    search: str = "cost"
+
+    @property
+    def counts_money(self) -> bool:
+        """Whether money decides about it at all."""
+        return self.budget_usd_per_hour is not None or self.usd_per_million_samples is not None
 
     def most_usd_per_hour(self, samples_per_second: float) -> float:
         """USD/h that a placement of some speed may cost."""
         limits = [] if self.budget_usd_per_hour is None else [self.budget_usd_per_hour]
         if self.usd_per_million_samples is not None:
-            limits.append(self.usd_per_million_samples * samples_per_second * 3600 / 1e6)
+            limits.append(self.usd_per_million_samples * samples_per_second * SECONDS_PER_HOUR / 1e6)
         return min(limits, default=float("inf"))
 
     def met(self, placement: Placement, problem: Problem) -> bool:
         """Whether a placement reaches the goal."""
         got = evaluate(placement, problem)
         fast = got.samples_per_second >= (self.min_samples_per_second or 0.0) * (1 - ROUNDING)
-        return fast and got.usd.total <= self.most_usd_per_hour(got.samples_per_second) * (1 + ROUNDING)
+        clean = self.max_carbon_g_per_hour is None or (got.carbon_g_per_hour or 0.0) <= self.max_carbon_g_per_hour * (1 + ROUNDING)
+        return fast and clean and got.usd.total <= self.most_usd_per_hour(got.samples_per_second) * (1 + ROUNDING)
 
-    def question(self, problem: Problem) -> Problem:
-        """The search for the cheapest placement that reaches the goal (for USD per sample: the best one)."""
-        objective = "cost" if self.usd_per_million_samples is None else "cost-per-sample"
+    def question(self, problem: Problem, search: str = "") -> Problem:
+        """The search for a placement that reaches the goal, as far beyond it as possible."""
         return wanting(
             problem,
-            objective=objective,
+            objective=search or self.search,
             min_samples_per_second=self.min_samples_per_second,
             budget_usd_per_hour=self.budget_usd_per_hour,
+            most_usd_per_million_samples=self.usd_per_million_samples,
+            max_carbon_g_per_hour=self.max_carbon_g_per_hour,
         )
 
 
 def goals_of(result: Result) -> tuple[Goal, ...]:
-    """What beats the best placement: more speed within the budget, or the same for less; less money; less per sample."""
+    """What beats the best placement: more speed within the budget, or the same for less; less money; less per sample; less carbon."""
     wish, got = result.problem.requirements, result.estimate
     assert got is not None
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    floor, budget = wish.min_samples_per_second, wish.budget_usd_per_hour
+    limits = Goal(
+        min_samples_per_second=wish.floor_samples_per_second,
+        budget_usd_per_hour=wish.budget_usd_per_hour,
+        usd_per_million_samples=wish.max_usd_per_million_samples,
+        max_carbon_g_per_hour=wish.max_carbon_g_per_hour,
+    )
     if wish.objective == "cost":
-        return (Goal(min_samples_per_second=floor, budget_usd_per_hour=usd),)
+        return (replace(limits, budget_usd_per_hour=usd),)
     if wish.objective == "cost-per-sample":
-        goal = Goal(min_samples_per_second=floor, budget_usd_per_hour=budget, usd_per_million_samples=got.usd_per_million_samples)
-        return (goal,)
-    faster = Goal(min_samples_per_second=speed * (1 + STRICT), budget_usd_per_hour=budget)
-    return faster, Goal(min_samples_per_second=speed * (1 - ROUNDING), budget_usd_per_hour=usd)
+        return (replace(limits, usd_per_million_samples=got.usd_per_million_samples, search="cost-per-sample"),)
+    if wish.objective == "carbon":
+        return (replace(limits, max_carbon_g_per_hour=result.value),)
+    faster = replace(limits, min_samples_per_second=speed * (1 + STRICT))
+    return faster, replace(limits, min_samples_per_second=speed * (1 - ROUNDING), budget_usd_per_hour=usd)
 
 
 def price_break_even(subject: Subject, questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
@@ -122,7 +138,7 @@ def _from_below(what: str, scale: Scale, questions: Sequence[Problem], result: R
     found, proved = BreakEven(what=what, factor=None, proved=True, option=None), True
     for question in questions:
         for goal in goals_of(result):
-            if what == "price" and goal.budget_usd_per_hour is None and goal.usd_per_million_samples is None:
+            if what == "price" and not goal.counts_money:
                 factor, option, sure = _without_money(goal, question, asker)
             else:
                 factor, option, sure = _newton(scale, goal, question, asker, found.factor)
@@ -141,7 +157,7 @@ def _priced_at(scale: Scale, factor: float, option: Option, question: Problem) -
 
 def _without_money(goal: Goal, question: Problem, asker: Asker) -> tuple[float | None, Option | None, bool]:
     """Where no money limits anything, prices decide nothing: the goal is reached at any price or at none."""
-    trial = asker.best(wanting(goal.question(question), objective="throughput"))
+    trial = asker.best(goal.question(question, "throughput"))
     if trial.placement is None or trial.estimate is None:
         return None, None, trial.proved
     return float("inf"), Option(placement=trial.placement, estimate=trial.estimate), True
@@ -177,7 +193,7 @@ def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker)
     for question in questions:
         ideal = replace(question, catalog=with_scaled_links(with_scaled_egress(question.catalog, 0.0), LIMITLESS))
         for goal in goals_of(result):
-            trial = asker.best(goal.question(ideal), first=goal.usd_per_million_samples is None)
+            trial = asker.best(goal.question(ideal), first=True)
             if trial.placement is not None and goal.met(trial.placement, ideal):
                 return False
             proved = proved and trial.proved
@@ -205,8 +221,7 @@ def _from_above(goal: Goal, question: Problem, asker: Asker) -> tuple[float | No
         while reached is None or reached > 1:
             at = factor if reached is None else reached / (1 + STEP)
             scaled = replace(question, catalog=with_scaled_links(question.catalog, at))
-            asked = goal.question(scaled)
-            trial = asker.best(asked if goal.usd_per_million_samples is not None else wanting(asked, objective=_goal_objective(goal)))
+            trial = asker.best(goal.question(scaled, "throughput"))
             sure = trial.proved
             if trial.placement is None or trial.estimate is None or not goal.met(trial.placement, scaled):
                 break
@@ -214,11 +229,6 @@ def _from_above(goal: Goal, question: Problem, asker: Asker) -> tuple[float | No
         if reached is not None:
             return reached, option, sure
     return None, None, sure
-
-
-def _goal_objective(goal: Goal) -> str:
-    """Search for what reaches the goal most easily with less bandwidth: the fastest placement that may be paid."""
-    return "throughput" if goal.min_samples_per_second is not None else "cost"
 
 
 def _least_factor(placement: Placement, goal: Goal, question: Problem, most: float) -> float:

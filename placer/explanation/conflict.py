@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from placer.explanation.ask import Asker, Trial, wanting
 from placer.explanation.wishes import Wish, wishes_of, without
+from placer.nearest import limit_words
 from placer.problem import Problem
 from placer.result import Option
 
-ROUND_UP = 1.0005
-"""A budget or a floor that is proposed has this much room, so that it still works when it is rounded."""
+LIMIT_OBJECTIVES = {
+    "budget": "cost", "throughput": "throughput", "deadline": "throughput", "total-budget": "cost-per-sample", "carbon": "carbon",
+}  # fmt: skip
+"""Limits that have a least relaxation, and the objective that finds it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +78,7 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict:
 
 def feasible(problem: Problem, asker: Asker) -> Trial:
     """Find out whether a question has any answer."""
-    objective = "cost" if problem.requirements.min_samples_per_second is None else "throughput"
+    objective = "cost" if problem.requirements.floor_samples_per_second is None else "throughput"
     return asker.best(wanting(problem, objective=objective), first=True)
 
 
@@ -92,12 +94,12 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
     if moved is not None:
         return Remedy(wish=wish, option=moved, proved=moved.proved)
     free = without(problem, [wish])
-    goal = {"budget": "cost", "throughput": "throughput"}.get(wish.code, problem.requirements.objective)
+    goal = LIMIT_OBJECTIVES.get(wish.code, problem.requirements.objective)
     trial = asker.best(wanting(free, objective=goal))
     if trial.placement is None or trial.estimate is None:
         return Remedy(wish=wish, option=None, proved=trial.proved)
     option = Option(placement=trial.placement, estimate=trial.estimate, label=wish.code, proved=trial.proved)
-    return Remedy(wish=wish, option=replace(option, note=_note(wish, option)), proved=trial.proved)
+    return Remedy(wish=wish, option=replace(option, note=_note(wish, option, problem)), proved=trial.proved)
 
 
 def _moving(problem: Problem, asker: Asker) -> Option | None:
@@ -109,40 +111,10 @@ def _moving(problem: Problem, asker: Asker) -> Option | None:
     return None if found is None else replace(found, note="--data with :move instead of :stay")
 
 
-def nearest(problem: Problem, asker: Asker) -> tuple[Option, ...]:
-    """Placements that fit after one wish is changed: budget and floor; failing these, any other single wish, or both limits.
-
-    Notes
-    -----
-    What `placer recommend` says when nothing fits. It proves no contradiction: that takes more searches.
-    """
-    wishes = wishes_of(problem)
-    limits = [wish for wish in reversed(wishes) if wish.code in ("budget", "throughput")]
-    found = _options(remedy(problem, wish, asker) for wish in limits)
-    if not found:
-        found = _options(remedy(problem, wish, asker) for wish in _told(wishes, limits))
-    if not found and len(limits) > 1:
-        trial = asker.best(without(problem, limits))
-        if trial.placement is not None and trial.estimate is not None:
-            note = "no --budget and no --min-throughput"
-            found = [Option(placement=trial.placement, estimate=trial.estimate, label="limits", note=note, proved=trial.proved)]
-    return tuple(found)
-
-
-def _told(wishes: Sequence[Wish], limits: Sequence[Wish]) -> list[Wish]:
-    return [wish for wish in wishes if wish not in limits]
-
-
-def _options(remedies: Iterable[Remedy]) -> list[Option]:
-    return [found.option for found in remedies if found.option is not None]
-
-
-def _note(wish: Wish, option: Option) -> str:
+def _note(wish: Wish, option: Option, problem: Problem) -> str:
     """The change in words of the command line."""
-    if wish.code == "budget":
-        return f"--budget {option.estimate.usd_per_hour.total * ROUND_UP + 0.005:.2f}/h"
-    if wish.code == "throughput":
-        return f"--min-throughput {option.estimate.effective_samples_per_second.value / ROUND_UP:.4g}/s"
+    if wish.code in LIMIT_OBJECTIVES:
+        return limit_words(option, problem.requirements)
     if wish.code == "gpu":
         return f"--gpu {','.join(sorted({g.gpu for g in option.placement.groups}))}"
     return wish.change

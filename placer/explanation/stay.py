@@ -54,7 +54,7 @@ def stay_or_leave(result: Result, asker: Asker, most_usd_per_hour: float = MOST_
     assert placement is not None
     if len(placement.places) > 1:
         return _cost_of_staying(result, asker)
-    if result.problem.requirements.objective == "cost-per-sample" or result.problem.requirements.max_regions == 1:
+    if result.problem.requirements.objective in ("cost-per-sample", "carbon") or result.problem.requirements.max_regions == 1:
         return Staying(regions=1, proved=str(result.status) == "optimal", most_usd_per_hour=most_usd_per_hour)
     return _frontier(result, asker, most_usd_per_hour)
 
@@ -83,7 +83,7 @@ def _frontier(result: Result, asker: Asker, most_usd_per_hour: float) -> Staying
     wish = problem.requirements
     speed, trial, last = got.effective_samples_per_second.value, NOTHING, None
     for _ in range(MOST_STEPS):
-        floor = max(speed * (1 + max(asker.options.gap + BETTER, LEAST_STEP)), wish.min_samples_per_second or 0.0)
+        floor = max(speed * (1 + max(asker.options.gap + BETTER, LEAST_STEP)), wish.floor_samples_per_second or 0.0)
         trial = asker.best(wanting(problem, objective="cost", budget_usd_per_hour=most_usd_per_hour, min_samples_per_second=floor))
         if trial.placement is None or trial.estimate is None:
             unlimited = (

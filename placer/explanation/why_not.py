@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placer.batch_range import limited
 from placer.catalog import VmOffer
-from placer.explanation.ask import IMPOSSIBLE, NOTHING, Asker, Trial, loss, value_of, wanting
+from placer.explanation.ask import IMPOSSIBLE, NOTHING, Asker, Trial, loss
 from placer.explanation.break_even import BreakEven, bandwidth_break_even, egress_break_even, never_by_network, price_break_even
 from placer.explanation.conflict import Remedy, remedy
 from placer.explanation.subject import Subject, admitting
 from placer.explanation.wishes import wishes_of
 from placer.problem import Problem
-from placer.result import Option, Result
+from placer.result import Option, Result, value_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +71,7 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
             break_evens=prices[0], never_by_network=prices[1], about=subject,
         )  # fmt: skip
     assert result.value is not None
-    value = value_of(trial.estimate, problem)
+    value = value_of(trial.estimate, problem.requirements)
     regret = loss(value, result.value, problem.requirements.objective)
     break_evens, never = _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
     return WhyNot(
@@ -114,14 +115,7 @@ def _ahead(trial: Trial, best: Trial, question: Problem) -> bool:
 
 def _beating(question: Problem, best: Trial) -> Problem:
     """The question with the limit that an answer has to be as good as one that is known."""
-    wish = question.requirements
-    if best.value is None:
-        return question
-    if wish.objective == "throughput":
-        return wanting(question, min_samples_per_second=max(best.value, wish.min_samples_per_second or 0.0))
-    if wish.objective == "cost" and best.value > 0:
-        return wanting(question, budget_usd_per_hour=min(best.value, wish.budget_usd_per_hour or float("inf")))
-    return question
+    return question if best.value is None or best.value == 0 else limited(question, best.value)
 
 
 def _start(subject: Subject, problem: Problem, asker: Asker) -> Trial:

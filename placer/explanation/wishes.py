@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from placer.nearest import AMPLE_GPUS
 from placer.problem import DEFAULT_QUOTA_GPUS, Problem
 from placer.requirements import ALL_REGIONS, Quota, Requirements
-from placer.units import counted, format_number, format_usd
+from placer.units import counted, format_duration, format_number, format_usd
 
-AMPLE_GPUS = 64
-"""Quota that stands for no quota: as many GPUs as the most workers that are asked for without a word."""
 AMPLE_QUOTA = (Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)
 PLAIN = Requirements()
 """A request without wishes."""
@@ -135,7 +134,19 @@ def _machines(wish: Requirements) -> Iterator[Wish]:
 
 
 def _limits(wish: Requirements) -> Iterator[Wish]:
-    """Money and speed."""
+    """Money, speed, time and emissions."""
+    if wish.max_carbon_g_per_hour is not None:
+        words = f"at most {format_number(wish.max_carbon_g_per_hour)} g CO2e/h"
+        yield _plain("carbon", words, "no --max-carbon", "max_carbon_g_per_hour")
+    if wish.most_usd_per_million_samples is not None:
+        words = f"at most {format_usd(wish.most_usd_per_million_samples)} per million samples"
+        yield _plain("per-sample", words, "no limit per sample", "most_usd_per_million_samples")
+    if wish.deadline_s is not None and wish.samples is not None:
+        words = f"{wish.samples:,} samples within {format_duration(wish.deadline_s)}"
+        yield _plain("deadline", words, "no --deadline", "deadline_s")
+    if wish.budget_usd is not None and wish.samples is not None:
+        words = f"{format_usd(wish.budget_usd)} in total for {wish.samples:,} samples"
+        yield _plain("total-budget", words, "no --budget in total", "budget_usd")
     if wish.min_samples_per_second is not None:
         words = f"at least {format_number(wish.min_samples_per_second)} samples/s"
         yield _plain("throughput", words, "no --min-throughput", "min_samples_per_second")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from placer.estimator import LinkUse
-from placer.explanation.ask import Asker, Trial, loss, value_of, wanting
+from placer.explanation.ask import Asker, Trial, loss, wanting
 from placer.explanation.binding import BETTER, improves, with_bucket
 from placer.overlay import LinkSpeed, with_link_speeds
 from placer.problem import Problem
-from placer.result import Option, Result
+from placer.result import Option, Result, value_of
 from placer.violations import quota_use
 
 DOLLAR = 1.0
@@ -85,7 +85,7 @@ def _dollar(result: Result, budget: float, asker: Asker) -> Worth:
     """One more dollar an hour, and the cheapest placement that is better."""
     problem = result.problem
     trial = asker.best(wanting(problem, budget_usd_per_hour=budget + DOLLAR), start=result.placement)
-    least = _cheapest_better(result, asker) if problem.requirements.objective == "throughput" else None
+    least = _cheapest_better(result, asker) if problem.requirements.objective in ("throughput", "time") else None
     beyond = None if least is None or least.estimate is None else least.estimate.usd_per_hour.total - budget
     if beyond is not None and not 0 < beyond <= (MOST_FACTOR - 1) * budget:
         beyond, least = None, None
@@ -97,7 +97,7 @@ def _cheapest_better(result: Result, asker: Asker) -> Trial | None:
     problem, got = result.problem, result.estimate
     assert got is not None
     speed = got.effective_samples_per_second.value * (1 + asker.options.gap + BETTER)
-    floor = max(speed, problem.requirements.min_samples_per_second or 0.0)
+    floor = max(speed, problem.requirements.floor_samples_per_second or 0.0)
     trial = asker.best(wanting(problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor))
     return None if trial.placement is None else trial
 
@@ -167,4 +167,4 @@ def _gain(found: Trial, result: Result) -> float:
     """Improvement of the request's own objective, whatever was searched for."""
     assert found.estimate is not None
     assert result.value is not None
-    return -loss(value_of(found.estimate, result.problem), result.value, result.problem.requirements.objective)
+    return -loss(value_of(found.estimate, result.problem.requirements), result.value, result.problem.requirements.objective)

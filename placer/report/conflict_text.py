@@ -39,7 +39,10 @@ def remedy_line(remedy: Remedy) -> str:
     got = option.estimate
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
     found = f"{brief(option.placement)}, {format_number(speed)} samples/s for {format_usd(usd)}/h"
-    least = {"budget": "the least budget", "throughput": "the highest floor"}.get(wish.code)
+    least = {
+        "budget": "the least budget", "throughput": "the highest floor", "deadline": "the shortest time", "total-budget": "the least money",
+        "carbon": "the least emissions",
+    }.get(wish.code)  # fmt: skip
     if least is not None:
         return f"{option.note} would do{f', {least} that does' if remedy.proved else f'; {least} is not proved'}: {found}."
     return f"{_upper(option.note)} would do: {found}."

@@ -15,6 +15,7 @@ from placer.problem import Problem
 from placer.requirements import Requirements
 from placer.result import Option, Result
 from placer.timing.step import StepSeconds
+from placer.totals import totals_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +36,12 @@ def result_document(result: Result) -> dict[str, Any]:
         "solver": {"name": result.solver, "seconds": round(result.seconds, 6), "candidates": result.candidates},
         "placement": None if placement is None else placement_document(placement, problem),
         "estimate": None if estimate is None else estimate_document(estimate),
+        "totals": None if estimate is None else totals_document(estimate, problem),
         "outlook": None if placement is None or estimate is None else outlook_document(placement, estimate, problem),
+        "batches": [
+            {"target_batch_size": row.target_batch_size, "value": row.value, "bound": row.bound, "status": str(row.status)}
+            for row in result.batches
+        ],
         "alternatives": [_option(o, "considered", problem) for o in result.options],
         "baselines": [_option(o, o.label, problem) for o in result.baselines],
         "near_misses": [_option(o, o.label, problem) for o in result.near_misses],
@@ -55,7 +61,13 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "objective": wish.objective,
         "budget_usd_per_hour": wish.budget_usd_per_hour,
         "min_samples_per_second": wish.min_samples_per_second,
+        "samples": wish.samples,
+        "deadline_seconds": wish.deadline_s,
+        "budget_usd": wish.budget_usd,
+        "max_carbon_g_per_hour": wish.max_carbon_g_per_hour,
         "target_batch_size": problem.batch,
+        "batch_range": None if wish.batch_range is None else list(wish.batch_range),
+        "critical_batch": wish.critical_batch,
         "compression": problem.compression,
         "gradient_bytes": problem.gradient_bytes,
         "gpus": list(wish.gpus),
@@ -80,7 +92,7 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "interruption": wish.interruption,
         "unavailable": wish.unavailable,
         "calibration": problem.calibration.name,
-        "quotas": [{"place": q.place, "gpu": q.gpu, "market": q.market, "gpus": q.gpus} for q in wish.quotas],
+        "quotas": [{"place": q.place, "gpu": q.gpu, "market": q.market, "gpus": q.gpus, "scope": q.scope} for q in wish.quotas],
         "same_zone": wish.same_zone,
         "require_measured": wish.require_measured,
     }
@@ -139,6 +151,7 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         "usd_per_hour": _usd(estimate.usd_per_hour),
         "usd_per_hour_interval": _interval(estimate.usd_per_hour_interval),
         "usd_per_million_samples": estimate.usd_per_million_samples,
+        "carbon_g_per_hour": None if estimate.carbon_g_per_hour is None else _interval(estimate.carbon_g_per_hour),
         "shares": dict(estimate.shares),
         "moves": [
             {"from": m.src, "to": m.dst, "samples": m.samples, "bytes": m.bytes, "usd": m.usd, "seconds": m.seconds} for m in estimate.moves
@@ -156,6 +169,15 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         ],
         "provenance": list(estimate.provenance),
     }
+
+
+def totals_document(estimate: Estimate, problem: Problem) -> dict[str, Any] | None:
+    """Time and money for all samples; None where nobody says how many."""
+    samples = problem.requirements.samples
+    if samples is None:
+        return None
+    totals = totals_of(estimate, samples)
+    return {"samples": samples, "seconds": _interval(totals.seconds), "usd": _interval(totals.usd)}
 
 
 def outlook_document(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:

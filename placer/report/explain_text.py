@@ -14,7 +14,8 @@ from placer.report.conflict_text import conflict_lines
 from placer.report.sentences import brief
 from placer.report.why_not_text import why_not_lines
 from placer.result import Option, Result
-from placer.units import counted, format_number, format_usd
+from placer.totals import totals_of
+from placer.units import counted, format_duration, format_number, format_usd
 
 Section = tuple[str, list[str]]
 NO_GAIN = 0.001
@@ -82,6 +83,9 @@ def _slack(limit: Limit) -> str:
         return f"{limit.words} ({format_number(limit.used)} reached)"
     if limit.unit == "gpus":
         return f"quota of {limit.words} ({limit.used:g} of {limit.limit:g} GPUs used)"
+    plain = {"seconds": format_duration, "usd": format_usd, "usd_per_million_samples": format_usd, "g_per_hour": format_number}
+    if limit.unit in plain:
+        return f"{limit.words} ({plain[limit.unit](limit.used)})"
     return f"{limit.words} ({counted(round(limit.used), UNIT_WORDS[limit.unit])})"
 
 
@@ -170,6 +174,13 @@ def _from_to(option: Option, result: Result) -> str:
     if objective == "throughput":
         now, then = (format_number(e.effective_samples_per_second.value) for e in (got, option.estimate))
         return f"{now} -> {then} samples/s"
+    if objective == "time":
+        samples = result.problem.requirements.samples or 0
+        first, second = (format_duration(totals_of(e, samples).seconds.value) for e in (got, option.estimate))
+        return f"{first} -> {second}"
+    if objective == "carbon":
+        grams = [0.0 if e.carbon_g_per_hour is None else e.carbon_g_per_hour.value for e in (got, option.estimate)]
+        return f"{format_number(grams[0])} -> {format_number(grams[1])} g CO2e/h"
     if objective == "cost":
         return f"{format_usd(got.usd_per_hour.total)} -> {format_usd(option.estimate.usd_per_hour.total)}/h"
     return f"{format_usd(got.usd_per_million_samples)} -> {format_usd(option.estimate.usd_per_million_samples)} per million samples"

@@ -8,7 +8,8 @@ from placer.outlook import month_outlook, spot_outlook
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.report.sentences import hub_words
-from placer.units import format_bandwidth, format_bytes, format_number, format_seconds, format_usd
+from placer.totals import totals_of
+from placer.units import format_bandwidth, format_bytes, format_duration, format_number, format_seconds, format_usd
 
 COMPRESSION_NAMES = {"none": "FP32", "fp16": "FP16", "int8": "INT8"}
 BASIS_WORDS = {
@@ -32,13 +33,40 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
     spread = f"{format_number(speed.low)} to {format_number(speed.high)}"
     lines = [("speed", f"{format_number(speed.value)} samples/s ({spread}; from {_bases(got)} rates)")]
     if placement.workers > 1:
-        lines += [("exchange", _exchange_words(placement, got, problem)), ("to target", _target_words(got))]
+        lines.append(("exchange", _exchange_words(placement, got, problem)))
+    if placement.workers > 1 or got.samples_to_target.value != 1:
+        lines.append(("to target", _target_words(got)))
     lines += [("step", _step_words(got)), ("price", _price_words(got))]
+    if problem.requirements.samples is not None:
+        lines.append(("in all", total_words(got, problem.requirements.samples)))
+    lines.append(("carbon", _carbon_words(got)))
     paid = [use for use in got.links if use.src != use.dst or use.usd_per_hour > 0]
     lines += [("link", _link_words(use, got.local_steps, problem)) for use in sorted(paid, key=lambda u: -u.usd_per_hour)[:MOST_LINKS]]
     if len(paid) > MOST_LINKS:
         lines.append(("link", f"and {len(paid) - MOST_LINKS} more (--json lists all)"))
     return lines + _data_lines(got, problem) + _outlook_lines(placement, got, problem)
+
+
+def total_words(got: Estimate, samples: int) -> str:
+    """Time and money for all samples, with their intervals."""
+    totals = totals_of(got, samples)
+    time, usd = totals.seconds, totals.usd
+    took = f"{samples:,} samples: {format_duration(time.value)}"
+    if format_duration(time.low) != format_duration(time.high):
+        took += f" ({format_duration(time.low)} to {format_duration(time.high)})"
+    cost = f"{format_usd(usd.value)} in total"
+    if usd.high > usd.low * (1 + SAME_PRICE):
+        cost += f" ({format_usd(usd.low)} to {format_usd(usd.high)})"
+    return f"{took}, {cost}"
+
+
+def _carbon_words(got: Estimate) -> str:
+    """What the machines emit, by the grid of their places."""
+    found = got.carbon_g_per_hour
+    if found is None:
+        return "not known: the grid of a place or the power of a device is not published"
+    spread = f"{format_number(found.low)} to {format_number(found.high)}"
+    return f"{format_number(found.value)} g CO2e/h ({spread}; grid of the place, load and host assumed; network and making left out)"
 
 
 def _data_lines(got: Estimate, problem: Problem) -> list[tuple[str, str]]:

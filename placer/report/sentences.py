@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from placer.placement import Placement
-from placer.result import Result
-from placer.units import format_number, format_usd
+from placer.requirements import Requirements
+from placer.result import Option, Result
+from placer.totals import totals_of
+from placer.units import format_duration, format_number, format_usd
 
 BRIEF_GROUPS = 3
 """More groups are counted, not listed, inside a sentence."""
-DIRECT = ("budget", "throughput")
+DIRECT = ("budget", "throughput", "deadline", "total-budget", "carbon")
 """Limits whose nearest placement has a sentence of its own."""
 
 
@@ -64,10 +68,35 @@ def infeasible_lines(result: Result) -> list[str]:
                 f"Because the fastest placement{found}{limit} is {brief(option.placement)} with {format_number(speed)} samples/s, "
                 f"a floor of {format_number(wish.min_samples_per_second)} samples/s cannot hold."
             )
-    said += [f"With {option.note}, {brief(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
+        said += _total_sentences(option, wish, found)
+        if option.label == "carbon" and wish.max_carbon_g_per_hour is not None and option.estimate.carbon_g_per_hour is not None:
+            said.append(
+                f"Because the placement{found} with the least emissions that meets the other wishes is {brief(option.placement)} at "
+                f"{format_number(option.estimate.carbon_g_per_hour.value)} g CO2e/h, "
+                f"a limit of {format_number(wish.max_carbon_g_per_hour)} g CO2e/h cannot hold."
+            )
+    said += [f"With {option.note} {brief(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
     if not said:
         said.append("More than one wish stands in the way: no change of a single one that was tried makes anything fit.")
     return said
+
+
+def _total_sentences(option: Option, wish: Requirements, found: str) -> Iterator[str]:
+    """Why time or money for all samples is too short."""
+    if wish.samples is None or option.label not in ("deadline", "total-budget"):
+        return
+    totals = totals_of(option.estimate, wish.samples)
+    if option.label == "deadline" and wish.deadline_s is not None:
+        yield (
+            f"Because the fastest placement{found} that meets the other wishes is {brief(option.placement)}, which takes "
+            f"{format_duration(totals.seconds.value)} for {wish.samples:,} samples, "
+            f"a deadline of {format_duration(wish.deadline_s)} cannot hold."
+        )
+    if option.label == "total-budget" and wish.budget_usd is not None:
+        yield (
+            f"Because the placement{found} with the cheapest samples that meets the other wishes is {brief(option.placement)}, which costs "
+            f"{format_usd(totals.usd.value)} for {wish.samples:,}, a budget of {format_usd(wish.budget_usd)} in total cannot hold."
+        )
 
 
 def device_words(gpu: str, gpu_count: int) -> str:

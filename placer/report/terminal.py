@@ -15,10 +15,11 @@ from placer.placement import Placement
 from placer.problem import DEFAULT_QUOTA_GPUS, Problem
 from placer.report.figures import COMPRESSION_NAMES, figures
 from placer.report.sentences import device_words, headline
-from placer.requirements import ALL_REGIONS
+from placer.requirements import ALL_REGIONS, Requirements
 from placer.result import Option, Result, Warn
 from placer.units import (
     format_bytes,
+    format_duration,
     format_number,
     format_seconds,
     format_usd,
@@ -30,7 +31,15 @@ MOST_WIDTH = 118
 """Columns of a table on a wider terminal."""
 OLD_DAYS = 366
 """Egress prices older than this beside the newest machine price are worth a word although nothing is sent."""
-OBJECTIVE_WORDS = {"throughput": "most samples/s", "cost": "lowest USD/h", "cost-per-sample": "lowest USD per sample"}
+UNITS = {"throughput": "samples/s", "cost": "USD/h", "cost-per-sample": "USD/M", "time": "seconds", "carbon": "g CO2e/h"}
+"""What the value of an objective is in."""
+OBJECTIVE_WORDS = {
+    "throughput": "most samples/s",
+    "cost": "lowest USD/h",
+    "cost-per-sample": "lowest USD per sample",
+    "time": "least time to finish",
+    "carbon": "lowest g CO2e/h",
+}
 
 
 def reading(problem: Problem) -> RenderableType:
@@ -41,6 +50,7 @@ def reading(problem: Problem) -> RenderableType:
         limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h")
     if wish.min_samples_per_second is not None:
         limits.append(f"at least {format_number(wish.min_samples_per_second)} samples/s")
+    limits += _total_limits(wish)
     if wish.gpus:
         limits.append(f"GPUs {', '.join(wish.gpus)}")
     if wish.places_in:
@@ -70,6 +80,19 @@ def reading(problem: Problem) -> RenderableType:
     return _pairs(lines)
 
 
+def _total_limits(wish: Requirements) -> list[str]:
+    """How many samples, by when, for how much, and with which emissions."""
+    limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
+    if wish.deadline_s is not None and wish.samples is not None:
+        floor = format_number(wish.samples / wish.deadline_s)
+        limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor} samples/s)")
+    if wish.budget_usd is not None:
+        limits.append(f"budget {format_usd(wish.budget_usd)} in total")
+    if wish.max_carbon_g_per_hour is not None:
+        limits.append(f"at most {format_number(wish.max_carbon_g_per_hour)} g CO2e/h")
+    return limits
+
+
 def context(problem: Problem) -> RenderableType:
     """Say what a hand-made placement is estimated for."""
     return _pairs(_context(problem))
@@ -82,10 +105,21 @@ def _context(problem: Problem) -> list[tuple[str, str]]:
     gradients = f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
     datasets = ", ".join(f"{d.samples:,} samples in {d.place} that {'may move' if d.may_move else 'stay'}" for d in wish.datasets)
     return [
-        ("model", f"{profile.name}: {profile.parameters / 1e6:,.0f} M parameters, {gradients}, {problem.batch:,} samples a step (TBS)"),
+        ("model", f"{profile.name}: {profile.parameters / 1e6:,.0f} M parameters, {gradients}, {_batch_words(problem)}"),
         ("data", f"read from {store}" if store else datasets or "with the workers (assumed; name its store with --data)"),
         ("prices", f"catalog {problem.catalog.name}, {_ages(problem)}, {fitting} offers fit"),
     ]
+
+
+def _batch_words(problem: Problem) -> str:
+    """Samples of a step, or the range that they are chosen from."""
+    wish = problem.requirements
+    critical = "" if wish.critical_batch is None else f", critical batch {wish.critical_batch:,}"
+    if wish.open_batches:
+        low, high = wish.open_batches[0], wish.open_batches[-1]
+        return f"{low:,} to {high:,} samples a step, whichever is best (TBS){critical}"
+    chosen = "" if wish.batch_range is None else f", the best of {wish.batch_range[0]:,} to {wish.batch_range[1]:,}"
+    return f"{problem.batch:,} samples a step (TBS{chosen}){critical}"
 
 
 def _ages(problem: Problem) -> str:
@@ -127,6 +161,18 @@ def considered(result: Result, width: int) -> RenderableType:
         chosen = option.placement == result.placement
         table.add_row("*" if chosen else "", *_cells(option.placement, option.estimate), style="bold" if chosen else "dim")
     return Group(Text("\nConsidered (best of each kind of machine; samples/s that count towards the target)", style="bold"), table)
+
+
+def batches(result: Result) -> RenderableType:
+    """Table of the target batch sizes that were tried, the chosen one marked."""
+    table = _table(("", "TBS", UNITS[result.problem.requirements.objective], "at best"), 60)
+    for row in result.batches:
+        chosen = row.target_batch_size == result.problem.batch
+        value = result.value if chosen else row.value
+        shown = "not better" if value is None else format_number(value)
+        bound = "-" if row.bound is None else format_number(row.bound)
+        table.add_row("*" if chosen else "", f"{row.target_batch_size:,}", shown, bound, style="bold" if chosen else "dim")
+    return Group(Text("\nTarget batch sizes (searched from the largest down, each only for what is better)", style="bold"), table)
 
 
 def comparison(options: Sequence[Option], problem: Problem, width: int) -> RenderableType:
@@ -171,6 +217,8 @@ def print_result(console: Console, result: Result) -> None:
     """Print a result that has a placement."""
     console.print(reading(result.problem))
     console.print(winner(result))
+    if result.batches:
+        console.print(batches(result))
     console.print(considered(result, console.width))
     console.print(advice(result))
 

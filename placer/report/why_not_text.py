@@ -13,7 +13,7 @@ from placer.problem import Problem
 from placer.report.conflict_text import remedy_line
 from placer.report.sentences import brief
 from placer.result import Option, Result
-from placer.units import SECONDS_PER_HOUR, format_bandwidth, format_number, format_seconds, format_usd
+from placer.units import SECONDS_PER_HOUR, format_bandwidth, format_duration, format_number, format_seconds, format_usd
 
 MUCH = 0.1
 """A share of a step or of the price that is worth naming as a reason."""
@@ -64,10 +64,14 @@ def _found_lines(row: WhyNot, result: Result) -> Iterator[str]:
     if abs(row.regret) <= WITHIN:
         yield f"{best}: {values}, as good as the best ({_tie(other, got)})."
         return
-    what = {"throughput": " samples/s", "cost": "/h", "cost-per-sample": " per million samples"}[objective]
+    what = {"throughput": " samples/s", "cost": "/h", "cost-per-sample": " per million samples", "time": "", "carbon": " g CO2e/h"}[
+        objective
+    ]
     share = -100 * row.regret if objective == "throughput" else 100 * row.regret
     difference = row.difference or 0.0
-    absolute = f"{difference:+,.0f}" if objective == "throughput" else f"{'+' if difference > 0 else '-'}{format_usd(abs(difference))}"
+    sign, amount = "+" if difference > 0 else "-", abs(difference)
+    plain = {"throughput": format_number, "carbon": format_number, "time": format_duration}
+    absolute = sign + plain.get(objective, format_usd)(amount)
     yield f"{best}: {values}, {share:+.3g} % or {absolute}{what} against the best ({proof})."
     reasons = list(_reasons(option, got, result.placement, problem))
     if reasons and row.regret > 0:

@@ -15,6 +15,8 @@ SIZES = {"small": (20, 20), "medium": (40, 30), "large": (100, 50)}
 """Regions and types of machines by name; each in two markets."""
 BUDGETS = (5.0, 50.0, 500.0)
 MODELS = ("roberta-xlm", "resnet50", "convnext-large", "resnet18", "whisper-small")
+BATCH_FACTORS = (1, 8, 64)
+"""Multiples of the profile's target batch size: with the larger ones many machines pay, with the smaller ones few do."""
 PRESENT = 0.31
 """Share of (region, type, market) that exist: about 3,000 machines at 100 x 50, as in today's books."""
 CLOUDS = ("aws", "azure", "gcp")
@@ -41,11 +43,13 @@ class Question:
     def problem(self) -> Problem:
         """Build the question."""
         draw = random.Random(f"question {self.seed} {self.regions} {self.types} {self.budget}")
-        return Problem(
-            profile=load_profile(draw.choice(MODELS)),
-            catalog=market(self.regions, self.types, self.seed),
-            requirements=Requirements(budget_usd_per_hour=self.budget, max_local_steps=self.local_steps),
+        profile = load_profile(draw.choice(MODELS))
+        wishes = Requirements(
+            budget_usd_per_hour=self.budget,
+            max_local_steps=self.local_steps,
+            target_batch_size=profile.target_batch_size * draw.choice(BATCH_FACTORS),
         )
+        return Problem(profile=profile, catalog=market(self.regions, self.types, self.seed), requirements=wishes)
 
 
 def market(regions: int, types: int, seed: int) -> Catalog:

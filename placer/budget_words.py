@@ -1,0 +1,50 @@
+"""A budget in the user's words: USD per hour, or in total for all samples."""
+
+from __future__ import annotations
+
+import re
+
+from placer.errors import PlacerError
+from placer.units import parse_budget, parse_count
+
+TOTAL = re.compile(r"(?P<amount>[0-9,]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?)\s*(?:usd)?\s*(?:total|in total)?", re.IGNORECASE)
+
+
+def read_budget(text: str | None, samples: str | int | None) -> tuple[float | None, float | None]:
+    """Read a budget as (USD per hour, USD in total), one of them None.
+
+    Parameters
+    ----------
+    text
+        A rate such as ``5/h`` or ``120/day``; or, beside a number of samples, a total such as ``200``, ``$200``, ``200usd`` or
+        ``200 total``.
+    samples
+        How many samples the total is for; without it an amount alone could be either, and is refused.
+
+    Raises
+    ------
+    PlacerError
+        If the amount is ambiguous, zero, negative or not finite.
+
+    Examples
+    --------
+    >>> read_budget("$1,200 total", "10M"), read_budget("200", "10M"), read_budget("5/h", "10M")
+    ((None, 1200.0), (None, 200.0), (5.0, None))
+    """
+    if text is None:
+        return None, None
+    match = TOTAL.fullmatch(text.strip().removeprefix("$").strip())
+    if (
+        samples is None
+        or match is None
+        or not re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})*(\.[0-9]*)?|[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", match["amount"])
+    ):
+        return parse_budget(text), None
+    if float(match["amount"].replace(",", "")) <= 0:
+        raise PlacerError(f"budget '{text}' must be above zero", "give a positive amount")
+    return None, parse_budget(f"{match['amount'].replace(',', '')}/h")
+
+
+def read_samples(samples: str | int | None) -> int | None:
+    """Read how many samples to train on, such as ``10M``."""
+    return None if samples is None else parse_count(str(samples), "samples")

@@ -1,0 +1,183 @@
+"""Carbon: emissions of machines, a limit on them, and the least of them as the objective."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+
+from conftest import Run
+from instances import carbon_problem, offer
+from placer.carbon import carbon_of, carbon_unknown, figure, offer_carbon, parse_carbon
+from placer.catalog import Catalog
+from placer.errors import PlacerError
+from placer.nearest import nearest
+from placer.problem import Problem
+from placer.profile import load_profile
+from placer.requirements import Requirements
+from placer.result import SolveOptions
+from placer.saved import check_document, saved_document
+from placer.shipped import shipped_folder
+from placer.solve import solve
+from placer.violations import violations
+
+PROOF = SolveOptions(gap=0.0)
+
+
+def ask(book: Catalog, **wishes: object) -> Problem:
+    """Ask for resnet50, which many devices are measured on."""
+    return Problem(profile=load_profile("resnet50"), catalog=book, requirements=Requirements(**wishes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("chunk", range(10))
+def test_exact_equals_exhaustive_with_carbon(chunk: int) -> None:
+    """200 instances with a limit on emissions or the least of them wanted: status, value and tie-break."""
+    for seed in range(chunk * 20, chunk * 20 + 20):
+        problem = carbon_problem(seed)
+        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+        assert answer.status == oracle.status, seed
+        if oracle.value is None or oracle.estimate is None or answer.estimate is None:
+            continue
+        assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+        if problem.requirements.objective == "carbon":
+            fast = oracle.estimate.effective_samples_per_second.value
+            assert answer.estimate.effective_samples_per_second.value == pytest.approx(fast, rel=1e-8), seed
+
+
+def test_instances_bind() -> None:
+    """Limits change the answer of some instances and leave nothing to others."""
+    changed = lost = 0
+    for seed in range(200, 300):
+        problem = carbon_problem(seed)
+        if problem.requirements.objective == "carbon":
+            continue
+        free = replace(problem.requirements, max_carbon_g_per_hour=1e9)
+        before, after = (solve(p, "exact", PROOF).placement for p in (replace(problem, requirements=free), problem))
+        lost += before is not None and after is None
+        changed += after is not None and before != after
+    assert changed >= 5
+    assert lost >= 5
+
+
+@pytest.mark.parametrize("solver", ["greedy", "local_search"])
+def test_heuristics_keep_the_limit(solver: str) -> None:
+    """On 60 instances nothing is broken and nothing better than proved; most that can be met is met."""
+    found = there = 0
+    for seed in range(300, 360):
+        problem = carbon_problem(seed)
+        best, got = solve(problem, "exact", PROOF), solve(problem, solver)
+        there += best.placement is not None
+        found += got.placement is not None
+        if got.placement is None:
+            continue
+        assert violations(got.placement, problem) == ()
+        assert got.value is not None
+        assert best.value is not None
+        most = problem.requirements.objective == "throughput"
+        assert (got.value <= best.value * (1 + 1e-9)) if most else (got.value >= best.value * (1 - 1e-9)), seed
+    assert found >= 0.85 * there
+
+
+def test_emissions_by_hand(default: Catalog) -> None:
+    """A T4 (70 W at a load of 0.8) with 8 vCPUs of 2.1 W at AWS (PUE 1.15) where a kWh emits 400 g: 72.8 W x 1.15 x 0.4 = 33.488 g/h."""
+    place = default.region("aws/us-east-1")
+    book = replace(default, regions={**default.regions, place.place: replace(place, grid_carbon_g_per_kwh=400.0)})
+    machine = offer("aws", "us-east-1", "T4", 1.0)
+    got = offer_carbon(machine, book)
+    assert got is not None
+    assert got.value == pytest.approx(33.488)
+    assert got.low == pytest.approx((70 * 0.5 + 8 * 0.74) * 1.04 * 0.4)
+    assert got.high == pytest.approx((70 * 1.0 + 8 * 3.5) * 1.5 * 0.4)
+    several = carbon_of([(machine, 3), (offer("aws", "us-east-1", "T4", 1.0, gpus=2), 1)], book)
+    assert several is not None
+    assert several.value == pytest.approx(3 * 33.488 + (2 * 70 * 0.8 + 8 * 2.1) * 1.15 * 0.4)
+
+
+def test_what_is_not_known_is_no_zero(default: Catalog) -> None:
+    """Without a grid figure, or the power of the device, emissions are None and a limit leaves the machines out."""
+    machine = offer("aws", "us-east-1", "T4", 1.0)
+    place = default.region("aws/us-east-1")
+    dark = replace(default, regions={**default.regions, place.place: replace(place, grid_carbon_g_per_kwh=None)})
+    weak = replace(default, gpus={**default.gpus, "T4": replace(default.gpu("T4"), power_w=None)})
+    for book, says in ((dark, "grid"), (weak, "power")):
+        assert offer_carbon(machine, book) is None
+        assert says in carbon_unknown(machine, book)
+        wish = {"gpus": ("T4",), "places_in": ("aws/us-east-1",)}
+        assert ask(book, **wish).pools
+        assert not ask(book, **wish, max_carbon_g_per_hour=1e6).pools
+
+
+def test_every_rented_device_has_a_power(default: Catalog) -> None:
+    """Data sheets give the board power of each GPU; CPU machines are counted by their vCPUs."""
+    assert [gpu.gpu for gpu in default.gpus.values() if gpu.kind == "gpu" and gpu.power_w is None] == []
+    assert all(gpu.power_w is None for gpu in default.gpus.values() if gpu.kind == "cpu")
+
+
+def test_power_figures_lie_in_order() -> None:
+    """Each value is within its ends, has a basis, and a power usage effectiveness is 1 at least."""
+    with (shipped_folder("catalogs") / "power.csv").open(encoding="utf-8", newline="") as handle:
+        for row in csv.DictReader(handle):
+            found = figure(row["factor"], row["setting"])
+            assert found.low <= found.value <= found.high
+            assert found.basis in ("published", "assumed")
+            assert found.low >= 1 or row["factor"] != "pue"
+    assert figure("pue", "runpod") == figure("pue", "*")
+
+
+def test_a_tighter_limit_costs_speed(default: Catalog) -> None:
+    """In one region half of what the fastest machines emit leaves less throughput, and is kept."""
+    wish = {"gpus": ("T4",), "budget_usd_per_hour": 5.0, "places_in": ("aws/us-east-1",)}
+    free = solve(ask(default, **wish, max_carbon_g_per_hour=1e6))
+    assert free.estimate is not None
+    assert free.estimate.carbon_g_per_hour is not None
+    emitted = free.estimate.carbon_g_per_hour.value
+    tight = solve(ask(default, **wish, max_carbon_g_per_hour=emitted / 2))
+    assert tight.estimate is not None
+    assert tight.estimate.carbon_g_per_hour is not None
+    assert tight.estimate.carbon_g_per_hour.value <= emitted / 2
+    assert tight.value is not None
+    assert free.value is not None
+    assert tight.value < free.value
+
+
+def test_nearest_change_of_the_limit_works(erben: Catalog) -> None:
+    """What is proposed instead of 1 g an hour can be kept."""
+    grids = {place: replace(r, grid_carbon_g_per_kwh=300.0) for place, r in erben.regions.items()}
+    problem = ask(replace(erben, regions=grids), max_carbon_g_per_hour=1.0)
+    (option,) = nearest(problem, "exact", SolveOptions())
+    assert option.label == "carbon"
+    limit = parse_carbon(option.note.split()[1])
+    assert violations(option.placement, ask(replace(erben, regions=grids), max_carbon_g_per_hour=limit)) == ()
+    assert [v.code for v in violations(option.placement, problem)] == ["carbon"]
+
+
+@pytest.mark.parametrize(("text", "grams"), [("500g/h", 500.0), ("1.2 kg/h", 1200.0), ("12kg/day", 500.0), ("1t/d", 1e6 / 24)])
+def test_carbon_words(text: str, grams: float) -> None:
+    """12 kg a day are 500 g an hour."""
+    assert parse_carbon(text) == pytest.approx(grams)
+
+
+@pytest.mark.parametrize("text", ["500", "0g/h", "-1g/h", "500g", "500 lb/h", "nan", ""])
+def test_bad_carbon_is_refused(text: str) -> None:
+    """By name and value."""
+    with pytest.raises(PlacerError) as caught:
+        parse_carbon(text)
+    assert "max-carbon" in caught.value.message
+
+
+def test_documents_and_terminal(run: Run, default: Catalog) -> None:
+    """The line, the places that are left out, the fields of the JSON document, a saved file that is checked, and offers."""
+    words = ["--model", "resnet50", "--gpu", "T4", "--in", "aws", "--budget", "1/h", "--max-carbon", "200g/h"]
+    done = run("recommend", *words, columns=200)
+    assert done.returncode == 0, done.stderr
+    assert "at most 200 g CO2e/h" in done.stdout
+    assert "carbon " in done.stdout
+    assert "places are left out: nobody publishes the carbon intensity" in done.stderr
+    answer = solve(ask(default, gpus=("T4",), budget_usd_per_hour=1.0, objective="carbon"))
+    document = json.loads(json.dumps(saved_document(answer)))
+    assert document["estimate"]["carbon_g_per_hour"]["value"] == document["objective"]["value"]
+    assert "priced again" in check_document(document, "it")
+    listed = json.loads(run("offers", "--gpu", "T4", "--limit", "3", "--json").stdout)["offers"]
+    assert all("carbon_g_per_hour" in row for row in listed)

@@ -1,0 +1,298 @@
+"""Sweeps: points, breakpoints, files that are taken up again, shards, processes and Dask."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import placer
+from conftest import ROOT, Run
+from instances import two_places
+from placer.errors import PlacerError
+from placer.report.sweep import breakpoints, stretches
+from placer.result import SolveOptions
+from placer.saved import schema_text
+from placer.scenario import apply, parse_changes
+from placer.sweep_axes import parse_axis, parse_shard, points_of
+from placer.sweep_file import read_points
+from placer.sweep_workers import processes
+from placer.sweeping import Sweep, run_sweep
+
+QUESTION = ("sweep", "--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "T4,A10")
+OVER = ("--over", "budget=1/h..5/h:5", "--over", "egress:*:internet=x1,x4")
+
+
+def swept(*over: str, **wishes: object) -> Sweep:
+    """A sweep of the small market."""
+    return run_sweep(two_places(**wishes), [parse_axis(text) for text in over])
+
+
+def test_the_choice_changes_where_the_prices_cross() -> None:
+    """0.60 USD/h x F against 1.00: at F = 1.5 it is 0.90, at F = 2 it is 1.20, so the cheapest changes between them."""
+    got = swept("price:gcp/*:T4=x0.5..x2.5:5", objective="cost", max_workers=1)
+    assert [row["value"] for row in got.rows] == pytest.approx([0.3, 0.6, 0.9, 1.0, 1.0])
+    assert [(one["set"][0], other["set"][0]) for one, other in breakpoints(got)] == [("price:gcp/*:T4=x1.5", "price:gcp/*:T4=x2")]
+    assert [len(run) for run in stretches(got)] == [3, 2]
+
+
+def test_two_ranges_are_a_product_and_break_along_the_longer() -> None:
+    """Rows of one value of the first range are never taken together with those of the next."""
+    got = swept("price:aws/*:T4=x1,x2", "price:gcp/*:T4=x1,x2,x4", objective="cost", max_workers=1)
+    assert [row["value"] for row in got.rows] == pytest.approx([0.6, 1.0, 1.0, 0.6, 1.2, 2.0])
+    assert [len(run) for run in stretches(got)] == [1, 2, 2, 1]
+    assert len(breakpoints(got)) == 2
+    turned = swept("price:gcp/*:T4=x1,x2,x4", "price:aws/*:T4=x1,x2", objective="cost", max_workers=1)
+    assert [[row["value"] for row in run] for run in stretches(turned)] == [
+        [pytest.approx(v) for v in run] for run in ([0.6], [1, 1], [0.6, 1.2], [2])
+    ]
+
+
+def test_a_point_that_fits_nothing_or_is_refused_is_an_answer() -> None:
+    """0.5 USD/h buys nothing: infeasible. No quota at all: no machine is admitted, with the reason."""
+    got = swept("budget=0.5/h,0.7/h")
+    assert [row["status"] for row in got.rows] == ["infeasible", "optimal"]
+    none = swept("quota:*:*=0..8:2")
+    assert [row["status"] for row in none.rows] == ["refused", "optimal"]
+    assert "no machine" in none.rows[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("budget=2..8/h:3", ["2/h", "5/h", "8/h"]),
+        ("budget=x1..4:log 3", ["x1", "x2", "x4"]),
+        ("price:*:T4=-50%..+50%:3", ["-50%", "+0%", "+50%"]),
+        ("tbs=8Ki..32Ki:log3", ["8192", "16384", "32768"]),
+        ("workers=1..3:9", ["1", "2", "3"]),
+        ("egress:aws:internet=0..0.1:3", ["0", "0.05", "0.1"]),
+        ("bandwidth:*:*=100..300Mb/s:2", ["100Mb/s", "300Mb/s"]),
+        ("market=spot, any", ["spot", "any"]),
+    ],
+)
+def test_ranges_are_read_as_written(text: str, values: list[str]) -> None:
+    """Ends count, whole numbers stay whole, and nothing is there twice."""
+    axis = parse_axis(text)
+    assert [word.removeprefix(f"{axis.what}=") for word in axis.words] == values
+
+
+@pytest.mark.parametrize(
+    ("over", "says"),
+    [
+        (["budget"], "says no values"),
+        (["budget=5/h..1/h"], "goes from 5 to 1"),
+        (["budget=1/h..5/day"], "the ends are in"),
+        (["budget=1/h..5/h:1"], "in 1"),
+        (["budget=1/h..5/h:log"], "is no range"),
+        (["budget=a..b"], "is no range"),
+        (["price:*:T4=-50%..50%:log 3"], "starts above 0"),
+        (["tbs=1..100000000:200000"], "200,000 points"),
+        (["budget=2..5"], "per hour or total"),
+        (["market=spot,sport"], "unknown market"),
+        (["price:azure/*:T4=x1..x2"], "unknown place"),
+        (["budgt=1/h..2/h"], "unknown change 'budgt'"),
+        (["budget=1/h..2/h", "budget=x1..x2"], "two ranges for budget"),
+        ([], "0 ranges"),
+        (["tbs=1..2", "streams=1..2", "workers=1..2", "regions=1..2"], "4 ranges"),
+    ],
+)
+def test_bad_ranges_are_refused_before_anything_is_solved(over: list[str], says: str, tmp_path: Path) -> None:
+    """One line that names the range; no file is made."""
+    with pytest.raises(PlacerError, match=says):
+        run_sweep(two_places(), [parse_axis(text) for text in over], output=str(tmp_path / "s.jsonl"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0"])
+def test_bad_shards_are_refused(text: str) -> None:
+    """i/n with i from 1 to n."""
+    with pytest.raises(PlacerError, match="shard"):
+        parse_shard(text)
+
+
+def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
+    """Each point is in one shard; merged, or simply concatenated and merged, they are the file of one run, to the byte."""
+    paths = [str(tmp_path / f"{name}.jsonl") for name in ("whole", "a", "b", "c")]
+    assert run(*QUESTION, *OVER, "-o", paths[0]).returncode == 0
+    for i, path in enumerate(paths[1:], start=1):
+        placer.sweep("roberta-xlm", OVER[1::2], catalog="erben-2023", gpu="T4,A10", output=path, shard=f"{i}/3")
+    merged, joined = tmp_path / "merged.jsonl", tmp_path / "joined.jsonl"
+    assert run("sweep", "--merge", *paths[1:], "-o", str(merged)).returncode == 0
+    whole = Path(paths[0]).read_bytes()
+    assert merged.read_bytes() == whole
+    joined.write_bytes(b"".join(Path(path).read_bytes() for path in paths[1:]))
+    assert sorted(row["key"] for row in read_points(joined)[1]) == sorted(
+        " ".join(p) for p in points_of([parse_axis(t) for t in OVER[1::2]])
+    )
+    again = placer.sweep("roberta-xlm", OVER[1::2], catalog="erben-2023", gpu="T4,A10", output=str(joined))
+    assert list(again.rows) == [json.loads(line) for line in whole.decode().splitlines()[1:]]
+    assert len(joined.read_text(encoding="utf-8").splitlines()) == 10 + 3
+
+
+def test_processes_give_the_same_rows() -> None:
+    """Two children, each given the question once; rows come back in order."""
+    problem, axes, options = two_places(), [parse_axis("budget=0.5/h..8/h:6")], SolveOptions()
+    with processes(problem, "exact", options, 2) as runner:
+        got = run_sweep(problem, axes, options=options, runner=runner)
+    assert got.rows == run_sweep(problem, axes, options=options).rows
+    assert not got.interrupted
+
+
+def test_a_torn_last_line_is_cut_off_and_solved_again(tmp_path: Path) -> None:
+    """Whatever is left of the last line, or of the header: the file ends as that of one run."""
+    path, problem, axes = tmp_path / "s.jsonl", two_places(), [parse_axis("budget=0.5/h..8/h:4")]
+    run_sweep(problem, axes, output=str(path))
+    whole = path.read_bytes()
+    for cut in (len(whole) - 1, len(whole) - 40, whole.index(b"\n") + 1, whole.index(b"\n"), 30, 0):
+        path.write_bytes(whole[:cut])
+        got = run_sweep(problem, axes, output=str(path))
+        assert path.read_bytes() == whole
+        assert len(got.rows) == 4
+
+
+def test_known_points_are_not_solved_again(tmp_path: Path) -> None:
+    """A row that was changed by hand stays as it is."""
+    path, problem, axes = tmp_path / "s.jsonl", two_places(), [parse_axis("budget=0.7/h,8/h")]
+    run_sweep(problem, axes, output=str(path))
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text(lines[0] + lines[1].replace('"optimal"', '"feasible"'), encoding="utf-8")
+    assert [row["status"] for row in run_sweep(problem, axes, output=str(path)).rows] == ["feasible", "optimal"]
+
+
+def test_a_file_of_another_question_is_refused_and_stays(tmp_path: Path) -> None:
+    """Another range, another wish, another price, another gap; or no file of a sweep at all."""
+    path = tmp_path / "s.jsonl"
+    run_sweep(two_places(), [parse_axis("budget=0.7/h,8/h")], output=str(path))
+    whole = path.read_bytes()
+    others = (
+        (two_places(), "budget=0.7/h,9/h", SolveOptions()),
+        (two_places(max_workers=2), "budget=0.7/h,8/h", SolveOptions()),
+        (two_places(), "budget=0.7/h,8/h", SolveOptions(gap=0.01)),
+        (apply(two_places(), parse_changes(["price:*:*=x1.5"])), "budget=0.7/h,8/h", SolveOptions()),
+    )
+    for problem, over, options in others:
+        with pytest.raises(PlacerError, match="another question"):
+            run_sweep(problem, [parse_axis(over)], options=options, output=str(path))
+        assert path.read_bytes() == whole
+    for text in ("{}\n", "[]\n", "x\n", "hello", '{"schema": "placer.result/v1"}\n', '{"key": 1}\n'):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(PlacerError):
+            run_sweep(two_places(), [parse_axis("budget=0.7/h,8/h")], output=str(path))
+        assert path.read_text(encoding="utf-8") == text
+
+
+def started(tmp_path: Path, *more: str) -> tuple["subprocess.Popen[str]", Path]:
+    """A sweep of 16 points in a process of its own, once it has written some of them."""
+    path = tmp_path / "s.jsonl"
+    command = [sys.executable, "-m", "placer", *QUESTION, "--over", "budget=1/h..5/h:16", "-o", str(path), *more]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 4):
+        time.sleep(0.002)
+    return process, path
+
+
+def nobody_left(group: int) -> bool:
+    """Whether all processes of a group end; the tracker of multiprocessing does a moment after its parent."""
+    for _ in range(500):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def finished(path: Path, run: Run, tmp_path: Path) -> None:
+    """Take the file up again; it is that of one run."""
+    assert run(*QUESTION, "--over", "budget=1/h..5/h:16", "-o", str(path)).returncode == 0
+    whole = tmp_path / "whole.jsonl"
+    placer.sweep("roberta-xlm", "budget=1/h..5/h:16", catalog="erben-2023", gpu="T4,A10", output=str(whole))
+    assert path.read_bytes() == whole.read_bytes()
+
+
+def test_killed_in_the_middle_and_taken_up_again(tmp_path: Path, run: Run) -> None:
+    """SIGKILL, then the same command: the same content as one run."""
+    process, path = started(tmp_path)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGKILL
+    assert 4 <= path.read_bytes().count(b"\n") < 17
+    finished(path, run, tmp_path)
+
+
+@pytest.mark.parametrize("more", [(), ("--jobs", "2")], ids=["here", "processes"])
+def test_ctrl_c_keeps_what_is_done(tmp_path: Path, run: Run, more: tuple[str, ...]) -> None:
+    """Exit code 130, a word on what to do, whole lines only, no traceback, no child left; nothing cut short is kept."""
+    process, path = started(tmp_path, *more)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped" in err
+    assert "Traceback" not in err
+    assert path.read_bytes().endswith(b"\n")
+    assert nobody_left(process.pid)
+    finished(path, run, tmp_path)
+
+
+def test_dask_gives_the_same_rows() -> None:
+    """A cluster of two workers in this process, reached by its address as any other."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        over, address = ["budget=1/h..5/h:5"], cluster.scheduler_address
+        got = placer.sweep("roberta-xlm", over, dask=address, catalog="erben-2023", gpu="T4,A10")
+    assert got.rows == placer.sweep("roberta-xlm", over, catalog="erben-2023", gpu="T4,A10").rows
+
+
+def test_without_distributed_the_error_says_what_to_install(run: Run) -> None:
+    """One line; with the package, that nobody answers."""
+    if importlib.util.find_spec("distributed") is None:
+        done = run(*QUESTION, *OVER, "--dask", "tcp://127.0.0.1:1")
+        assert done.returncode == 2
+        assert "pip install 'placer[dask]'" in done.stderr
+    else:
+        with pytest.raises(PlacerError, match="no Dask scheduler"):
+            placer.sweep("roberta-xlm", ["budget=1/h,2/h"], catalog="erben-2023", dask="tcp://127.0.0.1:1")
+
+
+def test_the_command_says_where_the_choice_changes(run: Run) -> None:
+    """As a table, and as a document that follows its schema."""
+    done = run(*QUESTION, "--over", "budget=1/h..5/h:5")
+    assert done.returncode == 0, done.stderr
+    assert "the choice changes between budget" in " ".join(done.stdout.split())
+    document = json.loads(run(*QUESTION, "--over", "budget=0.01/h,5/h", "--json").stdout)
+    jsonschema.validate(document, json.loads(schema_text("sweep")))
+    assert [row["status"] for row in document["rows"]] == ["infeasible", "optimal"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (QUESTION, "--over is missing"),
+        (("sweep", "--over", "budget=1/h,2/h"), "--model is missing"),
+        (("sweep", "--merge"), "nothing to merge"),
+        (("sweep", "--merge", "none.jsonl"), "cannot read 'none.jsonl'"),
+        ((*QUESTION, *OVER, "a.jsonl"), "without --merge"),
+        ((*QUESTION, *OVER, "--shard", "3/2"), "shard '3/2'"),
+        ((*QUESTION, *OVER, "-o", "/nowhere/s.jsonl"), "cannot write"),
+    ],
+)
+def test_bad_commands_are_one_line(run: Run, arguments: tuple[str, ...], says: str) -> None:
+    """Exit code 2 and a tip."""
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_frame_has_a_column_for_each_range() -> None:
+    """And one row a point."""
+    frame = swept("price:gcp/*:T4=x1,x2", "tbs=1024,2048", objective="cost").to_frame()
+    assert list(frame["tbs"]) == ["1024", "2048"] * 2
+    assert len(frame) == 4

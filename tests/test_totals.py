@@ -1,0 +1,208 @@
+"""Time and money for all samples: `--samples`, `--deadline`, a budget in total, and the least time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conftest import Run
+from instances import total_problem
+from placer.budget_words import read_budget
+from placer.catalog import Catalog
+from placer.errors import PlacerError
+from placer.estimator import estimate
+from placer.nearest import nearest
+from placer.problem import Problem
+from placer.profile import load_profile
+from placer.requirements import Requirements
+from placer.result import SolveOptions, Status
+from placer.saved import check_document, saved_document
+from placer.solve import solve
+from placer.totals import totals_of
+from placer.violations import violations
+
+PROOF = SolveOptions(gap=0.0)
+WISH = Requirements(gpus=("T4", "A10", "V100"), max_workers=8)
+
+
+def ask(book: Catalog, **changes: object) -> Problem:
+    """Ask for roberta-xlm on the published market."""
+    return Problem(profile=load_profile("roberta-xlm"), catalog=book, requirements=replace(WISH, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("chunk", range(10))
+def test_exact_equals_exhaustive_with_totals(chunk: int) -> None:
+    """180 instances with samples, deadlines and budgets in total, over all objectives and exchanges."""
+    for seed in range(chunk * 18, chunk * 18 + 18):
+        problem = total_problem(seed)
+        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+        assert answer.status == oracle.status, seed
+        if oracle.value is not None:
+            assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+
+
+def test_instances_bind() -> None:
+    """Among 180 instances totals make some infeasible that are feasible without, and change the answer of others."""
+    lost = changed = 0
+    for seed in range(180):
+        problem = total_problem(seed)
+        free = replace(problem.requirements, deadline_s=None, budget_usd=None)
+        before, after = (solve(p, "exact", PROOF) for p in (replace(problem, requirements=free), problem))
+        lost += before.placement is not None and after.placement is None
+        changed += after.placement is not None and before.placement != after.placement
+    assert lost >= 10
+    assert changed >= 3
+
+
+@pytest.mark.parametrize("solver", ["greedy", "local_search"])
+def test_heuristics_keep_totals(solver: str) -> None:
+    """On 60 instances nothing is broken, nothing is better than the proved best, and most that can be met is met."""
+    found = there = 0
+    for seed in range(300, 360):
+        problem = total_problem(seed)
+        best, got = solve(problem, "exact", PROOF), solve(problem, solver)
+        there += best.placement is not None
+        found += got.placement is not None
+        if got.placement is not None:
+            assert violations(got.placement, problem) == ()
+            assert got.value is not None
+            assert best.value is not None
+            most = problem.requirements.objective == "throughput"
+            assert (got.value <= best.value * (1 + 1e-9)) if most else (got.value >= best.value * (1 - 1e-9)), seed
+    assert found >= 0.85 * there
+
+
+def test_least_time_is_most_throughput(erben: Catalog) -> None:
+    """The same machines; the value is 10 M samples over the samples/s, and the bound is on that side of it."""
+    fast, quick = (solve(ask(erben, budget_usd_per_hour=5.0, samples=10**7, objective=o)) for o in ("throughput", "time"))
+    assert quick.placement == fast.placement
+    assert fast.value is not None
+    assert quick.value == pytest.approx(1e7 / fast.value)
+    assert quick.bound is not None
+    assert quick.bound <= quick.value  # type: ignore[operator]
+    assert quick.status is Status.OPTIMAL
+
+
+def test_totals_by_hand(erben: Catalog) -> None:
+    """At X samples/s for c USD/h a million samples take 1e6 / X seconds and cost c / 3600 times that."""
+    got = solve(ask(erben, budget_usd_per_hour=5.0)).estimate
+    assert got is not None
+    totals, speed = totals_of(got, 10**6), got.effective_samples_per_second
+    assert totals.seconds.value == pytest.approx(1e6 / speed.value)
+    assert (totals.seconds.low, totals.seconds.high) == pytest.approx((1e6 / speed.high, 1e6 / speed.low))
+    assert totals.usd.value == pytest.approx(got.usd_per_million_samples)
+    assert totals.usd.low <= totals.usd.value <= totals.usd.high
+
+
+def test_a_deadline_is_a_floor_and_says_so_itself(erben: Catalog) -> None:
+    """36 M samples in 10 h are 1,000 samples/s; a placement of 471 breaks the deadline and no floor."""
+    wish = ask(erben, samples=36_000_000, deadline_s=36_000.0).requirements
+    assert wish.floor_samples_per_second == 1_000.0
+    assert replace(wish, min_samples_per_second=1_200.0).floor_samples_per_second == 1_200.0
+    slow = solve(ask(erben, budget_usd_per_hour=1.0))
+    assert slow.placement is not None
+    broken = violations(slow.placement, ask(erben, samples=36_000_000, deadline_s=36_000.0))
+    assert [v.code for v in broken] == ["deadline"]
+    assert "36,000,000 samples take" in broken[0].message
+    assert "longer than the deadline of 10 h" in broken[0].message
+
+
+def test_a_budget_in_total_is_a_price_per_sample(erben: Catalog) -> None:
+    """20 USD for 10 M samples are 2 USD for each million; the answer at the limit's edge keeps it."""
+    wish = ask(erben, samples=10**7, budget_usd=20.0).requirements
+    assert wish.max_usd_per_million_samples == 2.0
+    assert replace(wish, most_usd_per_million_samples=1.5).max_usd_per_million_samples == 1.5
+    cheapest = solve(ask(erben, objective="cost-per-sample")).value
+    assert cheapest is not None
+    at_edge = solve(ask(erben, samples=10**7, budget_usd=cheapest * 10))
+    below = solve(ask(erben, samples=10**7, budget_usd=cheapest * 9.9))
+    assert at_edge.placement is not None
+    assert below.status is Status.INFEASIBLE
+
+
+def test_nearest_changes_of_totals_work(erben: Catalog) -> None:
+    """Neither one minute nor one cent is enough; what is proposed for either, while the other is free, is."""
+    problem = ask(erben, samples=10**7, deadline_s=60.0)
+    (late,) = nearest(problem, "exact", SolveOptions())
+    assert (late.label, late.note.split()[0]) == ("deadline", "--deadline")
+    minutes = float(late.note.split()[1].removesuffix("min"))
+    assert violations(late.placement, ask(erben, samples=10**7, deadline_s=minutes * 60)) == ()
+    (dear,) = nearest(ask(erben, samples=10**7, budget_usd=0.01), "exact", SolveOptions())
+    assert dear.label == "total-budget"
+    usd = float(dear.note.split()[1].removesuffix("usd"))
+    assert violations(dear.placement, ask(erben, samples=10**7, budget_usd=usd)) == ()
+    assert usd == pytest.approx(totals_of(estimate(dear.placement, problem), 10**7).usd.value, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "samples", "usd"),
+    [
+        ("200", "1M", (None, 200.0)),
+        ("$200", "1M", (None, 200.0)),
+        ("200usd", "1M", (None, 200.0)),
+        ("$1,200.50 total", "1M", (None, 1200.5)),
+        ("200 usd in total", "1M", (None, 200.0)),
+        ("5/h", "1M", (5.0, None)),
+        ("120/day", None, (5.0, None)),
+    ],
+)
+def test_budget_words(text: str, samples: str | None, usd: tuple[float | None, float | None]) -> None:
+    """A rate stays a rate; beside samples an amount is a total."""
+    assert read_budget(text, samples) == usd
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "nan", "usd", "", "5,0", "1e400", "200/week"])
+def test_bad_totals_are_refused(text: str) -> None:
+    """By name, beside samples as well."""
+    with pytest.raises(PlacerError) as caught:
+        read_budget(text, "1M")
+    assert "budget" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--deadline", "12h"], "deadline 12 h without a number of samples"),
+        (["--budget", "200usd"], "a total without a number of samples"),
+        (["--budget", "200"], "per hour or total?"),
+        (["--objective", "time"], "objective 'time' without a number of samples"),
+        (["--samples", "many"], "samples 'many' is not a number"),
+        (["--samples", "0"], "must be above zero"),
+        (["--samples", "1M", "--deadline", "soon"], "duration 'soon' is not a time"),
+    ],
+)
+def test_wishes_that_lack_samples_are_refused(run: Run, words: list[str], says: str) -> None:
+    """One line that names the word; exit code 2."""
+    done = run("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", *words)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_terminal_and_documents_say_the_totals(run: Run, tmp_path: Path, erben: Catalog) -> None:
+    """The line, the JSON fields, and a saved file that is checked; a total that was edited is seen."""
+    words = ["recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--samples", "10M", "--budget", "50usd", "--deadline", "2d"]
+    done = run(*words, columns=160)
+    out = done.stdout
+    assert done.returncode == 0, done.stderr
+    assert "10,000,000 samples: " in out
+    assert "budget $50.00 in total" in out
+    document = saved_document(solve(ask(erben, samples=10**7, budget_usd=50.0, objective="time")))
+    totals, value = document["totals"], document["objective"]["value"]
+    assert totals["seconds"]["value"] == pytest.approx(value)
+    assert document["request"]["budget_usd"] == 50.0
+    assert "priced again" in check_document(json.loads(json.dumps(document)), "it")
+    totals["usd"]["value"] *= 0.5
+    with pytest.raises(PlacerError, match=r"totals\.usd\.value"):
+        check_document(document, "it")
+
+
+def test_infeasible_totals_say_what_would_fit(run: Run) -> None:
+    """Exit code 3, why, and a change."""
+    words = ["--samples", "10M", "--deadline", "1min"]
+    done = run("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", *words, columns=300)
+    assert done.returncode == 3
+    assert "a deadline of 60 s cannot hold" in done.stderr
+    assert "tip: a change that works: --deadline" in done.stderr
