@@ -155,7 +155,7 @@ def cramped(seed: int) -> Problem:
     return wanting(problem, budget_usd_per_hour=0.4, min_samples_per_second=300.0, market="spot", max_workers=4, min_workers=2)
 
 
-@LIGHT
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(seed=SEEDS)
 def test_conflicts_are_minimal_by_enumeration(seed: int) -> None:
     """The set has no answer when all other wishes are given up, and has one without any of its members."""
@@ -342,7 +342,7 @@ def test_no_time_is_said_and_nothing_is_claimed() -> None:
     assert "The time was up" in text_of(found) or found.result.placement is None
 
 
-@LIGHT
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(seed=SEEDS)
 def test_every_explanation_has_a_text_and_a_document(seed: int) -> None:
     """Whatever the instance: sentences without a word for missing values, and a document that follows its schema."""

@@ -32,6 +32,8 @@ HALVINGS = 60
 """Halvings of a bisection over one placement."""
 STRICT = 1e-6
 """A speed is better if it is by this share."""
+LEAST_AMOUNT = 1e-9
+"""A limit of nothing is written as this: machines that are paid for anyway may cost and emit nothing."""
 ROUNDING = 1e-9
 """Slack of sums in floating point."""
 
@@ -100,7 +102,7 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
     """What beats the best placement: more speed within the budget, or the same for less; less money; less per sample; less carbon."""
     wish, got = result.problem.requirements, result.estimate
     assert got is not None
-    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
+    speed, usd = got.effective_samples_per_second.value, max(got.usd_per_hour.total, LEAST_AMOUNT)
     limits = Goal(
         min_samples_per_second=wish.floor_samples_per_second,
         budget_usd_per_hour=wish.budget_usd_per_hour,
@@ -110,9 +112,9 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
     if wish.objective == "cost":
         return (replace(limits, budget_usd_per_hour=usd),)
     if wish.objective == "cost-per-sample":
-        return (replace(limits, usd_per_million_samples=got.usd_per_million_samples, search="cost-per-sample"),)
+        return (replace(limits, usd_per_million_samples=max(got.usd_per_million_samples, LEAST_AMOUNT), search="cost-per-sample"),)
     if wish.objective == "carbon":
-        return (replace(limits, max_carbon_g_per_hour=result.value),)
+        return (replace(limits, max_carbon_g_per_hour=max(result.value or 0.0, LEAST_AMOUNT)),)
     faster = replace(limits, min_samples_per_second=speed * (1 + STRICT))
     return faster, replace(limits, min_samples_per_second=speed * (1 - ROUNDING), budget_usd_per_hour=usd)
 
