@@ -7,12 +7,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advisor import Advisor, estimate, explain, recommend, simulate
+    from placer.advisor import Advisor, estimate, recommend, simulate
     from placer.book import load_catalog
     from placer.calibration import Calibration
     from placer.catalog import Catalog
     from placer.errors import PlacerError
     from placer.estimator import Estimate
+    from placer.explainer import explain
     from placer.explanation import Explanation
     from placer.fitting import calibrate
     from placer.interval import Interval
@@ -60,7 +61,7 @@ _HOMES = {
     "calibrate": "placer.fitting",
     "catalog_names": "placer.layers",
     "estimate": "placer.advisor",
-    "explain": "placer.advisor",
+    "explain": "placer.explainer",
     "load_catalog": "placer.book",
     "load_profile": "placer.profile",
     "profile_names": "placer.profile",

@@ -12,6 +12,7 @@ from conftest import ROOT
 LAYERS = [
     {"cli", "__main__"},
     {"worlds"},
+    {"explainer"},
     {"advisor", "saved", "reopened"},
     {
         "recommender",

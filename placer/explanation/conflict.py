@@ -39,13 +39,16 @@ class Conflict:
     -----
     ``wishes`` contradict each other; without any one of them there is an answer to the others of the set, if ``minimal`` (proved).
     Empty: even a request without wishes has no answer. ``others`` are the wishes that have no part in it. ``remedies`` keep
-    all other wishes of the request, in the order of ``wishes``.
+    all other wishes of the request, in the order of ``wishes``. Where none of them has an answer, ``together`` is the best without
+    all of the set, or ``further`` is what contradicts itself even then.
     """
 
     wishes: tuple[Wish, ...]
     others: tuple[Wish, ...]
     minimal: bool
     remedies: tuple[Remedy, ...]
+    together: Option | None = None
+    further: Conflict | None = None
 
 
 def find_conflict(problem: Problem, asker: Asker) -> Conflict:
@@ -73,7 +76,13 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict:
             minimal = minimal and trial.placement is not None
     members = tuple(kept)
     remedies = tuple(remedy(problem, wish, asker) for wish in members)
-    return Conflict(wishes=members, others=tuple(w for w in dropped if w.given), minimal=minimal, remedies=remedies)
+    made = Conflict(wishes=members, others=tuple(w for w in dropped if w.given), minimal=minimal, remedies=remedies)
+    if not members or any(found.option is not None for found in remedies):
+        return made
+    rest = without(problem, members)
+    trial = asker.best(rest)
+    further = find_conflict(rest, asker) if trial.infeasible else None
+    return replace(made, together=trial.option("together"), further=further)
 
 
 def feasible(problem: Problem, asker: Asker) -> Trial:

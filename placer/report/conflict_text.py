@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placer.explanation.conflict import Conflict, Remedy
 from placer.report.sentences import brief
+from placer.result import Option
 from placer.units import format_number, format_usd
 
 
@@ -24,6 +25,11 @@ def conflict_lines(conflict: Conflict) -> list[str]:
         else "Nothing meets them together (proved); whether a smaller set does, is not."
     )
     said += [remedy_line(remedy) for remedy in conflict.remedies]
+    if conflict.together is not None:
+        every = "both" if len(names) == 2 else "all of them"
+        said.append(f"Without {every}: {_found(conflict.together)}.")
+    if conflict.further is not None:
+        return [*said, "Even without them the other wishes have no answer:", *conflict_lines(conflict.further)]
     if conflict.others:
         said.append(f"No part in it have: {'; '.join(wish.words for wish in conflict.others)}.")
     return said
@@ -36,9 +42,7 @@ def remedy_line(remedy: Remedy) -> str:
         if not remedy.proved:
             return f"No answer without {wish.words} was found (not proved)."
         return f"Giving up {wish.words} alone is not enough: the other wishes still have no answer."
-    got = option.estimate
-    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    found = f"{brief(option.placement)}, {format_number(speed)} samples/s for {format_usd(usd)}/h"
+    found = _found(option)
     least = {
         "budget": "the least budget", "throughput": "the highest floor", "deadline": "the shortest time", "total-budget": "the least money",
         "carbon": "the least emissions",
@@ -46,6 +50,12 @@ def remedy_line(remedy: Remedy) -> str:
     if least is not None:
         return f"{option.note} would do{f', {least} that does' if remedy.proved else f'; {least} is not proved'}: {found}."
     return f"{_upper(option.note)} would do: {found}."
+
+
+def _found(option: Option) -> str:
+    """A placement with its speed and price."""
+    speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour.total
+    return f"{brief(option.placement)}, {format_number(speed)} samples/s for {format_usd(usd)}/h"
 
 
 def _upper(text: str) -> str:

@@ -11,7 +11,7 @@ from placer.explanation.stay import Staying
 from placer.explanation.worth import Worth
 from placer.problem import Problem
 from placer.report.conflict_text import conflict_lines
-from placer.report.sentences import brief
+from placer.report.sentences import brief, signed_percent
 from placer.report.why_not_text import why_not_lines
 from placer.result import Option, Result
 from placer.totals import totals_of
@@ -50,7 +50,7 @@ def value_words(option: Option) -> str:
 
 def gain_words(gain: float, problem: Problem) -> str:
     """Improvement of the objective as a signed share: more samples/s, or less money."""
-    return f"{100 * (gain if problem.requirements.objective == 'throughput' else -gain):+.3g} %"
+    return signed_percent(gain if problem.requirements.objective == "throughput" else -gain)
 
 
 def binding_lines(binding: Binding, result: Result) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _one_more_line(binding: Binding, result: Result) -> Iterator[str]:
         )
     else:
         yield (
-            f"One more of the same machine would reach {format_number(other)} samples/s ({100 * (other / speed - 1):+.0f} %) "
+            f"One more of the same machine would reach {format_number(other)} samples/s ({signed_percent(other / speed - 1)}) "
             f"for {usd}/h; {share}."
         )
 
@@ -226,6 +226,6 @@ def _several_lines(row: Staying, result: Result) -> Iterator[str]:
     assert row.loss is not None
     sure = "" if row.proved else " at most (not proved)"
     throughput = result.problem.requirements.objective == "throughput"
-    text = f"lose {100 * row.loss:.3g} % of the samples/s" if throughput else f"cost {100 * row.loss:.3g} % more"
+    text = f"lose {format_number(100 * row.loss)} % of the samples/s" if throughput else f"cost {format_number(100 * row.loss)} % more"
     where = f"{value_words(row.alone)} with {brief(row.alone.placement)}"
     yield f"Leave: {row.regions} regions are best. Staying in one would {text}{sure}: {where}."

@@ -141,6 +141,8 @@ def _conflict(conflict: Conflict, problem: Problem) -> dict[str, Any]:
         "others": [_wish(wish) for wish in conflict.others],
         "minimal": conflict.minimal,
         "remedies": [_remedy(r, problem) for r in conflict.remedies],
+        "together": _option(conflict.together, problem),
+        "further": None if conflict.further is None else _conflict(conflict.further, problem),
     }
 
 

@@ -11,7 +11,7 @@ from placer.explanation.why_not import WhyNot
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.report.conflict_text import remedy_line
-from placer.report.sentences import brief
+from placer.report.sentences import brief, signed_percent
 from placer.result import Option, Result
 from placer.units import SECONDS_PER_HOUR, format_bandwidth, format_duration, format_number, format_seconds, format_usd
 
@@ -67,12 +67,12 @@ def _found_lines(row: WhyNot, result: Result) -> Iterator[str]:
     what = {"throughput": " samples/s", "cost": "/h", "cost-per-sample": " per million samples", "time": "", "carbon": " g CO2e/h"}[
         objective
     ]
-    share = -100 * row.regret if objective == "throughput" else 100 * row.regret
+    share = signed_percent(-row.regret if objective == "throughput" else row.regret)
     difference = row.difference or 0.0
     sign, amount = "+" if difference > 0 else "-", abs(difference)
     plain = {"throughput": format_number, "carbon": format_number, "time": format_duration}
     absolute = sign + plain.get(objective, format_usd)(amount)
-    yield f"{best}: {values}, {share:+.3g} % or {absolute}{what} against the best ({proof})."
+    yield f"{best}: {values}, {share} or {absolute}{what} against the best ({proof})."
     reasons = list(_reasons(option, got, result.placement, problem))
     if reasons and row.regret > 0:
         yield f"It loses because {'; '.join(reasons)}."
