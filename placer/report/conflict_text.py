@@ -41,7 +41,7 @@ def remedy_line(remedy: Remedy) -> str:
     if option is None:
         if not remedy.proved:
             return f"No answer without {wish.words} was found (not proved)."
-        return f"Giving up {wish.words} alone is not enough: the other wishes still have no answer."
+        return f"{_upper(wish.words)}: giving that up alone is not enough, the other wishes still have no answer."
     found = _found(option)
     least = {
         "budget": "the least budget", "throughput": "the highest floor", "deadline": "the shortest time", "total-budget": "the least money",
