@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advisor import Advisor, estimate, recommend, simulate
+    from placer.advisor import Advisor, estimate, pareto, recommend, simulate
     from placer.book import load_catalog
     from placer.calibration import Calibration
     from placer.catalog import Catalog
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from placer.explainer import explain
     from placer.explanation import Explanation
     from placer.fitting import calibrate
+    from placer.frontier import Frontier, FrontierPoint
     from placer.interval import Interval
     from placer.layers import catalog_names
     from placer.placement import Exchange, Placement, WorkerGroup
@@ -42,6 +43,8 @@ _HOMES = {
     "Estimate": "placer.estimator",
     "Exchange": "placer.placement",
     "Explanation": "placer.explanation",
+    "Frontier": "placer.frontier",
+    "FrontierPoint": "placer.frontier",
     "Interval": "placer.interval",
     "ModelProfile": "placer.profile",
     "Option": "placer.result",
@@ -64,6 +67,7 @@ _HOMES = {
     "explain": "placer.explainer",
     "load_catalog": "placer.book",
     "load_profile": "placer.profile",
+    "pareto": "placer.advisor",
     "profile_names": "placer.profile",
     "recommend": "placer.advisor",
     "robust": "placer.worlds",
@@ -79,6 +83,8 @@ __all__ = [
     "Estimate",
     "Exchange",
     "Explanation",
+    "Frontier",
+    "FrontierPoint",
     "Interval",
     "ModelProfile",
     "Option",
@@ -102,6 +108,7 @@ __all__ = [
     "explain",
     "load_catalog",
     "load_profile",
+    "pareto",
     "profile_names",
     "recommend",
     "robust",

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import inspect
-import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from placer.book import load_catalog
 from placer.by_hand import place_by_hand
-from placer.calibration import Calibration
 from placer.catalog import Catalog
 from placer.contradictions import ContradictionError
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError
 from placer.estimator import Estimate
 from placer.estimator import estimate as estimate_placement
 from placer.explanation import Explanation
 from placer.explanation import explain as explain_problem
-from placer.overlay import Overlay
+from placer.frontier import Frontier
+from placer.frontier_search import frontier
 from placer.problem import Problem
 from placer.profile import ModelProfile, load_profile
+from placer.python_words import book_names, check_words, solve_options, text_of
 from placer.recommender import recommend as recommend_problem
 from placer.request import build_problem
-from placer.result import Result, SolveOptions
+from placer.result import Result
 from placer.simulation.replay import Simulation, replay
-from placer.units import parse_fraction, parse_seconds
+from placer.verify import check_verifier, verified
 
 Books = str | Sequence[str] | Catalog | None
 """A catalog, its name, or the names of books that lie over each other; None: what is pinned."""
@@ -43,7 +41,7 @@ class Advisor:
     """
 
     def __init__(self, catalog: Books = None) -> None:
-        self.catalog = catalog if isinstance(catalog, Catalog) else _book_names(catalog)
+        self.catalog = catalog if isinstance(catalog, Catalog) else book_names(catalog)
         self._catalogs: dict[tuple[str, ...], Catalog] = {}
         self._profiles: dict[str, ModelProfile] = {}
         self._lock = threading.Lock()
@@ -59,6 +57,7 @@ class Advisor:
         *,
         catalog: Books = None,
         solver: str = "exact",
+        verify: str | None = None,
         gap: str | float = 0.001,
         time_limit: str | float = 30.0,
         seed: int = 0,
@@ -70,7 +69,34 @@ class Advisor:
         if not isinstance(top, int) or top < 1:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
         options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
-        return recommend_problem(self.problem(model, catalog, **words), _text("solver", solver), options, top)
+        if verify is not None:
+            check_verifier(solver, text_of("verify", verify))
+        result = recommend_problem(self.problem(model, catalog, **words), text_of("solver", solver), options, top)
+        return result if verify is None else verified(result, verify, options)
+
+    def pareto(
+        self,
+        model: str | ModelProfile,
+        *,
+        catalog: Books = None,
+        points: int = 12,
+        solver: str = "exact",
+        gap: str | float = 0.001,
+        time_limit: str | float = 60.0,
+        seed: int = 0,
+        on_better: Callable[[float], None] | None = None,
+        **words: Any,
+    ) -> Frontier:
+        """Find the frontier of cost against throughput; see `placer.pareto`."""
+        if not isinstance(points, int):
+            raise PlacerError(f"points {points!r} is not a whole number", "give the most points, at least 2")
+        if words.get("objective") is not None:
+            raise PlacerError(
+                f"objective '{words['objective']}' for a frontier", "leave it out: a frontier shows both ends and all between"
+            )
+        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+        problem = self.problem(model, catalog, **{**words, "objective": "throughput"})
+        return frontier(problem, text_of("solver", solver), options, points)
 
     def explain(
         self,
@@ -93,10 +119,9 @@ class Advisor:
                 problem = self.problem(model, catalog, **words)
             except ContradictionError as error:  # an answer here: the contradiction is taken apart
                 problem = error.problem
-        seconds = parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit))
-        subjects = (why_not,) if isinstance(why_not, str) else tuple(_text("why_not", subject) for subject in why_not)
-        options = SolveOptions(gap=parse_fraction(str(gap), "gap"))
-        return explain_problem(problem, subjects, options=options, time_limit_s=seconds)
+        subjects = (why_not,) if isinstance(why_not, str) else tuple(text_of("why_not", subject) for subject in why_not)
+        seconds = solve_options(time_limit=time_limit).time_limit_s
+        return explain_problem(problem, subjects, options=solve_options(gap=gap), time_limit_s=seconds)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
@@ -122,7 +147,7 @@ class Advisor:
         return replay(place_by_hand(workers, problem), problem, rounds=rounds, seed=seed, **chance)
 
     def _book(self, catalog: Books) -> Catalog:
-        chosen = catalog if isinstance(catalog, Catalog) else _book_names(catalog) or self.catalog
+        chosen = catalog if isinstance(catalog, Catalog) else book_names(catalog) or self.catalog
         if isinstance(chosen, Catalog):
             return chosen
         with self._lock:
@@ -133,7 +158,7 @@ class Advisor:
     def _profile(self, model: str | ModelProfile) -> ModelProfile:
         if isinstance(model, ModelProfile):
             return model
-        model = _text("model", model)
+        model = text_of("model", model)
         with self._lock:
             if model not in self._profiles:
                 self._profiles[model] = load_profile(model)
@@ -151,7 +176,7 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
         The options of ``placer recommend`` with underscores: budget, min_throughput, samples, deadline, max_carbon, objective, gpu,
         places (--in), not_places (--not-in), market, workers, regions, quota, exchange, local_steps, streams, overlap,
         samples_to_target, aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption, unavailable,
-        links (--link), calibration, zones, require_measured, catalog, solver, gap, time_limit, seed, top.
+        links (--link), calibration, zones, require_measured, catalog, solver, verify, gap, time_limit, seed, top.
 
     Returns
     -------
@@ -171,6 +196,37 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
     ['lambda/us-west-1=8xA10:on-demand']
     """
     return Advisor().recommend(model, **words)
+
+
+def pareto(model: str | ModelProfile, **words: Any) -> Frontier:
+    """Find what each budget buys: the frontier of USD/h against samples/s that count.
+
+    Parameters
+    ----------
+    model
+        As in `recommend`.
+    **words
+        As in `recommend` without objective and top, and ``points`` (12), the most points. ``budget`` and ``min_throughput`` are the
+        upper and the lower end; ``time_limit`` (60 s) is for all points together.
+
+    Returns
+    -------
+    Frontier
+        Points from the cheapest to the fastest, each with its bounds; none if nothing fits.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> frontier = placer.pareto("roberta-xlm", budget="5/h", points=4, catalog="erben-2023", gpu="T4,A10")
+    >>> [round(point.usd_per_hour, 2) for point in frontier.points], frontier.proved
+    ([0.13, 0.6, 1.56, 4.8], True)
+    """
+    return Advisor().pareto(model, **words)
 
 
 def estimate(model: str | ModelProfile, workers: str, **words: Any) -> Estimate:
@@ -220,85 +276,3 @@ def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulatio
     (377, 0.0)
     """
     return Advisor().simulate(model, workers, **words)
-
-
-def solve_options(
-    *, gap: str | float = 0.001, time_limit: str | float = 30.0, seed: int = 0, on_better: Callable[[float], None] | None = None
-) -> SolveOptions:
-    """Read the words that say how to solve.
-
-    Raises
-    ------
-    PlacerError
-        Names the word that is wrong.
-    """
-    if not isinstance(seed, int):
-        raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
-    return SolveOptions(
-        gap=parse_fraction(str(gap), "gap"),
-        time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
-        seed=seed,
-        on_better=on_better,
-    )
-
-
-def _book_names(catalog: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Names of books as a tuple; empty if none were given."""
-    if catalog is None:
-        return ()
-    if isinstance(catalog, str):
-        return (catalog,)
-    if not isinstance(catalog, list | tuple):
-        raise PlacerError(f"catalog {catalog!r} is not a name", "give text, or a list of it")
-    return tuple(_text("catalog", name) for name in catalog)
-
-
-def _text(what: str, value: object) -> str:
-    """Accept text and paths."""
-    if isinstance(value, os.PathLike):
-        return str(os.fspath(value))
-    if not isinstance(value, str):
-        raise PlacerError(f"{what} {value!r} is not a name", "give text")
-    return value
-
-
-def check_words(given: Mapping[str, object]) -> None:
-    """Refuse words that no request has, and values of the wrong kind.
-
-    Raises
-    ------
-    PlacerError
-        Names the word, with the nearest one that exists.
-    """
-    known = inspect.signature(build_problem).parameters
-    for name, value in given.items():
-        if name not in known or name in ("profile", "catalog"):
-            raise unknown("word", name, [k for k in known if k not in ("profile", "catalog")])
-        kinds = _KINDS.get(name, (str, os.PathLike))
-        if not (isinstance(value, kinds) or (value is None and known[name].default is None)):
-            raise PlacerError(f"{name} {value!r} is of the wrong kind", "give text, as on the command line")
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    "gpu": (str, list, tuple, set),
-    "places": (str, list, tuple, set),
-    "not_places": (str, list, tuple, set),
-    "workers": (str, Integral),
-    "regions": (str, Integral),
-    "links": (str, list, tuple),
-    "calibration": (str, os.PathLike, Calibration, Overlay),
-    "tbs": (str, Integral),
-    "samples": (str, Integral),
-    "critical_batch": (str, Integral),
-    "local_steps": (str, Integral),
-    "streams": (str, Integral),
-    "overlap": (bool,),
-    "samples_to_target": (str, list, tuple),
-    "data": (str, os.PathLike, list, tuple),
-    "passes": (str, Real),
-    "keep": (str, list, tuple),
-    "interruption": (str, Real),
-    "unavailable": (str, Real),
-    "require_measured": (bool,),
-}
-"""What a word may be beside text."""

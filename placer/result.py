@@ -41,7 +41,8 @@ class SolveOptions:
     -----
     Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if one
     is known, a function that hears the objective value of every better placement, whether a stopped search
-    should work out a bound, and whether to stop at the first placement that keeps every limit (`exact` alone).
+    should work out a bound, whether to stop at the first placement that keeps every limit (`exact` alone), and whether ties
+    are broken by a second search.
     """
 
     gap: float = 0.001
@@ -51,6 +52,7 @@ class SolveOptions:
     start: Placement | None = None
     bound_if_stopped: bool = True
     first: bool = False
+    break_ties: bool = True
     on_better: Callable[[float], None] | None = None
 
 
@@ -62,12 +64,14 @@ class Answer:
     -----
     ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h); None if nothing is
     proved. ``candidates`` counts placements that were evaluated.
+    ``interrupted`` says that Ctrl-C ended the search.
     """
 
     status: Status
     placement: Placement | None
     bound: float | None
     candidates: int
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,6 +106,24 @@ class BatchRow:
     status: Status
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verification:
+    """What a second solver says of the same problem.
+
+    Notes
+    -----
+    ``verdict`` is ``agree`` (both proved, neither beats the other's bound), ``disagree`` (one has what the other proved
+    impossible) or ``open`` (no contradiction, but one of them proved nothing).
+    """
+
+    solver: str
+    status: Status
+    value: float | None
+    bound: float | None
+    seconds: float
+    verdict: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """One solver's checked and priced answer to one problem.
@@ -110,8 +132,8 @@ class Result:
     -----
     `placer.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
     (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
-    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``.
-    ``batches`` holds a row for each batch of a range;
+    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``;
+    ``verification`` is what a second solver says, if one was asked. ``batches`` holds a row for each batch of a range;
     ``problem`` has the one that was chosen. If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
 
@@ -124,6 +146,7 @@ class Result:
     seconds: float
     candidates: int
     batches: tuple[BatchRow, ...] = ()
+    interrupted: bool = False
     options: tuple[Option, ...] = ()
     baselines: tuple[Option, ...] = ()
     near_misses: tuple[Option, ...] = ()
@@ -131,6 +154,7 @@ class Result:
     verdict: tuple[str, ...] = ()
     notes: tuple[Warn, ...] = ()
     warnings: tuple[Warn, ...] = ()
+    verification: Verification | None = None
 
     @property
     def value(self) -> float | None:

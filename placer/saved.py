@@ -31,6 +31,8 @@ from placer.report.document import (
     result_document,
     totals_document,
 )
+from placer.report.frontier import SCHEMA as PARETO_SCHEMA
+from placer.report.frontier import check_frontier
 from placer.result import Result, value_of
 from placer.violations import violations
 
@@ -41,6 +43,7 @@ SCHEMA_FILES = {
     "calibration": ("placer.report", "calibration-v1.json"),
     "reproduction": ("placer.report", "reproduction-v1.json"),
     "explanation": ("placer.report", "explanation-v1.json"),
+    "pareto": ("placer.report", "pareto-v1.json"),
     "robust": ("placer.report", "robust-v1.json"),
     "sweep": ("placer.report", "sweep-v1.json"),
     "whatif": ("placer.report", "whatif-v1.json"),
@@ -111,6 +114,7 @@ def check_document(document: Any, where: str) -> str:
         PROFILE_SCHEMA: _check_profile,
         PROBLEM_SCHEMA: _check_problem,
         CALIBRATION_SCHEMA: _check_calibration,
+        PARETO_SCHEMA: check_frontier,
     }
     check = _check_calibration if str(schema).startswith(FAMILY) else checks.get(str(schema))
     if check is None:
@@ -161,7 +165,7 @@ def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
 
 def _check_result(document: Mapping[str, Any], where: str) -> str:
     """Price the placement again from the file alone."""
-    extra = sorted(set(document) - {*RESULT_KEYS, "problem"})
+    extra = sorted(set(document) - {*RESULT_KEYS, "problem", "verification"})
     if extra:
         raise PlacerError(f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version")
     if document["placement"] is None:

@@ -6,10 +6,10 @@ import hashlib
 import importlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import cast
 
 from placer.batch_range import best_batch
 from placer.errors import PlacerError, unknown
@@ -18,6 +18,8 @@ from placer.problem import STALE, Problem
 from placer.result import Answer, Result, SolveOptions
 from placer.violations import violations
 
+Run = Callable[[Problem, SolveOptions], Answer]
+"""A solver: a question and options in, a decision and a bound out."""
 SAME = 1e-9
 """Relative slack between a value and its bound."""
 
@@ -53,13 +55,47 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
         If a solver returned a placement that breaks a limit, or a bound that its value beats: an internal
         error, never shown as an answer. The message names a file with the problem.
     """
+    module, options = _module(solver), options or SolveOptions()
+    if problem.requirements.open_batches:
+        return best_batch(problem, lambda asked, own: solve(asked, solver, own), options)
+    return _checked(problem, solver, options, module.solve)
+
+
+def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, SolveOptions], Result]:
+    """Make a solver ready for many questions that differ from one in objective, budget and floor alone.
+
+    Parameters
+    ----------
+    problem, solver
+        As in `solve`.
+
+    Returns
+    -------
+    Callable[[Problem, SolveOptions], Result]
+        Answers one question as `solve` does; a solver with a `prepare` of its own works out only once what they share.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such solver.
+    """
+    if problem.requirements.open_batches:
+        return lambda asked, options: solve(asked, solver, options)
+    module = _module(solver)
+    run: Run = module.prepare(problem) if hasattr(module, "prepare") else module.solve
+    return lambda asked, options: _checked(asked, solver, options, run)
+
+
+def _module(solver: str) -> ModuleType:
     if solver not in solver_names():
         raise unknown("solver", solver, solver_names())
-    if problem.requirements.open_batches:
-        return best_batch(problem, lambda asked, own: solve(asked, solver, own), options or SolveOptions())
-    module = importlib.import_module(f"placer.solvers.{solver}")
+    return importlib.import_module(f"placer.solvers.{solver}")
+
+
+def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
+    """Run a solver, check its answer and price it."""
     started = time.perf_counter()
-    answer = _asked(module, problem, options or SolveOptions())
+    answer = _asked(run, problem, options)
     seconds = time.perf_counter() - started
     if answer.placement is None:
         return _result(problem, answer, solver, seconds)
@@ -70,15 +106,15 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     return result
 
 
-def _asked(module: ModuleType, problem: Problem, options: SolveOptions) -> Answer:
+def _asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
     """Ask a solver; the least time for a number of samples is found as the most samples/s."""
     wish = problem.requirements
     if wish.objective != "time":
-        return cast(Answer, module.solve(problem, options))
+        return run(problem, options)
     samples, tell = wish.samples or 1, options.on_better
     if tell is not None:
         options = replace(options, on_better=lambda speed: tell(samples / speed))
-    answer = cast(Answer, module.solve(replace(problem, requirements=replace(wish, objective="throughput")), options))
+    answer = run(replace(problem, requirements=replace(wish, objective="throughput")), options)
     return replace(answer, bound=None if answer.bound is None else samples / answer.bound)
 
 
@@ -114,6 +150,7 @@ def _result(problem: Problem, answer: Answer, solver: str, seconds: float) -> Re
         solver=solver,
         seconds=seconds,
         candidates=answer.candidates,
+        interrupted=answer.interrupted,
     )
 
 

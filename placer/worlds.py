@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from placer.advisor import Advisor, Books, solve_options
+from placer.advisor import Advisor, Books
 from placer.errors import PlacerError
 from placer.problem import Problem
 from placer.profile import ModelProfile
+from placer.python_words import solve_options
 from placer.reaction import WhatIf, what_if
 from placer.result import SolveOptions
 from placer.robustness import WORLDS, Robustness, assess

@@ -40,6 +40,10 @@ class ButterflySearch:
         self.first = max(2, wish.min_workers)
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
 
+    def aim(self, target: Target) -> None:
+        """Search for another target in the same market."""
+        self.target = self.relaxation.target = target
+
     def run(self) -> None:
         """Search all families; raises OutOfTimeError when the time is up."""
         if self.first > self.most or self.fewest_regions > self.most_regions:

@@ -92,8 +92,9 @@ def _anything(judge: Judge, modes: list[Mode]) -> list[Draft]:
     return [Draft.of({i: 1}, (mode.strategy, mode.local_steps)) for i in dict.fromkeys((value, fast)) for mode in modes]
 
 
-def answered(judge: Judge, out_of_time: bool) -> Answer:
+def answered(judge: Judge, out_of_time: bool, interrupted: bool = False) -> Answer:
     """The best that was found; nothing is proved."""
     best = judge.target.best
     status = Status.TIME_LIMIT if out_of_time else Status.FEASIBLE if best is not None else Status.UNKNOWN
-    return Answer(status=status, placement=None if best is None else best.canonical(), bound=None, candidates=judge.tried)
+    placement = None if best is None else best.canonical()
+    return Answer(status=status, placement=placement, bound=None, candidates=judge.tried, interrupted=interrupted)

@@ -85,9 +85,13 @@ class Hub:
         """Seconds in which all gradients pass through the hub's own network, one way."""
         if self.transport != "server":
             return 0.0
+        return share_seconds(workers * self.size, self._fastest_machine)
+
+    @cached_property
+    def _fastest_machine(self) -> float:
+        """Bytes/s of the machine with the best network where the server may be."""
         places = self.market.places if self.aggregator is None else (self.aggregator,)
-        fastest = max(self.problem.network.machine_bytes_per_s(place) for place in places)
-        return share_seconds(workers * self.size, fastest)
+        return max(self.problem.network.machine_bytes_per_s(place) for place in places)
 
     @cached_property
     def ways(self) -> tuple[Array, Array]:

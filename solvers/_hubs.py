@@ -41,6 +41,8 @@ class HubSearch:
         self.most = min(wish.max_workers, int(market.cap.sum()))
         self.first = max(2, wish.min_workers)
         self.cheapest, self.cleanest = self._least(market.usd), self._least(market.carbon)
+        self._own: dict[tuple[int, str | None, str | None], Array] = {}
+        self._products: dict[tuple[int, str | None, str | None], float] = {}
         self.ideal = Hub(market, mode, None, None)
         self.hubs = [Hub(market, mode, place, storage) for place, storage in self._places()]
 
@@ -58,6 +60,10 @@ class HubSearch:
         if self.ideal.transport == "server":
             return [(place, None) for place in (self.market.places if wanted is None else (wanted,))]
         return list(self.problem.aggregator_places)
+
+    def aim(self, target: Target) -> None:
+        """Search for another target in the same market."""
+        self.target = target
 
     def run(self) -> None:
         """Search all hubs and worker counts; raises OutOfTimeError when the time is up."""
@@ -112,8 +118,14 @@ class HubSearch:
 
     def _own_seconds(self, n: int, hub: Hub) -> Array:
         """Least round of n workers if one is of each pool: its calculation, ideal transfers, the hub; shape (pools,)."""
-        up, down = self.ideal.ways
-        return self._seconds(n, hub, np.full(len(self.market.pools), up[0]), np.full(len(self.market.pools), down[0]))
+        key = n, hub.aggregator, hub.storage
+        found = self._own.get(key)
+        if found is None:
+            up, down = self.ideal.ways
+            found = self._seconds(n, hub, np.full(len(self.market.pools), up[0]), np.full(len(self.market.pools), down[0]))
+            if hub is self.ideal:  # asked again for every question; each other hub for few
+                self._own[key] = found
+        return found
 
     def _seconds(self, n: int, hub: Hub, up: Array, down: Array) -> Array:
         """Least round of n workers if one is of each pool; shape (pools,).
@@ -157,7 +169,10 @@ class HubSearch:
         A slow worker makes the round longer for all: each worker pays its price for at least the round
         that it alone would need, so n times the least such product bounds the whole.
         """
-        return n * float((self.market.usd * self._own_seconds(n, hub)).min())
+        key = n, hub.aggregator, hub.storage
+        if key not in self._products:
+            self._products[key] = n * float((self.market.usd * self._own_seconds(n, hub)).min())
+        return self._products[key]
 
     def improves(self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0, product: float = 0.0) -> bool:
         """Whether a round this short at these prices could be an improvement.

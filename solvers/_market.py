@@ -25,7 +25,7 @@ Array = NDArray[Any]
 Indices = NDArray[Any]
 """Whole numbers: positions and counts."""
 
-KEPT_SUMS = 256
+KEPT_SUMS = 1024
 """Answers of `Market.best_sums` that are kept, of some ten kB each."""
 MULTIPLIERS = 24
 """Prices of a dollar in samples/s at which the bound is evaluated."""

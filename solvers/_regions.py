@@ -43,6 +43,10 @@ class RegionSearch:
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
         self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
+    def aim(self, target: Target) -> None:
+        """Search for another target in the same market."""
+        self.target = self.relaxation.target = target
+
     def run(self) -> None:
         """Search all numbers of regions; raises OutOfTimeError when the time is up."""
         if self.first > self.most:
@@ -145,13 +149,17 @@ class RegionSearch:
         """
         if self.transport == "region-gossip":
             return np.zeros(len(largest))
-        fastest = max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
-        spread = share_seconds(1.0, fastest) * (largest - 1) * self.size
+        spread = share_seconds(1.0, self._fastest_machine) * (largest - 1) * self.size
         among = family.averaging_s[regions] if self.transport == "leaders" else 0.0
         if self.transport == "region-hub" and self.problem.requirements.datasets:
             return np.asarray(spread)
         built: Array = self.mode.local_steps * averaging + spread + among
         return built
+
+    @cached_property
+    def _fastest_machine(self) -> float:
+        """Bytes/s of the machine with the best network."""
+        return max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
 
     def _between(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
         """Least seconds and egress of a round between the regions."""

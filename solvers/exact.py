@@ -1,7 +1,8 @@
 """The default: branch and bound that proves its gap, with NumPy alone.
 
 Single machines, then every strategy and number of local steps are searched one after the other with one incumbent. Ties
-are broken by a second search: the cheapest among the fastest, the fastest among the cheapest.
+are broken by a second search: the cheapest among the fastest, the fastest among the cheapest. What the searches know of
+the market does not depend on objective, budget and floor: questions that differ in these alone share it.
 """
 
 from __future__ import annotations
@@ -44,45 +45,118 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         Optimal within the gap; or, when the time is up or Ctrl-C is pressed, the best so far with a
         bound on every placement.
     """
-    market = Market.of(problem)
-    if not market.pools:
-        return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
-    target = Target.of(
-        problem,
-        gap=options.gap,
-        deadline=time.monotonic() + options.time_limit_s,
-        node_limit=options.node_limit,
-        on_better=options.on_better,
-        first=options.first,
-    )
-    for start in () if options.first else (options.start, _staying(problem, options)):
-        if start is not None:
-            target.offer(start)
-    finished = _search(market, target)
-    if target.best is None:
-        status = Status.INFEASIBLE if finished else Status.TIME_LIMIT
-        return Answer(status=status, placement=None, bound=None, candidates=target.candidates)
-    best, candidates = _break_tie(market, target) if finished else (target.best, 0)
-    bound = _proved(target) if finished else _root_bound(market, target) if options.bound_if_stopped else None
-    return Answer(
-        status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
-        placement=best.canonical(),
-        bound=bound,
-        candidates=target.candidates + candidates,
-    )
+    return prepare(problem)(problem, options)
 
 
-def _search(market: Market, target: Target) -> bool:
-    """Run every search that the request admits; False if the time ran out or the user stopped it."""
-    try:
-        if market.fewest_regions <= 1:
-            _alone(market, target)
-        market = market.with_moving_data(target.min_speed * _least_multiplier(market.problem), target.max_usd_per_hour)
-        for search in _searches(market, target):
-            search.run()
-    except (OutOfTimeError, KeyboardInterrupt):
-        return False
-    return not target.skipped
+def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
+    """Work out what questions share that differ in objective, budget and floor alone.
+
+    Returns
+    -------
+    Callable[[Problem, SolveOptions], Answer]
+        As `solve`; not to be shared between threads.
+    """
+    return Prepared(Market.of(problem)).solve
+
+
+ROOT_STEP = 1e-3
+"""Relative step to which the bound of a stopped search is worked out."""
+
+
+class Prepared:
+    """A market with its searches, kept from one question to the next; each is aimed at the target in hand."""
+
+    def __init__(self, market: Market) -> None:
+        self.market = market
+        self._kept: list[Search] | None = None
+        self._interrupted = False
+
+    def solve(self, problem: Problem, options: SolveOptions) -> Answer:
+        """Answer one question about this market."""
+        if not self.market.pools:
+            return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
+        target = Target.of(
+            problem,
+            gap=options.gap,
+            deadline=time.monotonic() + options.time_limit_s,
+            node_limit=options.node_limit,
+            on_better=options.on_better,
+            first=options.first,
+        )
+        self._interrupted = False
+        for start in () if options.first else (options.start, _staying(problem, options)):
+            if start is not None:
+                target.offer(start)
+        finished = self._search(target)
+        if target.best is None:
+            status = Status.INFEASIBLE if finished else Status.TIME_LIMIT
+            return Answer(status=status, placement=None, bound=None, candidates=target.candidates, interrupted=self._interrupted)
+        best, candidates = self._break_tie(target) if finished and options.break_ties else (target.best, 0)
+        bound = _proved(target) if finished else self._root_bound(target) if options.bound_if_stopped else None
+        return Answer(
+            status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
+            placement=best.canonical(),
+            bound=bound,
+            candidates=target.candidates + candidates,
+            interrupted=self._interrupted,
+        )
+
+    def searches(self, market: Market, target: Target) -> list[Search]:
+        """One search for each strategy and number of local steps that the request admits."""
+        if market is not self.market:  # prices with data that moves depend on the limits
+            return _searches(market, target)
+        if self._kept is None:
+            self._kept = _searches(market, target)
+        for search in self._kept:
+            search.aim(target)
+        return self._kept
+
+    def _search(self, target: Target) -> bool:
+        """Run every search that the request admits; False if the time ran out or the user stopped it."""
+        try:
+            if self.market.fewest_regions <= 1:
+                _alone(self.market, target)
+            market = self.market.with_moving_data(target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour)
+            for search in self.searches(market, target):
+                search.run()
+        except OutOfTimeError:
+            return False
+        except KeyboardInterrupt:
+            self._interrupted = True
+            return False
+        return not target.skipped
+
+    def _break_tie(self, target: Target) -> tuple[Placement, int]:
+        """Among placements as good as the best, find the cheapest (or the fastest, if cost is the objective)."""
+        assert target.best is not None
+        if target.objective == "cost-per-sample":
+            return target.best, 0
+        if target.objective == "throughput":
+            second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
+        elif target.objective == "carbon":
+            second = replace(target, objective="throughput", limit_carbon_g_per_hour=target.best_value * (1 + TOLERANCE))
+        else:
+            second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
+        second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0
+        second.offer(target.best)
+        self._search(second)
+        return second.best or target.best, second.candidates
+
+    def _root_bound(self, target: Target) -> float:
+        """Best objective value that the first bound of all does not exclude, by bisection."""
+        trial = replace(target, gap=0.0, on_better=None)
+        searches = self.searches(self.market, trial)
+        low, high = target.best_value, _outermost(self.market, target.objective)
+        trial.best_value = high
+        if high == 0 or any(search.may_improve() for search in searches):
+            return high
+        while high > low * (1 + ROOT_STEP):
+            trial.best_value = (low * high) ** 0.5
+            if any(search.may_improve() for search in searches):
+                low = trial.best_value
+            else:
+                high = trial.best_value
+        return high
 
 
 def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
@@ -98,11 +172,11 @@ def _least_multiplier(problem: Problem) -> float:
     return min(Mode(problem, name, steps).multiplier for name, steps in problem.modes)
 
 
-def _searches(market: Market, target: Target) -> list[ButterflySearch | RegionSearch | HubSearch]:
-    """One search for each strategy and number of local steps that the request admits."""
+def _searches(market: Market, target: Target) -> list[Search]:
     return [SEARCHES[traits(name).transport](market, target, Mode(market.problem, name, steps)) for name, steps in market.problem.modes]
 
 
+Search = ButterflySearch | RegionSearch | HubSearch
 SEARCHES: dict[str, type[ButterflySearch] | type[RegionSearch] | type[HubSearch]] = {
     "butterfly": ButterflySearch,
     "leaders": RegionSearch,
@@ -137,43 +211,9 @@ def _alone(market: Market, target: Target) -> None:
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
 
-def _break_tie(market: Market, target: Target) -> tuple[Placement, int]:
-    """Among placements as good as the best, find the cheapest (or the fastest, if cost is the objective)."""
-    assert target.best is not None
-    if target.objective == "cost-per-sample":
-        return target.best, 0
-    if target.objective == "throughput":
-        second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
-    elif target.objective == "carbon":
-        second = replace(target, objective="throughput", limit_carbon_g_per_hour=target.best_value * (1 + TOLERANCE))
-    else:
-        second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
-    second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0
-    second.offer(target.best)
-    _search(market, second)
-    return second.best or target.best, second.candidates
-
-
 def _proved(target: Target) -> float:
     """Bound that a finished search proves."""
     return target.best_value * (1 + target.gap if target.objective == "throughput" else 1 - target.gap)
-
-
-def _root_bound(market: Market, target: Target) -> float:
-    """Best objective value that the first bound of all does not exclude, by bisection."""
-    trial = replace(target, gap=0.0, on_better=None)
-    searches = _searches(market, trial)
-    low, high = target.best_value, _outermost(market, target.objective)
-    trial.best_value = high
-    if high == 0 or any(search.may_improve() for search in searches):
-        return high
-    for _ in range(40):
-        trial.best_value = (low * high) ** 0.5
-        if any(search.may_improve() for search in searches):
-            low = trial.best_value
-        else:
-            high = trial.best_value
-    return high
 
 
 def _outermost(market: Market, objective: str) -> float:

@@ -32,6 +32,6 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     judge = judge_of(market, options)
     try:
         construct(judge)
-    except (OutOfTimeError, KeyboardInterrupt):
-        return answered(judge, out_of_time=True)
+    except (OutOfTimeError, KeyboardInterrupt) as why:
+        return answered(judge, out_of_time=True, interrupted=isinstance(why, KeyboardInterrupt))
     return answered(judge, out_of_time=False)

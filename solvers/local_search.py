@@ -54,8 +54,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     judge = judge_of(market, options)
     try:
         _search(judge, options.seed)
-    except (OutOfTimeError, KeyboardInterrupt):
-        return answered(judge, out_of_time=True)
+    except (OutOfTimeError, KeyboardInterrupt) as why:
+        return answered(judge, out_of_time=True, interrupted=isinstance(why, KeyboardInterrupt))
     return answered(judge, out_of_time=False)
 
 

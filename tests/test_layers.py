@@ -17,6 +17,11 @@ LAYERS = [
     {
         "recommender",
         "explanation",
+        "python_words",
+        "frontier",
+        "frontier_search",
+        "frontier_trace",
+        "verify",
         "request",
         "market_words",
         "audit",

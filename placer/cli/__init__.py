@@ -17,6 +17,7 @@ from placer.errors import PlacerError, unknown
 
 COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
+    "pareto": "Show what each budget buys: the frontier of cost and speed, proved.",
     "estimate": "Time and price a placement given by hand, no search.",
     "explain": "Say what binds, why not something else, what one more is worth, when to leave a region, or why nothing fits.",
     "simulate": "Replay a placement given by hand, with jitter and stragglers.",
@@ -31,6 +32,7 @@ COMMANDS = {
     "reproduce": "Work a published paper out again and compare.",
     "catalog": "List price books and what they cover.",
     "validate": "Check a result, manifest, profile, calibration, quota file or price book.",
+    "doctor": "Show what is installed and test the second solvers.",
     "schema": "Print the JSON Schema of a document that placer writes or reads.",
     "completion": "Print the completion script for a shell.",
 }

@@ -116,14 +116,25 @@ def write_json(path: str, document: Any) -> None:
 
 def write_text(path: str, text: str) -> None:
     """Write text to a file as `write_json` does, at once or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str, contents: bytes) -> None:
+    """Write a whole file as `write_json` does.
+
+    Raises
+    ------
+    PlacerError
+        If the folder is missing or cannot be written; an existing file stays as it was.
+    """
     check_targets(path)
     target = _resolved(path)
     temporary: str | None = None
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(contents)
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).chmod(mode)

@@ -16,6 +16,7 @@ Examples:
   placer recommend --model resnet50 --min-throughput 2000/s --in 'gcp/*,aws/*' --market spot
   placer recommend --model roberta-xlm --budget 5/h --manifest plan.json
   placer recommend --model roberta-xlm --budget 50/h --regions 2.. --solver local_search
+  placer recommend --model roberta-xlm --budget 5/h --catalog erben-2023 --verify cpsat
 """
 
 
@@ -27,8 +28,9 @@ Examples:
     default="exact",
     show_default=True,
     metavar="NAME",
-    help="exact proves; greedy and local_search answer at once without proof; exhaustive tries all.",
+    help="exact proves; greedy and local_search answer at once without proof; exhaustive tries all; milp, highs and cpsat cross-check.",
 )
+@click.option("--verify", metavar="NAME", help="Ask a second solver and say whether both agree: milp (CBC), highs, cpsat.")
 @click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
 @click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop after this long with the best so far.")
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
@@ -61,7 +63,7 @@ def _print(result: Any, output: str | None, manifest: str | None) -> None:
 
     err = console(stderr=True)
     if result.placement is None:
-        _print_infeasible(result)
+        print_no_placement(result)
         if output:
             err.print(f"wrote result to {output}")
         if manifest:
@@ -81,7 +83,8 @@ def _print(result: Any, output: str | None, manifest: str | None) -> None:
         )
 
 
-def _print_infeasible(result: Any) -> None:
+def print_no_placement(result: Any) -> None:
+    """Say why there is no placement, and what would fit."""
     from placer.report import sentences, terminal
 
     console().print(terminal.reading(result.problem))
@@ -103,3 +106,7 @@ def _print_infeasible(result: Any) -> None:
         err.print("  tip: 'placer explain' with the same words says which wishes contradict each other")
     elif error.hint:
         err.print(f"  tip: {error.hint}")
+    if result.verification is not None:
+        err.print(f"  verified: {terminal.verified_words(result)}")
+    for line in terminal.warning_lines(w for w in result.warnings if w.code in ("disagreement", "unverified")):
+        err.print(line, style="yellow")

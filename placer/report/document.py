@@ -50,6 +50,16 @@ def result_document(result: Result) -> dict[str, Any]:
         "notes": [{"code": note.code, "message": note.message} for note in result.notes],
         "warnings": [{"code": w.code, "message": w.message} for w in result.warnings],
     }
+    found = result.verification
+    if found is not None:
+        document["verification"] = {
+            "solver": found.solver,
+            "verdict": found.verdict,
+            "status": str(found.status),
+            "value": found.value,
+            "bound": found.bound,
+            "seconds": round(found.seconds, 6),
+        }
     return document
 
 

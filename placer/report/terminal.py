@@ -42,8 +42,8 @@ OBJECTIVE_WORDS = {
 }
 
 
-def reading(problem: Problem) -> RenderableType:
-    """Say how the request was understood, so that a misread wish is seen."""
+def reading(problem: Problem, wanted: str = "") -> RenderableType:
+    """Say how the request was understood, so that a misread wish is seen; ``wanted`` stands in place of the objective."""
     wish = problem.requirements
     limits = []
     if wish.budget_usd_per_hour is not None:
@@ -74,7 +74,7 @@ def reading(problem: Problem) -> RenderableType:
     quota = f"{DEFAULT_QUOTA_GPUS} GPUs per region, type and market"
     lines = [
         *_context(problem),
-        ("wanted", f"{OBJECTIVE_WORDS[wish.objective]}; {', '.join(limits)}"),
+        ("wanted", f"{wanted or OBJECTIVE_WORDS[wish.objective]}; {', '.join(limits)}"),
         ("quota", f"from the quota file, else {quota}" if wish.quotas else f"{quota} (default; change with --quota FILE)"),
     ]
     return _pairs(lines)
@@ -143,14 +143,21 @@ def winner(result: Result) -> RenderableType:
     placement, got, problem = result.placement, result.estimate, result.problem
     assert placement is not None
     assert got is not None
-    return Group(Text(f"\n{headline(placement)}", style="bold green"), estimate_lines(placement, got, problem, _proof(result)))
+    return Group(
+        Text(f"\n{headline(placement)}", style="bold green"),
+        estimate_lines(placement, got, problem, _proof(result), check=verified_words(result)),
+    )
 
 
-def estimate_lines(placement: Placement, got: Estimate, problem: Problem, proof: str = "", notes: Sequence[Warn] = ()) -> RenderableType:
+def estimate_lines(
+    placement: Placement, got: Estimate, problem: Problem, proof: str = "", notes: Sequence[Warn] = (), check: str = ""
+) -> RenderableType:
     """Lines about speed, step, price and links of one estimate, its proof and its notes."""
     lines = figures(placement, got, problem)
     if proof:
         lines.append(("proof", proof))
+    if check:
+        lines.append(("verified", check))
     return _pairs([*lines, *(("note" if i == 0 else "", note.message) for i, note in enumerate(notes))])
 
 
@@ -268,6 +275,13 @@ def _pairs(lines: Iterable[tuple[str, str]]) -> RenderableType:
     for name, text in lines:
         table.add_row(name, Text(text))
     return Padding(table, (0, 0, 0, 0))
+
+
+def verified_words(result: Result) -> str:
+    """What a second solver says; empty if none was asked."""
+    from placer.verify import verification_words
+
+    return "" if result.verification is None else verification_words(result.verification)
 
 
 def _proof(result: Result) -> str:

@@ -1,0 +1,126 @@
+"""CBC, the solver that PuLP ships: an independent formulation (see `_crew`) that cross-checks `exact`.
+
+PuLP's own reading of CBC is not used: it says "Optimal" of runs that timed out, leaves values after "Infeasible" and makes one name
+of ``us-east-1`` and ``us_east_1``. Programs go to CBC as MPS files with numbers for names, and CBC's own first line is read.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from placer.errors import PlacerError
+from placer.problem import Problem
+from placer.result import Answer, SolveOptions
+
+from ._child import die_with_parent, solve_in_child
+from ._linear import Model, Solved
+
+NEEDS = ("pulp", "pulp", "pip install 'placer[milp]'")
+"""Module, package and the line that installs it."""
+GRACE_S = 1.0
+"""CBC overruns its own time limit by seconds; after this long it is killed."""
+
+
+def solve(problem: Problem, options: SolveOptions) -> Answer:
+    """Find the best placement and prove it with mixed-integer programs, in a child process.
+
+    Raises
+    ------
+    PlacerError
+        If PuLP is missing, or carries no CBC for this machine.
+    """
+    return solve_in_child("milp", NEEDS, problem, options)
+
+
+def cbc_path() -> str:
+    """Program file of CBC: of the package cbcbox if it is installed, else PuLP's own, else the one on the path.
+
+    Raises
+    ------
+    PlacerError
+        If there is none.
+    """
+    try:
+        import cbcbox
+
+        return str(cbcbox.cbc_bin_path())
+    except ImportError:
+        pass
+    import pulp
+
+    name = "cbc.exe" if os.name == "nt" else "cbc"
+    folder = {"linux": "linux", "darwin": "osx", "win32": "win"}.get(sys.platform, sys.platform)
+    machine = "arm64" if os.uname().machine in ("aarch64", "arm64") else "i64"
+    shipped = Path(pulp.__file__).parent / "solverdir" / "cbc" / folder / machine / name
+    found = str(shipped) if shipped.exists() else shutil.which("cbc")
+    if found is None:
+        raise PlacerError("PuLP carries no CBC for this machine", "pip install 'pulp[cbc]', or use --solver highs")
+    return found
+
+
+def engine(model: Model, seconds: float) -> Solved:
+    """Minimise with CBC; its word "Optimal" alone is a proof."""
+    with tempfile.TemporaryDirectory(prefix="placer-cbc-") as folder:
+        program, answer = Path(folder, "m.mps"), Path(folder, "m.sol")
+        unit = write_mps(model, program)
+        words = ["sec", f"{max(0.05, seconds):.3f}", "timeMode", "elapsed", "ratioGap", "0", "allowableGap", "0", "threads", "0"]
+        call = [cbc_path(), str(program), *words, "branch", "printingOptions", "all", "solution", str(answer), "quit"]
+        try:
+            subprocess.run(  # noqa: S603
+                call, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                timeout=max(0.05, seconds) + GRACE_S, check=False, preexec_fn=die_with_parent,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Solved(status="stopped")
+        if not answer.exists():
+            return Solved(status="stopped")
+        return read_solution(answer.read_text(encoding="ascii", errors="replace"), model, unit)
+
+
+def write_mps(model: Model, path: Path) -> float:
+    """Write a model in free MPS with numbers for names; returns the unit that its goal was divided by."""
+    unit = max((abs(v) for n, v in model.goal.items() if n >= 0), default=1.0) or 1.0
+    columns: list[list[str]] = [[] for _ in model.low]
+    limits = []
+    for i, (terms, limit) in enumerate(model.rows):
+        if not terms:
+            continue
+        scale = max(abs(v) for v in terms.values())
+        for name, value in terms.items():
+            columns[name].append(f" C{name} R{i} {value / scale!r}")
+        limits.append(f" RHS R{i} {limit / scale!r}")
+    lines = ["NAME placer FREE", "ROWS", " N COST", *(f" L R{i}" for i, (terms, _) in enumerate(model.rows) if terms), "COLUMNS"]
+    for name, column in enumerate(columns):
+        whole = model.whole[name]
+        if whole:
+            lines.append(" MARKER 'MARKER' 'INTORG'")
+        lines.append(f" C{name} COST {model.goal.get(name, 0.0) / unit!r}")
+        lines += column
+        if whole:
+            lines.append(" MARKER 'MARKER' 'INTEND'")
+    lines += ["RHS", *limits, "BOUNDS"]
+    for name, (low, high) in enumerate(zip(model.low, model.high, strict=True)):
+        lines += [f" LO BND C{name} {low!r}", f" UP BND C{name} {high!r}"]
+    path.write_text("\n".join([*lines, "ENDATA", ""]), encoding="ascii")
+    return unit
+
+
+def read_solution(text: str, model: Model, unit: float) -> Solved:
+    """Read what CBC wrote: only its own words "Optimal" and "Infeasible" are proofs, values of other runs are left alone."""
+    first, *rest = text.splitlines() or [""]
+    if first.startswith(("Infeasible", "Integer infeasible")):
+        return Solved(status="infeasible")
+    if not first.startswith("Optimal"):
+        return Solved(status="stopped")
+    values = list(model.low)
+    for line in rest:
+        words = [word for word in line.split() if word != "**"]
+        if len(words) >= 3 and words[1].startswith("C"):
+            values[int(words[1][1:])] = float(words[2])
+    goal = sum(v * (1.0 if n < 0 else values[n]) for n, v in model.goal.items())
+    return Solved(status="optimal", bound=goal - 1e-7 * (abs(goal) + unit * 1e-3), values=tuple(values))

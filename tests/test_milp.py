@@ -1,0 +1,359 @@
+"""`milp`, `highs` and `cpsat`: their formulation equals plain enumeration, solvers that lie or die are caught, and `--verify` says so."""
+
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import ROOT, Run
+from instances import exchange_problem, random_problem, wide_problem
+from placer import verify
+from placer.advisor import recommend
+from placer.catalog import Catalog
+from placer.errors import PlacerError
+from placer.estimator import evaluate
+from placer.problem import Problem
+from placer.profile import load_profile
+from placer.requirements import Requirements, Used
+from placer.result import Answer, SolveOptions, Status, objective_value
+from placer.solve import solve
+from placer.violations import violations
+
+cpsat, highs, milp, child, linear, split = (
+    importlib.import_module(f"placer.solvers.{name}") for name in ("cpsat", "highs", "milp", "_child", "_linear", "_split")
+)
+PROOF = SolveOptions(gap=0.0, time_limit_s=60)
+ENGINES: dict[str, Any] = {"highs": highs.engine, "milp": milp.engine, "cpsat": cpsat.engine}
+MARKETS: dict[str, Callable[[int], Problem]] = {"random": random_problem, "wide": wide_problem, "exchange": exchange_problem}
+
+
+def assert_same(problem: Problem, engine: Any, seed: int) -> None:
+    """Status and value are those of plain enumeration, the bound is not beaten by the optimum."""
+    oracle, answer = solve(problem, "exhaustive"), split.search(problem, PROOF, engine)
+    assert answer.status == oracle.status, seed
+    assert (answer.placement is None) == (oracle.value is None), seed
+    if answer.placement is None or oracle.value is None:
+        return
+    assert violations(answer.placement, problem) == (), seed
+    got, objective = evaluate(answer.placement, problem), problem.requirements.objective
+    value = objective_value(objective, got.samples_per_second, got.usd.total)
+    assert value == pytest.approx(oracle.value, rel=2 * split.LEAST_GAP, abs=1e-12), seed
+    assert answer.bound is not None
+    beaten = oracle.value - answer.bound if objective == "throughput" else answer.bound - oracle.value
+    assert beaten <= 1e-9 * abs(oracle.value), seed
+
+
+@pytest.mark.parametrize("market", MARKETS)
+def test_the_formulation_equals_plain_enumeration(market: str) -> None:
+    """15 instances of each kind with HiGHS: all strategies, objectives, budgets, floors, quotas, local steps, placed data."""
+    for seed in range(300, 315):
+        assert_same(MARKETS[market](seed), ENGINES["highs"], seed)
+
+
+def test_machines_that_must_be_used_are() -> None:
+    """With one machine of the last offer asked for, 12 instances still equal plain enumeration."""
+    for seed in range(12):
+        problem = random_problem(seed)
+        if problem.pools:
+            last = problem.pools[-1].offer
+            used = (Used(place=last.place, device=last.device, market=last.market),)
+            assert_same(replace(problem, requirements=replace(problem.requirements, used=used)), highs.engine, seed)
+
+
+@pytest.mark.parametrize("name", ["milp", "cpsat"])
+@pytest.mark.parametrize("market", MARKETS)
+def test_other_engines_equal_plain_enumeration(name: str, market: str) -> None:
+    """4 instances of each kind: the same programs, other solvers."""
+    for seed in range(400, 404):
+        assert_same(MARKETS[market](seed), ENGINES[name], seed)
+
+
+def test_a_stopped_search_has_a_true_bound() -> None:
+    """After 2 programs of each instance the bound, if there is one, is not beaten by the optimum."""
+    bounds = 0
+    for seed in range(30):
+        problem = random_problem(seed)
+        stopped, best = split.search(problem, SolveOptions(gap=0.0, node_limit=2), ENGINES["highs"]), solve(problem, "exhaustive").value
+        if stopped.bound is None or best is None:
+            continue
+        bounds += 1
+        beaten = best - stopped.bound if problem.requirements.objective == "throughput" else stopped.bound - best
+        assert beaten <= 1e-9 * abs(best), seed
+    assert bounds > 5
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_known_program(name: str) -> None:
+    """Least x + y / 2 + 2 with x + y >= 4.2, x whole to 5, y to 3.5: x = 1, y = 3.2, 4.6."""
+    got = ENGINES[name](_program(4.2), 10.0)
+    assert got.status == "optimal"
+    assert got.values == pytest.approx((1.0, 3.2), abs=1e-6)
+    assert got.bound == pytest.approx(4.6, abs=1e-5)
+    assert ENGINES[name](_program(8.6), 10.0).status == "infeasible"  # 5 + 3.5 is less
+
+
+def _program(least: float) -> Any:
+    model = linear.Model()
+    x, y = model.variable(0, 5, whole=True), model.variable(0, 3.5)
+    model.at_least({x: 1.0, y: 1.0}, least)
+    model.goal = {x: 1.0, y: 0.5, -1: 2.0}
+    return model
+
+
+def test_only_cbcs_own_word_is_a_proof() -> None:
+    """PuLP calls a run that timed out optimal; here only the line "Optimal" is, and values behind other words are not read."""
+    values = "\n      0 C0                     1                     0\n      1 C1                   3.2                       0\n"
+    said = {
+        "Optimal - objective value 2.6": "optimal",
+        "Stopped on time - objective value 74.4": "stopped",
+        "Stopped on iterations - objective value 74.4": "stopped",
+        "Infeasible - objective value 0": "infeasible",
+        "Integer infeasible - objective value 9": "infeasible",
+        "Unbounded - objective value 0": "stopped",
+        "": "stopped",
+    }
+    for words, status in said.items():
+        got = milp.read_solution(words + values, _program(4.2), 1.0)
+        assert got.status == status, words
+        assert bool(got.values) == (status == "optimal"), words
+
+
+def test_names_cannot_clash(tmp_path: Path) -> None:
+    """Columns are numbered: no name of a region reaches CBC, so us-east-1 and us_east_1 stay two."""
+    milp.write_mps(_program(4.2), tmp_path / "m.mps")
+    columns = {line.split()[0] for line in (tmp_path / "m.mps").read_text().splitlines() if line.startswith(" C")}
+    assert columns == {"C0", "C1"}
+
+
+def test_wrong_versions_of_highs_are_refused() -> None:
+    """1.14.0 returned wrong optima; the one that is installed here has a version and is another."""
+    with pytest.raises(PlacerError, match=r"HiGHS 1\.14\.0, which returns wrong optima"):
+        highs.refuse_wrong_version((1, 14, 0))
+    assert len(highs.version()) == 3
+    highs.refuse_wrong_version(highs.version())
+
+
+def test_values_that_break_a_row_are_not_read() -> None:
+    """A solver that says optimal with values outside its program stops the search: no answer, and no claim that there is none."""
+    model = _program(4.2)
+    assert not linear.broken(model, (1.0, 3.2))
+    assert linear.broken(model, (1.0, 3.0))  # 4.0 < 4.2
+    assert linear.broken(model, (1.5, 3.2))  # not whole
+    assert linear.broken(model, (0.8 + 5.0, 0.0))  # above 5
+
+    def liar(model: Any, seconds: float) -> Any:
+        return linear.Solved(status="optimal", bound=0.0, values=tuple(high + 7.0 for high in model.high))
+
+    problem = replace(random_problem(0), requirements=Requirements(min_workers=2, max_workers=4))
+    assert split.search(problem, PROOF, liar).status is Status.TIME_LIMIT
+
+
+def test_a_lying_build_is_found() -> None:
+    """The installed solver answers 20 tiny programs rightly; one that forgets to look further than the bounds is found."""
+    selftest = importlib.import_module("placer.solvers._selftest")
+    assert selftest.wrong_answers(highs.engine, 20) == 0
+
+    def liar(model: Any, seconds: float) -> Any:
+        return linear.Solved(status="optimal", values=tuple(model.low))
+
+    assert selftest.wrong_answers(liar, 20) > 5
+
+
+def test_the_doctor_looks_at_every_solver(run: Run) -> None:
+    """Versions, extras with their pip line, and a verdict for each second solver."""
+    done = run("doctor", "--json")
+    rows = {row["name"]: row["found"] for row in json.loads(done.stdout)["rows"]}
+    assert done.returncode == 0
+    assert all("truth" in rows[f"solver {name}"] for name in ENGINES)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1), st.floats(1e-3, 1e6), st.booleans()), min_size=1, max_size=8),
+    st.floats(0, 10),
+)
+def test_rounding_keeps_every_point(rows: list[tuple[float, float, float, bool]], slack: float) -> None:
+    """Whatever keeps a row keeps the rounded row in whole numbers: costs were rounded down, the limit up."""
+    model = linear.Model()
+    for _, _, high, whole in rows:
+        model.variable(0.0, float(int(high)) if whole else high, whole=whole)
+    steps = cpsat.step_sizes(model)
+    point = [int(f * h) if w else f * h for (_, f, _, w), h in zip(rows, model.high, strict=True)]
+    terms = {n: coefficient for n, (coefficient, _, _, _) in enumerate(rows)}
+    limit = sum(c * x for (c, _, _, _), x in zip(rows, point, strict=True)) + slack
+    row, most = cpsat.scaled(terms, limit, model, steps)
+    whole_point = [int(x) if w else int(x / step) for x, step, w in zip(point, steps, model.whole, strict=True)]
+    assert sum(value * whole_point[n] for n, value in row.items()) <= most
+
+
+@pytest.mark.parametrize(("name", "package"), [("milp", "pulp"), ("highs", "scipy"), ("cpsat", "ortools")])
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
+    """One line with the package, and the line that installs it."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
+    with pytest.raises(PlacerError, match=f"the solver '{name}' needs the package {package}") as caught:
+        solve(random_problem(0), name)
+    assert caught.value.hint.startswith("pip install 'placer[")
+
+
+BETTER = (
+    "from placer.solvers._child import guard, say; import json, os, sys, time, signal, subprocess; guard(); json.load(sys.stdin);"
+    "say(started=True);"
+)
+FOUND = "say(better=2.0, bound=3.0, candidates=7, placement={'groups': [], 'exchange': {'strategy': 'none', 'compression': 'fp16'}});"
+
+
+def hurried(monkeypatch: pytest.MonkeyPatch, body: str) -> Answer:
+    """Run a child with some body, a limit of 0.3 s and a grace of 0.3 s."""
+    monkeypatch.setattr(child, "GRACE_S", 0.3)
+    got = child.run_child("the solver 'x'", {}, SolveOptions(time_limit_s=0.3), BETTER + body)
+    assert isinstance(got, Answer)
+    return got
+
+
+def test_a_child_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last word counts: the placement, its bound and the status time_limit."""
+    got = hurried(monkeypatch, FOUND + "time.sleep(60)")
+    assert (got.status, got.bound, got.candidates) == (Status.TIME_LIMIT, 3.0, 7)
+    assert got.placement is not None
+    assert hurried(monkeypatch, "time.sleep(60)").placement is None
+
+
+def test_a_child_that_crashes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it found anything it is an error that names the signal, later the best so far with its bound."""
+    crash = "os.kill(os.getpid(), signal.SIGSEGV)"
+    with pytest.raises(PlacerError, match="its process ended with SIGSEGV"):
+        hurried(monkeypatch, crash)
+    assert hurried(monkeypatch, FOUND + crash).bound == 3.0
+    with pytest.raises(PlacerError, match="ValueError: odd"):
+        hurried(monkeypatch, "raise ValueError('odd')")
+
+
+def test_a_child_has_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 0.5 GiB of address space a block of 1 GiB is refused, and the error says which limit it was."""
+    monkeypatch.setenv("PLACER_SOLVER_MEMORY_GIB", "0.5")
+    with pytest.raises(PlacerError, match=r"more than 0\.5 GiB of memory"):
+        hurried(monkeypatch, "bytearray(2**30)")
+    monkeypatch.setenv("PLACER_SOLVER_MEMORY_GIB", "much")
+    with pytest.raises(PlacerError, match="PLACER_SOLVER_MEMORY_GIB is 'much'"):
+        child.memory_gib()
+
+
+def test_better_placements_are_heard() -> None:
+    """The function that listens hears values that only get better, and the last is the answer's."""
+    heard: list[float] = []
+    result = solve(random_problem(3), "highs", SolveOptions(on_better=heard.append))
+    assert heard == sorted(heard, reverse=True)  # this instance asks for the least cost
+    assert heard[-1] == result.value
+
+
+PARENT = """
+import sys
+from placer.result import SolveOptions
+from placer.solvers import _child
+body = {body!r}
+print(_child.run_child("x", {{}}, SolveOptions(time_limit_s=60), body).status, flush=True)
+"""
+
+
+def parent_of(body: str, pids: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """Start a parent whose child writes its process ids and those of its own children into a file."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen([sys.executable, "-c", PARENT.format(body=body)], env=env, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 20
+    while not pids.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return parent, json.loads(pids.read_text())
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended within 5 s; one that nobody has waited for yet has ended."""
+    for _ in range(250):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_behind(tmp_path: Path, blow: signal.Signals) -> None:
+    """After Ctrl-C the parent has an answer; after SIGKILL it has none; child and grandchild are gone either way."""
+    pids = tmp_path / "pids"
+    body = (
+        BETTER
+        + FOUND
+        + (
+            "from placer.solvers._child import die_with_parent;"
+            "sleeper = subprocess.Popen(['sleep', '60'], preexec_fn=die_with_parent);"
+            f"open({str(pids) + '.part'!r}, 'w').write(json.dumps([os.getpid(), sleeper.pid]));"
+            f"os.rename({str(pids) + '.part'!r}, {str(pids)!r}); sleeper.wait()"
+        )
+    )
+    parent, below = parent_of(body, pids)
+    parent.send_signal(blow)
+    said, _ = parent.communicate(timeout=20)
+    assert said.strip() == ("time_limit" if blow is signal.SIGINT else "")
+    assert all(gone(pid) for pid in below)
+
+
+def test_a_second_solver_agrees(erben: Catalog) -> None:
+    """On the book of Erben et al. HiGHS, told nothing, proves the same 1,106 samples/s for 5 USD/h; the document says so."""
+    result = recommend("roberta-xlm", budget="5/h", catalog=erben, verify="highs")
+    found = result.verification
+    assert found is not None
+    assert (found.verdict, found.status) == ("agree", Status.OPTIMAL)
+    assert found.value == pytest.approx(result.value)
+    assert result.to_dict()["verification"]["verdict"] == "agree"
+
+
+def test_contradictions_are_loud(erben: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second bound below the first value, or a second "infeasible", is a warning with both values; an unproved word is open."""
+    problem = Problem(profile=load_profile("roberta-xlm"), catalog=erben, requirements=Requirements(budget_usd_per_hour=5.0))
+    first = solve(problem, "exact")
+    assert first.value is not None
+    none = replace(first, placement=None, estimate=None, bound=None, status=Status.INFEASIBLE)
+    for second, verdict in (
+        (replace(first, bound=first.value * 0.9), "disagree"),
+        (none, "disagree"),
+        (replace(first, status=Status.TIME_LIMIT, bound=first.value * 2), "open"),
+        (replace(none, status=Status.UNKNOWN), "open"),
+        (first, "agree"),
+    ):
+        monkeypatch.setattr(verify, "solve", lambda *_, second=second: second)
+        got = verify.verified(first, "cpsat", SolveOptions())
+        assert got.verification is not None
+        assert got.verification.verdict == verdict
+        assert [w.code for w in got.warnings] == (["disagreement"] if verdict == "disagree" else [])
+
+    def fails(*_: object) -> None:
+        raise PlacerError("the solver 'cpsat' failed: SIGSEGV")
+
+    monkeypatch.setattr(verify, "solve", fails)
+    assert [w.code for w in verify.verified(first, "cpsat", SolveOptions()).warnings] == ["unverified"]
+
+
+def test_the_command_line_verifies(run: Run) -> None:
+    """`--verify` shows what the second solver says, also where nothing fits; names are checked first."""
+    ask = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget")
+    agreed, nothing = run(*ask, "5/h", "--verify", "cpsat"), run(*ask, "0.001/h", "--verify", "highs")
+    assert "verified   cpsat agrees: 1105.74 (optimal, bound" in agreed.stdout
+    assert (agreed.returncode, nothing.returncode) == (0, 3)
+    assert "highs agrees: infeasible" in nothing.stderr
+    assert "is the solver that answers" in run(*ask, "5/h", "--verify", "exact").stderr
+    assert "a similar solver exists: 'cpsat'" in run(*ask, "5/h", "--verify", "cpsatt").stderr
