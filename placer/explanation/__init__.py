@@ -6,7 +6,7 @@ Named `explanation` because `placer.explain` is the function.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from placer.explanation.ask import SIDE_NODES, Asker, require_asker_solver
 from placer.explanation.binding import Binding, find_binding
 from placer.explanation.conflict import Conflict, find_conflict
 from placer.explanation.stay import Staying, stay_or_leave
-from placer.explanation.subject import read_subject
+from placer.explanation.subject import Subject, read_subject
 from placer.explanation.tempting import tempting
 from placer.explanation.why_not import WhyNot, why_not
 from placer.explanation.worth import Worth, worth_of_more
@@ -100,9 +100,16 @@ def explain(
             made = replace(made, conflict=find_conflict(problem, asker))
     else:
         made = replace(made, binding=find_binding(result, asker))
-        made = replace(made, why_not=tuple(why_not(subject, result, asker) for subject in read or tempting(result)))
+        made = replace(made, why_not=tuple(_asked(read or tempting(result), result, asker)))
         made = replace(made, worth=worth_of_more(result, asker), staying=stay_or_leave(result, asker))
     return replace(made, complete=asker.seconds_left > 0, seconds=time.monotonic() - started)
+
+
+def _asked(subjects: Sequence[Subject], result: Result, asker: Asker) -> Iterator[WhyNot]:
+    """Answer one subject after the other until the time is up."""
+    for subject in subjects:
+        if asker.seconds_left > 0:
+            yield why_not(subject, result, asker)
 
 
 def _no_answer(problem: Problem, solver: str) -> Result:

@@ -138,6 +138,8 @@ def _break_evens(
 ) -> tuple[tuple[BreakEven, ...], bool | None]:
     """At which price it enters; for what is spread over regions at which bandwidth and egress price, or that no such helps."""
     found: list[BreakEven] = []
+    if asker.seconds_left <= 0:
+        return (), None
     if subject.kind in ("place", "gpu", "offer", "market"):
         found.append(price_break_even(subject, questions, result, asker))
     spread = trial.placement is not None and len(trial.placement.places) > 1

@@ -17,6 +17,8 @@ from placer.units import SECONDS_PER_HOUR, format_bandwidth, format_duration, fo
 
 MUCH = 0.1
 """A share of a step or of the price that is worth naming as a reason."""
+MORE = 0.02
+"""A share of a step or of the price that exceeds the best placement's own by this is a reason."""
 DEARER = 1.02
 """Machines that cost this much more for their speed are called dearer."""
 WITHIN = 0.001
@@ -45,7 +47,7 @@ def why_not_lines(row: WhyNot, result: Result) -> Iterator[str]:
 
 def _none_lines(row: WhyNot) -> Iterator[str]:
     if row.status == "unknown":
-        yield "No placement with it was found; it is not proved that there is none (raise --time-limit or --nodes)."
+        yield "No placement with it was found; it is not proved that there is none within the limits of the search."
         return
     yield "No placement with it meets the wishes (proved)."
     yield from (remedy_line(remedy) for remedy in row.remedies)
@@ -97,13 +99,13 @@ def _reasons(option: Option, got: Estimate, placement: Placement | None, problem
     if ours > 0 and theirs > ours * DEARER:
         yield (
             f"its machines cost {format_usd(theirs)} for each million samples of calculation against {format_usd(ours)} "
-            f"({theirs / ours:.2g} x)"
+            f"({theirs / ours:.3g} x)"
         )
     elif problem.requirements.budget_usd_per_hour and usd.total < got.usd_per_hour.total and theirs <= ours * DEARER:
         left = problem.requirements.budget_usd_per_hour - usd.total
         yield f"the next step up with it costs more than the {format_usd(left)}/h that are left"
     exchange = step.total - step.calculation
-    if exchange > MUCH * step.total:
+    if _waiting_share(other) > max(MUCH, _waiting_share(got) + MORE):
         without = other.effective_samples_per_second.value * step.total / step.calculation
         yield (
             f"its exchange takes {format_seconds(exchange)} of each {format_seconds(step.total)} "
@@ -115,9 +117,15 @@ def _reasons(option: Option, got: Estimate, placement: Placement | None, problem
             yield f"its slowest way is {busiest.src} to {busiest.dst} with {format_bandwidth(speed)} a stream"
     if step.waiting > MUCH * step.total:
         yield f"the first gradient waits {format_seconds(step.waiting)} for the last"
-    for name, amount in (("egress", usd.egress), ("storage", usd.storage), ("functions", usd.functions), ("reading data", usd.data)):
-        if amount > MUCH * usd.total:
+    for part, name in (("egress", "egress"), ("storage", "storage"), ("functions", "functions"), ("data", "reading data")):
+        amount, own = getattr(usd, part), getattr(got.usd_per_hour, part)
+        if amount > MUCH * usd.total and amount / usd.total > own / max(got.usd_per_hour.total, amount) + MORE:
             yield f"{format_usd(amount)} of its {format_usd(usd.total)}/h is {name}"
+
+
+def _waiting_share(got: Estimate) -> float:
+    """Share of a step that the exchange adds."""
+    return (got.step.total - got.step.calculation) / got.step.total
 
 
 def _usd_per_million_calculated(got: Estimate) -> float:
