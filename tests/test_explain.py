@@ -400,3 +400,42 @@ def test_the_command_needs_a_question(run: Run, tmp_path: Path) -> None:
     other.write_text("{}", encoding="utf-8")
     done = run("explain", str(other))
     assert (done.returncode, "not a placer.result/v1 document" in done.stderr) == (2, True)
+
+
+def test_two_conflicts_at_once_are_both_named() -> None:
+    """Budget against floor, and T4 against a deadline: no single wish resolves it, so the second conflict is told as well."""
+    words = {"budget": "1/h", "min_throughput": "5000/s", "gpu": "T4", "samples": "100M", "deadline": "2h"}
+    found = placer.explain("roberta-xlm", catalog="erben-2023", **words)
+    assert found.conflict is not None
+    assert found.conflict.further is not None or found.conflict.together is not None or any(r.option for r in found.conflict.remedies)
+    codes = {wish.code for wish in found.conflict.wishes}
+    assert codes <= {"budget", "throughput", "gpu", "deadline"}
+    assert "contradict" in text_of(found) or "cannot be met" in text_of(found)
+
+
+@pytest.mark.parametrize("objective", ["time", "carbon", "cost", "cost-per-sample"])
+def test_other_objectives_are_explained_in_their_units(objective: str) -> None:
+    """A floor, a forced GPU and the loss have the sign and the unit of the objective."""
+    book, place = ("default", "gcp/us-*") if objective == "carbon" else ("erben-2023", "gcp/*")
+    words = {"samples": "10M", "min_throughput": "200/s", "budget": "5/h", "gpu": "T4", "places": place, "regions": 1}
+    found = placer.explain("roberta-xlm", catalog=book, objective=objective, why_not=["gcp/us-central1", "gcp/us-west1"], **words)
+    lost = [row for row in found.why_not if row.status == "found"]
+    assert lost
+    for row in lost:
+        assert row.regret is not None
+        assert row.difference is not None
+        assert row.regret >= 0
+        assert row.difference >= 0  # all of these are to be low
+    jsonschema.validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)), json.loads(schema_text("explanation")))
+
+
+def test_a_gpu_of_the_server_counts_against_the_quota() -> None:
+    """Seven T4 and a server on the eighth fill a quota of eight."""
+    found = placer.explain(
+        "resnet50", catalog="erben-2023", gpu="T4", market="spot", places="gcp/us-central1", exchange="parameter-server", why_not="spot"
+    )
+    assert found.binding is not None
+    quota = next(limit for limit in found.binding.limits if limit.code == "quota")
+    assert found.result.placement is not None
+    assert quota.used == sum(g.count * g.gpu_count for g in found.result.placement.groups) + 1
+    assert found.why_not[0].status == "chosen"
