@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from placer.book import load_catalog
@@ -62,13 +63,14 @@ class Advisor:
         time_limit: str | float = 30.0,
         seed: int = 0,
         top: int = 8,
+        certificate: bool = False,
         on_better: Callable[[float], None] | None = None,
         **words: Any,
     ) -> Result:
         """Find, prove and explain the best placement; see `placer.recommend`."""
         if not isinstance(top, int) or top < 1:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
-        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+        options = replace(solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better), certificate=certificate)
         if verify is not None:
             check_verifier(solver, text_of("verify", verify))
         result = recommend_problem(self.problem(model, catalog, **words), text_of("solver", solver), options, top)
@@ -176,7 +178,7 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
         The options of ``placer recommend`` with underscores: budget, min_throughput, samples, deadline, max_carbon, objective, gpu,
         places (--in), not_places (--not-in), market, workers, regions, quota, exchange, local_steps, streams, overlap,
         samples_to_target, aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption, unavailable,
-        links (--link), calibration, zones, require_measured, catalog, solver, verify, gap, time_limit, seed, top.
+        links (--link), calibration, zones, require_measured, catalog, solver, verify, gap, time_limit, seed, top, certificate.
 
     Returns
     -------

@@ -96,4 +96,4 @@ def _deadline(seconds: float) -> str:
 
 def short_search(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
     """Options of a search whose answer is only compared with: a number of nodes, no bound, nothing shown."""
-    return replace(options, start=start, node_limit=nodes, bound_if_stopped=False, on_better=None)
+    return replace(options, start=start, node_limit=nodes, bound_if_stopped=False, certificate=False, on_better=None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from placer.catalog import Catalog, EgressPrice, MeasuredLink, Region
+from placer.catalog import Catalog, EgressPrice, MeasuredLink, Region, VmOffer
 from placer.errors import PlacerError
 from placer.link_model import estimated_rtt_s, one_stream_bytes_per_s, pair_cap_bytes_per_s, spread
 from placer.units import GIB
@@ -78,6 +78,12 @@ def with_free_egress(catalog: Catalog) -> Catalog:
     blind = replace(catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in catalog.egress))
     blind.memo.update({**catalog.memo, "network": Network(blind, network_of(catalog))})
     return blind
+
+
+def largest_cards(catalog: Catalog, places: Iterable[str]) -> list[VmOffer]:
+    """Pick the offer of each place that says what many streams reach there: a cut-down catalog with it keeps its links."""
+    offers = (catalog.offers_at(place) for place in places)
+    return [max(rows, key=lambda row: math.inf if row.network_gbps is None else row.network_gbps) for rows in offers if rows]
 
 
 class Network:

@@ -16,7 +16,7 @@ from placer.catalog import Catalog, FunctionOffer, StoreOffer, VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.geography import great_circle_km
-from placer.network import Network, network_of
+from placer.network import Network, largest_cards, network_of
 from placer.profile import ModelProfile, Rate
 from placer.requirements import LOCAL, SYNCHRONOUS, Requirements
 from placer.units import GIB
@@ -272,10 +272,10 @@ class Problem:
         return a == b or great_circle_km(here, there) <= SAME_CITY_KM
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything that the answer depends on, ready for JSON: only admitted offers are kept, unless others may serve."""
+        """Everything that the answer depends on, ready for JSON: admitted offers, others that may serve, the largest network cards."""
         built = msgspec.to_builtins({name: getattr(self, name) for name in PARTS})
         assert isinstance(built, dict)
-        kept = {id(pool.offer) for pool in self.pools}
+        kept = {id(offer) for offer in (*(pool.offer for pool in self.pools), *largest_cards(self.catalog, self.catalog.regions))}
         servers = "parameter-server" in {name for name, _ in self.modes}
         built["catalog"]["offers"] = [msgspec.to_builtins(o) for o in self.catalog.offers if servers or id(o) in kept]
         return {"schema": SCHEMA, **built}

@@ -144,7 +144,7 @@ def _baselines(problem: Problem, result: Result, solver: str, options: SolveOpti
     blind = solve(sightless, solver, short_search(options, BASELINE_NODES, result.placement)).placement
     if len(result.placement.places) > 1:
         within = replace(problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1))
-        single = solve(within, solver, replace(options, on_better=None)).placement
+        single = solve(within, solver, replace(options, certificate=False, on_better=None)).placement
         if single is not None:
             yield Option(placement=single, estimate=estimate(single, problem), label="single-region")
     else:

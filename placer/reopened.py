@@ -37,9 +37,10 @@ def reopened_problem(document: Any, where: str, catalog: Sequence[str] = ()) -> 
     """
     if not isinstance(document, Mapping) or document.get("schema") != RESULT_SCHEMA:
         raise PlacerError(f"{where}: not a {RESULT_SCHEMA} document", "give a file that placer recommend -o wrote")
-    if "problem" not in document:
+    found = document.get("problem", document.get("question"))
+    if found is None:
         raise PlacerError(f"{where}: has no problem to ask again", "save it with placer recommend -o FILE")
-    saved = Problem.from_dict(document["problem"])
+    saved = Problem.from_dict(found)
     names = tuple(catalog) or tuple(saved.catalog.name.split("+"))
     try:
         book = load_catalog(names)

@@ -11,6 +11,7 @@ from placer.cost import usd_per_million_samples
 from placer.estimator import Estimate, Outcome
 from placer.placement import Placement
 from placer.problem import Problem
+from placer.proof import ModeProof
 from placer.requirements import Requirements
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class SolveOptions:
     start: Placement | None = None
     bound_if_stopped: bool = True
     first: bool = False
+    certificate: bool = False
     break_ties: bool = True
     on_better: Callable[[float], None] | None = None
 
@@ -63,7 +65,8 @@ class Answer:
     Notes
     -----
     ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h); None if nothing is
-    proved. ``candidates`` counts placements that were evaluated.
+    proved. ``candidates`` counts placements that were evaluated, ``nodes`` those of the search tree; ``proof``
+    says how the bound came about, mode by mode, and is empty where nothing is proved that way.
     ``interrupted`` says that Ctrl-C ended the search.
     """
 
@@ -71,6 +74,8 @@ class Answer:
     placement: Placement | None
     bound: float | None
     candidates: int
+    nodes: int = 0
+    proof: tuple[ModeProof, ...] = ()
     interrupted: bool = False
 
 
@@ -145,6 +150,9 @@ class Result:
     solver: str
     seconds: float
     candidates: int
+    nodes: int = 0
+    proof: tuple[ModeProof, ...] = ()
+    limits: SolveOptions | None = field(default=None, repr=False)
     batches: tuple[BatchRow, ...] = ()
     interrupted: bool = False
     options: tuple[Option, ...] = ()
@@ -176,11 +184,17 @@ class Result:
 
         return result_document(self)
 
-    def to_saved(self) -> dict[str, Any]:
-        """Build the document that ``placer recommend -o`` writes: with the problem, so that it can be priced again."""
+    def to_saved(self, *, whole: bool = False) -> dict[str, Any]:
+        """Build the document that ``placer recommend -o`` writes: with the problem, so that it can be priced again.
+
+        Parameters
+        ----------
+        whole
+            Keep the whole market, so that the bounds can be worked out again as well.
+        """
         from placer.saved import saved_document
 
-        return saved_document(self)
+        return saved_document(self, whole=whole)
 
     def to_manifest(self) -> dict[str, Any]:
         """Build the ``placer.manifest/v1`` document that an executor can start; see `placer.manifest`."""

@@ -10,11 +10,14 @@ from importlib.resources import files
 from typing import Any
 
 from placer.catalog import Catalog
+from placer.certificate import certificate_document, relaxation_document
+from placer.certificate_check import Checked, check_certificate
 from placer.errors import PlacerError, unknown
 from placer.estimator import Estimate, estimate, pool_of
 from placer.exchanges import server_offer
 from placer.manifest.native import SCHEMA as MANIFEST_SCHEMA
 from placer.manifest.native import document_digest
+from placer.network import largest_cards
 from placer.overlay import FAMILY, overlay_from
 from placer.overlay import SCHEMA as CALIBRATION_SCHEMA
 from placer.placement import Exchange, Placement, WorkerGroup
@@ -54,6 +57,8 @@ RESULT_KEYS = (
     "near_misses", "nearest", "verdict", "notes", "warnings", "batches",
 )  # fmt: skip
 """Keys of a result document."""
+LATER_KEYS = ("proof", "problem", "question", "certificate")
+"""Keys that only saved documents have, or none of an older version."""
 MOST_GAP = 0.5
 """Largest gap that can be asked for."""
 LARGEST = 1e300
@@ -62,10 +67,24 @@ SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
 
 
-def saved_document(result: Result) -> dict[str, Any]:
-    """Build a result document that also holds the problem, cut down to what its placement uses."""
+def saved_document(result: Result, *, whole: bool = False) -> dict[str, Any]:
+    """Build a result document that also holds the problem and a certificate; where nothing fits, the question without its market.
+
+    Parameters
+    ----------
+    whole
+        Keep the whole market, so that bounds can be worked out again, and not only what the placement uses.
+    """
     document = result_document(result)
-    document["problem"] = (_asked(result.problem) if result.placement is None else used_problem(result.problem, result.placement)).to_dict()
+    if whole or result.placement is not None:
+        document["problem"] = (
+            result.problem if result.placement is None or whole else used_problem(result.problem, result.placement)
+        ).to_dict()
+    else:
+        document["question"] = _asked(result.problem).to_dict()
+    document["certificate"] = certificate_document(result, document.get("problem") or result.problem.to_dict())
+    if whole and result.problem.requirements.objective != "carbon":  # its bounds are not covered by the second implementation
+        document["certificate"]["relaxation"] = relaxation_document(result, document["problem"])
     return document
 
 
@@ -88,7 +107,9 @@ def used_problem(problem: Problem, placement: Placement) -> Problem:
     catalog: Catalog = replace(
         book,
         regions={place: region for place, region in book.regions.items() if place in places},
-        offers=tuple(dict.fromkeys([*(pool_of(group, problem).offer for group in placement.groups), *server])),
+        offers=tuple(
+            dict.fromkeys([*(pool_of(group, problem).offer for group in placement.groups), *server, *largest_cards(book, sorted(places))])
+        ),
         functions=tuple(f for f in book.functions if f.place in places),
         stores=tuple(s for s in book.stores if s.place in places),
         egress=tuple(price for price in book.egress if price.provider in providers),
@@ -98,7 +119,12 @@ def used_problem(problem: Problem, placement: Placement) -> Problem:
 
 
 def check_document(document: Any, where: str) -> str:
-    """Check a document by its schema and say what it is.
+    """Check a document by its schema and say what it is; see `examine_document`."""
+    return examine_document(document, where)[0]
+
+
+def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
+    """Check a document by its schema; say what it is and, of a result, what its certificate confirms.
 
     Raises
     ------
@@ -120,8 +146,9 @@ def check_document(document: Any, where: str) -> str:
     if check is None:
         raise unknown("schema", str(schema), checks)
     try:
-        return check(document, where)
-    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        said = check(document, where)
+        return said, check_certificate(document, where) if schema == RESULT_SCHEMA else None
+    except (KeyError, IndexError, StopIteration, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise PlacerError(
             f"{where}: not a complete {schema} document ({type(error).__name__}: {error})", "write it again with placer"
         ) from None
@@ -165,7 +192,7 @@ def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
 
 def _check_result(document: Mapping[str, Any], where: str) -> str:
     """Price the placement again from the file alone."""
-    extra = sorted(set(document) - {*RESULT_KEYS, "problem", "verification"})
+    extra = sorted(set(document) - {*RESULT_KEYS, *LATER_KEYS, "verification"})
     if extra:
         raise PlacerError(f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version")
     if document["placement"] is None:

@@ -97,9 +97,9 @@ def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
     started = time.perf_counter()
     answer = _asked(run, problem, options)
     seconds = time.perf_counter() - started
+    result = _result(problem, answer, solver, seconds, options)
     if answer.placement is None:
-        return _result(problem, answer, solver, seconds)
-    result = _result(problem, answer, solver, seconds)
+        return result
     wrong = "; ".join(v.message for v in violations(answer.placement, problem)) or _beaten(result)
     if wrong:
         raise AssertionError(f"solver {solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}")
@@ -115,7 +115,12 @@ def _asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
     if tell is not None:
         options = replace(options, on_better=lambda speed: tell(samples / speed))
     answer = run(replace(problem, requirements=replace(wish, objective="throughput")), options)
-    return replace(answer, bound=None if answer.bound is None else samples / answer.bound)
+
+    def seconds(speed: float | None) -> float | None:
+        return None if speed is None else samples / speed
+
+    proof = tuple(replace(mode, bound=seconds(mode.bound), root_bound=seconds(mode.root_bound)) for mode in answer.proof)
+    return replace(answer, bound=seconds(answer.bound), proof=proof)
 
 
 def _beaten(result: Result) -> str:
@@ -139,7 +144,7 @@ def _reproducer(problem: Problem) -> Path:
     return path
 
 
-def _result(problem: Problem, answer: Answer, solver: str, seconds: float) -> Result:
+def _result(problem: Problem, answer: Answer, solver: str, seconds: float, options: SolveOptions) -> Result:
     placement = answer.placement
     return Result(
         problem=problem,
@@ -150,6 +155,9 @@ def _result(problem: Problem, answer: Answer, solver: str, seconds: float) -> Re
         solver=solver,
         seconds=seconds,
         candidates=answer.candidates,
+        nodes=answer.nodes,
+        proof=answer.proof,
+        limits=replace(options, on_better=None, start=None),
         interrupted=answer.interrupted,
     )
 

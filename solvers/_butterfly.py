@@ -8,7 +8,6 @@ from placer.exchange.allreduce import pair_bytes
 from placer.exchanges import exchange_for
 from placer.placement import Placement, WorkerGroup
 
-from ._grid import Grid
 from ._largest_first import LargestFirst
 from ._leaf import Leaf
 from ._market import Indices, Market
@@ -92,7 +91,7 @@ class ButterflySearch:
         node = Node((), self.relaxation.places(family), workers, self.relaxation.fastest_pair, fewest)
         if len(node.joining) < fewest or len(workers) == 0:
             return
-        margins, grid = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte), Grid(self.market, family.hosts, self.most)
+        margins, grid = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte), self.market.grid(family.hosts, self.most)
         for at in np.argsort(-margins, kind="stable"):
             if margins[at] >= 0:
                 meeting = self._meeting(int(workers[at]), fewest, family)

@@ -56,7 +56,7 @@ class Children:
         self.toward = node.toward[self.places]
         self.partners = Partners(market.both_ways[np.ix_(self.places, self.places)] / 2)
         rounds_per_hour = SECONDS_PER_HOUR * tree.mode.multiplier / tree.mode.samples * tree.target.min_speed
-        self.usd_per_hour = 0.0 if self.meeting.by_region else rounds_per_hour * self.meeting.pair_bytes
+        self.usd_per_hour = rounds_per_hour * self.meeting.pair_bytes
         self.units = tree.steps[:, self.places, : len(self.counts)]
         apart = np.maximum(tree.relaxation.wan_matrix[np.ix_(self.places, self.places)], node.far[self.places])
         np.fill_diagonal(apart, np.inf)
@@ -96,24 +96,16 @@ class Children:
             able = np.isfinite(pairs)
             most = int(left[at].max())
             sums = self._sums(pairs, able, int(cap), most)
-            rest[:, at], usd[at] = sums[:, left[at]], self._least_usd(pairs[able], heads_left[at])
+            rest[:, at], usd[at] = sums[:, left[at]], heads_left[at] * (float(pairs[able].min()) if able.any() else 0.0)
         return rest, usd
-
-    def _least_usd(self, pairs: Array, heads: Indices) -> Array:
-        """Least price per pair byte of so many heads: each the cheapest where a sum knows the rest, else one in each region."""
-        if len(pairs) == 0:
-            return np.zeros(len(heads))
-        if not self.meeting.by_region:
-            return heads * float(pairs.min())
-        total = np.concatenate([[0.0], np.cumsum(np.sort(pairs))])
-        return np.where(heads < len(total), total[np.minimum(heads, len(total) - 1)], np.inf)
 
     def _sums(self, pairs: Array, able: Array, together: int, most: int) -> Array:
         """Best sums of up to ``most`` workers in the able regions, ``together`` in each at most, with what pairs cost above the least."""
         built = np.full((len(self.units), most + 1), -np.inf)
         built[:, 0] = 0.0
         if able.any():
-            surcharge = self.usd_per_hour * (pairs[able] - pairs[able].min())
+            heads = 1 / together if self.meeting.by_region else 1.0  # a region's leader is paid for by its workers
+            surcharge = self.usd_per_hour * heads * (pairs[able] - pairs[able].min())
             units = (self.units[:, able, :together] - (self.tree.weights[:, 1:2] * surcharge)[:, :, None]).reshape(len(built), -1)
             taken = min(most, units.shape[1])
             top = -np.partition(-units, taken - 1, axis=1)[:, :taken] if 0 < taken < units.shape[1] else units[:, :taken]
@@ -166,7 +158,7 @@ class Children:
         wan = max(node.wan, float(node.far[place]), float(np.partition(far, further - 1)[further - 1]))
         rest = self._sums(pairs, able, count, left)[:, left]
         own = int(np.searchsorted(self.places, place))
-        usd = node.pairs_usd + heads * float(self.toward[own]) + float(self._least_usd(pairs[able], np.array([heads_left]))[0])
+        usd = node.pairs_usd + heads * float(self.toward[own]) + heads_left * float(pairs[able].min())
         seconds = max(node.own_s, float(meeting.own_s[place, count])) + wan * meeting.pair_bytes
         needed = tree.needed(tree.weights, np.full(1, seconds), np.full(1, meeting.pair_bytes * usd + meeting.home_usd))
         return bool(margin((node.base + tree.sums[:, place, count] + rest)[:, None], needed)[0] >= 0)

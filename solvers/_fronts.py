@@ -64,7 +64,7 @@ def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
     wish, chosen = problem.requirements, traits(strategy)
     two = not (wish.counts_carbon or wish.joint_quotas)  # else a third figure counts
     free = not wish.datasets and wish.data_store is None and not wish.used and two
-    return free and chosen.transport == "butterfly" and chosen.division != "equal"
+    return free and chosen.transport in ("butterfly", "leaders", "region-hub") and chosen.division != "equal"
 
 
 class Fronts:
@@ -77,7 +77,7 @@ class Fronts:
     split
         Workers by region; shape (1, regions).
     hosts
-        Classes of hosts that may be used, of the same or less averaging time than the slowest of them.
+        Classes of hosts that may be used in each region; the slowest that each has decides the averaging time.
     egress_usd
         Egress of one exchange, which the split fixes.
 
@@ -88,13 +88,13 @@ class Fronts:
     cannot reach the thresholds of an improvement is cut by the best weighted sums of the rest.
     """
 
-    def __init__(self, leaf: Leaf, hosts: frozenset[str], split: Indices, egress_usd: float) -> None:
+    def __init__(self, leaf: Leaf, hosts: tuple[frozenset[str], ...], split: Indices, egress_usd: float) -> None:
         self.leaf, self.hosts, self.split, self.market = leaf, hosts, split, leaf.market
         mode = leaf.relaxation.mode
         self.usd_per_speed = SECONDS_PER_HOUR * egress_usd / mode.samples
         needed = leaf.thresholds(split)[:, 0]
-        counts = zip(leaf.node.used, split[0].tolist(), strict=True)
-        sums = [self.market.best_sums(np.array([place]), hosts, leaf.workers)[:, n] for place, n in counts]
+        regions = zip(leaf.node.used, hosts, split[0].tolist(), strict=True)
+        sums = [self.market.best_sums(np.array([place]), own, leaf.workers)[:, n] for place, own, n in regions]
         total = np.sum(sums, axis=0)
         weights = self.market.weights
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -177,7 +177,7 @@ class RegionFront:
     def __init__(self, fronts: Fronts, k: int) -> None:
         leaf, market = fronts.leaf, fronts.market
         self.count = int(fronts.split[0, k])
-        self.buckets = buckets_at(market, int(leaf.node.used[k]), fronts.hosts)
+        self.buckets = buckets_at(market, int(leaf.node.used[k]), fronts.hosts[k])
         others = fronts.total - fronts.sums[k]
         ahead = self._ahead(fronts)
         states, self.trail = NOTHING, []

@@ -6,6 +6,7 @@ import math
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placer.elastic import needs_place
 from placer.exchange import traits
@@ -14,7 +15,7 @@ from placer.placement import Placement
 from placer.units import SECONDS_PER_HOUR
 
 from ._hub import Hub
-from ._market import Array, Market
+from ._market import Array, Indices, Market
 from ._mode import Mode
 from ._target import Target
 from ._walk import Walk
@@ -190,6 +191,26 @@ class HubSearch:
         round_usd = max(usd_per_hour * seconds, product) / SECONDS_PER_HOUR
         return (round_usd + usd_per_round) / counted <= target.max_usd_per_sample
 
+    def _worth(self, n: int, hub: Hub, chosen: Indices, seconds: Array) -> bool:
+        """Whether the n cheapest of some machines, in order of price, with the least round and egress of any, could be an improvement."""
+        market = self.market
+        caps = np.cumsum(market.cap[chosen])
+        if len(caps) == 0 or caps[-1] < n:
+            return False
+        taken = np.diff(np.minimum(caps, n), prepend=0.0)
+        usd = float(taken @ market.usd[chosen]) + hub.usd_per_hour(n)
+        if not self.improves(float(seconds.min()), usd, hub.fixed_usd(n)):
+            return False
+        worker_usd = hub.egress[0] + self.problem.batch / n * np.array(market.data_usd)
+        egress = n * float(worker_usd[market.place_of[chosen]].min()) + hub.fixed_usd(n)
+        return self.improves(float(seconds.min()), usd, egress)
+
+    @cached_property
+    def _serverless(self) -> NDArray[np.bool_]:
+        """Which pools stand where there is a function and a store; shape (pools,)."""
+        able = np.array([place in self.problem.serverless_places for place in self.market.places], dtype=bool)
+        return able[self.market.place_of]
+
     def _machines(self, n: int, hub: Hub) -> None:
         """Enumerate the machines of one hub and one n that may improve."""
         market, (up, down), place = self.market, hub.ways, self.market.place_of
@@ -202,10 +223,10 @@ class HubSearch:
         per_sample = (self.cheapest[n - 1] + market.usd + server) * seconds / SECONDS_PER_HOUR / counted
         allowed = (seconds <= self.mode.seconds_at(self.target.min_speed)) & affordable & (per_sample <= self.target.max_usd_per_sample)
         if hub.transport == "regional-stores":
-            allowed &= np.array([market.places[p] in self.problem.serverless_places for p in place])
+            allowed &= self._serverless
         chosen = np.flatnonzero(allowed)
         chosen = chosen[np.lexsort((seconds[chosen], market.usd[chosen]))]
-        if market.cap[chosen].sum() < n:
+        if not self._worth(n, hub, chosen, seconds[chosen]):
             return
         pools = [market.pools[i] for i in chosen]
         for counts in Walk(self, n, chosen, ready, hub).run():

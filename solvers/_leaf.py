@@ -57,7 +57,7 @@ class Leaf:
         """Yield the machines of a known split that may improve; ``sums`` are the best of each region at its count."""
         if speed_and_price_decide(self.relaxation.problem, self.relaxation.mode.strategy):
             egress_usd = float(self.egress_usd(split)[0])
-            for hosts in self.relaxation.host_steps(self.family, self.workers):
+            for hosts in self.host_runs(split):
                 yield from Fronts(self, hosts, split, egress_usd).improvements()
         else:
             yield from Machines(self, split, sums).improvements()
@@ -106,6 +106,10 @@ class Leaf:
         longest = communication - self.family.averaging_s[workers] + self.family.slowest_averaging_s[workers] + self.relaxation.most_load_s
         slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), longest)
         return self.target.thresholds(self.relaxation.mode, self.market.weights, communication, self.egress_usd(splits), data, slowest)
+
+    def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
+        """Hosts by region such that in each run the slowest of them decides."""
+        return [(hosts,) * split.shape[1] for hosts in self.relaxation.host_steps(self.family, self.workers)]
 
     def egress_usd(self, splits: Indices) -> Array:
         """Egress of one exchange at known workers of the first regions, exact if these are all; shape (splits,)."""

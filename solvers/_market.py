@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from placer.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR
 
 from ._increments import increments, machines_of
+
+if TYPE_CHECKING:
+    from ._grid import Grid
 
 Array = NDArray[Any]
 """Floats: seconds, dollars, samples/s."""
@@ -295,6 +298,19 @@ class Market:
 
     @cached_property
     def _family_places(self) -> dict[frozenset[str], tuple[int, ...]]:
+        return {}
+
+    def grid(self, hosts: frozenset[str], most: int) -> Grid:
+        """Rows of finer multipliers and their best sums, kept."""
+        from ._grid import Grid
+
+        key = hosts, most
+        if key not in self._grids:
+            self._grids[key] = Grid(self, hosts, most)
+        return self._grids[key]
+
+    @cached_property
+    def _grids(self) -> dict[tuple[frozenset[str], int], Grid]:
         return {}
 
     def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -11,8 +11,10 @@ from placer.exchanges import exchanges_of
 from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.timing.direct import direct_seconds, share_seconds
 
+from ._largest_first import LargestFirst
 from ._leaf import Leaf
 from ._market import Array, Indices, Market
+from ._meeting import Meeting, Partners
 from ._mode import Mode
 from ._relaxation import Family, Node, Relaxation, margin
 from ._seeds import Seeds
@@ -41,6 +43,7 @@ class RegionSearch:
         self.first = max(self.fewest_regions, wish.min_workers)
         self.most_regions = min(wish.max_regions, len(market.places), self.most)
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
+        self._between_any: dict[tuple[tuple[int, ...], int], tuple[float, float]] = {}
         self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
     def aim(self, target: Target) -> None:
@@ -54,11 +57,49 @@ class RegionSearch:
         families = self.relaxation.families()
         open_ = [family for family in families if any(len(self._open(r, family)) for r in self._counts())]
         Seeds(self.relaxation, self._offer).run(open_, self.fewest_regions)
+        if self.transport == "leaders":
+            self._trees(open_)
+            return
         for family in open_:
             for regions in self._counts():
                 alive = self._open(regions, family)
                 if len(alive):
                     self._grow((), self.relaxation.places(family), alive, regions, family)
+
+    def _trees(self, families: list[Family]) -> None:
+        """One tree for each family of hosts, number of regions and number of workers, the most promising first."""
+        frames = []
+        for family in families:
+            for regions in self._counts():
+                margins = self._root_margins(regions, family)
+                frames += [(-margin, n, regions, family) for n, margin in margins.items() if margin >= 0]
+        for _, n, regions, family in sorted(frames, key=lambda frame: frame[:3]):
+            self.target.tick()
+            if n in self._open(regions, family).tolist():
+                grid = self.market.grid(family.hosts, self.most)
+                leaf = partial(self._leaf, family)
+                tree = LargestFirst(self.relaxation, grid, self._meeting(n, regions, family), leaf)
+                for groups in tree.improvements():
+                    self._offer(groups)
+
+    def _leaf(self, family: Family, node: Node) -> RegionLeaf:
+        return RegionLeaf(self, node, family)
+
+    def _meeting(self, workers: int, regions: int, family: Family) -> Meeting:
+        """Leaders average with each other after the workers of each region have, and before these hear of it."""
+        counts = np.arange(workers + 1)
+        own = np.full((len(self.market.places), workers + 1), np.inf)
+        for place in self.relaxation.places(family):
+            own[place] = self._inside(counts, self.fastest_averaging((place,), family)[counts], regions, family)
+        return Meeting(
+            workers=workers,
+            fewest=regions,
+            most=regions,
+            by_region=True,
+            pair_bytes=2 * self.size / regions,
+            own_s=own,
+            home_usd=float(self._home_usd(np.array(self.relaxation.places(family)), workers - regions)),
+        )
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
@@ -71,10 +112,15 @@ class RegionSearch:
 
     def _open(self, regions: int, family: Family) -> Indices:
         """Worker counts at which some placement over so many regions may be an improvement."""
+        margins = self._root_margins(regions, family)
+        return np.array([n for n, margin in margins.items() if margin >= 0], dtype=np.intp)
+
+    def _root_margins(self, regions: int, family: Family) -> dict[int, float]:
+        """Margin over an improvement of all placements over so many regions, by number of workers."""
         workers, places = np.arange(max(self.first, regions), self.most + 1), self.relaxation.places(family)
         if len(places) < regions or len(workers) == 0:
-            return workers[:0]
-        return workers[self._margins((), places, workers, regions, family) >= 0]
+            return {}
+        return dict(zip(workers.tolist(), self._margins((), places, workers, regions, family).tolist(), strict=True))
 
     def _grow(self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, regions: int, family: Family) -> None:
         """Add regions one by one; a set whose superset bound cannot improve is cut."""
@@ -119,11 +165,16 @@ class RegionSearch:
         if seconds == np.inf:
             return np.full((len(self.market.weights), len(workers)), np.inf)
         places = np.array((*used, *joining), dtype=np.intp)
-        home = float(self.market.prices[places, places].min())
-        inside_usd = (workers - regions) * self.size * (2 * self.mode.local_steps + self._broadcasts) * home
+        inside_usd = self._home_usd(places, workers - regions)
         communication = self._inside(largest, averaging, regions, family) + seconds
         data = min(self.market.data_usd[p] for p in places)
         return self.target.thresholds(self.mode, self.market.weights, communication, usd + inside_usd, data, np.zeros(len(workers)))
+
+    def _home_usd(self, places: Indices, followers: Indices | int) -> Array:
+        """Least egress inside the regions of so many workers that are no leaders."""
+        home = float(self.market.prices[places, places].min())
+        built: Array = np.asarray(followers) * self.size * (2 * self.mode.local_steps + self._broadcasts) * home
+        return built
 
     def fastest_averaging(self, places: tuple[int, ...], family: Family) -> Array:
         """Least seconds of one average in any of some places, by workers: of the fastest hosts that can be there."""
@@ -166,6 +217,9 @@ class RegionSearch:
         if self.transport == "region-hub":
             return self._star(used, joining, regions)
         pair = 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
+        if not used and self.transport == "leaders":
+            slowest, usd = self._nearest(joining, regions)
+            return slowest * pair, usd * pair
         prices, here, there = self.market.prices, np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
         usd = float(prices[np.ix_(here, here)].sum() - prices[here, here].sum())
         slowest = max((self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0)
@@ -174,6 +228,17 @@ class RegionSearch:
             usd += missing * float((prices[np.ix_(here, there)] + prices[np.ix_(there, here)].T).min(axis=1).sum())
             slowest = max(slowest, *(min(self.relaxation.pair_wan(a, b) for b in joining) for a in used))
         return (slowest * pair if self.transport == "leaders" else 0.0), usd * pair
+
+    def _nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, float]:
+        """Least slowest pair, and least price of a byte over all pairs, of so many regions."""
+        key = places, regions
+        if key not in self._between_any:
+            at = np.array(places, dtype=np.intp)
+            apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(np.full(len(at), np.inf))
+            usd = Partners(self.market.both_ways[np.ix_(at, at)] / 2).usd(regions - 1, 1)
+            slowest = float(np.sort(apart, axis=1)[:, regions - 2].min())
+            self._between_any[key] = slowest, float(np.sort(usd)[:regions].sum())
+        return self._between_any[key]
 
     def _star(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
         """Least seconds and egress through a hub that may be any of the regions."""
@@ -218,6 +283,22 @@ class RegionLeaf(Leaf):
     def __init__(self, search: RegionSearch, node: Node, family: Family) -> None:
         super().__init__(search.relaxation, node, family)
         self.search = search
+
+    def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
+        """Hosts by region such that the slowest average of a region decides: one run for each time that it may take."""
+        found: dict[tuple[frozenset[str], ...], None] = {}
+        times = self.family.averaging_by_host
+        counts = split[0].tolist()
+        for hosts in self.search.relaxation.host_steps(self.family, self.workers):
+            for longest in sorted({float(times[host][n]) for host in hosts for n in counts}):
+                found[tuple(frozenset(host for host in hosts if times[host][n] <= longest) for n in counts)] = None
+        return [run for run in found if all(run)]
+
+    def egress_usd(self, splits: Indices) -> Array:
+        """Egress of one exchange at known workers; shape (splits,)."""
+        used = np.array(self.node.used, dtype=np.intp)
+        _, usd = self.search._between(self.node.used, (), len(used))
+        return usd + np.full(len(splits), self.search._home_usd(used, self.workers - len(used)))
 
     def thresholds(self, splits: Indices) -> Array:
         """Thresholds at known workers of the first regions; shape (rows, splits)."""

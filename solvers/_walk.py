@@ -42,8 +42,10 @@ class Walk:
         self.soonest = [*np.minimum.accumulate(self.calculation[::-1])[::-1].tolist(), math.inf]
         self.taken_kinds: list[tuple[float, int]] = []
         self.columns = np.array(self.calculation), np.array(self.usd), np.array(self.egress), np.array(self.caps)
-        self.usd_left = suffix_sums([-u for u in self.usd], self.caps, n)
-        self.egress_left = suffix_sums([-e for e in self.egress], self.caps, n)
+        each = np.repeat(market.usd[chosen], market.cap[chosen].astype(np.intp))
+        self.usd_sums = [0.0, *np.cumsum(each).tolist()]
+        self.first = [0, *np.cumsum(self.caps).tolist()]
+        self.least_egress = [*np.minimum.accumulate(worker_usd[place][::-1])[::-1].tolist(), 0.0]
         self.speed_left = suffix_sums(market.speed[chosen].tolist(), self.caps, n) if search.problem.requirements.datasets else []
         self.speed = market.speed[chosen].tolist()
         counted = search.problem.requirements.counts_carbon
@@ -136,7 +138,8 @@ class Walk:
 
     def _open(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
         ready, down, usd, egress = so_far
-        if self.usd_left[at][left] == -math.inf:
+        first = self.first[at]
+        if first + left >= len(self.usd_sums):
             return False
         for taken, most in self.joint:
             if sum(count * each for count, each in zip(self.counts, taken, strict=True) if count) > most:
@@ -145,7 +148,8 @@ class Walk:
             emitted = sum(count * each for count, each in zip(self.counts, self.carbon, strict=True) if count)
             if emitted - self.carbon_left[at][left] > self.search.target.max_carbon_g_per_hour:
                 return False
-        usd_per_hour, usd_per_round = usd - self.usd_left[at][left], egress - self.egress_left[at][left]
+        usd_per_hour = usd + self.usd_sums[first + left] - self.usd_sums[first]  # cheapest first: the next ones
+        usd_per_round = egress + left * self.least_egress[at]
         seconds = max(ready + self.aggregate + max(down, self.shared), self.least_s)
         if self.shared:
             seconds = max(seconds, self._queued(at, left) + self.aggregate + self.shared)

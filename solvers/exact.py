@@ -15,13 +15,15 @@ from placer.convergence import batch_factor
 from placer.cost import usd_per_million_samples
 from placer.exchange import traits
 from placer.exchanges import exchange_for
-from placer.placement import Placement
+from placer.placement import NO_EXCHANGE, Placement
 from placer.problem import Problem
-from placer.result import Answer, SolveOptions, Status
+from placer.proof import total_bound
+from placer.result import Answer, SolveOptions, Status, objective_value
 from placer.violations import TOLERANCE
 
 from ._butterfly import ButterflySearch
 from ._hubs import HubSearch
+from ._ledger import Ledger, root_bound
 from ._market import Market
 from ._mode import Mode
 from ._regions import RegionSearch
@@ -59,10 +61,6 @@ def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
     return Prepared(Market.of(problem)).solve
 
 
-ROOT_STEP = 1e-3
-"""Relative step to which the bound of a stopped search is worked out."""
-
-
 class Prepared:
     """A market with its searches, kept from one question to the next; each is aimed at the target in hand."""
 
@@ -87,17 +85,22 @@ class Prepared:
         for start in () if options.first else (options.start, _staying(problem, options)):
             if start is not None:
                 target.offer(start)
-        finished = self._search(target)
+        ledger = Ledger(target)
+        finished = self._search(target, ledger)
         if target.best is None:
-            status = Status.INFEASIBLE if finished else Status.TIME_LIMIT
-            return Answer(status=status, placement=None, bound=None, candidates=target.candidates, interrupted=self._interrupted)
-        best, candidates = self._break_tie(target) if finished and options.break_ties else (target.best, 0)
-        bound = _proved(target) if finished else self._root_bound(target) if options.bound_if_stopped else None
+            status, proof, nodes = Status.INFEASIBLE if finished else Status.TIME_LIMIT, ledger.proofs({}), target.ticks
+            stopped, tried = self._interrupted, target.candidates
+            return Answer(status=status, placement=None, bound=None, candidates=tried, nodes=nodes, proof=proof, interrupted=stopped)
+        best, second = self._break_tie(target) if finished and options.break_ties else (target.best, None)
+        wanted = options.certificate if finished else options.bound_if_stopped
+        proof = ledger.proofs(self._root_bounds(target) if wanted else {})
         return Answer(
             status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
             placement=best.canonical(),
-            bound=bound,
-            candidates=target.candidates + candidates,
+            bound=total_bound(proof, target.objective),
+            candidates=target.candidates + (0 if second is None else second.candidates),
+            nodes=target.ticks + (0 if second is None else second.ticks),
+            proof=proof,
             interrupted=self._interrupted,
         )
 
@@ -111,14 +114,16 @@ class Prepared:
             search.aim(target)
         return self._kept
 
-    def _search(self, target: Target) -> bool:
+    def _search(self, target: Target, ledger: Ledger) -> bool:
         """Run every search that the request admits; False if the time ran out or the user stopped it."""
         try:
-            if self.market.fewest_regions <= 1:
-                _alone(self.market, target)
+            if self.market.fewest_regions <= 1 and target.problem.requirements.min_workers == 1:
+                with ledger.mode(NO_EXCHANGE, 1):
+                    _alone(self.market, target)
             market = self.market.with_moving_data(target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour)
             for search in self.searches(market, target):
-                search.run()
+                with ledger.mode(search.mode.strategy, search.mode.local_steps):
+                    search.run()
         except OutOfTimeError:
             return False
         except KeyboardInterrupt:
@@ -126,11 +131,11 @@ class Prepared:
             return False
         return not target.skipped
 
-    def _break_tie(self, target: Target) -> tuple[Placement, int]:
+    def _break_tie(self, target: Target) -> tuple[Placement, Target | None]:
         """Among placements as good as the best, find the cheapest (or the fastest, if cost is the objective)."""
         assert target.best is not None
         if target.objective == "cost-per-sample":
-            return target.best, 0
+            return target.best, None
         if target.objective == "throughput":
             second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
         elif target.objective == "carbon":
@@ -139,31 +144,25 @@ class Prepared:
             second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
         second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0
         second.offer(target.best)
-        self._search(second)
-        return second.best or target.best, second.candidates
+        self._search(second, Ledger(second))
+        return second.best or target.best, second
 
-    def _root_bound(self, target: Target) -> float:
-        """Best objective value that the first bound of all does not exclude, by bisection."""
+    def _root_bounds(self, target: Target) -> dict[tuple[str, int], float | None]:
+        """What the relaxation alone proves about each mode; None where it proves that the mode holds no placement."""
         trial = replace(target, gap=0.0, on_better=None)
-        searches = self.searches(self.market, trial)
-        low, high = target.best_value, _outermost(self.market, target.objective)
-        trial.best_value = high
-        if high == 0 or any(search.may_improve() for search in searches):
-            return high
-        while high > low * (1 + ROOT_STEP):
-            trial.best_value = (low * high) ** 0.5
-            if any(search.may_improve() for search in searches):
-                low = trial.best_value
-            else:
-                high = trial.best_value
-        return high
+        outermost = _outermost(self.market, target.objective)
+        found: dict[tuple[str, int], float | None] = {(NO_EXCHANGE, 1): _best_alone(self.market, target)}
+        for search in self.searches(self.market, trial):
+            trial.best, trial.best_value = target.best, target.best_value
+            found[search.mode.strategy, search.mode.local_steps] = root_bound(search.may_improve, trial, outermost)
+        return found
 
 
 def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
     """Best placement that leaves data that may move where it is: cheap to find, and often hard to beat."""
     if not problem.requirements.data_moves:
         return None
-    limits = replace(options, time_limit_s=options.time_limit_s / 3, start=None, bound_if_stopped=False, on_better=None)
+    limits = replace(options, time_limit_s=options.time_limit_s / 3, start=None, bound_if_stopped=False, certificate=False, on_better=None)
     return solve(replace(problem, requirements=problem.requirements.with_data_staying()), limits).placement
 
 
@@ -211,9 +210,15 @@ def _alone(market: Market, target: Target) -> None:
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
 
-def _proved(target: Target) -> float:
-    """Bound that a finished search proves."""
-    return target.best_value * (1 + target.gap if target.objective == "throughput" else 1 - target.gap)
+def _best_alone(market: Market, target: Target) -> float | None:
+    """Best value of a single machine by its own price, speed and emissions; None if none keeps the limits."""
+    values = [
+        objective_value(target.objective, float(market.alone[i]), pool.offer.usd_per_hour, carbon_g_per_hour=float(market.carbon[i]))
+        for i, pool in enumerate(market.pools)
+        if pool.offer.usd_per_hour <= target.budget_usd_per_hour * (1 + TOLERANCE)
+        and market.alone[i] >= target.floor_samples_per_second * (1 - TOLERANCE)
+    ]
+    return (max if target.objective == "throughput" else min)(values, default=None)
 
 
 def _outermost(market: Market, objective: str) -> float:

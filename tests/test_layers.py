@@ -13,7 +13,7 @@ LAYERS = [
     {"cli", "__main__"},
     {"worlds"},
     {"explainer"},
-    {"advisor", "saved", "reopened"},
+    {"advisor", "saved", "reopened", "certificate_check", "certificate", "again"},
     {
         "recommender",
         "explanation",
@@ -72,7 +72,7 @@ LAYERS = [
     {"problem"},
     {"requirements"},
     {"exchange", "elastic"},
-    {"placement"},
+    {"placement", "proof"},
     {"overlay"},
     {"scaled_market"},
     {
@@ -93,7 +93,7 @@ LAYERS = [
         "csv_rows",
         "provenance",
     },
-    {"units", "errors", "shipped", "shelf", "interval"},
+    {"units", "errors", "shipped", "shelf", "interval", "checker"},
 ]
 """A module imports only from its own line or lines below; `placer/__init__` names lazily and is exempt."""
 LAZY = {("result", "report"), ("result", "manifest"), ("result", "saved")}

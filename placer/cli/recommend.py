@@ -15,6 +15,7 @@ Examples:
   placer recommend --model roberta-xlm --budget 5/h
   placer recommend --model resnet50 --min-throughput 2000/s --in 'gcp/*,aws/*' --market spot
   placer recommend --model roberta-xlm --budget 5/h --manifest plan.json
+  placer recommend --model roberta-xlm --budget 5/h --certificate -o result.json
   placer recommend --model roberta-xlm --budget 50/h --regions 2.. --solver local_search
   placer recommend --model roberta-xlm --budget 5/h --catalog erben-2023 --verify cpsat
 """
@@ -36,28 +37,33 @@ Examples:
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
 @click.option("--top", default=8, show_default=True, type=click.IntRange(1), help="Rows of the considered table.")
 @click.option("-o", "--output", metavar="FILE", help="Write the result as JSON.")
+@click.option(
+    "--certificate", is_flag=True, help="Show what was proved about each strategy; with -o keep the whole market, to check it again."
+)
 @click.option("--manifest", metavar="FILE", help="Write the launch manifest as JSON.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, model: str, output: str | None, manifest: str | None, as_json: bool, **words: Any) -> None:
+def command(
+    ctx: click.Context, /, model: str, output: str | None, certificate: bool, manifest: str | None, as_json: bool, **words: Any
+) -> None:
     """Find, prove and explain the best placement for a model."""
     from placer.advisor import Advisor
 
     check_targets(output, manifest)
     with progress("searching") as better:
-        result = Advisor().recommend(model, on_better=better, **words)
+        result = Advisor().recommend(model, on_better=better, certificate=certificate or output is not None, **words)
     if output:
-        write_json(output, result.to_saved())
+        write_json(output, result.to_saved(whole=certificate))
     if manifest and result.placement is not None:
         write_json(manifest, result.to_manifest())
     if as_json:
         print_json(result.to_dict())
     else:
-        _print(result, output, manifest)
+        _print(result, output, manifest, certificate)
     ctx.exit(0 if result.placement is not None else {"infeasible": 3}.get(str(result.status), 4))
 
 
-def _print(result: Any, output: str | None, manifest: str | None) -> None:
+def _print(result: Any, output: str | None, manifest: str | None, certificate: bool) -> None:
     """Result on stdout; warnings, errors and next commands on stderr."""
     from placer.report import terminal
 
@@ -69,7 +75,7 @@ def _print(result: Any, output: str | None, manifest: str | None) -> None:
         if manifest:
             err.print("no manifest was written: there is no placement")
         return
-    terminal.print_result(console(), result)
+    terminal.print_result(console(), result, certificate=certificate)
     err.print()
     for line in terminal.warning_lines(result.warnings):
         err.print(line, style="yellow")

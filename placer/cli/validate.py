@@ -9,13 +9,20 @@ import click
 
 from placer.cli.options import json_option
 from placer.cli.output import print_json
+from placer.errors import PlacerError
 
 
 @click.command("validate", epilog="Example: placer validate plan.json")
 @click.argument("path")
+@click.option("--again", is_flag=True, help="Of a result: also solve its question again and compare.")
+@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="Solver of --again.")
 @json_option
-def command(path: str, as_json: bool) -> None:
+def command(path: str, again: bool, solver: str, as_json: bool) -> None:
     """Check a result, manifest, profile, problem, calibration or quota file, or the folder of a price book."""
+    if again and (os.path.isdir(path) or path.endswith(".csv")):  # noqa: PTH112 - as below
+        raise PlacerError(f"{path} is no result, so there is nothing to solve again", "give a file of placer recommend -o")
+    confirmed: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
     if os.path.isdir(path):  # noqa: PTH112 - a name too long for the file system is no folder
         from placer.book import load_catalog
 
@@ -27,10 +34,22 @@ def command(path: str, as_json: bool) -> None:
         said = f"{path}: quota file with {len(read_quotas(Path(path)))} rows"
     else:
         from placer.cli.output import read_json
-        from placer.saved import check_document
+        from placer.saved import examine_document
 
-        said = f"{path}: {check_document(read_json(path), path)}"
+        document = read_json(path)
+        what, checked = examine_document(document, path)
+        said = f"{path}: {what}"
+        if checked is not None:
+            confirmed, trusted = checked.confirmed, checked.trusted
+        if again:
+            from placer.again import solved_again
+
+            confirmed = (*confirmed, solved_again(document, path, solver))
     if as_json:
-        print_json({"schema": "placer.validation/v1", "valid": True, "message": said})
-    else:
-        click.echo(f"valid: {said}")
+        lists = {"confirmed": list(confirmed), "trusted": list(trusted)} if confirmed or trusted else {}
+        print_json({"schema": "placer.validation/v1", "valid": True, "message": said, **lists})
+        return
+    click.echo(f"valid: {said}")
+    for name, lines in (("confirmed", confirmed), ("trusted", trusted)):
+        for line in lines:
+            click.echo(f"  {name:9}  {line}")

@@ -12,6 +12,7 @@ from placer.interval import Interval
 from placer.outlook import month_outlook, spot_outlook
 from placer.placement import Placement, WorkerGroup
 from placer.problem import Problem
+from placer.proof import ModeProof
 from placer.requirements import Requirements
 from placer.result import Option, Result
 from placer.timing.step import StepSeconds
@@ -33,7 +34,8 @@ def result_document(result: Result) -> dict[str, Any]:
         "data": data_document(problem),
         "status": str(result.status),
         "objective": {"name": problem.requirements.objective, "value": result.value, "bound": result.bound, "gap": result.gap},
-        "solver": {"name": result.solver, "seconds": round(result.seconds, 6), "candidates": result.candidates},
+        "solver": {"name": result.solver, "seconds": round(result.seconds, 6), "candidates": result.candidates, "nodes": result.nodes},
+        "proof": [proof_document(proof) for proof in result.proof],
         "placement": None if placement is None else placement_document(placement, problem),
         "estimate": None if estimate is None else estimate_document(estimate),
         "totals": None if estimate is None else totals_document(estimate, problem),
@@ -61,6 +63,19 @@ def result_document(result: Result) -> dict[str, Any]:
             "seconds": round(found.seconds, 6),
         }
     return document
+
+
+def proof_document(proof: ModeProof) -> dict[str, Any]:
+    """What was proved about one strategy with its local steps."""
+    return {
+        "strategy": proof.strategy,
+        "local_steps": proof.local_steps,
+        "method": proof.method,
+        "bound": proof.bound,
+        "root_bound": proof.root_bound,
+        "nodes": proof.nodes,
+        "priced": proof.priced,
+    }
 
 
 def request_document(problem: Problem) -> dict[str, Any]:

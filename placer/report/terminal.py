@@ -14,6 +14,7 @@ from placer.estimator import Estimate
 from placer.placement import Placement
 from placer.problem import DEFAULT_QUOTA_GPUS, Problem
 from placer.report.figures import COMPRESSION_NAMES, figures
+from placer.report.proof import proof_table, ways_out
 from placer.report.sentences import device_words, headline
 from placer.requirements import ALL_REGIONS, Requirements
 from placer.result import Option, Result, Warn
@@ -220,10 +221,12 @@ def warning_lines(warnings: Iterable[Warn]) -> list[str]:
     return [f"warning: {warning.message}" for warning in warnings]
 
 
-def print_result(console: Console, result: Result) -> None:
-    """Print a result that has a placement."""
+def print_result(console: Console, result: Result, *, certificate: bool = False) -> None:
+    """Print a result that has a placement; with ``certificate`` what was proved about each strategy as well."""
     console.print(reading(result.problem))
     console.print(winner(result))
+    if certificate and result.proof:
+        console.print(proof_table(result))
     if result.batches:
         console.print(batches(result))
     console.print(considered(result, console.width))
@@ -288,7 +291,7 @@ def _proof(result: Result) -> str:
     seconds = f"solver {result.solver}, {format_seconds(result.seconds)}"
     if result.status == "feasible":
         return f"not proved: the best of {result.candidates:,} that were tried; --solver exact proves or finds a better one ({seconds})"
-    seconds = f"{result.candidates:,} priced in full, the others ruled out by bounds; {seconds}"
+    seconds = f"{result.candidates:,} priced in full, the others ruled out{ways_out(result.proof)}; {seconds}"
     if result.status == "optimal" and result.gap is not None:
         margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
         return f"optimal at the expected speeds: nothing in the catalog is better{margin} ({seconds})"

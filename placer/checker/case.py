@@ -1,0 +1,186 @@
+"""What a saved result says, as plain numbers: the placement, its machines and links, and the price book in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1}
+GIB = 1 << 30
+FIRST_PAID = "above_gib_per_month"
+
+
+@dataclass(frozen=True)
+class Road:
+    """One directed link: bytes/s of one stream, bytes/s of many, seconds there and back."""
+
+    one: float
+    cap: float
+    rtt: float
+
+    def rate(self, streams: int = 1) -> float:
+        """Bytes/s of some streams together."""
+        return min(streams * self.one, max(self.cap, self.one))
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Equal machines: place, how many, samples/s of one, class of host, USD/h of one."""
+
+    place: str
+    count: int
+    speed: float
+    host: str
+    usd_per_hour: float
+
+
+class Case:
+    """One placement and the problem beside it, as they stand in a file.
+
+    Parameters
+    ----------
+    problem
+        A ``placer.problem/v1`` document.
+    placement
+        The placement of a ``placer.result/v1`` document.
+    figures
+        Speeds of machines and links of its certificate.
+    samples_to_target
+        Multiplier of the exchange.
+
+    Notes
+    -----
+    ``KeyError`` and ``StopIteration`` say that the file lacks something.
+    """
+
+    def __init__(
+        self, problem: Mapping[str, Any], placement: Mapping[str, Any], figures: Mapping[str, Any], samples_to_target: float
+    ) -> None:
+        self.problem, self.placement, self.multiplier = problem, placement, samples_to_target
+        self.profile, self.wish, self.book = problem["profile"], problem["requirements"], problem["catalog"]
+        self.strategy: str = placement["exchange"]
+        self.streams, self.local_steps = int(placement["streams"]), int(placement["local_steps"])
+        self.roads = {(r["from"], r["to"]): Road(r["bytes_per_second"], r["cap"], r["rtt_s"]) for r in figures["links"]}
+        self.speeds = {kind_of(m): m for m in figures["machines"]}
+
+    @cached_property
+    def size(self) -> float:
+        """Bytes of one gradient on the wire."""
+        packed = BYTES_PER_ELEMENT[self.placement["compression"]]
+        return float(self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"])
+
+    @property
+    def batch(self) -> int:
+        """Samples of one optimizer step over all workers."""
+        return int(self.wish["target_batch_size"] or self.profile["target_batch_size"])
+
+    @cached_property
+    def crews(self) -> list[Crew]:
+        """Worker groups."""
+        return [self._crew(row) for row in self.placement["workers"]]
+
+    def _crew(self, row: Mapping[str, Any]) -> Crew:
+        speed = self.speeds[kind_of(row)]["alone" if self.strategy == "none" else "in_group"]
+        host = self.book["gpus"][row["gpu"]]["host"]
+        return Crew(row["place"], row["count"], speed, host, self.offer(row)["usd_per_hour"])
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return sum(crew.count for crew in self.crews)
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Workers of each place, in the order of the groups."""
+        found: dict[str, int] = {}
+        for crew in self.crews:
+            found[crew.place] = found.get(crew.place, 0) + crew.count
+        return found
+
+    @cached_property
+    def pace(self) -> dict[str, float]:
+        """Samples/s of each place."""
+        return {p: sum(c.count * c.speed for c in self.crews if c.place == p) for p in self.counts}
+
+    @property
+    def hub(self) -> str:
+        """Place of the function, server or hub."""
+        return str(self.placement["aggregator"]["place"])
+
+    @property
+    def store(self) -> str:
+        """Place of the object store."""
+        return str(self.placement["storage"]["place"])
+
+    def road(self, src: str, dst: str) -> Road:
+        """Link from one place to another."""
+        return self.roads[src, dst]
+
+    def machine(self, place: str) -> float:
+        """Bytes/s that one machine sends or receives in all."""
+        return self.roads[place, place].one
+
+    def offer(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Row of the book for a group."""
+        wanted = (row["place"], row["offer"], row["gpu"], row["gpu_count"], row["market"])
+        found: Mapping[str, Any] = next(o for o in self.book["offers"] if offer_kind(o) == wanted)
+        return found
+
+    def usd_per_byte(self, src: str, dst: str, *, zonal: bool) -> float:
+        """Price of a byte that leaves one place for another: the first paid tier of the most specific row.
+
+        Parameters
+        ----------
+        zonal
+            Whether both ends are machines, which may be in different zones.
+        """
+        here, there = self.book["regions"][src], self.book["regions"][dst]
+        if src == dst:
+            ends = ["inter_zone" if zonal and not self.wish["same_zone"] else "intra_zone"]
+        elif here["provider"] != there["provider"]:
+            ends = ["internet"]
+        else:
+            ends = [there["region"], there["egress_zone"], "*"]
+        starts = [here["region"], here["egress_zone"], "*"]
+        keys = sorted((i + j, i, starts[i], ends[j]) for i in range(3) for j in range(len(ends)))
+        for _, _, start, end in keys:
+            rows = [r for r in self._egress.get(here["provider"], ()) if (r["src"], r["dst"]) == (start, end)]
+            if rows:
+                ordered = sorted(rows, key=lambda r: r[FIRST_PAID])
+                paid = [r for r in ordered if r["usd_per_gib"] > 0]
+                return float((paid or ordered)[0]["usd_per_gib"]) / GIB
+        raise KeyError(f"egress price from {src} to {dst}")
+
+    @cached_property
+    def _egress(self) -> dict[str, list[Mapping[str, Any]]]:
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for row in self.book["egress"]:
+            found.setdefault(row["provider"], []).append(row)
+        return found
+
+    def function(self, place: str) -> Mapping[str, Any]:
+        """Row of the cloud function of a place: the one asked for, else the first."""
+        rows = [f for f in self.book["functions"] if f"{f['provider']}/{f['region']}" == place]
+        named = [f for f in rows if f["function"] == self.wish["function"]]
+        found: Mapping[str, Any] = (named or rows)[0]
+        return found
+
+    def object_store(self, name: str) -> Mapping[str, Any]:
+        """Row of an object store by place or name."""
+        for row in self.book["stores"]:
+            place = f"{row['provider']}/{row['region']}"
+            if name in (place, f"{row['store']}@{place}", row["store"]):
+                return {**row, "place": place}
+        raise KeyError(f"store {name}")
+
+
+def kind_of(row: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
+    """What tells the groups of a document apart."""
+    return row["place"], row["offer"], row["gpu"], row["gpu_count"], row["market"]
+
+
+def offer_kind(offer: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
+    """The same of a row of the book."""
+    return f"{offer['provider']}/{offer['region']}", offer["instance_type"], offer["gpu"], offer["gpu_count"], offer["market"]

@@ -1,0 +1,334 @@
+"""The certificate: bounds by strategy, a second implementation of prices and limits, and edits that are found."""
+
+import copy
+import importlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import validate as follows
+
+import placer
+from conftest import Run
+from instances import exchange_problem, random_problem, wide_problem
+from placements import random_placement
+from placer.again import solved_again
+from placer.certificate import device_speeds, figures
+from placer.checker.bound import Relaxed
+from placer.checker.case import Case
+from placer.checker.dollars import dollars_of
+from placer.checker.limits import broken_limits
+from placer.checker.market import CHEAPEST, Machine, largest_sums, machines_of
+from placer.checker.queue import last_arrival
+from placer.checker.seconds import round_of
+from placer.convergence import batch_factor, multiplier_of
+from placer.errors import PlacerError
+from placer.estimator import evaluate
+from placer.exchange import STRATEGIES
+from placer.placement import Placement
+from placer.problem import Problem
+from placer.proof import ModeProof
+from placer.report.document import placement_document
+from placer.result import Result, SolveOptions, Status, objective_value
+from placer.saved import check_document, examine_document, schema_text, used_problem
+from placer.solve import solve
+from placer.violations import violations
+
+placements = importlib.import_module("placer.solvers.exhaustive").placements
+PROOF = SolveOptions(gap=0.0, certificate=True)
+SEVERAL = [name for name in STRATEGIES if name != "none"]
+
+
+def case_of(placement: Placement, problem: Problem) -> Case:
+    """Read a placement as it would stand in a file: through JSON, with nothing but what the file holds."""
+    document = json.loads(json.dumps(used_problem(problem, placement).to_dict()))
+    given_ = json.loads(json.dumps(figures(placement, problem), allow_nan=False))
+    return Case(document, placement_document(placement, problem), given_, evaluate(placement, problem).multiplier)
+
+
+@pytest.mark.parametrize("strategy", SEVERAL)
+def test_the_second_implementation_prices_alike(strategy: str) -> None:
+    """40 random placements of each strategy, with streams, local steps, overlap and placed data: seconds and every component."""
+    for seed in range(40):
+        placement, problem = random_placement(strategy, seed)
+        got, case = evaluate(placement, problem), case_of(placement, problem)
+        bill = round_of(case)
+        assert bill.seconds == pytest.approx(got.step.total, rel=1e-9)
+        for name, usd in dollars_of(case, bill).items():
+            assert usd == pytest.approx(getattr(got.usd, name), rel=1e-9, abs=1e-12 * got.usd.total), (name, seed)
+
+
+@pytest.mark.parametrize("strategy", SEVERAL)
+def test_a_saved_problem_times_its_placement_as_the_whole_one(strategy: str) -> None:
+    """What many streams reach depends on the largest network card of a place, so the cut-down book keeps it."""
+    for seed in range(40):
+        placement, problem = random_placement(strategy, seed)
+        cut = evaluate(placement, used_problem(problem, placement))
+        assert cut.step.total == pytest.approx(evaluate(placement, problem).step.total, rel=1e-9)
+
+
+@pytest.mark.parametrize("draw", [random_problem, wide_problem, exchange_problem], ids=lambda draw: draw.__name__)
+def test_the_second_implementation_finds_the_same_limits_broken(draw: Callable[[int], Problem]) -> None:
+    """Over all placements of small markets: nothing is broken in one implementation that is not in the other."""
+    seen = {True: 0, False: 0}
+    for seed in range(12):
+        problem = draw(seed)
+        for number, placement in enumerate(placements(problem)):
+            if number >= 40:
+                break
+            if {d.place for d in problem.requirements.datasets if not d.may_move} - {*placement.places}:
+                continue
+            case = case_of(placement, problem)
+            bill = round_of(case)
+            usd, speed = dollars_of(case, bill)["total"], case.batch * case.local_steps / bill.seconds / case.multiplier
+            second, first = broken_limits(case, bill, speed, usd), violations(placement, problem)
+            assert bool(second) == bool(first), (seed, number, second, first)
+            seen[bool(first)] += 1
+    assert min(seen.values()) > 10
+
+
+def test_transfers_share_a_machine_by_hand() -> None:
+    """Three at once, 1 s of the machine each: 3 s. One after the other: the last starts at 9 s and takes its own 4 s."""
+    assert last_arrival([(0.0, 1.0, 3)], 1.0) == pytest.approx(3.0)
+    assert last_arrival([(0.0, 4.0, 2), (9.0, 4.0, 1)], 1.0) == pytest.approx(13.0)
+
+
+def test_weak_duality_by_hand() -> None:
+    """Quota of 2 GPUs, sizes 1 and 2: two single machines (2 x 10) or one double (15); the majorant of (0, 15, 20) is itself."""
+    kinds: dict[str, Any] = {"host": "t4", "bucket": ("a", "T4", "spot"), "quota": 2}
+    single = Machine(alone=10.0, speed=10.0, usd=1.0, most=2, gpus=1, **kinds)
+    double = Machine(alone=15.0, speed=15.0, usd=3.0, most=1, gpus=2, **kinds)
+    assert largest_sums([single, double], 0.0, 5) == [0.0, 15.0, 20.0]
+    assert largest_sums([single, double], 4.0, 5) == [0.0, 6.0, 12.0]
+    assert largest_sums([single, double], CHEAPEST, 1) == [0.0, -1.0]
+
+
+def best_by_mode(problem: Problem) -> dict[tuple[str, int], float]:
+    """Best value of each mode by plain enumeration."""
+    name = problem.requirements.objective
+    found: dict[tuple[str, int], float] = {}
+    for placement in placements(problem):
+        if violations(placement, problem):
+            continue
+        got = evaluate(placement, problem)
+        value = objective_value(name, got.samples_per_second, got.usd.total)
+        mode = placement.exchange.strategy, placement.exchange.local_steps
+        better = max if name == "throughput" else min
+        found[mode] = better(value, found.get(mode, value))
+    return found
+
+
+def unbeaten(bound: float | None, value: float, objective: str) -> bool:
+    """Whether a value keeps to a bound; a bound of None says that there is no value."""
+    if bound is None:
+        return False
+    return value <= bound * (1 + 1e-8) if objective == "throughput" else value >= bound * (1 - 1e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 100_000), st.sampled_from([random_problem, exchange_problem]), st.sampled_from([None, 3]))
+def test_no_placement_of_a_mode_beats_its_bounds(seed: int, draw: Callable[[int], Problem], nodes: int | None) -> None:
+    """The bound of each mode, of its relaxation, and by weak duality, against plain enumeration; stopped searches too."""
+    problem = draw(seed)
+    if not problem.pools:
+        return
+    result = solve(problem, "exact", replace(PROOF, node_limit=nodes))
+    name, best = problem.requirements.objective, best_by_mode(problem)
+    proofs = {(p.strategy, p.local_steps): p for p in result.proof}
+    document = json.loads(json.dumps(problem.to_dict()))
+    speeds = device_speeds(problem)
+    relaxed = Relaxed(document, machines_of(document, speeds), [0.1, 1.0, 10.0, 100.0, 1000.0])
+    for mode, value in best.items():
+        proof = proofs[mode]
+        if result.placement is not None:
+            assert unbeaten(proof.bound, value, name), (proof, value)
+            assert unbeaten(proof.root_bound, value, name), (proof, value)
+        factor = batch_factor(problem) if mode[0] == "none" else factor_of(problem, *mode)
+        assert unbeaten(relaxed.best(*mode, factor), value, name), (mode, value)
+    if result.status is Status.INFEASIBLE:
+        assert not best
+        assert all(proof.bound is None for proof in result.proof)
+
+
+def factor_of(problem: Problem, strategy: str, local_steps: int) -> float:
+    """Samples to target of a mode."""
+    from placer.exchanges import exchange_for
+
+    return multiplier_of(exchange_for(strategy, 1, problem, local_steps=local_steps), problem).value
+
+
+@pytest.fixture(scope="module")
+def searched() -> Result:
+    """Two regions of T4 machines, so that something is searched."""
+    words: dict[str, Any] = {"catalog": "erben-2023", "budget": "5/h", "regions": "2..3", "certificate": True}
+    return placer.recommend("convnext-large", **words)
+
+
+@pytest.fixture(scope="module")
+def saved(searched: Result) -> dict[str, Any]:
+    """Its file, with the whole market."""
+    document: dict[str, Any] = json.loads(json.dumps(searched.to_saved(whole=True)))
+    return document
+
+
+def test_the_bound_is_the_best_of_the_modes(searched: Result) -> None:
+    """And the modes are those that the request admits; nodes and placements add up."""
+    assert [(p.strategy, p.local_steps) for p in searched.proof] == list(searched.problem.modes)
+    assert searched.bound == max(p.bound for p in searched.proof if p.bound is not None)
+    assert sum(p.nodes for p in searched.proof) <= searched.nodes
+    assert {"search", "root"} >= {p.method for p in searched.proof}
+    assert searched.to_dict()["solver"]["nodes"] == searched.nodes > 0
+
+
+def test_a_certificate_follows_the_schema_and_says_what_it_confirms(saved: dict[str, Any]) -> None:
+    """Confirmed: prices, limits, digests, arithmetic. Trusted: searches and estimates."""
+    follows(saved, json.loads(schema_text("result")))
+    said, checked = examine_document(saved, "r.json")
+    assert "priced again" in said
+    assert checked is not None
+    assert any("second implementation finds" in line for line in checked.confirmed)
+    assert any("weak duality" in line for line in checked.confirmed)
+    assert any(line.startswith("all-reduce: searched") for line in checked.trusted)
+
+
+def test_the_same_question_has_the_same_certificate(searched: Result, saved: dict[str, Any]) -> None:
+    """Nothing in it depends on the clock."""
+    again = placer.recommend("convnext-large", catalog="erben-2023", budget="5/h", regions="2..3", certificate=True)
+    assert again.proof == searched.proof
+    assert again.to_saved(whole=True)["certificate"] == saved["certificate"]
+
+
+def test_unproved_answers_have_no_proof_and_old_files_are_read(saved: dict[str, Any]) -> None:
+    """A heuristic proves nothing; a file of an older version has no certificate and is priced again all the same."""
+    tried = placer.recommend("roberta-xlm", catalog="erben-2023", budget="5/h", solver="greedy", certificate=True)
+    assert tried.proof == ()
+    _, checked = examine_document(tried.to_saved(), "r.json")
+    assert checked is not None
+    assert "nothing is proved" in checked.trusted[0]
+    old = {key: value for key, value in saved.items() if key not in ("proof", "certificate")}
+    old["solver"] = {key: value for key, value in saved["solver"].items() if key != "nodes"}
+    _, checked = examine_document(old, "r.json")
+    assert checked is not None
+    assert checked.trusted == ("no certificate in this file: it was written by an older version",)
+
+
+def test_infeasible_answers_say_that_every_mode_is_ruled_out() -> None:
+    """No machine costs 0.001 USD/h."""
+    result = placer.recommend("roberta-xlm", catalog="erben-2023", budget="0.001/h", certificate=True)
+    assert result.status is Status.INFEASIBLE
+    assert {proof.bound for proof in result.proof} == {None}
+    document = json.loads(json.dumps(result.to_saved(whole=True)))
+    said, checked = examine_document(document, "r.json")
+    assert said == "result without a placement"
+    assert checked is not None
+    assert any("weak duality" in line and line.count("none fits") == len(result.proof) for line in checked.confirmed)
+    assert "found nothing either" in solved_again(document, "r.json", "exact")
+    document["proof"][0]["bound"] = 1.0
+    with pytest.raises(PlacerError, match="nothing is said to fit, but one machine is not ruled out"):
+        check_document(document, "r.json")
+
+
+EDITS: dict[str, tuple[str, Any, str]] = {
+    "price": ("problem/catalog/offers/0/usd_per_hour", 0.01, "usd_per_hour is written as|digest of the catalog"),
+    "speed": ("estimate/samples_per_second/value", lambda v: v * 1.01, r"estimate\.samples_per_second\.value is written as"),
+    "counted speed": (
+        "estimate/effective_samples_per_second/value",
+        lambda v: v * 1.01,
+        r"effective_samples_per_second\.value is written as",
+    ),
+    "egress": ("estimate/usd_per_hour/egress", lambda v: v * 1.01, r"usd_per_hour\.egress is written as"),
+    "count": ("placement/workers/0/count", lambda v: v + 1, "written as|breaks a limit|other keys"),
+    "budget": ("problem/requirements/budget_usd_per_hour", 6.0, "request does not fit|digest of the requirements"),
+    "rate": ("problem/profile/title", "another", "digest of the profile"),
+    "host": ("problem/calibration/most_workers", 11, "digest of the calibration"),
+    "quota": ("problem/catalog/name", "other", "digest of the catalog"),
+    "digest": ("certificate/inputs/profile", "0" * 64, "digest of the profile"),
+    "book": ("certificate/book", "0" * 64, "digest of the price book"),
+    "bound": ("objective/bound", lambda v: v * 0.5, "is beaten by the value"),
+    "total": ("objective/bound", lambda v: v * 1.0001, "gap, bound and value do not fit"),
+    "mode": ("proof/0/bound", lambda v: v * 1.01, "not the best of the bounds of the modes"),
+    "own mode": ("proof/0/bound", lambda v: v * 0.5, "not the best of the bounds|is beaten by the placement"),
+    "method": ("proof/0/method", "stopped", "the search of all-reduce was stopped"),
+    "root": ("proof/0/method", "root", "all-reduce is said to need no search"),
+    "nodes": ("solver/nodes", 0, r"solver\.nodes is written as 0"),
+    "asked gap": ("certificate/gap", -0.1, "where -0.1 was asked for"),
+    "solver": ("certificate/solver", "greedy", "the certificate is of the solver greedy"),
+    "figure": ("certificate/figures/machines/0/in_group", lambda v: v * 1.01, "the second implementation finds"),
+    "odd link": ("certificate/figures/links/0/bytes_per_second", -1.0, "bytes_per_second of the certificate is -1"),
+    "odd figure": ("certificate/figures/machines/0", {}, "not a complete placer.result/v1 document"),
+    "link": ("certificate/figures/links/0/bytes_per_second", lambda v: v * 0.01, "the second implementation finds"),
+    "duality": ("certificate/relaxation/modes/0/bound", lambda v: v * 0.99, "by weak duality is written as"),
+    "multiplier": ("certificate/relaxation/multipliers/0", -1.0, "multiplier of the certificate is below 0"),
+    "speeds": ("certificate/relaxation/speeds/0/in_group", lambda v: v * 0.5, "not those of the profile"),
+    "version": ("certificate/schema", "placer.certificate/v9", "unknown certificate"),
+}
+"""Path, new value, and what the error must name."""
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_is_named(saved: dict[str, Any], name: str) -> None:
+    """One figure changed at a time."""
+    path, value, message = EDITS[name]
+    document = copy.deepcopy(saved)
+    at: Any = document
+    keys: list[Any] = [int(step) if step.isdigit() else step for step in path.split("/")]
+    for key in keys[:-1]:
+        at = at[key]
+    before = at[keys[-1]]
+    at[keys[-1]] = value(before) if callable(value) else value
+    with pytest.raises(PlacerError, match=message) as caught:
+        check_document(document, "r.json")
+    assert caught.value.exit_code == 2
+
+
+def test_the_bound_of_a_stopped_search_names_its_modes() -> None:
+    """What was not finished has the bound of its relaxation, and the best of them is the bound of the answer."""
+    problem = placer.recommend("convnext-large", catalog="erben-2023", budget="5/h", regions="2..3").problem
+    stopped = solve(problem, "exact", SolveOptions(node_limit=3))
+    assert stopped.status is Status.TIME_LIMIT
+    left = [proof for proof in stopped.proof if proof.method == "stopped"]
+    assert left
+    assert all(proof.bound == proof.root_bound is not None for proof in left)
+    assert stopped.bound == max(proof.bound for proof in stopped.proof if proof.bound is not None)
+
+
+def test_commands_write_show_and_check_a_certificate(run: Run, tmp_path: Path) -> None:
+    """`recommend --certificate -o`, `validate`, `validate --again` with another solver."""
+    path = tmp_path / "r.json"
+    words = ("--model", "convnext-large", "--catalog", "erben-2023", "--budget", "2/h", "--workers", "2..8")
+    done = run("recommend", *words, "--certificate", "-o", str(path))
+    assert "Proof (no placement of a strategy is better than its bound)" in done.stdout
+    checked = run("validate", str(path), "--again", "--solver", "local_search")
+    assert checked.returncode == 0, checked.stderr
+    assert "local_search solved it again" in checked.stdout
+    assert "trusted" in checked.stdout
+    listed = json.loads(run("validate", str(path), "--json").stdout)
+    assert listed["valid"] is True
+    assert listed["confirmed"]
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["certificate"]["book"] = "0" * 64
+    path.write_text(json.dumps(document), encoding="utf-8")
+    broken = run("validate", str(path))
+    assert broken.returncode == 2
+    assert "digest of the price book" in broken.stderr
+
+
+def test_without_the_market_a_question_is_solved_again_only_with_its_book(searched: Result) -> None:
+    """The file names the book by its digest; another one is refused in a line."""
+    document = json.loads(json.dumps(searched.to_saved()))
+    assert "exact solved it again" in solved_again(document, "r.json", "exact")
+    document["certificate"]["book"] = "0" * 64
+    with pytest.raises(PlacerError, match="is not on this machine"):
+        solved_again(document, "r.json", "exact")
+
+
+def test_proofs_are_plain(searched: Result) -> None:
+    """Frozen, so that an answer cannot change."""
+    proof: ModeProof = searched.proof[0]
+    with pytest.raises(AttributeError):
+        proof.bound = 0.0  # type: ignore[misc]
