@@ -62,7 +62,13 @@ def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
     """Yield every other single wish that can be widened, and all limits together: label, wishes, words."""
     free = replace(wish, budget_usd_per_hour=None, min_samples_per_second=None, deadline_s=None, budget_usd=None)
     quotas = (Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)
-    limits = "no --budget, --min-throughput, --deadline or --max-carbon"
+    given = (
+        ("--budget", wish.budget_usd_per_hour or wish.budget_usd),
+        ("--min-throughput", wish.min_samples_per_second),
+        ("--deadline", wish.deadline_s),
+        ("--max-carbon", wish.max_carbon_g_per_hour),
+    )
+    limits = " and ".join(f"no {name}" for name, limit in given if limit is not None)
     for label, changed, note in (
         ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
         ("quota", replace(wish, quotas=quotas), f"a quota of {AMPLE_GPUS} GPUs"),
