@@ -83,9 +83,10 @@ class Prepared:
             deadline=time.monotonic() + options.time_limit_s,
             node_limit=options.node_limit,
             on_better=options.on_better,
+            first=options.first,
         )
         self._interrupted = False
-        for start in (options.start, _staying(problem, options)):
+        for start in () if options.first else (options.start, _staying(problem, options)):
             if start is not None:
                 target.offer(start)
         ledger = Ledger(target)
