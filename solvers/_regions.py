@@ -192,6 +192,8 @@ class RegionSearch:
     def _home_usd(self, places: Indices, followers: Indices | int) -> Array:
         """Least egress inside the regions of so many workers that are no leaders."""
         home = float(self.market.prices[places, places].min())
+        if home == np.inf:  # a network that carries nothing there
+            return np.where(np.asarray(followers) > 0, np.inf, 0.0)
         built: Array = np.asarray(followers) * self.size * (2 * self.mode.local_steps + self._broadcasts) * home
         return built
 
