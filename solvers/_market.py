@@ -19,6 +19,7 @@ from placer.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR
 
 from ._increments import increments, machines_of
+from ._tables import egress_table
 
 if TYPE_CHECKING:
     from ._grid import Grid
@@ -276,8 +277,7 @@ class Market:
     @cached_property
     def prices(self) -> Array:
         """Egress price in USD per byte between the places; shape (places, places)."""
-        network, same_zone = self.problem.network, self.problem.requirements.same_zone
-        return np.array([[network.usd_per_byte(a, b, same_zone=same_zone) for b in self.places] for a in self.places])
+        return egress_table(self.problem, self.places)
 
     @cached_property
     def both_ways(self) -> Array:
