@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from placer.catalog import Catalog
     from placer.errors import PlacerError
     from placer.estimator import Estimate
+    from placer.explainer import explain
+    from placer.explanation import Explanation
     from placer.fitting import calibrate
     from placer.frontier import Frontier, FrontierPoint
     from placer.interval import Interval
@@ -40,6 +42,7 @@ _HOMES = {
     "Catalog": "placer.catalog",
     "Estimate": "placer.estimator",
     "Exchange": "placer.placement",
+    "Explanation": "placer.explanation",
     "Frontier": "placer.frontier",
     "FrontierPoint": "placer.frontier",
     "Interval": "placer.interval",
@@ -61,6 +64,7 @@ _HOMES = {
     "calibrate": "placer.fitting",
     "catalog_names": "placer.layers",
     "estimate": "placer.advisor",
+    "explain": "placer.explainer",
     "load_catalog": "placer.book",
     "load_profile": "placer.profile",
     "pareto": "placer.advisor",
@@ -78,6 +82,7 @@ __all__ = [
     "Catalog",
     "Estimate",
     "Exchange",
+    "Explanation",
     "Frontier",
     "FrontierPoint",
     "Interval",
@@ -100,6 +105,7 @@ __all__ = [
     "calibrate",
     "catalog_names",
     "estimate",
+    "explain",
     "load_catalog",
     "load_profile",
     "pareto",

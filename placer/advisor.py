@@ -10,9 +10,12 @@ from typing import Any
 from placer.book import load_catalog
 from placer.by_hand import place_by_hand
 from placer.catalog import Catalog
+from placer.contradictions import ContradictionError
 from placer.errors import PlacerError
 from placer.estimator import Estimate
 from placer.estimator import estimate as estimate_placement
+from placer.explanation import Explanation
+from placer.explanation import explain as explain_problem
 from placer.frontier import Frontier
 from placer.frontier_search import frontier
 from placer.problem import Problem
@@ -96,6 +99,31 @@ class Advisor:
         options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
         problem = self.problem(model, catalog, **{**words, "objective": "throughput"})
         return frontier(problem, text_of("solver", solver), options, points)
+
+    def explain(
+        self,
+        model: str | ModelProfile | Problem,
+        *,
+        catalog: Books = None,
+        why_not: str | Sequence[str] = (),
+        gap: str | float = 0.001,
+        time_limit: str | float = 120.0,
+        **words: Any,
+    ) -> Explanation:
+        """Say what binds, why not something else, what one more is worth, or why nothing fits; see `placer.explain`."""
+        if isinstance(model, Problem):
+            check_words(words)
+            if words or catalog is not None:
+                raise PlacerError(f"{next(iter(words), 'catalog')} beside a whole problem", "give a model and words, or a problem alone")
+            problem = model
+        else:
+            try:
+                problem = self.problem(model, catalog, **words)
+            except ContradictionError as error:  # an answer here: the contradiction is taken apart
+                problem = error.problem
+        subjects = (why_not,) if isinstance(why_not, str) else tuple(text_of("why_not", subject) for subject in why_not)
+        seconds = solve_options(time_limit=time_limit).time_limit_s
+        return explain_problem(problem, subjects, options=solve_options(gap=gap), time_limit_s=seconds)
 
     def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""

@@ -52,7 +52,7 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
         spent = time.perf_counter() - started
         own = replace(options, time_limit_s=max(0.0, options.time_limit_s - spent) / (len(batches) - done))
         own = own if best is None else replace(own, start=best.placement)
-        found = ask(asked if limit is None else _limited(asked, limit), own)
+        found = ask(asked if limit is None else limited(asked, limit), own)
         rows.append(_row(batch, found, limit))
         if found.placement is not None and found.value is not None and (best is None or _better(found.value, best)):
             best = replace(found, problem=asked)
@@ -75,7 +75,7 @@ def _to_beat(value: float, wish: Requirements, gap: float) -> float:
     return value * (1 + slack) if wish.objective == "throughput" else value * (1 - slack)
 
 
-def _limited(problem: Problem, limit: float) -> Problem:
+def limited(problem: Problem, limit: float) -> Problem:
     """The problem with a limit that only better answers keep."""
     wish, unlimited = problem.requirements, float("inf")
     if wish.objective in ("throughput", "time"):

@@ -13,31 +13,56 @@ from placer.residency import homeless, parted
 from placer.used_machines import unusable
 
 
+class ContradictionError(PlacerError):
+    """Wishes that no placement can meet together; ``problem`` is the question, which `placer explain` takes apart."""
+
+    def __init__(self, error: PlacerError, problem: Problem) -> None:
+        super().__init__(error.message, error.hint, error.exit_code)
+        self.problem = problem
+
+
 def without_contradictions(problem: Problem) -> Problem:
     """Refuse wishes that contradict each other before anything is searched.
 
     Raises
     ------
-    PlacerError
+    ContradictionError
         Names the wishes.
+    PlacerError
+        Names a wish that would change nothing.
     """
-    wish = problem.requirements
-    if not problem.modes:
-        if wish.exchange in ("auto", *LOCAL) and (wish.min_local_steps or 1) > MOST_KNOWN_LOCAL_STEPS:
-            raise PlacerError(
-                f"nobody says how {wish.min_local_steps} local steps converge",
-                f"take at most {MOST_KNOWN_LOCAL_STEPS}, or say it with --samples-to-target STRATEGY=FACTOR",
-            )
-        if wish.overlap:
-            raise PlacerError(f"the exchange {wish.exchange} cannot run beside the next step", "leave out --overlap, or use all-reduce")
-        raise PlacerError(f"{wish.exchange} exchanges in every step", f"leave out --local-steps, or use {', '.join(LOCAL)}")
-    for sentence in homeless(problem):
-        raise PlacerError(sentence, "change --data, --keep, or the wish that excludes its place")
-    for sentence in unusable(problem):
-        raise PlacerError(sentence, "change --use, or the wish that stands against it")
-    _check_places(problem)
+    found = contradiction(problem)
+    if found is not None:
+        raise ContradictionError(found, problem)
     _check_idle(problem)
     return problem
+
+
+def contradiction(problem: Problem) -> PlacerError | None:
+    """The first contradiction among the wishes that is seen without a search; None if there is none."""
+    return _no_mode(problem) if not problem.modes else next(_contradictions(problem), None)
+
+
+def _no_mode(problem: Problem) -> PlacerError:
+    """Why no exchange is left."""
+    wish = problem.requirements
+    if wish.exchange in ("auto", *LOCAL) and (wish.min_local_steps or 1) > MOST_KNOWN_LOCAL_STEPS:
+        return PlacerError(
+            f"nobody says how {wish.min_local_steps} local steps converge",
+            f"take at most {MOST_KNOWN_LOCAL_STEPS}, or say it with --samples-to-target STRATEGY=FACTOR",
+        )
+    if wish.overlap:
+        return PlacerError(f"the exchange {wish.exchange} cannot run beside the next step", "leave out --overlap, or use all-reduce")
+    return PlacerError(f"{wish.exchange} exchanges in every step", f"leave out --local-steps, or use {', '.join(LOCAL)}")
+
+
+def _contradictions(problem: Problem) -> Iterator[PlacerError]:
+    """Data that can be used nowhere, machines that must be used and cannot be, and places that cannot be had together."""
+    for sentence in homeless(problem):
+        yield PlacerError(sentence, "change --data, --keep, or the wish that excludes its place")
+    for sentence in unusable(problem):
+        yield PlacerError(sentence, "change --use, or the wish that stands against it")
+    yield from _places(problem)
 
 
 def _check_idle(problem: Problem) -> None:
@@ -55,19 +80,19 @@ def _check_idle(problem: Problem) -> None:
         raise PlacerError(f"passes {wish.passes:g} without data that may move", "give --data PLACE=SAMPLES:move, or leave --passes out")
 
 
-def _check_places(problem: Problem) -> None:
-    """Refuse wishes about places that no placement can meet."""
+def _places(problem: Problem) -> Iterator[PlacerError]:
+    """Wishes about places that no placement can meet."""
     wish, stay = problem.requirements, needs_place(problem.requirements.datasets)
     fixed = bool(stay) and not wish.data_moves
     for what, most in (("regions", wish.max_regions), ("workers", wish.max_workers), ("samples a step", problem.batch)):
         if len(stay) > most:
-            raise PlacerError(f"data stays in {len(stay)} places, but at most {most} {what} are allowed", "allow more, or let data move")
+            yield PlacerError(f"data stays in {len(stay)} places, but at most {most} {what} are allowed", "allow more, or let data move")
     if fixed and wish.min_regions > len(stay):
-        raise PlacerError(
+        yield PlacerError(
             f"data stays in {len(stay)} places, but {wish.min_regions} regions are wanted", "lower --regions, or let data move"
         )
     for sentence in (*parted(problem), *_server_outside(problem)):
-        raise PlacerError(sentence, "change --keep, --data, --aggregator or the places")
+        yield PlacerError(sentence, "change --keep, --data, --aggregator or the places")
 
 
 def _server_outside(problem: Problem) -> Iterator[str]:

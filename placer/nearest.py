@@ -22,7 +22,7 @@ AMPLE_GPUS = 64
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
     """Find placements that fit after one wish is changed: a limit; failing these, any other single wish, or all limits."""
     tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in _freed(problem.requirements))
-    found = [replace(option, note=_limit_words(option, problem.requirements)) for option in tried if option is not None]
+    found = [replace(option, note=limit_words(option, problem.requirements)) for option in tried if option is not None]
     found += _without_used(problem, solver, options)
     if not found:
         tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in _widened(problem.requirements))
@@ -55,7 +55,7 @@ def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[
     return found
 
 
-def _limit_words(option: Option, wish: Requirements) -> str:
+def limit_words(option: Option, wish: Requirements) -> str:
     """The limit that a placement just keeps, as it is written on the command line."""
     got, samples = option.estimate, wish.samples or 0
     if option.label == "budget":
@@ -74,7 +74,13 @@ def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
     """Yield every other single wish that can be widened, and all limits together: label, wishes, words."""
     free = replace(wish, budget_usd_per_hour=None, min_samples_per_second=None, deadline_s=None, budget_usd=None)
     quotas = (Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)
-    limits = "no --budget, --min-throughput, --deadline or --max-carbon"
+    given = (
+        ("--budget", wish.budget_usd_per_hour or wish.budget_usd),
+        ("--min-throughput", wish.min_samples_per_second),
+        ("--deadline", wish.deadline_s),
+        ("--max-carbon", wish.max_carbon_g_per_hour),
+    )
+    limits = " and ".join(f"no {name}" for name, limit in given if limit is not None)
     for label, changed, note in (
         ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
         ("quota", replace(wish, quotas=quotas), f"a quota of {AMPLE_GPUS} GPUs"),

@@ -42,7 +42,8 @@ class SolveOptions:
     -----
     Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if one
     is known, a function that hears the objective value of every better placement, whether a stopped search
-    should work out a bound, and whether ties are broken by a second search.
+    should work out a bound, whether to stop at the first placement that keeps every limit (`exact` alone), and whether ties
+    are broken by a second search.
     """
 
     gap: float = 0.001
@@ -51,6 +52,7 @@ class SolveOptions:
     seed: int = 0
     start: Placement | None = None
     bound_if_stopped: bool = True
+    first: bool = False
     certificate: bool = False
     break_ties: bool = True
     on_better: Callable[[float], None] | None = None

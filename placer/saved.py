@@ -45,6 +45,7 @@ SCHEMA_FILES = {
     "profile": ("placer.report", "profile-v1.json"),
     "calibration": ("placer.report", "calibration-v1.json"),
     "reproduction": ("placer.report", "reproduction-v1.json"),
+    "explanation": ("placer.report", "explanation-v1.json"),
     "pareto": ("placer.report", "pareto-v1.json"),
     "robust": ("placer.report", "robust-v1.json"),
     "sweep": ("placer.report", "sweep-v1.json"),
@@ -56,7 +57,7 @@ RESULT_KEYS = (
     "near_misses", "nearest", "verdict", "notes", "warnings", "batches",
 )  # fmt: skip
 """Keys of a result document."""
-LATER_KEYS = ("proof", "problem", "certificate")
+LATER_KEYS = ("proof", "problem", "question", "certificate")
 """Keys that only saved documents have, or none of an older version."""
 MOST_GAP = 0.5
 """Largest gap that can be asked for."""
@@ -67,7 +68,7 @@ SAME = 1e-9
 
 
 def saved_document(result: Result, *, whole: bool = False) -> dict[str, Any]:
-    """Build a result document that also holds the problem and a certificate.
+    """Build a result document that also holds the problem and a certificate; where nothing fits, the question without its market.
 
     Parameters
     ----------
@@ -79,10 +80,21 @@ def saved_document(result: Result, *, whole: bool = False) -> dict[str, Any]:
         document["problem"] = (
             result.problem if result.placement is None or whole else used_problem(result.problem, result.placement)
         ).to_dict()
+    else:
+        document["question"] = _asked(result.problem).to_dict()
     document["certificate"] = certificate_document(result, document.get("problem") or result.problem.to_dict())
     if whole and result.problem.requirements.objective != "carbon":  # its bounds are not covered by the second implementation
         document["certificate"]["relaxation"] = relaxation_document(result, document["problem"])
     return document
+
+
+def _asked(problem: Problem) -> Problem:
+    """The question alone, with the regions that it names: what is left to save where nothing fits."""
+    wish, book = problem.requirements, problem.catalog
+    places = {*filter(None, (wish.aggregator, wish.storage, wish.data_store)), *(d.place for d in wish.datasets)}
+    regions = {place: region for place, region in book.regions.items() if place in places}
+    bare = replace(book, regions=regions, offers=(), functions=(), stores=(), egress=(), links=())
+    return replace(problem, catalog=bare)
 
 
 def used_problem(problem: Problem, placement: Placement) -> Problem:

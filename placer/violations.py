@@ -115,14 +115,7 @@ def _group_violations(placement: Placement, problem: Problem) -> list[Violation]
 
 
 def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    used: dict[tuple[str, str, str], int] = {}
-    for group in placement.groups:
-        key = (group.place, group.gpu, group.market)
-        used[key] = used.get(key, 0) + group.count * group.gpu_count
-    server = placement.exchange.server
-    if server is not None and needs_quota(server_offer(server, problem), problem):
-        key = (server.place, server.gpu, server.market)
-        used[key] = used.get(key, 0) + server.gpu_count
+    used = quota_use(placement, problem)
     joint = [(row, sum(gpus for key, gpus in used.items() if row.covers(*key))) for row in problem.requirements.joint_quotas]
     return [
         Violation(code="quota", message=f"{gpus} GPUs exceed the joint quota of {row.gpus} for {row.place} {row.gpu} {row.market}")
@@ -133,6 +126,19 @@ def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]
         for (place, gpu, market), gpus in sorted(used.items())
         if gpus > problem.quota(place, gpu, market)
     ]
+
+
+def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, str], int]:
+    """GPUs of a placement by place, GPU and market: what quotas count together, a server with GPUs among them."""
+    used: dict[tuple[str, str, str], int] = {}
+    for group in placement.groups:
+        key = (group.place, group.gpu, group.market)
+        used[key] = used.get(key, 0) + group.count * group.gpu_count
+    server = placement.exchange.server
+    if server is not None and needs_quota(server_offer(server, problem), problem):
+        key = (server.place, server.gpu, server.market)
+        used[key] = used.get(key, 0) + server.gpu_count
+    return used
 
 
 def _exchange_violations(placement: Placement, problem: Problem) -> list[Violation]:

@@ -128,26 +128,35 @@ class Children:
             able = np.isfinite(pairs)
             if placed is not None:
                 able[placed] = False
-            most = int(left[at].max())
-            sums = self._sums(pairs, able, int(cap), most, must)
-            rest[:, at], usd[at] = sums[:, left[at]], heads_left[at] * (float(pairs[able].min()) if able.any() else 0.0)
+            rest[:, at] = self._best(pairs, able, int(cap), left[at], must)
+            usd[at] = heads_left[at] * (float(pairs[able].min()) if able.any() else 0.0)
         return rest, usd
 
-    def _sums(self, pairs: Array, able: Array, together: int, most: int, must: list[int]) -> Array:
-        """Best sums of up to ``most`` workers in the able regions, ``together`` in each at most, with what pairs cost above the least.
+    def _best(self, pairs: Array, able: Array, together: int, left: Indices, must: list[int]) -> Array:
+        """Best sums of the workers that are left, less what their heads' pairs cost above the cheapest; shape (rows, counts).
 
         Notes
         -----
-        Regions that must be used have their fewest machines in every sum.
+        Regions that must be used are in every sum, with their fewest machines.
         """
+        if not able[must].all():
+            return np.full((len(self.units), len(left)), -np.inf)
+        if not self.meeting.by_region:
+            return self._sums(pairs, able, together, int(left.max()), must)[:, left]
+        least = float(pairs[able].min()) if able.any() else 0.0
+        charge = self.tree.weights[:, 1:2] * self.usd_per_hour * (pairs[able] - least)
+        regions, chosen = self.meeting.most - self.used, np.cumsum(able)[must] - 1
+        return self.tree.grid.conjugates.best(self.tree.rows, self.places[able], regions, together, left, charge, chosen)
+
+    def _sums(self, pairs: Array, able: Array, together: int, most: int, must: list[int]) -> Array:
+        """Best sums of up to ``most`` workers in the able regions, ``together`` in each at most, with what pairs cost above the least."""
         built = np.full((len(self.units), most + 1), -np.inf)
         leasts = [self.tree.least[int(self.places[at])] for at in must]
-        if not able[must].all() or max(leasts, default=0) > together or sum(leasts) > most:
+        if max(leasts, default=0) > together or sum(leasts) > most:
             return built
         base, count = np.zeros((len(built), 1)), sum(leasts)
         if able.any():
-            heads = 1 / together if self.meeting.by_region else 1.0  # a region's leader is paid for by its workers
-            paid = self.tree.weights[:, 1:2] * (self.usd_per_hour * heads * np.where(able, pairs - pairs[able].min(), 0.0))
+            paid = self.tree.weights[:, 1:2] * (self.usd_per_hour * np.where(able, pairs - pairs[able].min(), 0.0))
             free = able.copy()
             free[must] = False
             blocks = [(self.units[:, free, :together] - paid[:, free, None]).reshape(len(built), -1)]
@@ -204,6 +213,7 @@ class Children:
         left = node.left - count
         if left == 0:
             return True
+        tree.target.tick()
         heads, together = int(meeting.heads(np.array(count))), int(meeting.heads_together(np.array(count)))
         heads_left = int(meeting.heads_left(np.array(left), self.used))
         toward = self.toward + heads * tree.market.both_ways[place, self.places]
@@ -213,9 +223,12 @@ class Children:
         if able.sum() < further:
             return False
         own = int(np.searchsorted(self.places, place))
-        far = np.maximum(node.far[self.places], tree.relaxation.wan_matrix[place, self.places])[able]
+        far = np.maximum(node.far[self.places], tree.relaxation.wan_matrix[place, self.places])
+        if further > 1:  # each of the rest is near the others too
+            far = np.maximum(far, self.apart[:, further - 2])
+        far = far[able]
         wan = max(node.wan, float(self.far[own]), float(np.partition(far, further - 1)[further - 1]))
-        rest = self._sums(pairs, able, count, left, [at for at in self.must if at != own])[:, left]
+        rest = self._best(pairs, able, count, np.array([left]), [at for at in self.must if at != own])[:, 0]
         usd = node.pairs_usd + heads * float(self.toward[own]) + heads_left * float(pairs[able].min())
         seconds = max(node.own_s, float(meeting.own_s[place, count])) + wan * meeting.pair_bytes
         needed = tree.needed(tree.weights, np.full(1, seconds), np.full(1, meeting.pair_bytes * usd + meeting.home_usd))

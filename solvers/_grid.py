@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ._conjugate import Conjugates
 from ._forced import best_with
 from ._market import Array, Indices, Market
 
@@ -100,6 +101,11 @@ class Grid:
         with np.errstate(invalid="ignore"):
             built: Array = np.nan_to_num(np.diff(self.sums, axis=2), nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
         return built
+
+    @cached_property
+    def conjugates(self) -> Conjugates:
+        """Bounds where the number of regions is fixed."""
+        return Conjugates(self.sums)
 
     @cached_property
     def everywhere(self) -> Array:

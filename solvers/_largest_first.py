@@ -71,8 +71,9 @@ class LargestFirst:
         self.data_usd = min(self.market.data_usd)
         least_s = float(np.nanmin(meeting.own_s[:, -(-meeting.workers // meeting.most) :]))
         rows = grid.rows(self.needed(grid.weights, np.full(1, least_s), np.full(1, meeting.home_usd))[:, 0], meeting.workers)
+        self.rows, self.grid, self.hosts = rows, grid, grid.hosts
         self.weights, self.sums, self.steps = grid.weights[rows], grid.sums[rows], grid.steps[rows]
-        self.hosts, self.least = grid.hosts, grid.least
+        self.least = grid.least
 
     def needed(self, weights: Array, communication_s: Array, egress_usd: Array) -> Array:
         """Thresholds of an improvement; infinite where the egress is; shape (rows, communication)."""

@@ -21,6 +21,7 @@ from ._buckets import Buckets
 from ._forced import Forced
 from ._rows import bound_rows
 from ._sums import BestSums
+from ._tables import egress_table
 
 if TYPE_CHECKING:
     from ._grid import Grid
@@ -214,8 +215,7 @@ class Market:
     @cached_property
     def prices(self) -> Array:
         """Egress price in USD per byte between the places; shape (places, places)."""
-        network, same_zone = self.problem.network, self.problem.requirements.same_zone
-        return np.array([[network.usd_per_byte(a, b, same_zone=same_zone) for b in self.places] for a in self.places])
+        return egress_table(self.problem, self.places)
 
     @cached_property
     def both_ways(self) -> Array:

@@ -10,13 +10,14 @@ from placer.exchange import traits
 from placer.exchanges import exchanges_of
 from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.timing.direct import direct_seconds, share_seconds
+from placer.units import SECONDS_PER_HOUR
 
 from ._forced import settled
 from ._largest_first import LargestFirst
-from ._leaf import Leaf
 from ._market import Array, Indices, Market
 from ._meeting import Meeting, Partners
 from ._mode import Mode
+from ._region_leaf import RegionLeaf
 from ._relaxation import Family, Node, Relaxation, margin
 from ._seeds import Seeds
 from ._target import Target
@@ -44,7 +45,7 @@ class RegionSearch:
         self.first = max(self.fewest_regions, wish.min_workers)
         self.most_regions = min(wish.max_regions, len(market.places), self.most)
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
-        self._between_any: dict[tuple[tuple[int, ...], int], tuple[float, float]] = {}
+        self._between_any: dict[tuple[tuple[int, ...], int], tuple[float, Array]] = {}
         self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
     def aim(self, target: Target) -> None:
@@ -121,7 +122,26 @@ class RegionSearch:
         workers, places = np.arange(max(self.first, regions), self.most + 1), self.relaxation.places(family)
         if len(places) < regions or len(workers) == 0:
             return {}
-        return dict(zip(workers.tolist(), self._margins((), places, workers, regions, family).tolist(), strict=True))
+        margins = self._margins((), places, workers, regions, family)
+        if self.transport == "leaders":
+            margins = np.where(margins >= 0, self._fixed_margins(places, workers, regions, family), margins)
+        return dict(zip(workers.tolist(), margins.tolist(), strict=True))
+
+    def _fixed_margins(self, places: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
+        """Margins of all placements over exactly so many regions, where each pays for its leader's pairs; shape (workers,)."""
+        grid, at = self.market.grid(family.hosts, self.most), np.array(places, dtype=np.intp)
+        pair = 2 * self.size / regions
+        slowest, pairs = self._nearest(places, regions)
+        rounds_per_hour = SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
+        charge = grid.weights[:, 1:2] * rounds_per_hour * pair * (pairs - pairs.min())
+        rows = np.arange(len(grid.weights))
+        must = np.flatnonzero(np.isin(at, list(grid.least)))
+        reached = grid.conjugates.best(rows, at, regions, self.most - regions + 1, workers, charge, must)
+        averaging = self.fastest_averaging(places, family)[-(-workers // regions)]
+        seconds = self._inside(-(-workers // regions), averaging, regions, family) + slowest * pair
+        egress = regions * float(pairs.min()) * pair + self._home_usd(at, workers - regions)
+        data, zero = min(self.market.data_usd[p] for p in places), np.zeros(len(workers))
+        return margin(reached, self.target.thresholds(self.mode, grid.weights, seconds, egress, data, zero))
 
     def _grow(self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, regions: int, family: Family) -> None:
         """Add regions one by one; a set whose superset bound cannot improve is cut."""
@@ -178,6 +198,8 @@ class RegionSearch:
     def _home_usd(self, places: Indices, followers: Indices | int) -> Array:
         """Least egress inside the regions of so many workers that are no leaders."""
         home = float(self.market.prices[places, places].min())
+        if home == np.inf:  # a network that carries nothing there
+            return np.where(np.asarray(followers) > 0, np.inf, 0.0)
         built: Array = np.asarray(followers) * self.size * (2 * self.mode.local_steps + self._broadcasts) * home
         return built
 
@@ -223,8 +245,8 @@ class RegionSearch:
             return self._star(used, joining, regions)
         pair = 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
         if not used and self.transport == "leaders":
-            slowest, usd = self._nearest(joining, regions)
-            return slowest * pair, usd * pair
+            slowest, each = self._nearest(joining, regions)
+            return slowest * pair, float(np.sort(each)[:regions].sum()) * pair
         prices, here, there = self.market.prices, np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
         usd = float(prices[np.ix_(here, here)].sum() - prices[here, here].sum())
         slowest = max((self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0)
@@ -234,15 +256,15 @@ class RegionSearch:
             slowest = max(slowest, *(min(self.relaxation.pair_wan(a, b) for b in joining) for a in used))
         return (slowest * pair if self.transport == "leaders" else 0.0), usd * pair
 
-    def _nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, float]:
-        """Least slowest pair, and least price of a byte over all pairs, of so many regions."""
+    def _nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, Array]:
+        """Least slowest pair of so many regions, and least price of a byte over the pairs of one of each place's heads."""
         key = places, regions
         if key not in self._between_any:
             at = np.array(places, dtype=np.intp)
             apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(np.full(len(at), np.inf))
             usd = Partners(self.market.both_ways[np.ix_(at, at)] / 2).usd(regions - 1, 1)
             slowest = float(np.sort(apart, axis=1)[:, regions - 2].min())
-            self._between_any[key] = slowest, float(np.sort(usd)[:regions].sum())
+            self._between_any[key] = slowest, usd
         return self._between_any[key]
 
     def _star(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
@@ -280,41 +302,3 @@ class RegionSearch:
         if self.fewest_regions <= len(counts) <= self.most_regions:
             for exchange in exchanges_of(self.mode.strategy, self.mode.local_steps, self.problem, counts):
                 self.target.offer(Placement(groups=groups, exchange=exchange))
-
-
-class RegionLeaf(Leaf):
-    """Enumeration of the machines of one set of regions: what passes between them is known."""
-
-    def __init__(self, search: RegionSearch, node: Node, family: Family) -> None:
-        super().__init__(search.relaxation, node, family)
-        self.search = search
-
-    def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
-        """Hosts by region such that the slowest average of a region decides: one run for each time that it may take."""
-        found: dict[tuple[frozenset[str], ...], None] = {}
-        times = self.family.averaging_by_host
-        counts = split[0].tolist()
-        for hosts in self.search.relaxation.host_steps(self.family, self.workers):
-            for longest in sorted({float(times[host][n]) for host in hosts for n in counts}):
-                found[tuple(frozenset(host for host in hosts if times[host][n] <= longest) for n in counts)] = None
-        return [run for run in found if all(run)]
-
-    def egress_usd(self, splits: Indices) -> Array:
-        """Egress of one exchange at known workers; shape (splits,)."""
-        used = np.array(self.node.used, dtype=np.intp)
-        _, usd = self.search._between(self.node.used, (), len(used))
-        return usd + np.full(len(splits), self.search._home_usd(used, self.workers - len(used)))
-
-    def thresholds(self, splits: Indices) -> Array:
-        """Thresholds at known workers of the first regions; shape (rows, splits)."""
-        regions, known = len(self.node.used), splits.shape[1]
-        left = self.workers - splits.sum(axis=1)
-        rest = -(-left // (regions - known)) if known < regions else np.zeros(len(splits), dtype=np.intp)
-        largest = np.maximum(rest, splits.max(axis=1) if known else 0)
-        averaging = np.zeros(len(splits))
-        if known < regions:
-            averaging = self.search.fastest_averaging(tuple(sorted(self.node.used[known:])), self.family)[rest]
-        for k, place in enumerate(self.node.used[:known]):
-            averaging = np.maximum(averaging, self.search.fastest_averaging((place,), self.family)[splits[:, k]])
-        workers = np.full(len(splits), self.workers)
-        return self.search.thresholds(self.node.used, (), workers, largest, averaging, regions, self.family)

@@ -10,11 +10,11 @@ import numpy as np
 
 from placer.exchange.allreduce import pair_bytes
 from placer.timing.averaging import averaging_seconds
-from placer.timing.transfer import transfer_seconds
 
 from ._forced import settled
 from ._market import Array, Indices, Market
 from ._mode import Mode
+from ._tables import stream_table
 from ._target import Target
 
 
@@ -94,7 +94,6 @@ class Relaxation:
     def __init__(self, market: Market, target: Target, mode: Mode, first: int, most: int) -> None:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
         self.first, self.most = first, most
-        self._wan: dict[tuple[int, int], float] = {}
         self._rooms: dict[frozenset[str], Indices] = {}
 
     def families(self) -> list[Family]:
@@ -232,47 +231,28 @@ class Relaxation:
 
     def pair_wan(self, a: int, b: int) -> float:
         """Seconds that a pair of regions adds for each byte of a pair of workers, slower direction."""
-        if a == b:
-            return 0.0
-        key = (min(a, b), max(a, b))
-        found = self._wan.get(key)
-        if found is None:
-            network, (src, dst) = self.problem.network, (self.market.places[key[0]], self.market.places[key[1]])
-            slowest = max(transfer_seconds(1.0, network.link(*way), self.mode.streams) for way in ((src, dst), (dst, src)))
-            found = self._wan[key] = self.problem.calibration.kappa[0] * slowest
-        return found
+        return float(self.wan_matrix[a, b])
 
     @cached_property
     def wan_matrix(self) -> Array:
         """`pair_wan` of all pairs of places; shape (places, places)."""
-        n = len(self.market.places)
-        return np.array([[self.pair_wan(a, b) for b in range(n)] for a in range(n)])
-
-    @cached_property
-    def nearest(self) -> Array:
-        """Seconds per pair byte of each place with its nearest other one; shape (places,)."""
-        apart = self.wan_matrix + np.where(np.eye(len(self.wan_matrix)) > 0, np.inf, 0.0)
-        found: Array = apart.min(axis=1)
-        return found
+        built: Array = self.problem.calibration.kappa[0] * stream_table(self.problem, self.market.places, self.mode.streams)
+        return built
 
     @cached_property
     def fastest_pair(self) -> float:
         """Seconds per pair byte of the fastest pair of regions."""
-        n = len(self.market.places)
-        return min((self.pair_wan(a, b) for a in range(n) for b in range(a)), default=0.0)
+        return float(np.min(self._pairs, initial=np.inf)) if len(self._pairs) else 0.0
 
     @cached_property
     def _slowest_pair(self) -> float:
-        n = len(self.market.places)
-        return max((self.pair_wan(a, b) for a in range(n) for b in range(a)), default=0.0)
+        return float(np.max(self._pairs, initial=0.0))
 
-    def wan_slack(self, bound: Bound, known: float) -> float:
-        """Seconds per pair byte that a further region may cost at most, over all open worker counts."""
-        low, high = known, max(self._slowest_pair, known)
-        for _ in range(8):
-            middle = (low + high) / 2
-            low, high = (middle, high) if np.any(bound.margins(middle) >= 0) else (low, middle)
-        return high
+    @cached_property
+    def _pairs(self) -> Array:
+        """`pair_wan` of all pairs of different places; shape (pairs,)."""
+        found: Array = self.wan_matrix[np.triu_indices(len(self.wan_matrix), 1)]
+        return found
 
 
 def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:

@@ -43,7 +43,7 @@ class Seeds:
             if fewest_regions <= 1:
                 self._equal(family)
         for family in families:
-            if fewest_regions > 1:
+            if fewest_regions > 1 and self.target.best is None:
                 self._pairs(family)
         for family in families:
             if self.target.best is None:

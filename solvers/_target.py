@@ -35,7 +35,7 @@ class Target:
     Notes
     -----
     Mutable on purpose: searches call `offer`, and read what an improvement still needs. ``skipped`` says
-    that some part was too large to enumerate, so nothing is proved.
+    that some part was too large to enumerate, so nothing is proved; ``first`` that any placement within the limits ends the search.
     """
 
     problem: Problem
@@ -53,6 +53,7 @@ class Target:
     best_key: tuple[float, float] = (math.inf, math.inf)
     candidates: int = 0
     skipped: bool = False
+    first: bool = False
     ticks: int = field(default=0, repr=False)
 
     @staticmethod
@@ -63,6 +64,7 @@ class Target:
         deadline: float,
         node_limit: int | None = None,
         on_better: Callable[[float], None] | None = None,
+        first: bool = False,
     ) -> Target:
         """Read objective and limits from the wishes; ``deadline`` is by the monotonic clock."""
         wish = problem.requirements
@@ -78,10 +80,17 @@ class Target:
             deadline=deadline,
             node_limit=node_limit,
             on_better=on_better,
+            first=first,
         )
 
     def offer(self, placement: Placement) -> None:
-        """Evaluate a placement and keep it if it is within the limits and better."""
+        """Evaluate a placement and keep it if it is within the limits and better.
+
+        Raises
+        ------
+        OutOfTimeError
+            If the first placement within the limits is all that is wanted, and this is one.
+        """
         self.candidates += 1
         wish = self.problem.requirements
         if not {*wish.required_places} <= {*placement.places} or any(missing(rule, placement.groups) for rule in wish.used):
@@ -100,6 +109,8 @@ class Target:
             self.best_value = outcome_value(self.objective, got)
             if self.on_better is not None:
                 self.on_better(self.best_value)
+            if self.first:
+                raise OutOfTimeError
 
     def tick(self) -> None:
         """Count one node of a search.

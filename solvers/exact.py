@@ -62,6 +62,10 @@ def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
     return Prepared(Market.of(problem)).solve
 
 
+TIE_NODES = 3_000
+"""Nodes of the second search, which breaks ties: what it looks for is rare, and the first has proved the value."""
+
+
 class Prepared:
     """A market with its searches, kept from one question to the next; each is aimed at the target in hand."""
 
@@ -80,9 +84,10 @@ class Prepared:
             deadline=time.monotonic() + options.time_limit_s,
             node_limit=options.node_limit,
             on_better=options.on_better,
+            first=options.first,
         )
         self._interrupted = False
-        for start in (options.start, _staying(problem, options), _around_used(problem, options)):
+        for start in () if options.first else (options.start, _staying(problem, options), _around_used(problem, options)):
             if start is not None:
                 target.offer(start)
         ledger = Ledger(target)
@@ -143,6 +148,7 @@ class Prepared:
         else:
             second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
         second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0
+        second.ticks, second.node_limit = 0, TIE_NODES
         second.offer(target.best)
         self._search(second, Ledger(second))
         return second.best or target.best, second

@@ -12,9 +12,11 @@ from conftest import ROOT
 LAYERS = [
     {"cli", "__main__"},
     {"worlds"},
-    {"advisor", "saved", "certificate_check", "certificate", "again"},
+    {"explainer"},
+    {"advisor", "saved", "reopened", "certificate_check", "certificate", "again"},
     {
         "recommender",
+        "explanation",
         "python_words",
         "frontier",
         "frontier_search",
@@ -73,6 +75,7 @@ LAYERS = [
     {"exchange", "elastic"},
     {"placement", "proof"},
     {"overlay"},
+    {"scaled_market"},
     {
         "network",
         "carbon",

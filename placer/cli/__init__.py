@@ -19,6 +19,7 @@ COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
     "pareto": "Show what each budget buys: the frontier of cost and speed, proved.",
     "estimate": "Time and price a placement given by hand, no search.",
+    "explain": "Say what binds, why not something else, what one more is worth, when to leave a region, or why nothing fits.",
     "simulate": "Replay a placement given by hand, with jitter and stragglers.",
     "compare": "Put placements given by hand side by side.",
     "whatif": "Solve a question as it is and in a changed world.",

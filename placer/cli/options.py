@@ -104,6 +104,12 @@ def request_options(function: F) -> F:
     return _add(_REQUEST, function)
 
 
+def open_request_options(function: F) -> F:
+    """The same where the model may come from a file instead."""
+    model = click.option("--model", metavar="NAME|FILE", help="Model profile: a name of 'placer models' or a JSON file.")
+    return _add([model, *_REQUEST[1:]], function)
+
+
 def wish_options(function: F) -> F:
     """Add the options that limit a search."""
     return _add(_WISHES, function)

@@ -84,7 +84,7 @@ def _print(result: Any, output: str | None, manifest: str | None, certificate: b
             err.print(f"wrote {what} to {path}")
     if not (output or manifest):
         err.print(
-            "next: --manifest plan.json keeps the plan for an executor, --json is for programs, 'placer offers' shows the market",
+            "next: --manifest plan.json keeps the plan for an executor, 'placer explain' says why not something else",
             style="dim",
         )
 
@@ -109,6 +109,7 @@ def print_no_placement(result: Any) -> None:
             err.print(f"  {sentence}")
         for option in result.nearest:
             err.print(f"  tip: a change that works: {option.note}")
+        err.print("  tip: 'placer explain' with the same words says which wishes contradict each other")
     elif error.hint:
         err.print(f"  tip: {error.hint}")
     if result.verification is not None:

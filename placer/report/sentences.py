@@ -99,6 +99,17 @@ def _total_sentences(option: Option, wish: Requirements, found: str) -> Iterator
         )
 
 
+def signed_percent(share: float) -> str:
+    """A change as a signed percentage with three digits.
+
+    Examples
+    --------
+    >>> signed_percent(-0.444), signed_percent(24.31), signed_percent(3.788)
+    ('-44.4 %', '+2,431 %', '+379 %')
+    """
+    return f"{'-' if share < 0 else '+'}{format_number(abs(100 * share)) if abs(share) < 1 else f'{abs(100 * share):,.0f}'} %"
+
+
 def device_words(gpu: str, gpu_count: int) -> str:
     """Devices of one machine in a sentence: ``T4`` or ``(8 x V100)``."""
     return gpu if gpu_count == 1 else f"({gpu_count} x {gpu})"

@@ -234,6 +234,15 @@ def print_result(console: Console, result: Result, *, certificate: bool = False)
     console.print(advice(result))
 
 
+def bullet(text: str) -> RenderableType:
+    """A sentence of a list, its further lines indented."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(" -", Text(text))
+    return table
+
+
 def _table(headers: Iterable[str], width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1), expand=False, header_style="underline", width=min(width, MOST_WIDTH))
     for header in headers:

@@ -1,0 +1,50 @@
+"""Egress prices and links between all places of a market: worked out once for a book, since questions ask for the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.problem import Problem
+from placer.timing.transfer import transfer_seconds
+
+Array = NDArray[Any]
+KEPT_TABLES = 8
+"""Tables of each kind that a book keeps."""
+Places = tuple[str, ...]
+
+
+def egress_table(problem: Problem, places: Places) -> Array:
+    """Egress price in USD per byte between places; shape (places, places)."""
+    network, same_zone = problem.network, problem.requirements.same_zone
+
+    def build() -> Array:
+        return np.array([[network.usd_per_byte(a, b, same_zone=same_zone) for b in places] for a in places])
+
+    return _kept(problem, ("egress", places, same_zone), build)
+
+
+def stream_table(problem: Problem, places: Places, streams: int) -> Array:
+    """Seconds per byte between places over so many streams, the slower direction, 0 from a place to itself; shape (places, places)."""
+    network = problem.network
+
+    def build() -> Array:
+        one_way = np.array([[0.0 if a == b else transfer_seconds(1.0, network.link(a, b), streams) for b in places] for a in places])
+        built: Array = np.maximum(one_way, one_way.T)
+        return built
+
+    return _kept(problem, ("streams", places, streams), build)
+
+
+def _kept(problem: Problem, key: tuple[object, ...], build: Callable[[], Array]) -> Array:
+    tables: dict[object, Array] = problem.catalog.memo.setdefault(f"tables {key[0]}", {})
+    found = tables.get(key)
+    if found is None:
+        if len(tables) >= KEPT_TABLES:
+            tables.clear()
+        found = tables[key] = build()
+        found.setflags(write=False)
+    return found
