@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from placer.exchange.allreduce import pair_bytes
 from placer.exchanges import exchange_for
 from placer.placement import Placement, WorkerGroup
 
+from ._grid import Grid
 from ._largest_first import LargestFirst
 from ._leaf import Leaf
 from ._market import Indices, Market
@@ -16,6 +19,7 @@ from ._mode import Mode
 from ._relaxation import Family, Node, Relaxation
 from ._seeds import Seeds
 from ._target import Target
+from ._turns import Tree, in_turns
 
 
 class ButterflySearch:
@@ -92,12 +96,13 @@ class ButterflySearch:
         if len(node.joining) < fewest or len(workers) == 0:
             return
         margins, grid = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte), self.market.grid(family.hosts, self.most)
-        for at in np.argsort(-margins, kind="stable"):
-            if margins[at] >= 0:
-                meeting = self._meeting(int(workers[at]), fewest, family)
-                tree = LargestFirst(self.relaxation, grid, meeting, lambda node: Leaf(self.relaxation, node, family))
-                for groups in tree.improvements():
-                    self._offer(groups)
+        open_ = [int(workers[at]) for at in np.argsort(-margins, kind="stable") if margins[at] >= 0]
+        in_turns([partial(self._tree, grid, n, fewest, family) for n in open_], self._offer)
+
+    def _tree(self, grid: Grid, workers: int, fewest: int, family: Family) -> Tree:
+        """Placements of one number of workers over several regions."""
+        leaf = partial(Leaf, self.relaxation, family=family)
+        return LargestFirst(self.relaxation, grid, self._meeting(workers, fewest, family), leaf).improvements()
 
     def _meeting(self, workers: int, fewest: int, family: Family) -> Meeting:
         """All workers average with all others."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-
-from placer.placement import WorkerGroup
 
 from ._children import Children
 from ._grid import Grid
@@ -15,6 +13,10 @@ from ._leaf import Leaf
 from ._market import Array
 from ._meeting import Meeting
 from ._relaxation import Node, Relaxation, margin
+from ._turns import Tree
+
+PAUSE = 50
+"""Nodes after which other trees may have their turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +71,12 @@ class LargestFirst:
         self.relaxation, self.meeting, self.leaf = relaxation, meeting, leaf
         self.market, self.target, self.mode = relaxation.market, relaxation.target, relaxation.mode
         self.data_usd = min(self.market.data_usd)
+        self.nodes = 0
         least_s = float(np.nanmin(meeting.own_s[:, -(-meeting.workers // meeting.most) :]))
         rows = grid.rows(self.needed(grid.weights, np.full(1, least_s), np.full(1, meeting.home_usd))[:, 0], meeting.workers)
         self.rows, self.grid, self.hosts = rows, grid, grid.hosts
-        self.weights, self.sums, self.steps = grid.weights[rows], grid.sums[rows], grid.steps[rows]
+        self.weights = grid.weights[rows]
+        self.sums, self.steps = grid.sums[rows, :, : meeting.workers + 1], grid.steps[rows, :, : meeting.workers]
         self.least = grid.least
 
     def needed(self, weights: Array, communication_s: Array, egress_usd: Array) -> Array:
@@ -81,7 +85,7 @@ class LargestFirst:
         built = self.target.thresholds(self.mode, weights, communication_s, finite, self.data_usd, np.zeros(len(communication_s)))
         return np.where(np.isfinite(egress_usd), built, np.inf)
 
-    def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
+    def improvements(self) -> Tree:
         """Yield groups that may improve."""
         if not {*self.market.problem.requirements.required_places} <= {*self.market.places}:
             return
@@ -104,15 +108,21 @@ class LargestFirst:
         )
         yield from self._grow(root)
 
-    def _grow(self, node: Placed) -> Iterator[tuple[WorkerGroup, ...]]:
+    def _grow(self, node: Placed) -> Tree:
         """Place the next region, the most promising first."""
         self.target.tick()
         self.target.check_time()
+        self.nodes += 1
+        if self.nodes % PAUSE == 0:
+            yield None
         children = Children(self, node)
         for place, count in children.promising():
             if children.still(place, count) and children.glimpse(place, count):
                 child = self._child(node, place, count, children.open)
-                yield from self._grow(child) if child.left else self._machines(child)
+                if child.left:
+                    yield from self._grow(child)
+                else:
+                    yield from self._machines(child)
 
     def _child(self, node: Placed, place: int, count: int, still_open: Array) -> Placed:
         open_, wan = still_open.copy(), self.relaxation.wan_matrix[place]
@@ -133,7 +143,7 @@ class LargestFirst:
             toward=node.toward + heads * self.market.both_ways[place],
         )
 
-    def _machines(self, node: Placed) -> Iterator[tuple[WorkerGroup, ...]]:
+    def _machines(self, node: Placed) -> Tree:
         """Enumerate the machines of a known split."""
         order = np.argsort(node.regions)
         used = tuple(int(node.regions[k]) for k in order)

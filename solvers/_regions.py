@@ -21,6 +21,7 @@ from ._region_leaf import RegionLeaf
 from ._relaxation import Family, Node, Relaxation, margin
 from ._seeds import Seeds
 from ._target import Target
+from ._turns import Tree, in_turns
 
 
 class RegionSearch:
@@ -75,14 +76,17 @@ class RegionSearch:
             for regions in self._counts():
                 margins = self._root_margins(regions, family)
                 frames += [(-margin, n, regions, family) for n, margin in margins.items() if margin >= 0]
-        for _, n, regions, family in sorted(frames, key=lambda frame: frame[:3]):
-            self.target.tick()
-            if n in self._open(regions, family).tolist():
-                grid = self.market.grid(family.hosts, self.most)
-                leaf = partial(self._leaf, family)
-                tree = LargestFirst(self.relaxation, grid, self._meeting(n, regions, family), leaf)
-                for groups in tree.improvements():
-                    self._offer(groups)
+        in_turns(
+            [partial(self._tree, n, regions, family) for _, n, regions, family in sorted(frames, key=lambda frame: frame[:3])], self._offer
+        )
+
+    def _tree(self, workers: int, regions: int, family: Family) -> Tree:
+        """Placements of one number of workers over so many regions; none if they have been ruled out meanwhile."""
+        self.target.tick()
+        if workers not in self._open(regions, family).tolist():
+            return iter(())
+        grid = self.market.grid(family.hosts, self.most)
+        return LargestFirst(self.relaxation, grid, self._meeting(workers, regions, family), partial(self._leaf, family)).improvements()
 
     def _leaf(self, family: Family, node: Node) -> RegionLeaf:
         return RegionLeaf(self, node, family)

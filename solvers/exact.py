@@ -91,7 +91,8 @@ class Prepared:
             if start is not None:
                 target.offer(start)
         ledger = Ledger(target)
-        finished = self._search(target, ledger)
+        plain = not (options.first or options.start or options.node_limit or problem.requirements.used)
+        finished = self._search(target, ledger, replace(options, on_better=None) if plain else None)
         if target.best is None:
             status, proof, nodes = Status.INFEASIBLE if finished else Status.TIME_LIMIT, ledger.proofs({}), target.ticks
             stopped, tried = self._interrupted, target.candidates
@@ -119,14 +120,24 @@ class Prepared:
             search.aim(target)
         return self._kept
 
-    def _search(self, target: Target, ledger: Ledger) -> bool:
-        """Run every search that the request admits; False if the time ran out or the user stopped it."""
+    def _search(self, target: Target, ledger: Ledger, opening: SolveOptions | None = None) -> bool:
+        """Run every search that the request admits; False if the time ran out or the user stopped it.
+
+        Notes
+        -----
+        With options for an ``opening``, local search finds something to beat first, if anything beats a single machine at all.
+        """
         try:
             if self.market.fewest_regions <= 1 and target.problem.requirements.min_workers == 1:
                 with ledger.mode(NO_EXCHANGE, 1):
                     _alone(self.market, target)
             market = self.market.with_moving_data(target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour)
-            for search in self.searches(market, target):
+            searches = self.searches(market, target)
+            if opening is not None and any(search.may_improve() for search in searches):
+                start = local_search.solve(target.problem, opening).placement
+                if start is not None:
+                    target.offer(start)
+            for search in searches:
                 with ledger.mode(search.mode.strategy, search.mode.local_steps):
                     search.run()
         except OutOfTimeError:
