@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ def watched(wanted: bool) -> Iterator[dict[str, dict[str, float]]]:
     It wraps ``run`` of each class in ``exact.SEARCHES``; what lies outside of them (single machines, set-up, the bound of a stopped
     search) is not in the sums. The cost is two readings of a clock for each search.
     """
-    from placer.solvers import exact
+    exact = importlib.import_module("placer.solvers.exact")
 
     spent: dict[str, dict[str, float]] = {}
     kinds: list[Any] = list(dict.fromkeys(exact.SEARCHES.values())) if wanted else []

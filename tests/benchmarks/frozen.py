@@ -55,9 +55,7 @@ class Frozen:
     @property
     def question(self) -> Question:
         """The question by its numbers."""
-        return Question(
-            regions=self.regions, types=self.types, budget=self.budget, seed=self.seed, local_steps=self.local_steps
-        )
+        return Question(regions=self.regions, types=self.types, budget=self.budget, seed=self.seed, local_steps=self.local_steps)
 
     @property
     def key(self) -> tuple[float, ...]:

@@ -1,8 +1,8 @@
 """How the time of `exact` grows with regions and with types of machines: python tests/benchmarks/growth.py.
 
-For each number the median of CPU seconds over some seeds; the slope is that of a straight line through the logarithms (least squares), so
-1 is linear and 2 quadratic. A question that was stopped counts with its time so far: slopes are too small then, and the table says how many were.
-The copy of the default book has 130 regions with machines of the three large clouds, so regions end there.
+For each number the median of CPU seconds over some seeds; the slope is that of a straight line through the logarithms (least
+squares), so 1 is linear and 2 quadratic. A question that was stopped counts with its time so far: slopes are too small then, and the
+table says how many were. The copy of the default book has 130 regions with machines of the three large clouds, so regions end there.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def table(records: Sequence[Record]) -> list[str]:
             own = [r for r in records if r["kind"] == "question" and (r["varied"], r["number"]) == (what, n)]
             fixed = f"{FIXED_TYPES} types" if what == "regions" else f"{FIXED_REGIONS} regions"
             stopped = sum(r["status"] == "time_limit" for r in own)
-            rows.append([f"{n:g} {what}, {fixed}", median(r["pools"] for r in own), seconds, max(r["cpu_s"] for r in own), stopped, len(own)])
+            rows.append(
+                [f"{n:g} {what}, {fixed}", median(r["pools"] for r in own), seconds, max(r["cpu_s"] for r in own), stopped, len(own)]
+            )
     lines = markdown(["market", "offers p50", "CPU s p50", "max", "stopped", "questions"], rows)
     slopes = [f"{what} {slope(points):.2f}" for what, points in curves(records).items() if len(points) > 1]
     return [*lines, "", f"Slope of log seconds against log number: {', '.join(slopes)}."] if slopes else lines

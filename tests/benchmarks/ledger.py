@@ -36,18 +36,18 @@ class Ledger:
 
     def __init__(self, path: Path, **settings: Any) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("w", encoding="utf-8")
+        self.path = path
+        path.write_text("", encoding="utf-8")
         self.write({"kind": "run", **where(), "settings": settings})
 
     def write(self, record: Record) -> None:
         """Add one line."""
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+        with self.path.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(record) + "\n")
 
     def close(self) -> None:
         """Say that the run came to its end."""
         self.write({"kind": "end", "ended": now()})
-        self._file.close()
 
 
 def where() -> Record:
@@ -128,11 +128,11 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Lines of a table: the first column to the left, the others to the right.
+    r"""Lines of a table: the first column to the left, the others to the right.
 
     Examples
     --------
-    >>> print("\\n".join(markdown(["what", "s"], [["a", 1.0], ["b", float("nan")]])))
+    >>> print("\n".join(markdown(["what", "s"], [["a", 1.0], ["b", float("nan")]])))
     | what | s |
     |---|---:|
     | a | 1.00 |

@@ -8,6 +8,7 @@ and the same seconds, each in a child process; "closed" says that the solver pro
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import re
 import subprocess
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from ledger import FOLDER, Ledger, Record, children_cpu_s, markdown, peak_mib, read
 from markets import SIZES, Question
@@ -31,6 +33,8 @@ NAMES = {"milp": "CBC", "highs": "HiGHS (SciPy)", "cpsat": "CP-SAT", "exact": "e
 START_S = 120.0
 """What a child may take beside its limit, to build the program and to stop."""
 BUDGET = 50.0
+SLACK = 1e-6
+"""Relative error that a solver of floating point is forgiven."""
 
 
 def asked(question: Question) -> Problem:
@@ -53,8 +57,6 @@ def run_engine(engine: str, question: Question, seconds: float) -> Record:
 
 def child(engine: str, question: Question, seconds: float) -> None:
     """Body of the child: build, solve, say bound and status."""
-    import importlib
-
     from one_program import program_of, samples_per_second
 
     problem = asked(question)
@@ -70,7 +72,7 @@ def child(engine: str, question: Question, seconds: float) -> None:
     spent = time.process_time() + children_cpu_s() - started
     record = {
         "status": status,
-        "bound": samples_per_second(bound, built),
+        "bound": None if status == "infeasible" else samples_per_second(bound, built),
         "rows": len(built.model.rows),
         "columns": len(built.model.low),
         "build_s": round(build_s, 3),
@@ -80,17 +82,14 @@ def child(engine: str, question: Question, seconds: float) -> None:
     print(json.dumps(record))
 
 
-def cbc(model: object, seconds: float) -> tuple[str, float]:
+def cbc(model: Any, seconds: float) -> tuple[str, float]:
     """Run CBC as `placer.solvers.milp` does, and read its bound from its log where it was stopped."""
-    from placer.solvers._linear import Model
-    from placer.solvers.milp import cbc_path, write_mps
-
-    assert isinstance(model, Model)
+    milp = importlib.import_module("placer.solvers.milp")
     with tempfile.TemporaryDirectory(prefix="placer-bench-") as folder:
         program = Path(folder, "m.mps")
-        unit = write_mps(model, program)
+        unit = milp.write_mps(model, program)
         limit = ["sec", f"{seconds:.3f}", "timeMode", "elapsed", "ratioGap", "0", "allowableGap", "0", "threads", "0"]
-        call = subprocess.Popen([cbc_path(), str(program), *limit, "branch", "quit"], stdout=subprocess.PIPE, text=True)
+        call = subprocess.Popen([milp.cbc_path(), str(program), *limit, "branch", "quit"], stdout=subprocess.PIPE, text=True)
         try:
             log = call.communicate(timeout=seconds + START_S / 2)[0]
         except subprocess.TimeoutExpired:
@@ -100,13 +99,13 @@ def cbc(model: object, seconds: float) -> tuple[str, float]:
 
 
 def cbc_outcome(log: str, unit: float) -> tuple[str, float]:
-    """Status and bound of what CBC wrote.
+    r"""Status and bound of what CBC wrote.
 
     Examples
     --------
-    >>> cbc_outcome("Result - Stopped on time limit\\nObjective value: 3.0\\nLower bound:    2.5\\n", 2.0)
+    >>> cbc_outcome("Result - Stopped on time limit\nObjective value: 3.0\nLower bound:    2.5\n", 2.0)
     ('stopped', 5.0)
-    >>> cbc_outcome("Result - Optimal solution found\\n\\nObjective value:                3.0\\n", 1.0)
+    >>> cbc_outcome("Result - Optimal solution found\n\nObjective value:                3.0\n", 1.0)
     ('optimal', 3.0)
     """
     number = r"([-+\d.eE]+)"
@@ -144,6 +143,11 @@ def run_exact(question: Question, seconds: float, gap: float) -> Record:
     }
 
 
+def wrong(record: Record, known: float) -> bool:
+    """Whether a solver says that there is no answer, or none as good as one that is known."""
+    return record["status"] == "infeasible" or (record.get("bound") is not None and record["bound"] < known * (1 - SLACK))
+
+
 def table(records: Sequence[Record]) -> list[str]:
     """Summarise by size and engine; gaps are between an engine's bound and the answer of `exact`."""
     rows = []
@@ -159,13 +163,15 @@ def table(records: Sequence[Record]) -> list[str]:
                 f"{size} {key[0]} x {key[1]}, {NAMES[engine]}",
                 len(these),
                 sum(r["status"] == "optimal" for r in these),
+                sum(wrong(r, best[r["seed"]]) for r in these),
                 median(gaps),
                 max(gaps),
                 max((float(r["cpu_s"]) for r in these if "cpu_s" in r), default=float("nan")),
                 max((float(r["peak_mib"]) for r in these if "peak_mib" in r), default=float("nan")),
                 max((r.get("rows", 0) for r in these), default=0) or None,
             ])  # fmt: skip
-    return markdown(["size, solver", "instances", "closed", "bound above the answer %, p50", "most", "CPU s max", "peak MiB", "rows"], rows)
+    heads = "size, solver|instances|closed|wrong|bound above the answer %, p50|most|CPU s max|peak MiB|rows"
+    return markdown(heads.split("|"), rows)
 
 
 def main() -> None:

@@ -16,9 +16,11 @@ keeps its rows with its own T, and its bound is a bound on all-reduce placements
 
 from __future__ import annotations
 
+import importlib
 import math
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from placer.convergence import multiplier_of
 from placer.exchange.allreduce import pair_bytes
@@ -26,11 +28,12 @@ from placer.exchanges import exchange_for
 from placer.problem import Problem
 from placer.result import SolveOptions
 from placer.solve import solve
-from placer.solvers._linear import Model, Terms, plus, times
 from placer.timing.averaging import averaging_seconds
 from placer.timing.transfer import transfer_seconds
 from placer.units import SECONDS_PER_HOUR
 
+_linear = importlib.import_module("placer.solvers._linear")
+plus, times = _linear.plus, _linear.times
 TANGENT_RATIO = 1.05
 """Between two points where tangents touch; they are wrong by ((r - 1) / (r + 1))**2 at most."""
 
@@ -39,7 +42,7 @@ TANGENT_RATIO = 1.05
 class Program:
     """The model, the number of its variable for seconds of a step, machines by offer, and samples that count in a step."""
 
-    model: Model
+    model: Any
     seconds: int
     counts: tuple[int, ...]
     samples: float
@@ -50,7 +53,7 @@ class Draft:
     """What the rows share while the program is built."""
 
     problem: Problem
-    model: Model
+    model: Any
     counts: list[int]
     workers: dict[int, int]
     regions: dict[str, int]
@@ -62,7 +65,7 @@ class Draft:
 
 def program_of(problem: Problem) -> Program:
     """Build the program of the fastest all-reduce placement within the budget of a problem."""
-    model, wish = Model(), problem.requirements
+    model, wish = _linear.Model(), problem.requirements
     counts = [model.variable(0, pool.max_count, whole=True) for pool in problem.pools]
     sizes = range(max(2, wish.min_workers), min(wish.max_workers, problem.batch) + 1)
     workers = {n: model.variable(0, 1, whole=True) for n in sizes}
@@ -176,7 +179,7 @@ def _budget_rows(draft: Draft, seconds: int) -> None:
     for n, chosen in draft.workers.items():
         big = model.high[once] / n
         model.at_least({egress: 1.0, once: -1 / n, chosen: -big}, -big)
-    hourly: Terms = {egress: SECONDS_PER_HOUR}
+    hourly = {egress: SECONDS_PER_HOUR}
     model.at_most(plus(hourly, {left: -draft.high_s}))
     model.at_most(plus(hourly, {left: -draft.low_s, seconds: -budget}), -budget * draft.low_s)
 

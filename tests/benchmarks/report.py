@@ -54,8 +54,9 @@ SECTIONS = (
         title="One big program",
         file="monolith.jsonl",
         table=monolith.table,
-        note="The textbook's way: one big-M program of the whole market, all-reduce only, budget 50 USD/h. It is a relaxation, so its bound is "
-        "valid; closed means that its own optimum is proved. `exact` answers the same question. Infinite: no bound at all, or a wrong answer.",
+        note="The textbook's way: one big-M program of the whole market, all-reduce only, budget 50 USD/h. It is a relaxation, so its "
+        "bound is valid; closed means that its own optimum is proved, wrong that it contradicts a known placement. "
+        "`exact` answers the same question.",
     ),
     Section(
         title="All proving solvers on small instances",
@@ -96,7 +97,9 @@ def _origin(run: Record, *, ended: bool) -> list[str]:
     settings = ", ".join(f"{name} {value}" for name, value in run["settings"].items() if value is not None)
     cut = "" if ended else " **The run was cut off: what is there is shown.**"
     load = f"load {run['load']:.1f} at its start"
-    return [f"`{run['command']}` ({settings}); {run['machine']}, {load}, Python {run['python']}; {run['started']}, commit {run['commit']}.{cut}"]
+    return [
+        f"`{run['command']}` ({settings}); {run['machine']}, {load}, Python {run['python']}; {run['started']}, commit {run['commit']}.{cut}"
+    ]
 
 
 def main() -> None:

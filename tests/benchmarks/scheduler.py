@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +25,25 @@ MARKS = (0.1, 0.5, 1.0)
 """Shares of the requests after which memory is read."""
 
 
-def request(number: int, models: Sequence[str]) -> dict[str, Any]:
-    """Draw the words of one request."""
+def request(number: int, models: Mapping[str, bool]) -> dict[str, Any]:
+    """Draw the words of one request; ``models`` says of each profile whether it knows a GPU, else no GPUs are named."""
     draw = random.Random(f"request {number}")
     budget = round(10 ** draw.uniform(0, 2), 2)
     words: dict[str, Any] = {"model": draw.choice(list(models)), "budget": f"{budget}/h"}
     if draw.random() < 0.2:
         words["min_throughput"] = f"{budget * 10 ** draw.uniform(-1, 1):.3g}/s"
     gpus = draw.choice(GPUS)
-    return words if gpus is None else {**words, "gpu": gpus}
+    return words if gpus is None or not models[words["model"]] else {**words, "gpu": gpus}
 
 
 def child(first: int, step: int, requests: int, seconds: float) -> None:
     """Answer every ``step``-th request and say what each took."""
     from placer import Advisor
     from placer.errors import PlacerError
-    from placer.profile import profile_names
+    from placer.profile import load_profile, profile_names
 
-    advisor, models = Advisor("default"), profile_names()
+    advisor = Advisor("default")
+    models = {name: not all(rate.gpu.startswith("CPU") for rate in load_profile(name).rates) for name in profile_names()}
     own = list(range(first, requests, step))
     marks = {max(1, round(share * len(own))): share for share in MARKS}
     for done, number in enumerate(own, start=1):
@@ -69,10 +70,7 @@ def table(records: Sequence[Record]) -> list[str]:
     heads = "requests|processes|wall ms p50|p95|max|CPU ms p50|p95|max|requests/s, all processes|requests per CPU second"
     processes = len({r["process"] for r in records if r["kind"] == "memory"})
     lines = markdown(heads.split("|"), [[len(asked), processes, *times, rate, per_cpu]])
-    held = {
-        share: [r["resident_mib"] for r in records if r["kind"] == "memory" and r["share"] == share]
-        for share in MARKS
-    }
+    held = {share: [r["resident_mib"] for r in records if r["kind"] == "memory" and r["share"] == share] for share in MARKS}
     memory = ", ".join(f"{round(share * len(asked)):,} requests: {max(of):.0f} MiB" for share, of in held.items() if of)
     return [*lines, "", f"Memory of the larger process after {memory}. Answers: {', '.join(f'{n} {s}' for s, n in said.most_common())}."]
 

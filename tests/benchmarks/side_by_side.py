@@ -71,7 +71,7 @@ def table(records: Sequence[Record]) -> list[str]:
             sum(r["status"] == "optimal" for r in own),
             sum(r["verdict"] in (*WRONG, "failed") for r in own),
             median(gaps) if gaps else None,
-            max(0.0, max(short)) if short else None,
+            max(0.0, *short) if short else None,
             *(percentile([r["cpu_s"] for r in timed], share) for share in (0.5, 1.0)),
         ])  # fmt: skip
     heads = ["solver", "instances", "proved", "contradict the frozen optimum", "gap % p50", "answer below the optimum %, most"]
@@ -90,7 +90,7 @@ def main() -> None:
     given = words.parse_args()
     instances = chosen(rows(), given.instances, given.regions)
     if not instances:
-        raise SystemExit(f"error: frozen.csv has no instances of {given.regions} regions\n  tip: python tests/benchmarks/solving.py --freeze")
+        raise SystemExit(f"error: frozen.csv has no instances of {given.regions} regions\n  tip: run solving.py --freeze")
     options = SolveOptions(gap=given.gap, time_limit_s=given.time_limit)
     ledger = Ledger(given.output, instances=len(instances), time_limit_s=given.time_limit, gap=given.gap)
     for row in instances:
