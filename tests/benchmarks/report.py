@@ -47,7 +47,7 @@ SECTIONS = (
     Section(
         title="The slowest questions",
         file="solving.jsonl",
-        table=lambda records: solving.slow_table(records, 10),
+        table=solving.slow_table,
         note="Ten of the first table; where the time went is known if it ran with `--by-strategy`.",
     ),
     Section(

@@ -130,7 +130,7 @@ def table(records: Sequence[Record]) -> list[str]:
     return markdown(heads.split("|"), rows)
 
 
-def slow_table(records: Sequence[Record], most: int = 30) -> list[str]:
+def slow_table(records: Sequence[Record], most: int = 10) -> list[str]:
     """List the slowest questions, with the searches that took their time where these were watched."""
     asked = sorted((r for r in records if r["kind"] == "question"), key=lambda r: -r["cpu_s"])[:most]
     rows = []
