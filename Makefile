@@ -34,7 +34,7 @@ bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.m
 	$(BENCH)/monolith.py --instances 1 --time-limit 15
 	$(BENCH)/side_by_side.py --instances 3 --time-limit 10
 	$(BENCH)/growth.py --seeds 0:3 --time-limit 2
-	$(BENCH)/scheduler.py --requests 100
+	$(BENCH)/scheduler.py --requests 60 --time-limit 3
 	$(BENCH)/report.py
 
 bench-full: $(TEST)  ## all benchmarks, some hours on a quiet machine
