@@ -67,15 +67,20 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+WRITTEN = ("tests/benchmarks/frozen.csv", "docs/benchmarks")
+"""What the benchmarks themselves write does not make the code another one."""
+
+
 def commit() -> str:
-    """Commit of the code, with ``-dirty`` where files differ from it."""
-    done = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10", "--match", "v[0-9]*"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or "unknown"
+    """Commit of the code, with ``-dirty`` where other files than the benchmarks' own results differ from it."""
+    head = _git("rev-parse", "--short=10", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!{name}" for name in WRITTEN))
+    return f"{head}-dirty" if head and changed else head or "unknown"
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def processor() -> str:
