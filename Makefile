@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
 
-.PHONY: recommend test check lint types format clean
+.PHONY: recommend test check lint types format bench bench-full clean
 
 recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
@@ -25,6 +25,26 @@ types: $(TEST)
 format: $(TEST)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+BENCH = $(BIN)/python tests/benchmarks
+
+bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.md
+	$(BENCH)/solving.py --quick --by-strategy --check
+	$(BENCH)/solving.py --quick --by-strategy --local-steps 16 --check
+	$(BENCH)/monolith.py --instances 1 --time-limit 15
+	$(BENCH)/side_by_side.py --instances 3 --time-limit 10
+	$(BENCH)/growth.py --seeds 0:3 --time-limit 2
+	$(BENCH)/scheduler.py --requests 60 --time-limit 3
+	$(BENCH)/report.py
+
+bench-full: $(TEST)  ## all benchmarks, some hours on a quiet machine
+	$(BENCH)/solving.py --by-strategy --check
+	$(BENCH)/solving.py --by-strategy --local-steps 16 --check
+	$(BENCH)/monolith.py
+	$(BENCH)/side_by_side.py
+	$(BENCH)/growth.py
+	$(BENCH)/scheduler.py
+	$(BENCH)/report.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "placer needs Python 3.11 or newer; try: make PYTHON=python3.12")'

@@ -1,15 +1,25 @@
-"""Markets of a given size for benchmarks: real regions, links and egress prices, machines drawn around list prices."""
+"""Markets of a given size for benchmarks: real regions, links and egress prices, machines drawn around list prices.
+
+Regions, egress, functions and stores come from `book/`, a copy of the default book without its machines, so that an instance
+stays what it is when prices are refreshed. ``python tests/benchmarks/markets.py`` copies the default book of today; all instances
+change then, which `frozen.py` tells by their digests.
+"""
 
 from __future__ import annotations
 
+import csv
 import random
+import shutil
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 
 from placer.book import load_catalog
 from placer.catalog import Catalog, VmOffer
 from placer.problem import Problem
 from placer.profile import load_profile
 from placer.requirements import Requirements
+from placer.shipped import shipped_catalogs
 
 SIZES = {"small": (20, 20), "medium": (40, 30), "large": (100, 50)}
 """Regions and types of machines by name; each in two markets."""
@@ -19,6 +29,7 @@ BATCH_FACTORS = (1, 8, 64)
 """Multiples of the profile's target batch size: with the larger ones many machines pay, with the smaller ones few do."""
 PRESENT = 0.31
 """Share of (region, type, market) that exist: about 3,000 machines at 100 x 50, as in today's books."""
+BOOK = Path(__file__).parent / "book"
 CLOUDS = ("aws", "azure", "gcp")
 COUNTS = (1, 2, 4, 8)
 DEVICE_USD_PER_HOUR = {
@@ -62,7 +73,7 @@ def market(regions: int, types: int, seed: int) -> Catalog:
     seed
         The same seed gives the same market.
     """
-    book = load_catalog("default")
+    book = _book()
     draw = random.Random(f"market {seed} {regions} {types}")
     able = sorted({offer.place for offer in book.offers if offer.provider in CLOUDS})
     places = draw.sample(able, regions)
@@ -96,3 +107,29 @@ def _offer(provider: str, region: str, gpu: str, count: int, market: str, usd: f
         source="drawn around list prices",
         as_of="2026-01-01",
     )
+
+
+@lru_cache(maxsize=1)
+def _book() -> Catalog:
+    """The copy of the default book, with one machine in each place that has any."""
+    return load_catalog(str(BOOK))
+
+
+def copy_book() -> None:
+    """Copy the default book: all files but its machines, of which one a place is kept to say which places have any."""
+    source = shipped_catalogs() / "default"
+    for name in ("regions.csv", "egress.csv", "functions.csv", "stores.csv"):
+        shutil.copyfile(source / name, BOOK / name)
+    with (source / "offers.csv").open(encoding="utf-8", newline="") as handle:
+        kept: dict[tuple[str, str], dict[str, str]] = {}
+        for row in csv.DictReader(handle):
+            if row["provider"] in CLOUDS:
+                kept.setdefault((row["provider"], row["region"]), row)
+    with (BOOK / "offers.csv").open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.DictWriter(handle, fieldnames=list(next(iter(kept.values()))), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept[key] for key in sorted(kept))
+
+
+if __name__ == "__main__":
+    copy_book()

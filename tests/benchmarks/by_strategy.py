@@ -1,0 +1,48 @@
+"""Which search of `exact` takes the time: CPU seconds and nodes of each strategy, tie-breaking apart."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def watched(wanted: bool) -> Iterator[dict[str, dict[str, float]]]:
+    """While this lasts, sum what the searches of `exact` take, by strategy, local steps and objective.
+
+    Notes
+    -----
+    It wraps ``run`` of each class in ``exact.SEARCHES``; what lies outside of them (single machines, set-up, the bound of a stopped
+    search) is not in the sums. The cost is two readings of a clock for each search.
+    """
+    exact = importlib.import_module("placer.solvers.exact")
+
+    spent: dict[str, dict[str, float]] = {}
+    kinds: list[Any] = list(dict.fromkeys(exact.SEARCHES.values())) if wanted else []
+    plain = {kind: kind.run for kind in kinds}
+    for kind in kinds:
+        kind.run = _timed(plain[kind], spent)
+    try:
+        yield spent
+    finally:
+        for kind, run in plain.items():
+            kind.run = run
+
+
+def _timed(run: Callable[[Any], None], spent: dict[str, dict[str, float]]) -> Callable[[Any], None]:
+    def timed(search: Any) -> None:
+        started, nodes, target = time.process_time(), search.target.ticks, search.target
+        try:
+            run(search)
+        finally:
+            own = target.objective == target.problem.requirements.objective
+            mode = search.mode
+            name = f"{mode.strategy}{f' H {mode.local_steps}' if mode.local_steps > 1 else ''}{'' if own else ' (tie)'}"
+            part = spent.setdefault(name, {"cpu_s": 0.0, "nodes": 0})
+            part["cpu_s"] = round(part["cpu_s"] + time.process_time() - started, 4)
+            part["nodes"] += target.ticks - nodes
+
+    return timed

@@ -1,0 +1,122 @@
+"""Write docs/benchmarks/results.md from what the benchmarks measured: python tests/benchmarks/report.py.
+
+Each table has the machine, the date, the commit and the command that made it; a benchmark that was not run is named as missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import growth
+import monolith
+import scheduler
+import side_by_side
+import solving
+from ledger import FOLDER, ROOT, Record, read
+
+PAGE = ROOT / "docs" / "benchmarks" / "results.md"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """A title, the file that has its measurements, what summarises them, and what a reader must know."""
+
+    title: str
+    file: str
+    table: Callable[[Sequence[Record]], list[str]]
+    note: str
+
+
+SECTIONS = (
+    Section(
+        title="Time to prove, synchronous strategies",
+        file="solving.jsonl",
+        table=solving.table,
+        note="`exact` on drawn markets (regions x types, two markets), gap 0.1 %. A question that was stopped counts with its time so far. "
+        "The first answer within 3 % is measured against the last one.",
+    ),
+    Section(
+        title="Time to prove, local steps allowed",
+        file="solving-local.jsonl",
+        table=solving.table,
+        note="The same questions with all strategies open.",
+    ),
+    Section(
+        title="The slowest questions",
+        file="solving.jsonl",
+        table=solving.slow_table,
+        note="Ten of the first table; where the time went is known if it ran with `--by-strategy`.",
+    ),
+    Section(
+        title="One big program",
+        file="monolith.jsonl",
+        table=monolith.table,
+        note="The textbook's way: one big-M program of the whole market, all-reduce only, budget 50 USD/h. It is a relaxation, so its "
+        "bound is valid; closed means that its own optimum is proved, wrong that it contradicts a known placement. "
+        "`exact` answers the same question.",
+    ),
+    Section(
+        title="All proving solvers on small instances",
+        file="side_by_side.jsonl",
+        table=side_by_side.table,
+        note="Whole questions of the frozen set, the same gap and seconds for each solver.",
+    ),
+    Section(
+        title="Growth",
+        file="growth.jsonl",
+        table=growth.table,
+        note="Median CPU seconds of `exact` at 50 USD/h. ![Growth of the time to prove](growth.svg)",
+    ),
+    Section(
+        title="A scheduler's load",
+        file="scheduler.jsonl",
+        table=scheduler.table,
+        note="`Advisor` on the default book, mixed requests; each answer with what else was considered.",
+    ),
+)
+
+
+def page(folder: Path) -> str:
+    """Build the page from a folder of measurements."""
+    lines = ["# Benchmarks", "", "Written by `python tests/benchmarks/report.py` (`make bench`, `make bench-full`), never by hand.", ""]
+    for section in SECTIONS:
+        lines += [f"## {section.title}", "", section.note, ""]
+        path = folder / section.file
+        if not path.exists():
+            lines += [f"Not measured: no `{section.file}`.", ""]
+            continue
+        run, records = read(path)
+        lines += [*section.table(records), "", *_origin(run, ended=any(r["kind"] == "end" for r in records)), ""]
+    return "\n".join(lines)
+
+
+def _origin(run: Record, *, ended: bool) -> list[str]:
+    settings = ", ".join(f"{name} {value}" for name, value in run["settings"].items() if value is not None)
+    cut = "" if ended else " **The run was cut off: what is there is shown.**"
+    load = f"load {run['load']:.1f} at its start"
+    return [
+        f"`{run['command']}` ({settings}); {run['machine']}, {load}, Python {run['python']}; {run['started']}, commit {run['commit']}.{cut}"
+    ]
+
+
+def main() -> None:
+    """Write the page and the drawing."""
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--from", dest="folder", type=Path, default=FOLDER, help="folder of measurements")
+    words.add_argument("-o", "--output", type=Path, default=PAGE)
+    given = words.parse_args()
+    text = page(given.folder)
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    whole = given.output.with_suffix(".tmp")
+    whole.write_text(text, encoding="utf-8")
+    whole.replace(given.output)
+    if (given.folder / "growth.jsonl").exists():
+        growth.plot(read(given.folder / "growth.jsonl")[1], given.output.parent / "growth.svg")
+    print(f"wrote {given.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""How long `exact` takes to prove its answers, by size of the market and budget: python tests/benchmarks/solving.py [--quick].
+
+Each size runs in a child process of its own, one question after the other, so that its peak memory is known. A question is timed from
+a market that nobody has looked at: links and egress prices of its regions are worked out within the time. Drawing the market is not.
+CPU seconds compare between machines with other work on them; the time limit is by the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from by_strategy import watched
+from ledger import FOLDER, Ledger, Record, markdown, peak_mib, percentile, problem_digest, read
+from markets import BUDGETS, SIZES, Question
+
+from placer.result import Result, SolveOptions
+from placer.solve import solve
+
+NEAR = 0.03
+"""A first answer within this of the last one is one to start with."""
+
+
+def measured(question: Question, options: SolveOptions, *, solver: str = "exact", by_strategy: bool = False) -> Record:
+    """Solve one question and say all that is known of it."""
+    import msgspec
+
+    problem = question.problem()
+    digest = problem_digest(problem)
+    problem = question.problem()  # one that nobody has looked at
+    better: list[tuple[float, float, float]] = []
+    with watched(by_strategy) as spent:
+        wall, cpu = time.perf_counter(), time.process_time()
+        heard = SolveOptions(
+            gap=options.gap,
+            time_limit_s=options.time_limit_s,
+            on_better=lambda value: better.append((time.process_time() - cpu, time.perf_counter() - wall, value)),
+        )
+        result = solve(problem, solver, heard)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    placement = result.placement
+    return {
+        "kind": "question",
+        **asdict(question),
+        "digest": digest,
+        "solver": solver,
+        "model": problem.profile.name,
+        "batch": problem.batch,
+        "pools": len(problem.pools),
+        "cpu_s": round(cpu, 4),
+        "wall_s": round(wall, 4),
+        "status": str(result.status),
+        "value": result.value,
+        "bound": result.bound,
+        "gap": result.gap,
+        "candidates": result.candidates,
+        "strategy": None if placement is None else placement.exchange.strategy,
+        "placement": None if placement is None else msgspec.to_builtins(placement),
+        **answers(better, result),
+        **({"by_strategy": spent} if by_strategy else {}),
+    }
+
+
+def answers(better: Sequence[tuple[float, float, float]], result: Result) -> Record:
+    """CPU and wall seconds and value of the first answer, and of the first one within `NEAR` of the last."""
+    if not better or result.value is None:
+        return {"first": None, "near": None}
+    last = result.value
+    near = next((found for found in better if abs(found[2] - last) <= NEAR * abs(last)), better[-1])
+    return {
+        name: {"cpu_s": round(found[0], 4), "wall_s": round(found[1], 4), "value": found[2]}
+        for name, found in (("first", better[0]), ("near", near))
+    }
+
+
+def measure_size(size: str, given: argparse.Namespace) -> Iterator[Record]:
+    """Solve all questions of a size in a child process; its last line is the peak of its memory."""
+    words = [sys.executable, __file__, "--child", size, "--seeds", given.seeds, "--budgets", given.budgets, "--gap", str(given.gap)]
+    words += ["--time-limit", str(given.time_limit), *(["--local-steps", str(given.local_steps)] if given.local_steps else [])]
+    with subprocess.Popen([*words, *(["--by-strategy"] if given.by_strategy else [])], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            yield json.loads(line)
+    if child.returncode:
+        raise SystemExit(f"error: the child for size {size} ended with code {child.returncode}")
+
+
+def child(size: str, given: argparse.Namespace) -> None:
+    """Body of the child: one line for each question, then its memory."""
+    options = SolveOptions(gap=given.gap, time_limit_s=given.time_limit)
+    regions, types = SIZES[size]
+    solve(Question(regions=4, types=4, budget=5.0, seed=0).problem())  # modules are loaded outside the first time
+    for budget in map(float, given.budgets.split(",")):
+        for seed in seeds(given.seeds):
+            question = Question(regions=regions, types=types, budget=budget, seed=seed, local_steps=given.local_steps)
+            print(json.dumps(measured(question, options, by_strategy=given.by_strategy)), flush=True)
+    print(json.dumps({"kind": "memory", "size": size, "peak_mib": round(peak_mib(), 1)}), flush=True)
+
+
+def seeds(words: str) -> range:
+    """Seeds of ``first:end``."""
+    first, end = map(int, words.split(":"))
+    return range(first, end)
+
+
+def table(records: Sequence[Record]) -> list[str]:
+    """Summarise questions by size and budget."""
+    asked = [record for record in records if record["kind"] == "question"]
+    peaks = {SIZES[record["size"]]: record["peak_mib"] for record in records if record["kind"] == "memory"}
+    rows = []
+    for key in dict.fromkeys((r["regions"], r["types"], r["budget"]) for r in asked):
+        own = [r for r in asked if (r["regions"], r["types"], r["budget"]) == key]
+        proved = sum(r["status"] in ("optimal", "infeasible") for r in own)
+        rows.append([
+            f"{key[0]} x {key[1]}, {key[2]:g} USD/h",
+            f"{proved}/{len(own)}",
+            *(percentile([r["cpu_s"] for r in own], share) for share in (0.5, 0.95, 1.0)),
+            percentile([r["wall_s"] for r in own], 0.95),
+            100 * percentile([float("inf") if r["gap"] is None else r["gap"] for r in own], 0.95),
+            *(percentile([r[name]["cpu_s"] for r in own if r[name]], 0.95) for name in ("first", "near")),
+            peaks.get(key[:2]),
+        ])  # fmt: skip
+    heads = "regions x types|proved|CPU s p50|p95|max|wall s p95|gap % p95|first answer CPU s p95|within 3 % CPU s p95|peak MiB of the size"
+    return markdown(heads.split("|"), rows)
+
+
+def slow_table(records: Sequence[Record], most: int = 10) -> list[str]:
+    """List the slowest questions, with the searches that took their time where these were watched."""
+    asked = sorted((r for r in records if r["kind"] == "question"), key=lambda r: -r["cpu_s"])[:most]
+    rows = []
+    for r in asked:
+        spent = sorted(r.get("by_strategy", {}).items(), key=lambda item: -item[1]["cpu_s"])[:3]
+        words = "; ".join(f"{name} {part['cpu_s']:.1f} s, {part['nodes']} nodes" for name, part in spent)
+        what = f"{r['regions']} x {r['types']}, {r['budget']:g} USD/h, seed {r['seed']}"
+        gap = None if r["gap"] is None else 100 * r["gap"]
+        rows.append([what, r["model"], r["batch"], r["cpu_s"], r["status"], gap, r["strategy"], words])
+    return markdown(["question", "model", "batch", "CPU s", "status", "gap %", "answer", "where the time went"], rows)
+
+
+def words() -> argparse.ArgumentParser:
+    """Build the command's words."""
+    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("--sizes", default=",".join(SIZES), help="of " + ", ".join(f"{n} {r}x{t}" for n, (r, t) in SIZES.items()))
+    found.add_argument("--budgets", default=",".join(f"{budget:g}" for budget in BUDGETS), help="USD/h")
+    found.add_argument("--seeds", help="FIRST:END (default 0:20)")
+    found.add_argument("--local-steps", type=int, help="allow up to so many local steps: all strategies are open then")
+    found.add_argument("--gap", type=float, default=0.001)
+    found.add_argument("--time-limit", type=float, help="seconds by the clock (default 60)")
+    found.add_argument("--quick", action="store_true", help="3 seeds and 2 seconds unless others are given: a check within a minute or two")
+    found.add_argument("--by-strategy", action="store_true", help="also say which search took the time")
+    found.add_argument("--freeze", action="store_true", help="add what was proved to frozen.csv")
+    found.add_argument("--check", action="store_true", help="compare with frozen.csv; exit code 1 if an answer contradicts it")
+    found.add_argument("-o", "--output", type=Path, help="file of JSON lines (default build/bench/solving[-local].jsonl)")
+    found.add_argument("--child", help=argparse.SUPPRESS)
+    return found
+
+
+def main() -> None:
+    """Run the sizes, write each measurement as it comes, print the table."""
+    given = words().parse_args()
+    given.seeds = given.seeds or ("0:3" if given.quick else "0:20")
+    given.time_limit = given.time_limit or (2.0 if given.quick else 60.0)
+    if given.child:
+        child(given.child, given)
+        return
+    path = given.output or FOLDER / ("solving-local.jsonl" if given.local_steps else "solving.jsonl")
+    ledger = Ledger(path, seeds=given.seeds, time_limit_s=given.time_limit, gap=given.gap, local_steps=given.local_steps)
+    for size in given.sizes.split(","):
+        if size not in SIZES:
+            raise SystemExit(f"error: unknown size '{size}'\n  tip: the sizes are {', '.join(SIZES)}")
+        for record in measure_size(size, given):
+            ledger.write(record)
+            if record["kind"] == "question" and sys.stderr.isatty():
+                print(f"\r{size} {record['budget']:g} USD/h seed {record['seed']}  ", end="", file=sys.stderr)
+    ledger.close()
+    records = read(path)[1]
+    print("\n".join(table(records)))
+    if given.by_strategy:
+        print("\n" + "\n".join(slow_table(records)))
+    from frozen import check, freeze
+
+    if given.freeze:
+        freeze(path)
+    if given.check:
+        check(path)
+
+
+if __name__ == "__main__":
+    main()
