@@ -192,7 +192,7 @@ class Trace:
     def _cheap_end_proved(self) -> bool:
         """Whether nothing at all that fits costs less than the cheapest point, within the gap."""
         least = max((bound for at, bound in self.floors if at <= (self.floor or 0.0)), default=-1.0)
-        return least >= _usd(self.found[0]) * (1 - self.options.gap) - LEAST_USD_PER_HOUR * LEAST_STEP
+        return least >= _usd(self.found[0]) * (1 - self.options.gap - LEAST_STEP) - LEAST_USD_PER_HOUR * LEAST_STEP
 
     def _next_budget(self) -> float | None:
         """Budget in the largest open box; None if all boxes are closed."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from placer.catalog import Catalog, EgressPrice, MeasuredLink, Region, VmOffer
 from placer.errors import PlacerError
@@ -108,6 +109,11 @@ class Network:
         self._prices: dict[tuple[str, str, str], list[EgressPrice]] = {}
         for price in catalog.egress:
             self._prices.setdefault((price.provider, price.src, price.dst), []).append(price)
+
+    @cached_property
+    def tables(self) -> dict[object, Any]:
+        """Tables over many places that solvers work out of this network and want again."""
+        return {}
 
     def link(self, src: str, dst: str) -> Link:
         """Find the link from ``src`` to ``dst``: measured if the book has it, else estimated.

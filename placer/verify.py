@@ -90,7 +90,7 @@ def verification_words(found: Verification) -> str:
     Examples
     --------
     >>> verification_words(Verification(solver="x", status=Status.OPTIMAL, value=2.0, bound=2.02, seconds=1.0, verdict="agree"))
-    'x agrees: 2 (optimal, bound 2.02), 1.00 s'
+    'x agrees: 2 (optimal, bound 2.02), 1 s'
     """
     words = {
         "agree": f"{found.solver} agrees",

@@ -89,7 +89,7 @@ class Children:
         further = np.minimum(meeting.regions_left(left, together, self.used), len(self.places) - 1)
         last = np.where(further > 0, self.apart[:, np.maximum(further, 1) - 1], 0.0)
         wan = np.maximum(np.maximum(node.wan, self.far[:, None]), last)
-        seconds = np.maximum(node.own_s, meeting.own_s[self.places][:, self.counts]) + wan * meeting.pair_bytes
+        seconds = np.maximum(node.own_s, meeting.own_s[self.places][:, self.counts]) + meeting.wan_s(wan)
         reached = node.base[:, None, None] + tree.sums[:, self.places][:, :, self.counts] + rest
         needed = tree.needed(tree.weights, seconds.ravel(), egress.ravel())
         return margin(reached.reshape(len(reached), -1), needed).reshape(egress.shape)
@@ -185,7 +185,7 @@ class Children:
             allowed &= self._leaves_room(left)
         at = np.argwhere(allowed & (self.found >= 0))
         order = np.argsort(-self.found[at[:, 0], at[:, 1]], kind="stable")
-        self.limits = self._limits()
+        self.limits = self.tree.target.limits
         return [(int(self.places[i]), int(self.counts[j])) for i, j in at[order]]
 
     def _leaves_room(self, left: Indices) -> Array:
@@ -195,14 +195,10 @@ class Children:
         first = np.array([min((p for p in self.missing if p != place), default=place + 1) for place in self.places.tolist()])
         return room & ((self.counts[None, :] > 1) | (first > self.places)[:, None])
 
-    def _limits(self) -> tuple[float, ...]:
-        target = self.tree.target
-        return target.min_speed, target.max_usd_per_hour, target.max_usd_per_sample
-
     def still(self, place: int, count: int) -> bool:
         """Whether a child is still open after the incumbent has improved."""
-        if self._limits() != self.limits:
-            self.limits = self._limits()
+        if self.tree.target.limits != self.limits:
+            self.limits = self.tree.target.limits
             self._prepare()
             self.found = self._margins(np.minimum(self.counts, self.node.left - self.counts))
         return bool(self.found[np.searchsorted(self.places, place), count - 1] >= 0)
@@ -230,6 +226,6 @@ class Children:
         wan = max(node.wan, float(self.far[own]), float(np.partition(far, further - 1)[further - 1]))
         rest = self._best(pairs, able, count, np.array([left]), [at for at in self.must if at != own])[:, 0]
         usd = node.pairs_usd + heads * float(self.toward[own]) + heads_left * float(pairs[able].min())
-        seconds = max(node.own_s, float(meeting.own_s[place, count])) + wan * meeting.pair_bytes
+        seconds = max(node.own_s, float(meeting.own_s[place, count])) + meeting.wan_s(wan)
         needed = tree.needed(tree.weights, np.full(1, seconds), np.full(1, meeting.pair_bytes * usd + meeting.home_usd))
         return bool(margin((node.base + tree.sums[:, place, count] + rest)[:, None], needed)[0] >= 0)

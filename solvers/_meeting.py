@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,8 @@ class Meeting:
     -----
     What passes between regions goes between *heads*: all workers (all-reduce), or one leader of each region
     (``by_region``). Each pair of heads in different regions carries ``pair_bytes`` each way. ``own_s`` is the least time
-    of the averages where some region has so many workers; shape (places, workers + 1). ``home_usd`` is what stays inside regions.
+    of the averages where some region has so many workers; shape (places, workers + 1). ``waits`` says whether
+    a round lasts until the slowest pair is done. ``home_usd`` is what stays inside regions.
     """
 
     workers: int
@@ -26,7 +28,12 @@ class Meeting:
     by_region: bool
     pair_bytes: float
     own_s: Array
+    waits: bool = True
     home_usd: float = 0.0
+
+    def wan_s(self, per_byte: Any) -> Any:
+        """Seconds that the slowest pair adds to a round, of so many per pair byte."""
+        return per_byte * self.pair_bytes if self.waits else 0.0 * per_byte
 
     def heads(self, workers: Indices) -> Indices:
         """Heads of one region with so many workers."""

@@ -9,7 +9,7 @@ import numpy as np
 from placer.exchange import traits
 from placer.exchanges import exchanges_of
 from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
-from placer.timing.direct import direct_seconds, share_seconds
+from placer.timing.direct import share_seconds
 from placer.units import SECONDS_PER_HOUR
 
 from ._forced import settled
@@ -20,6 +20,7 @@ from ._mode import Mode
 from ._region_leaf import RegionLeaf
 from ._relaxation import Family, Node, Relaxation, margin
 from ._seeds import Seeds
+from ._star import Star
 from ._target import Target
 from ._turns import Tree, in_turns
 
@@ -46,6 +47,9 @@ class RegionSearch:
         self.first = max(self.fewest_regions, wish.min_workers)
         self.most_regions = min(wish.max_regions, len(market.places), self.most)
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
+        self.star = Star(market, mode)
+        self._limits: tuple[float, ...] = ()
+        self._roots: dict[tuple[int, frozenset[str]], dict[int, float]] = {}
         self._between_any: dict[tuple[tuple[int, ...], int], tuple[float, Array]] = {}
         self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
@@ -60,7 +64,7 @@ class RegionSearch:
         families = self.relaxation.families()
         open_ = [family for family in families if any(len(self._open(r, family)) for r in self._counts())]
         Seeds(self.relaxation, self._offer).run(open_, self.fewest_regions)
-        if self.transport == "leaders":
+        if self.transport != "region-hub":
             self._trees(open_)
             return
         for family in open_:
@@ -102,7 +106,8 @@ class RegionSearch:
             fewest=regions,
             most=regions,
             by_region=True,
-            pair_bytes=2 * self.size / regions,
+            pair_bytes=self._pair_bytes(regions),
+            waits=self.transport == "leaders",
             own_s=own,
             home_usd=float(self._home_usd(np.array(self.relaxation.places(family)), workers - regions)),
         )
@@ -123,18 +128,27 @@ class RegionSearch:
 
     def _root_margins(self, regions: int, family: Family) -> dict[int, float]:
         """Margin over an improvement of all placements over so many regions, by number of workers."""
+        limits = self.target.limits
+        if limits != self._limits:
+            self._limits, self._roots = limits, {}
+        key = regions, family.hosts
+        if key not in self._roots:
+            self._roots[key] = self._worked_out(regions, family)
+        return self._roots[key]
+
+    def _worked_out(self, regions: int, family: Family) -> dict[int, float]:
         workers, places = np.arange(max(self.first, regions), self.most + 1), self.relaxation.places(family)
         if len(places) < regions or len(workers) == 0:
             return {}
         margins = self._margins((), places, workers, regions, family)
-        if self.transport == "leaders":
+        if self.transport != "region-hub" and np.any(margins >= 0):
             margins = np.where(margins >= 0, self._fixed_margins(places, workers, regions, family), margins)
         return dict(zip(workers.tolist(), margins.tolist(), strict=True))
 
     def _fixed_margins(self, places: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
         """Margins of all placements over exactly so many regions, where each pays for its leader's pairs; shape (workers,)."""
         grid, at = self.market.grid(family.hosts, self.most), np.array(places, dtype=np.intp)
-        pair = 2 * self.size / regions
+        pair = self._pair_bytes(regions)
         slowest, pairs = self._nearest(places, regions)
         rounds_per_hour = SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
         charge = grid.weights[:, 1:2] * rounds_per_hour * pair * (pairs - pairs.min())
@@ -142,7 +156,8 @@ class RegionSearch:
         must = np.flatnonzero(np.isin(at, list(grid.least)))
         reached = grid.conjugates.best(rows, at, regions, self.most - regions + 1, workers, charge, must)
         averaging = self.fastest_averaging(places, family)[-(-workers // regions)]
-        seconds = self._inside(-(-workers // regions), averaging, regions, family) + slowest * pair
+        waiting = slowest * pair if self.transport == "leaders" else 0.0
+        seconds = self._inside(-(-workers // regions), averaging, regions, family) + waiting
         egress = regions * float(pairs.min()) * pair + self._home_usd(at, workers - regions)
         data, zero = min(self.market.data_usd[p] for p in places), np.zeros(len(workers))
         return margin(reached, self.target.thresholds(self.mode, grid.weights, seconds, egress, data, zero))
@@ -246,11 +261,11 @@ class RegionSearch:
     def _between(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
         """Least seconds and egress of a round between the regions."""
         if self.transport == "region-hub":
-            return self._star(used, joining, regions)
-        pair = 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
-        if not used and self.transport == "leaders":
+            return self.star.least(used, joining)
+        pair = self._pair_bytes(regions)
+        if not used:
             slowest, each = self._nearest(joining, regions)
-            return slowest * pair, float(np.sort(each)[:regions].sum()) * pair
+            return (slowest * pair if self.transport == "leaders" else 0.0), float(np.sort(each)[:regions].sum()) * pair
         prices, here, there = self.market.prices, np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
         usd = float(prices[np.ix_(here, here)].sum() - prices[here, here].sum())
         slowest = max((self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0)
@@ -259,6 +274,10 @@ class RegionSearch:
             usd += missing * float((prices[np.ix_(here, there)] + prices[np.ix_(there, here)].T).min(axis=1).sum())
             slowest = max(slowest, *(min(self.relaxation.pair_wan(a, b) for b in joining) for a in used))
         return (slowest * pair if self.transport == "leaders" else 0.0), usd * pair
+
+    def _pair_bytes(self, regions: int) -> float:
+        """Bytes that two regions send each other in a round, each way: of a butterfly of leaders, or to a partner in turn."""
+        return 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
 
     def _nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, Array]:
         """Least slowest pair of so many regions, and least price of a byte over the pairs of one of each place's heads."""
@@ -270,34 +289,6 @@ class RegionSearch:
             slowest = float(np.sort(apart, axis=1)[:, regions - 2].min())
             self._between_any[key] = slowest, usd
         return self._between_any[key]
-
-    def _star(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
-        """Least seconds and egress through a hub that may be any of the regions."""
-        here, open_ = np.array(used, dtype=np.intp), np.array((*used, *joining), dtype=np.intp)
-        wanted = self.problem.requirements.aggregator
-        if wanted is not None:
-            open_ = np.array([p for p in open_ if self.market.places[p] == wanted], dtype=np.intp)
-            if len(open_) == 0:
-                return np.inf, np.inf
-        if len(here) == 0:
-            return 0.0, 0.0
-        up, down, prices = self._direct[np.ix_(here, open_)], self._direct[np.ix_(open_, here)].T, self._far_prices
-        seconds = float((up.max(axis=0) + down.max(axis=0)).min())
-        usd = float((prices[np.ix_(here, open_)] + prices[np.ix_(open_, here)].T).sum(axis=0).min())
-        return seconds, usd * self.size
-
-    @cached_property
-    def _direct(self) -> Array:
-        """Seconds in which S goes from one place to another, 0 to itself; shape (places, places)."""
-        network, places, streams = self.problem.network, self.market.places, self.mode.streams
-        return np.array([[0.0 if a == b else direct_seconds(self.size, network.link(a, b), streams) for b in places] for a in places])
-
-    @cached_property
-    def _far_prices(self) -> Array:
-        """Egress price per byte, 0 from a place to itself; shape (places, places)."""
-        prices = self.market.prices.copy()
-        np.fill_diagonal(prices, 0.0)
-        return prices
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         """Offer groups with every hub that the mode allows."""

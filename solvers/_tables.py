@@ -1,4 +1,4 @@
-"""Egress prices and links between all places of a market: worked out once for a book, since questions ask for the same ones."""
+"""Egress prices and links between all places of a market: worked out once for a network, since questions ask for the same ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placer.timing.transfer import transfer_seconds
 
 Array = NDArray[Any]
 KEPT_TABLES = 8
-"""Tables of each kind that a book keeps."""
+"""Tables of each kind that a network keeps."""
 Places = tuple[str, ...]
 
 
@@ -40,7 +40,7 @@ def stream_table(problem: Problem, places: Places, streams: int) -> Array:
 
 
 def _kept(problem: Problem, key: tuple[object, ...], build: Callable[[], Array]) -> Array:
-    tables: dict[object, Array] = problem.catalog.memo.setdefault(f"tables {key[0]}", {})
+    tables: dict[object, Array] = problem.network.tables.setdefault(key[0], {})
     found = tables.get(key)
     if found is None:
         if len(tables) >= KEPT_TABLES:

@@ -175,6 +175,11 @@ class Target:
         return limit
 
     @property
+    def limits(self) -> tuple[float, ...]:
+        """What an improvement must keep, as one value to compare: bounds stay as they are while it does."""
+        return self.min_speed, self.max_usd_per_hour, self.max_usd_per_sample, self.max_carbon_g_per_hour
+
+    @property
     def most_of_sums(self) -> Array:
         """What a better placement has at most of each sum of `Market.limited`; shape (sums,)."""
         wish = self.problem.requirements

@@ -87,7 +87,7 @@ class Prepared:
             first=options.first,
         )
         self._interrupted = False
-        for start in () if options.first else (options.start, _staying(problem, options), _around_used(problem, options)):
+        for start in () if options.first else (options.start, _staying(problem, options), _quick(problem, options)):
             if start is not None:
                 target.offer(start)
         ledger = Ledger(target)
@@ -183,13 +183,11 @@ def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
     return solve(replace(problem, requirements=problem.requirements.with_data_staying()), limits).placement
 
 
-def _around_used(problem: Problem, options: SolveOptions) -> Placement | None:
-    """A good placement with the machines that must be used: the seeds of the searches hardly know them."""
-    if not problem.requirements.used:
-        return None
-    quick = replace(options, start=None, on_better=None)
-    answer = local_search.solve(problem, quick) if options.node_limit is None else greedy.solve(problem, quick)
-    return answer.placement
+def _quick(problem: Problem, options: SolveOptions) -> Placement | None:
+    """A placement to beat where the seeds of the searches would take longer, or hardly know the machines that must be used."""
+    if options.node_limit is not None:
+        return None if options.start else greedy.solve(problem, replace(options, on_better=None)).placement
+    return local_search.solve(problem, replace(options, start=None, on_better=None)).placement if problem.requirements.used else None
 
 
 def _least_multiplier(problem: Problem) -> float:
