@@ -14,6 +14,9 @@ from placer.request import build_problem
 from placer.result import SolveOptions
 from placer.units import parse_fraction, parse_seconds
 
+MOST_SEED = 2**31 - 1
+"""The largest seed that every solver takes."""
+
 
 def solve_options(
     *, gap: str | float = 0.001, time_limit: str | float = 30.0, seed: int = 0, on_better: Callable[[float], None] | None = None
@@ -27,6 +30,8 @@ def solve_options(
     """
     if not isinstance(seed, int):
         raise PlacerError(f"seed {seed!r} is not a whole number", "give a whole number")
+    if not 0 <= seed <= MOST_SEED:
+        raise PlacerError(f"seed {seed}", f"give a whole number from 0 to {MOST_SEED:,}")
     return SolveOptions(
         gap=parse_fraction(str(gap), "gap"),
         time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),

@@ -86,9 +86,20 @@ def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, Solve
     return lambda asked, options: _checked(asked, solver, options, run)
 
 
-def _module(solver: str) -> ModuleType:
+def check_solver(solver: str) -> None:
+    """Refuse a solver that does not exist, before anything is computed or written.
+
+    Raises
+    ------
+    PlacerError
+        Names the nearest one.
+    """
     if solver not in solver_names():
         raise unknown("solver", solver, solver_names())
+
+
+def _module(solver: str) -> ModuleType:
+    check_solver(solver)
     return importlib.import_module(f"placer.solvers.{solver}")
 
 

@@ -17,7 +17,7 @@ from placer.problem import Problem
 from placer.result import Result, SolveOptions
 from placer.scenario import Change, apply, parse_changes
 from placer.scenario_wishes import WISHES, set_wish
-from placer.solve import require_pools, solve
+from placer.solve import check_solver, require_pools, solve
 from placer.sweep_axes import Axis, points_of
 from placer.sweep_file import SCHEMA, append, open_points, question_digest
 
@@ -180,8 +180,9 @@ def run_sweep(
     Raises
     ------
     PlacerError
-        If a range is wrong, or the file is another question's.
+        If a range or the solver is wrong, or the file is another question's.
     """
+    check_solver(solver)
     options = replace(options or SolveOptions(), on_better=None)
     points = points_of(axes)
     check_axes(problem, axes)

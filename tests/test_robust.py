@@ -193,6 +193,13 @@ def test_bad_boxes_are_refused(word: str) -> None:
         cheapest(0)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**31])
+def test_seeds_that_a_solver_or_the_sample_does_not_take_are_refused(seed: int) -> None:
+    """NumPy takes none below 0, CP-SAT none from 2^31 on."""
+    with pytest.raises(PlacerError, match=f"seed {seed}"):
+        placer.robust("roberta-xlm", catalog="erben-2023", gpu="T4,A10", budget="5/h", seed=seed)
+
+
 def test_samples_to_target_that_vary_with_local_steps_cannot_be_solved_world_by_world() -> None:
     """The request can say one multiplier for a strategy, not one for each number of local steps."""
     problem = two_places(exchange="local-sgd", min_workers=2, min_local_steps=2, max_local_steps=8)

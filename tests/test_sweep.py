@@ -89,6 +89,7 @@ def test_ranges_are_read_as_written(text: str, values: list[str]) -> None:
         (["budget=5/h..1/h"], "goes from 5 to 1"),
         (["budget=1/h..5/day"], "the ends are in"),
         (["budget=1/h..5/h:1"], "in 1"),
+        (["budget=1/h..1e308/h:3"], "is no range"),
         (["budget=1/h..5/h:log"], "is no range"),
         (["budget=a..b"], "is no range"),
         (["price:*:T4=-50%..50%:log 3"], "starts above 0"),
@@ -114,6 +115,14 @@ def test_bad_shards_are_refused(text: str) -> None:
     """i/n with i from 1 to n."""
     with pytest.raises(PlacerError, match="shard"):
         parse_shard(text)
+
+
+def test_an_unknown_solver_is_refused_and_no_file_is_begun(tmp_path: Path, run: Run) -> None:
+    """Else every point would be a row that says so, kept in the file."""
+    done = run(*QUESTION, "--over", "budget=1/h,5/h", "--solver", "exat", "-o", str(tmp_path / "points.jsonl"))
+    assert done.returncode == 2
+    assert "a similar solver exists: 'exact'" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
