@@ -19,7 +19,7 @@ MOST_POINTS = 100_000
 """More points are a slip of the keyboard."""
 WHOLE = ("tbs", "workers", "regions", "local-steps", "streams", "quota")
 """What is changed by whole numbers."""
-_NUMBER = r"[+-]?(?:[0-9]{1,15}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?(?![0-9])"
+_NUMBER = r"[+-]?(?:[0-9]{1,15}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?(?![0-9]|[eE][+-]?[0-9])"
 _RANGE = re.compile(
     rf"(?P<times>[xX]?)(?P<low>{_NUMBER})(?P<unit>[^.:]*)\.\.(?P<again>[xX]?)(?P<high>{_NUMBER})(?P<last>[^.:]*)(?::(?P<log>log)?\s*(?P<steps>[0-9]{{1,6}})?)?"
 )

@@ -234,6 +234,23 @@ def test_a_budget_and_a_floor_that_contradict_each_other() -> None:
     assert "--budget 4.21/h would do, the least budget that does: 7 x A10 on-demand in lambda/us-west-1" in text
 
 
+def test_emissions_that_nobody_knows_are_what_stands_in_the_way() -> None:
+    """The 2023 book has no grid of known intensity: no budget or GPU helps, only another objective, or no limit on emissions."""
+    asked = {"catalog": "erben-2023", "gpu": "T4,A10", "budget": "5/h"}
+    for words, code, note in (
+        ({"objective": "carbon"}, "objective", "another --objective"),
+        ({"max_carbon": "1g/h"}, "carbon", "no --max-carbon"),
+    ):
+        found = placer.explain("roberta-xlm", **asked, **words)
+        assert found.conflict is not None
+        assert [remedy.wish.code for remedy in found.conflict.remedies] == [code]
+        option = found.conflict.remedies[0].option
+        assert option is not None
+        assert option.note == note
+        assert option.estimate.usd_per_hour.total == pytest.approx(4.80)
+        assert "not enough" not in text_of(found)
+
+
 def test_data_that_stays_where_no_machine_may_be() -> None:
     """Refused by recommend; explain names both wishes and gives each one up."""
     words = {"catalog": "erben-2023", "data": "gcp/europe-west1=2M:stay", "places": "gcp/us-*", "budget": "50/h"}

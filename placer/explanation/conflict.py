@@ -14,6 +14,8 @@ LIMIT_OBJECTIVES = {
     "budget": "cost", "throughput": "throughput", "deadline": "throughput", "total-budget": "cost-per-sample", "carbon": "carbon",
 }  # fmt: skip
 """Limits that have a least relaxation, and the objective that finds it."""
+ANY_CARBON_G_PER_HOUR = 1e12
+"""A limit on emissions that leaves out only machines whose emissions nobody knows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +90,15 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict:
 def feasible(problem: Problem, asker: Asker) -> Trial:
     """Find out whether a question has any answer."""
     objective = "cost" if problem.requirements.floor_samples_per_second is None else "throughput"
-    return asker.best(wanting(problem, objective=objective), first=True)
+    return asker.best(_aiming(problem, objective), first=True)
+
+
+def _aiming(problem: Problem, objective: str) -> Problem:
+    """The question with another objective; machines of unknown emissions stay out where least emissions are what is wanted."""
+    wish = problem.requirements
+    if wish.objective == "carbon" and wish.max_carbon_g_per_hour is None:
+        return wanting(problem, objective=objective, max_carbon_g_per_hour=ANY_CARBON_G_PER_HOUR)
+    return wanting(problem, objective=objective)
 
 
 def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
@@ -103,11 +113,15 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
     if moved is not None:
         return Remedy(wish=wish, option=moved, proved=moved.proved)
     free = without(problem, [wish])
-    goal = LIMIT_OBJECTIVES.get(wish.code, problem.requirements.objective)
-    trial = asker.best(wanting(free, objective=goal))
+    asked = _aiming(free, LIMIT_OBJECTIVES.get(wish.code, free.requirements.objective))
+    if wish.code == "carbon" and not asked.pools:  # no machine has known emissions, so no limit on them would do
+        asked = free
+    trial = asker.best(asked)
     if trial.placement is None or trial.estimate is None:
         return Remedy(wish=wish, option=None, proved=trial.proved)
     option = Option(placement=trial.placement, estimate=trial.estimate, label=wish.code, proved=trial.proved)
+    if asked is free:
+        return Remedy(wish=wish, option=replace(option, note=wish.change), proved=trial.proved)
     return Remedy(wish=wish, option=replace(option, note=_note(wish, option, problem)), proved=trial.proved)
 
 

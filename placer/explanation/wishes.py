@@ -61,6 +61,9 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
     if wish.used:
         said = ", ".join(f"{rule.count} x {rule.device} in {rule.place}" for rule in wish.used)
         yield _plain("use", f"the use of {said}", "no machines that must be used", "used")
+    if wish.objective == "carbon":  # machines without known emissions are left out, so it asks for more than an order
+        words = "the objective carbon (only machines and grids of known emissions)"
+        yield Wish(code="objective", words=words, change="another --objective", fields=("objective",), values=("throughput",), given=False)
     yield from _training(wish)
     yield from _exchange(wish)
     yield from _data(wish)

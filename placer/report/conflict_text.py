@@ -47,7 +47,7 @@ def remedy_line(remedy: Remedy) -> str:
         "budget": "the least budget", "throughput": "the highest floor", "deadline": "the shortest time", "total-budget": "the least money",
         "carbon": "the least emissions",
     }.get(wish.code)  # fmt: skip
-    if least is not None:
+    if least is not None and option.note != wish.change:
         return f"{option.note} would do{f', {least} that does' if remedy.proved else f'; {least} is not proved'}: {found}."
     return f"{_upper(option.note)} would do: {found}."
 
