@@ -87,12 +87,15 @@ class Prepared:
             first=options.first,
         )
         self._interrupted = False
-        for start in () if options.first else (options.start, _staying(problem, options), _quick(problem, options)):
-            if start is not None:
-                target.offer(start)
         ledger = Ledger(target)
+        try:
+            for start in () if options.first else (options.start, _staying(problem, options), _quick(problem, options)):
+                if start is not None:
+                    target.offer(start)
+        except KeyboardInterrupt:
+            self._interrupted = True
         plain = not (options.first or options.start or options.node_limit or problem.requirements.used)
-        finished = self._search(target, ledger, replace(options, on_better=None) if plain else None)
+        finished = not self._interrupted and self._search(target, ledger, replace(options, on_better=None) if plain else None)
         if target.best is None:
             status, proof, nodes = Status.INFEASIBLE if finished else Status.TIME_LIMIT, ledger.proofs({}), target.ticks
             stopped, tried = self._interrupted, target.candidates
