@@ -51,7 +51,7 @@ class ButterflySearch:
         """Search all families; raises OutOfTimeError when the time is up."""
         if self.first > self.most or self.fewest_regions > self.most_regions:
             return
-        families = self.relaxation.families()
+        families = self.relaxation.families
         Seeds(self.relaxation, self._offer).run([family for family in families if len(self._open(family))], self.fewest_regions)
         for family in families:
             everywhere, alive = self.relaxation.places(family), self._open(family)
@@ -70,7 +70,7 @@ class ButterflySearch:
         """Whether the bound of all placements together still allows an improvement."""
         if self.first > self.most or self.fewest_regions > self.most_regions:
             return False
-        return any(len(self._open(family)) > 0 for family in self.relaxation.families())
+        return any(len(self._open(family)) > 0 for family in self.relaxation.families)
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         workers = sum(group.count for group in groups)

@@ -17,6 +17,8 @@ class Conjugates:
     ----------
     sums
         Best sums of n machines in each place; shape (rows, places, most + 1).
+    steps
+        What each further machine of a place adds; shape (rows, places, most).
 
     Notes
     -----
@@ -24,10 +26,8 @@ class Conjugates:
     workers, is at least the best sum. Concave sums make it tight where mu fits; the least over the prices counts.
     """
 
-    def __init__(self, sums: Array) -> None:
-        with np.errstate(invalid="ignore"):
-            steps = np.nan_to_num(np.diff(sums, axis=2), nan=-np.inf, posinf=-np.inf, neginf=-np.inf).reshape(len(sums), -1)
-        ranked = -np.sort(-steps, axis=1)
+    def __init__(self, sums: Array, steps: Array) -> None:
+        ranked = -np.sort(-steps.reshape(len(steps), -1), axis=1)
         finite = np.maximum(1, np.isfinite(ranked).sum(axis=1))
         at = np.minimum(np.array(RANKS) - 1, finite[:, None] - 1)
         self.prices = np.nan_to_num(np.take_along_axis(ranked, at, axis=1), neginf=0.0)

@@ -105,7 +105,7 @@ class Grid:
     @cached_property
     def conjugates(self) -> Conjugates:
         """Bounds where the number of regions is fixed."""
-        return Conjugates(self.sums)
+        return Conjugates(self.sums, self.steps)
 
     @cached_property
     def everywhere(self) -> Array:

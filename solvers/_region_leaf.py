@@ -34,8 +34,8 @@ class RegionLeaf(Leaf):
     def egress_usd(self, splits: Indices) -> Array:
         """Egress of one exchange at known workers; shape (splits,)."""
         used = np.array(self.node.used, dtype=np.intp)
-        _, usd = self.search._between(self.node.used, (), len(used))
-        return usd + np.full(len(splits), self.search._home_usd(used, self.workers - len(used)))
+        _, usd = self.search.between(self.node.used, (), len(used))
+        return usd + np.full(len(splits), self.search.home_usd(used, self.workers - len(used)))
 
     def thresholds(self, splits: Indices) -> Array:
         """Thresholds at known workers of the first regions; shape (rows, splits)."""

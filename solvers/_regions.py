@@ -61,7 +61,7 @@ class RegionSearch:
         """Search all numbers of regions; raises OutOfTimeError when the time is up."""
         if self.first > self.most:
             return
-        families = self.relaxation.families()
+        families = self.relaxation.families
         open_ = [family for family in families if any(len(self._open(r, family)) for r in self._counts())]
         Seeds(self.relaxation, self._offer).run(open_, self.fewest_regions)
         if self.transport != "region-hub":
@@ -109,14 +109,14 @@ class RegionSearch:
             pair_bytes=self._pair_bytes(regions),
             waits=self.transport == "leaders",
             own_s=own,
-            home_usd=float(self._home_usd(np.array(self.relaxation.places(family)), workers - regions)),
+            home_usd=float(self.home_usd(np.array(self.relaxation.places(family)), workers - regions)),
         )
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
         if self.first > self.most:
             return False
-        return any(len(self._open(r, family)) > 0 for family in self.relaxation.families() for r in self._counts())
+        return any(len(self._open(r, family)) > 0 for family in self.relaxation.families for r in self._counts())
 
     def _counts(self) -> range:
         return range(self.fewest_regions, self.most_regions + 1)
@@ -158,7 +158,7 @@ class RegionSearch:
         averaging = self.fastest_averaging(places, family)[-(-workers // regions)]
         waiting = slowest * pair if self.transport == "leaders" else 0.0
         seconds = self._inside(-(-workers // regions), averaging, regions, family) + waiting
-        egress = regions * float(pairs.min()) * pair + self._home_usd(at, workers - regions)
+        egress = regions * float(pairs.min()) * pair + self.home_usd(at, workers - regions)
         data, zero = min(self.market.data_usd[p] for p in places), np.zeros(len(workers))
         return margin(reached, self.target.thresholds(self.mode, grid.weights, seconds, egress, data, zero))
 
@@ -205,16 +205,16 @@ class RegionSearch:
         family: Family,
     ) -> Array:
         """Thresholds of an improvement; ``largest`` is how many workers some region has, ``averaging`` what one average takes, at least."""
-        seconds, usd = self._between(used, joining, regions)
+        seconds, usd = self.between(used, joining, regions)
         if seconds == np.inf:
             return np.full((len(self.market.weights), len(workers)), np.inf)
         places = np.array((*used, *joining), dtype=np.intp)
-        inside_usd = self._home_usd(places, workers - regions)
+        inside_usd = self.home_usd(places, workers - regions)
         communication = self._inside(largest, averaging, regions, family) + seconds
         data = min(self.market.data_usd[p] for p in places)
         return self.target.thresholds(self.mode, self.market.weights, communication, usd + inside_usd, data, np.zeros(len(workers)))
 
-    def _home_usd(self, places: Indices, followers: Indices | int) -> Array:
+    def home_usd(self, places: Indices, followers: Indices | int) -> Array:
         """Least egress inside the regions of so many workers that are no leaders."""
         home = float(self.market.prices[places, places].min())
         if home == np.inf:  # a network that carries nothing there
@@ -258,7 +258,7 @@ class RegionSearch:
         """Bytes/s of the machine with the best network."""
         return max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
 
-    def _between(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
+    def between(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
         """Least seconds and egress of a round between the regions."""
         if self.transport == "region-hub":
             return self.star.least(used, joining)
@@ -266,13 +266,9 @@ class RegionSearch:
         if not used:
             slowest, each = self._nearest(joining, regions)
             return (slowest * pair if self.transport == "leaders" else 0.0), float(np.sort(each)[:regions].sum()) * pair
-        prices, here, there = self.market.prices, np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
-        usd = float(prices[np.ix_(here, here)].sum() - prices[here, here].sum())
+        here = np.array(used, dtype=np.intp)
+        usd = float(self.market.both_ways[np.ix_(here, here)].sum()) / 2
         slowest = max((self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0)
-        missing = regions - len(used)
-        if missing and len(used):
-            usd += missing * float((prices[np.ix_(here, there)] + prices[np.ix_(there, here)].T).min(axis=1).sum())
-            slowest = max(slowest, *(min(self.relaxation.pair_wan(a, b) for b in joining) for a in used))
         return (slowest * pair if self.transport == "leaders" else 0.0), usd * pair
 
     def _pair_bytes(self, regions: int) -> float:

@@ -96,6 +96,7 @@ class Relaxation:
         self.first, self.most = first, most
         self._rooms: dict[frozenset[str], Indices] = {}
 
+    @cached_property
     def families(self) -> list[Family]:
         """One family per class of host; the pools of a family have hosts that are no slower, at any N."""
         n = np.arange(self.most + 1)
