@@ -3,8 +3,6 @@
 import csv
 import importlib
 import json
-import os
-import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
@@ -269,7 +267,7 @@ def test_exact_says_that_it_was_interrupted(xlm: Problem) -> None:
     """The answer is the best so far."""
 
     def press(value: float) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        raise KeyboardInterrupt
 
     answer = exact.solve(xlm, SolveOptions(on_better=press))
     assert (answer.status, answer.interrupted) == (Status.TIME_LIMIT, True)
