@@ -11,7 +11,7 @@ from conftest import ROOT
 
 LAYERS = [
     {"cli", "__main__"},
-    {"worlds"},
+    {"worlds", "profiler"},
     {"explainer"},
     {"advisor", "saved", "reopened", "certificate_check", "certificate", "again"},
     {

@@ -1,0 +1,49 @@
+"""What is measured: a model, batches for it, its loss and its optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A model that can be trained.
+
+    Parameters
+    ----------
+    name, title
+        Short name of the model, and what it is in words.
+    family
+        Family for estimates: ``cnn``, ``transformer``, ``rnn``, ``gnn``, ``other``.
+    module
+        The model, on the CPU (or the meta device).
+    batch
+        Makes a batch of n samples on a device: what ``loss`` takes.
+    loss
+        Scalar loss of the module on a batch; the forward pass.
+    optimizer
+        Makes the optimizer of some parameters.
+    target_batch_size, microbatch
+        Samples of an optimizer step over all workers, and samples that one device takes at once, if the user has said so.
+    samples
+        Batches of a dataset to measure its share of a step, if there is one: an iterable of batches that ``loss`` takes.
+    source
+        Where the model comes from: ``package.module:function``, ``builtin resnet50-like``, ``hf config.json``.
+    """
+
+    name: str
+    title: str
+    family: str
+    module: torch.nn.Module
+    batch: Callable[[int, torch.device], Any]
+    loss: Callable[[torch.nn.Module, Any], torch.Tensor]
+    optimizer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
+    target_batch_size: int | None = None
+    microbatch: int | None = None
+    samples: Iterable[Any] | None = None
+    source: str = ""
