@@ -31,6 +31,7 @@ BENCH = $(BIN)/python tests/benchmarks
 bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.md
 	$(BENCH)/solving.py --quick --by-strategy --check
 	$(BENCH)/solving.py --quick --by-strategy --local-steps 16 --check
+	$(BENCH)/solving.py --quick --by-strategy --huge --check
 	$(BENCH)/monolith.py --instances 1 --time-limit 15
 	$(BENCH)/side_by_side.py --instances 3 --time-limit 10
 	$(BENCH)/growth.py --seeds 0:3 --time-limit 2
@@ -40,6 +41,7 @@ bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.m
 bench-full: $(TEST)  ## all benchmarks, some hours on a quiet machine
 	$(BENCH)/solving.py --by-strategy --check
 	$(BENCH)/solving.py --by-strategy --local-steps 16 --check
+	$(BENCH)/solving.py --by-strategy --huge --check
 	$(BENCH)/monolith.py
 	$(BENCH)/side_by_side.py
 	$(BENCH)/growth.py

@@ -40,7 +40,7 @@ def quick() -> list[frozen.Frozen]:
     kinds: dict[tuple[object, ...], list[frozen.Frozen]] = {}
     for row in sorted(frozen.rows(), key=lambda row: (row.cpu_s, row.key)):
         if row.cpu_s < QUICK_CPU_S:
-            kinds.setdefault((row.budget, row.local_steps, row.strategy == "none"), []).append(row)
+            kinds.setdefault((row.budget, row.local_steps, row.huge, row.strategy == "none"), []).append(row)
     return [row for of in kinds.values() for row in of[:EACH]]
 
 

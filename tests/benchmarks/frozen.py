@@ -31,7 +31,9 @@ SAME = 1e-9
 """Relative difference up to which a value counts as the same."""
 WRONG = ("drifted", "repriced", "beats the bound", "below the optimum")
 """Verdicts that need somebody to look."""
-AGAIN = "after a change that is meant: python tests/benchmarks/solving.py --freeze (--local-steps 16 for the second half)"
+AGAIN = "after a change that is meant: python tests/benchmarks/solving.py --freeze, again with --local-steps 16 and with --huge"
+QUESTION = tuple(field.name for field in fields(Question))
+"""The numbers that an instance is drawn from."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +45,7 @@ class Frozen:
     budget: float
     seed: int
     local_steps: int | None
+    huge: bool
     digest: str
     optimum: float
     bound: float
@@ -55,17 +58,22 @@ class Frozen:
     @property
     def question(self) -> Question:
         """The question by its numbers."""
-        return Question(regions=self.regions, types=self.types, budget=self.budget, seed=self.seed, local_steps=self.local_steps)
+        return Question(**{name: getattr(self, name) for name in QUESTION})
 
     @property
     def key(self) -> tuple[float, ...]:
         """The numbers of the question; sorts the file."""
-        return self.local_steps or 0, self.regions, self.types, self.budget, self.seed
+        return key_of({name: getattr(self, name) for name in QUESTION})
 
     def worth(self) -> float:
         """Value of the frozen placement by today's formulas and books."""
         problem = self.question.problem()
         return outcome_value("throughput", evaluate(msgspec.json.decode(self.placement, type=Placement), problem))
+
+
+def key_of(question: Record) -> tuple[float, ...]:
+    """The numbers of a question, in the order of the file."""
+    return question["huge"], question["local_steps"] or 0, *(question[name] for name in ("regions", "types", "budget", "seed"))
 
 
 def rows(path: Path = FILE) -> list[Frozen]:
@@ -115,7 +123,7 @@ def freeze(path: Path, into: Path = FILE) -> None:
 
 def _row(record: Record, run: Record) -> Frozen:
     return Frozen(
-        **{name: record[name] for name in ("regions", "types", "budget", "seed", "local_steps", "digest", "bound", "strategy", "cpu_s")},
+        **{name: record[name] for name in (*QUESTION, "digest", "bound", "strategy", "cpu_s")},
         optimum=record["value"],
         proved_on=run["started"][:10],
         commit=run["commit"],
@@ -136,7 +144,7 @@ def check(path: Path, against: Path = FILE) -> None:
     for record in read(path)[1]:
         if record["kind"] != "question":
             continue
-        row = frozen.get((record["local_steps"] or 0, record["regions"], record["types"], record["budget"], record["seed"]))
+        row = frozen.get(key_of(record))
         said = "not frozen" if row is None else verdict(row, record)
         found[said] += 1
         if row is not None and said in WRONG:

@@ -25,8 +25,10 @@ SIZES = {"small": (20, 20), "medium": (40, 30), "large": (100, 50)}
 """Regions and types of machines by name; each in two markets."""
 BUDGETS = (5.0, 50.0, 500.0)
 MODELS = ("roberta-xlm", "resnet50", "convnext-large", "resnet18", "whisper-small")
-BATCH_FACTORS = (1, 8, 64)
-"""Multiples of the profile's target batch size: with the larger ones many machines pay, with the smaller ones few do."""
+BATCH_FACTORS = (0.25, 1, 4)
+"""Multiples of the profile's target batch size: 8,192 to 131,072 samples for most models, as in Erben et al. (2024) and 4 x beyond."""
+HUGE_FACTORS = (1, 8, 64)
+"""Multiples beyond what is trained: up to 2,097,152 samples a step, more than an epoch of ImageNet. Many small regions pay."""
 PRESENT = 0.31
 """Share of (region, type, market) that exist: about 3,000 machines at 100 x 50, as in today's books."""
 BOOK = Path(__file__).parent / "book"
@@ -43,13 +45,19 @@ HOST_USD_PER_HOUR = 0.13
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """One benchmark question by the numbers it is drawn from; with local steps all strategies are open, else the synchronous ones."""
+    """One benchmark question by the numbers it is drawn from.
+
+    Notes
+    -----
+    With local steps all strategies are open, else the synchronous ones; ``huge`` questions have batches of `HUGE_FACTORS`.
+    """
 
     regions: int
     types: int
     budget: float
     seed: int
     local_steps: int | None = None
+    huge: bool = False
 
     def problem(self) -> Problem:
         """Build the question."""
@@ -58,7 +66,7 @@ class Question:
         wishes = Requirements(
             budget_usd_per_hour=self.budget,
             max_local_steps=self.local_steps,
-            target_batch_size=profile.target_batch_size * draw.choice(BATCH_FACTORS),
+            target_batch_size=int(profile.target_batch_size * draw.choice(HUGE_FACTORS if self.huge else BATCH_FACTORS)),
         )
         return Problem(profile=profile, catalog=market(self.regions, self.types, self.seed), requirements=wishes)
 

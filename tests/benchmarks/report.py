@@ -45,6 +45,13 @@ SECTIONS = (
         note="The same questions with all strategies open.",
     ),
     Section(
+        title="Time to prove, huge batches",
+        file="solving-huge.jsonl",
+        table=solving.table,
+        note="Synchronous strategies with 1, 8 or 64 times the profile's batch, up to 2,097,152 samples a step: more than anybody trains "
+        "with, but many machines in many regions pay, which is what proofs find hardest.",
+    ),
+    Section(
         title="The slowest questions",
         file="solving.jsonl",
         table=solving.slow_table,

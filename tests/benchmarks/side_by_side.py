@@ -25,7 +25,10 @@ SOLVERS = ("exact", "milp", "highs", "cpsat")
 
 def chosen(frozen: Sequence[Frozen], most: int, regions: int) -> list[Frozen]:
     """Some instances of a size, spread over budgets and seeds: those with many workers as well as single machines."""
-    able = sorted((row for row in frozen if row.regions == regions and row.local_steps is None), key=lambda row: (row.seed, row.budget))
+    able = sorted(
+        (row for row in frozen if row.regions == regions and row.local_steps is None and not row.huge),
+        key=lambda row: (row.seed, row.budget),
+    )
     several = [row for row in able if row.strategy != "none"]
     mixed = [row for pair in zip(several, [row for row in able if row.strategy == "none"], strict=False) for row in pair]
     return [*mixed, *(row for row in able if row not in mixed)][:most]

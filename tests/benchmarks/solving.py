@@ -83,7 +83,8 @@ def measure_size(size: str, given: argparse.Namespace) -> Iterator[Record]:
     """Solve all questions of a size in a child process; its last line is the peak of its memory."""
     words = [sys.executable, __file__, "--child", size, "--seeds", given.seeds, "--budgets", given.budgets, "--gap", str(given.gap)]
     words += ["--time-limit", str(given.time_limit), *(["--local-steps", str(given.local_steps)] if given.local_steps else [])]
-    with subprocess.Popen([*words, *(["--by-strategy"] if given.by_strategy else [])], stdout=subprocess.PIPE, text=True) as child:
+    words += [flag for flag, wanted in (("--huge", given.huge), ("--by-strategy", given.by_strategy)) if wanted]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for line in child.stdout:
             yield json.loads(line)
@@ -98,7 +99,7 @@ def child(size: str, given: argparse.Namespace) -> None:
     solve(Question(regions=4, types=4, budget=5.0, seed=0).problem())  # modules are loaded outside the first time
     for budget in map(float, given.budgets.split(",")):
         for seed in seeds(given.seeds):
-            question = Question(regions=regions, types=types, budget=budget, seed=seed, local_steps=given.local_steps)
+            question = Question(regions=regions, types=types, budget=budget, seed=seed, local_steps=given.local_steps, huge=given.huge)
             print(json.dumps(measured(question, options, by_strategy=given.by_strategy)), flush=True)
     print(json.dumps({"kind": "memory", "size": size, "peak_mib": round(peak_mib(), 1)}), flush=True)
 
@@ -150,13 +151,14 @@ def words() -> argparse.ArgumentParser:
     found.add_argument("--budgets", default=",".join(f"{budget:g}" for budget in BUDGETS), help="USD/h")
     found.add_argument("--seeds", help="FIRST:END (default 0:20)")
     found.add_argument("--local-steps", type=int, help="allow up to so many local steps: all strategies are open then")
+    found.add_argument("--huge", action="store_true", help="batches that go beyond what is trained: many small regions pay")
     found.add_argument("--gap", type=float, default=0.001)
     found.add_argument("--time-limit", type=float, help="seconds by the clock (default 60)")
     found.add_argument("--quick", action="store_true", help="3 seeds and 2 seconds unless others are given: a check within a minute or two")
     found.add_argument("--by-strategy", action="store_true", help="also say which search took the time")
     found.add_argument("--freeze", action="store_true", help="add what was proved to frozen.csv")
     found.add_argument("--check", action="store_true", help="compare with frozen.csv; exit code 1 if an answer contradicts it")
-    found.add_argument("-o", "--output", type=Path, help="file of JSON lines (default build/bench/solving[-local].jsonl)")
+    found.add_argument("-o", "--output", type=Path, help="file of JSON lines (default build/bench/solving[-local][-huge].jsonl)")
     found.add_argument("--child", help=argparse.SUPPRESS)
     return found
 
@@ -169,8 +171,10 @@ def main() -> None:
     if given.child:
         child(given.child, given)
         return
-    path = given.output or FOLDER / ("solving-local.jsonl" if given.local_steps else "solving.jsonl")
-    ledger = Ledger(path, seeds=given.seeds, time_limit_s=given.time_limit, gap=given.gap, local_steps=given.local_steps)
+    path = given.output or FOLDER / f"solving{'-local' if given.local_steps else ''}{'-huge' if given.huge else ''}.jsonl"
+    ledger = Ledger(
+        path, seeds=given.seeds, time_limit_s=given.time_limit, gap=given.gap, local_steps=given.local_steps, huge=given.huge or None
+    )
     for size in given.sizes.split(","):
         if size not in SIZES:
             raise SystemExit(f"error: unknown size '{size}'\n  tip: the sizes are {', '.join(SIZES)}")
