@@ -261,7 +261,7 @@ class RegionSearch:
     def between(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
         """Least seconds and egress of a round between the regions."""
         if self.transport == "region-hub":
-            return self.star.least(used, joining)
+            return self.star.least(used, joining, regions)
         pair = self._pair_bytes(regions)
         if not used:
             slowest, each = self._nearest(joining, regions)

@@ -25,22 +25,44 @@ class Star:
         """Bytes of one gradient."""
         return self.market.problem.gradient_bytes
 
-    def least(self, used: tuple[int, ...], joining: tuple[int, ...]) -> tuple[float, float]:
-        """Least seconds and egress of a round through a hub that may be any of the regions."""
-        here, open_ = np.array(used, dtype=np.intp), np.array((*used, *joining), dtype=np.intp)
-        wanted = self.market.problem.requirements.aggregator
+    def least(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
+        """Least seconds and egress of a round of so many regions through a hub that may be any of them.
+
+        Parameters
+        ----------
+        used, joining
+            Regions that take part, and those of which the others are.
+        regions
+            How many take part.
+        """
+        here, rest = np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
+        hubs = np.concatenate([here, rest])
+        wanted, left = self.market.problem.requirements.aggregator, regions - len(here)
         if wanted is not None:
-            open_ = np.array([p for p in open_ if self.market.places[p] == wanted], dtype=np.intp)
-            if len(open_) == 0:
-                return np.inf, np.inf
-        if len(here) == 0:
-            return 0.0, 0.0
-        up, down = self._direct[np.ix_(here, open_)], self._direct[np.ix_(open_, here)].T
-        seconds = float((up.max(axis=0) + down.max(axis=0)).min())
-        return seconds, self.size * float(self.market.both_ways[np.ix_(here, open_)].sum(axis=0).min())
+            hubs = np.array([p for p in hubs if self.market.places[p] == wanted], dtype=np.intp)
+        if len(hubs) == 0 or left > len(rest):
+            return np.inf, np.inf
+        ups, downs, usd = self._direct, self._direct.T, self.market.both_ways
+        seconds = sum(
+            np.maximum(each[np.ix_(here, hubs)].max(axis=0, initial=0.0), _last(each[np.ix_(rest, hubs)], left)) for each in (ups, downs)
+        )
+        egress = usd[np.ix_(here, hubs)].sum(axis=0) + _first(usd[np.ix_(rest, hubs)], left).sum(axis=0)
+        return float(np.min(seconds)), self.size * float(egress.min())
 
     @cached_property
     def _direct(self) -> Array:
         """Seconds in which S goes from one place to another, 0 to itself; shape (places, places)."""
         network, places, streams = self.market.problem.network, self.market.places, self.mode.streams
         return np.array([[0.0 if a == b else direct_seconds(self.size, network.link(a, b), streams) for b in places] for a in places])
+
+
+def _first(each: Array, count: int) -> Array:
+    """The smallest of every column, in any order; shape (count, columns)."""
+    built: Array = np.partition(each, count - 1, axis=0)[:count] if 0 < count < len(each) else each[:count]
+    return built
+
+
+def _last(each: Array, count: int) -> Array:
+    """The largest of the ``count`` smallest of every column; shape (columns,)."""
+    built: Array = _first(each, count).max(axis=0, initial=0.0)
+    return built
