@@ -59,7 +59,7 @@ class HubTable:
     Parameters
     ----------
     hubs
-        The hubs of a mode.
+        The hubs of a mode; at least one.
     most
         Largest number of workers.
     """
@@ -85,9 +85,6 @@ class HubTable:
 
     def best(self, workers: Indices) -> HubRows:
         """A hub for each of some numbers of workers that is in each figure as good as any; infinite where there is none."""
-        if not self._hubs:
-            nothing = np.full(workers.shape, np.inf)
-            return HubRows(np.zeros(workers.shape, dtype=np.intp), workers, nothing, nothing, nothing)
         least = [np.where(self._able, each, np.inf).min(axis=0)[workers] for each in self._columns]
         return HubRows(np.zeros(workers.shape, dtype=np.intp), workers, *least)
 
