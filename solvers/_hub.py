@@ -22,6 +22,7 @@ from placer.timing.direct import direct_seconds, share_seconds
 from placer.timing.transfer import sum_seconds
 
 from ._by_place import ByPlace
+from ._hub_egress import ANYWHERE, ManyPlaces
 from ._market import Array, Indices, Market
 from ._mode import Mode
 
@@ -39,6 +40,8 @@ class Hub:
         Pools and strategy.
     aggregator, storage
         Places of function and store; of the server, storage is empty. None: a hub that no real one beats.
+    prices
+        Egress prices, which hubs of a market share.
     meetings
         Ways to each place where gradients meet, which hubs of one store share.
     """
@@ -47,6 +50,7 @@ class Hub:
     mode: Mode
     aggregator: str | None
     storage: str | None
+    prices: ManyPlaces = field(compare=False, repr=False)
     meetings: dict[str | None, ByPlace] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -72,14 +76,12 @@ class Hub:
         """How many gradients one function sums at least."""
         return workers if self.transport == "store" else 2
 
-    def able(self, workers: Array, memory: Array) -> Array:
-        """Whether the GiB that the function needs and its time suffice for some numbers of workers; of their shape."""
-        if self.aggregator is None:
-            return np.full(workers.shape, True)
-        if self.transport == "server":
-            return np.isfinite(self.usd_per_hour(workers))
+    def able(self, memory: Array, aggregate: Array) -> Array:
+        """Whether a function can have so many GiB for so many seconds, one of them for each number of workers; of their shape."""
+        if self.aggregator is None or self.transport == "server":
+            return np.full(aggregate.shape, True)
         offer = self.problem.function(self.aggregator)
-        able: Array = (memory <= offer.max_memory_gib) & (self.aggregate(workers) <= offer.max_seconds)
+        able: Array = (memory <= offer.max_memory_gib) & (aggregate <= offer.max_seconds)
         return able
 
     def aggregate(self, workers: Any) -> Any:
@@ -127,27 +129,21 @@ class Hub:
             self.size, home, self.mode.streams
         )
 
-    def egress(self, places: Indices | None = None) -> tuple[Array, Array]:
-        """Egress of each worker and of each region that is used, known at some places at least; shapes (places,).
-
-        Notes
-        -----
-        What no region adds is left out.
-        """
-        return self._egress.at(places)
-
-    @cached_property
-    def _egress(self) -> ByPlace:
-        network, same_zone = self.problem.network, self.problem.requirements.same_zone
-        exchange = Exchange(strategy=self.mode.strategy, compression="none", aggregator=self.aggregator, storage=self.storage or "")
-        phases = strategy(self.mode.strategy).phases
+    def egress(self, places: Indices) -> tuple[Array, Array]:
+        """Egress of each worker and of each region that is used, at some places; what no region adds is left out; shapes (places,)."""
+        one, two = self._sent_usd(1, places), self._sent_usd(2, places)
+        network = self.problem.network
         put = 0.0 if self.transport == "server" else self.size * network.usd_per_byte(self.aggregator or "", self.storage or "")
+        return two - one, np.maximum(0.0, 2 * one - two - put)
 
-        def at(place: str) -> tuple[float, float]:
-            one, two = (cost.egress_usd(phases([(place, k)], self.size, exchange), network, same_zone=same_zone) for k in (1, 2))
-            return two - one, max(0.0, 2 * one - two - put)
-
-        return ByPlace(self.market.places, at)
+    def _sent_usd(self, workers: int, places: Indices) -> Array:
+        """Egress of a round with all workers at one place, for some places; shape (places,)."""
+        exchange = Exchange(strategy=self.mode.strategy, compression="none", aggregator=self.aggregator, storage=self.storage or "")
+        phases = strategy(self.mode.strategy).phases([(ANYWHERE, workers)], self.size, exchange)
+        total = np.zeros(len(places))
+        for usd in cost.egress_usd_by_link(phases, self.prices.at(places), same_zone=self.problem.requirements.same_zone).values():
+            total += usd
+        return total
 
     def fixed_usd(self, workers: int) -> float:
         """What a round pays beside workers and regions: one result into the store, one run of the function."""

@@ -79,9 +79,10 @@ class HubTable:
 
     @cached_property
     def _able(self) -> Mask:
-        """Which hubs have memory and time for so many workers; shape (hubs, workers + 1)."""
+        """Which hubs have memory, time and a machine for so many workers; shape (hubs, workers + 1)."""
         memory = np.array([memory_gib(self._hubs[0].size, self._hubs[0].gradients(n)) for n in self._workers.tolist()])
-        return np.array([hub.able(self._workers, memory) for hub in self._hubs], dtype=bool)
+        able = [hub.able(memory, rows.aggregate) & np.isfinite(rows.usd) for hub, rows in zip(self._hubs, self._every, strict=True)]
+        return np.array(able, dtype=bool)
 
     def best(self, workers: Indices) -> HubRows:
         """A hub for each of some numbers of workers that is in each figure as good as any; infinite where there is none."""

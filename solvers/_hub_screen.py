@@ -36,6 +36,10 @@ class Machines:
     shortest: Array
     usd: Array
 
+    def row(self, at: int) -> Machines:
+        """Those of one row, of one dimension less."""
+        return Machines(self.allowed[at], self.seconds[at], self.shortest[at], self.usd[at])
+
 
 class HubScreen:
     """Rules hubs out by the machines that are fast and cheap enough for them.

@@ -10,6 +10,7 @@ import numpy as np
 
 from ._forced import least_usd
 from ._hub import Hub
+from ._hub_egress import ManyPlaces
 from ._hub_rows import HubRows
 from ._market import Array, Indices, Market
 from ._mode import Mode
@@ -34,7 +35,8 @@ class HubWorkers:
         self.forced = market.forced.apart
         self.cheapest = least_usd(market.usd, market.cap, self.forced, most)
         self._freest = least_usd(market.usd, market.cap, (), most) if self.forced else self.cheapest
-        self.ideal = Hub(market, mode, None, None)
+        self.prices = ManyPlaces(market.problem.network, market.places)
+        self.ideal = Hub(market, mode, None, None, self.prices)
 
     @property
     def at_once(self) -> int:

@@ -14,7 +14,7 @@ from ._by_place import ByPlace
 from ._hub import Hub
 from ._hub_bounds import HubBounds, keeps
 from ._hub_rows import HubRows, HubTable, Mask
-from ._hub_screen import HubScreen
+from ._hub_screen import HubScreen, Machines
 from ._hub_workers import HubWorkers
 from ._market import Array, Indices, Market
 from ._mode import Mode
@@ -49,7 +49,7 @@ class HubSearch:
         self.workers = HubWorkers(market, mode, self.most)
         self.bounds, self.screen = HubBounds(self.workers), HubScreen(self.workers)
         meetings: dict[str | None, ByPlace] = {}
-        self.hubs = [Hub(market, mode, place, storage, meetings) for place, storage in self._places()]
+        self.hubs = [Hub(market, mode, place, storage, self.workers.prices, meetings) for place, storage in self._places()]
         self.table = HubTable(self.hubs, self.most)
 
     def _least(self, each: Array) -> Array:
@@ -75,8 +75,10 @@ class HubSearch:
         """Search all hubs and worker counts; raises OutOfTimeError when the time is up."""
         if self.fewest_regions > self.most_regions or not self.hubs:
             return
-        counts = self.counts[self._promising(self.table.best(self.counts))]
-        rows = self.table.each(counts)
+        counts = self.counts[self._open(HubRows.of(self.workers.ideal, self.counts))[0]]
+        if not len(counts):
+            return
+        rows = self.table.each(counts[self._promising(self.table.best(counts))])
         opened, least = self._open(rows)
         order = np.lexsort((rows.hubs, rows.workers, least))
         rows, step = rows[order[opened[order]]], FIRST_ROWS
@@ -110,22 +112,23 @@ class HubSearch:
     def _search(self, rows: HubRows) -> int:
         """Enumerate the machines of some rows one after the other until something better is found; how many rows are done."""
         limits, done = self.target.limits, 0
-        for done in self._worth(rows):
+        for done, found in self._worth(rows):
             self.target.check_time()
-            self._machines(rows[done : done + 1])
+            self._machines(self.hubs[int(rows.hubs[done])], int(rows.workers[done]), float(rows.usd[done]), found)
             if self.target.limits != limits:
                 return done + 1
         return len(rows)
 
-    def _worth(self, rows: HubRows) -> Iterator[int]:
-        """Positions of the rows that could be an improvement with the links that they have."""
+    def _worth(self, rows: HubRows) -> Iterator[tuple[int, Machines]]:
+        """Positions of the rows that could be an improvement with the links that they have, each with the machines that it may have."""
         kept, places = self.screen.ideal_worth(self.target, rows)
         left = np.flatnonzero(kept)
         if len(left):
             up, down = self._ways(rows[left], np.flatnonzero(places))
             pairs = zip(rows.hubs[left].tolist(), rows.workers[left].tolist(), strict=True)
             fixed = np.array([self.hubs[k].fixed_usd(n) for k, n in pairs])
-            yield from left[self.screen.worth(self.target, rows[left], up, down, fixed)[0]].tolist()
+            kept, found = self.screen.worth(self.target, rows[left], up, down, fixed)
+            yield from ((int(left[at]), found.row(at)) for at in np.flatnonzero(kept).tolist())
 
     def _ways(self, rows: HubRows, places: Indices) -> tuple[Array, Array]:
         """Seconds to and from the hub of each row, known at some places; shapes (rows, places)."""
@@ -136,20 +139,13 @@ class HubSearch:
         """Whether a round this short at these prices could be an improvement: `keeps`."""
         return bool(keeps(self.target, self.mode, seconds, usd_per_hour, usd_per_round, usd_per_hour * seconds, slowest))
 
-    def _machines(self, row: HubRows) -> None:
+    def _machines(self, hub: Hub, n: int, server_usd: float, found: Machines) -> None:
         """Enumerate the machines of one hub and one n that may improve."""
-        hub, n, market = self.hubs[int(row.hubs[0])], int(row.workers[0]), self.market
-        _, places = self.screen.ideal_worth(self.target, row)
-        up, down = hub.ways(np.flatnonzero(places))
-        kept, found = self.screen.worth(self.target, row, up[None], down[None], hub.fixed_usd(n))
-        if not kept[0]:
-            return
-        inside = np.flatnonzero(found.allowed[0])
-        chosen, seconds = self.screen.by_price[inside], found.seconds[0, inside]
+        market, inside = self.market, np.flatnonzero(found.allowed)
+        chosen, seconds = self.screen.by_price[inside], found.seconds[inside]
         chosen = chosen[np.lexsort((seconds, market.usd[chosen]))]
-        walk = Walk(self, n, chosen, hub, float(row.usd[0]))
-        least_usd = n * min(walk.egress) + walk.fixed
-        if not self.improves(float(found.shortest[0]), float(found.usd[0]), least_usd):
+        walk = Walk(self, n, chosen, hub, server_usd)
+        if not self.improves(float(found.shortest), float(found.usd), n * min(walk.egress) + walk.fixed):
             return
         pools = [market.pools[i] for i in chosen]
         for counts in walk.run():

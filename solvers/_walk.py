@@ -28,19 +28,19 @@ class Walk:
 
     def __init__(self, search: HubSearch, n: int, chosen: Indices, hub: Hub, server_usd: float) -> None:
         market, place = search.market, search.market.place_of[chosen]
-        here = np.unique(place)
-        egress, region_usd = hub.egress(here)
+        here, at = np.unique(place, return_inverse=True)
+        egress, region_usd = (usd[at] for usd in hub.egress(here))
         up, down = (way[place] for way in hub.ways(here))
         calculation = search.workers.calculation(np.array([n]), chosen)[0]
         ready = calculation + up
-        worker_usd = egress[place] + search.problem.batch / n * np.array(market.data_usd)[place]
+        worker_usd = egress + search.problem.batch / n * np.array(market.data_usd)[place]
         self.search, self.n = search, n
         self.taken = hub.taken(n)
         self.aggregate, self.fixed, self.server = float(hub.aggregate(n)), hub.fixed_usd(n), server_usd
         self.pools = [market.pools[i] for i in chosen]
         self.places = place.tolist()
         self.caps = [int(market.cap[i]) for i in chosen]
-        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), worker_usd.tolist(), region_usd[place].tolist()
+        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), worker_usd.tolist(), region_usd.tolist()
         self.ready, self.down = ready.tolist(), down.tolist()
         self.shared = float(hub.shared(n))
         self.least_s = float(calculation.min()) + self.aggregate + 2 * self.shared

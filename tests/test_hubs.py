@@ -1,8 +1,10 @@
 """Bounds that look at many hubs at once: what they drop cannot improve, and they drop what one hub after the other drops."""
 
+import importlib
 import math
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,42 +13,39 @@ from hypothesis import strategies as st
 
 from instances import carbon_problem, exchange_problem, joint_problem, random_problem, used_problem, wide_problem
 from placer.catalog import MeasuredLink
+from placer.cost import egress_usd
 from placer.estimator import evaluate
-from placer.exchange import traits
+from placer.exchange import strategy, traits
 from placer.exchanges import SERVER_VCPUS, server_at, server_bytes, servers_at
-from placer.placement import Placement
+from placer.placement import Exchange, Placement
 from placer.problem import Problem
 from placer.result import SolveOptions
 from placer.solve import solve
-from placer.solvers._hub_rows import HubRows
-from placer.solvers._hubs import HubSearch
-from placer.solvers._market import Market
-from placer.solvers._mode import Mode
-from placer.solvers._target import Target
-from placer.solvers.exhaustive import placements
 from placer.units import GIB, SECONDS_PER_HOUR
 from placer.violations import violations
 
+EXACT = importlib.import_module("placer.solvers.exact")
+PLACEMENTS = importlib.import_module("placer.solvers.exhaustive").placements
 HUBS = ("store", "regional-stores", "server")
 MAKERS = (random_problem, wide_problem, exchange_problem, used_problem, carbon_problem, joint_problem)
 PROOF = SolveOptions(gap=0.0)
 
 
-def searches(problem: Problem, target: Target) -> list[HubSearch]:
+def searches(problem: Problem, target: Any) -> list[Any]:
     """One search for each strategy with a hub, where there is any place for one."""
-    market = Market.of(problem)
+    market = EXACT.Market.of(problem)
     if not market.pools:
         return []
-    modes = [Mode(problem, name, steps) for name, steps in problem.modes if traits(name).transport in HUBS]
-    return [search for search in (HubSearch(market, target, mode) for mode in modes) if search.hubs]
+    modes = [EXACT.Mode(problem, name, steps) for name, steps in problem.modes if traits(name).transport in HUBS]
+    return [search for search in (EXACT.HubSearch(market, target, mode) for mode in modes) if search.hubs]
 
 
-def target_of(problem: Problem) -> Target:
+def target_of(problem: Problem) -> Any:
     """A target without an incumbent that never runs out of time."""
-    return Target.of(problem, gap=0.0, deadline=time.monotonic() + 1e6)
+    return EXACT.Target.of(problem, gap=0.0, deadline=time.monotonic() + 1e6)
 
 
-def at_the_limits(target: Target, placement: Placement) -> Target:
+def at_the_limits(target: Any, placement: Placement) -> Any:
     """Limits that a placement just keeps, so that every bound that is too high by a little shows."""
     got = evaluate(placement, target.problem)
     return replace(
@@ -59,7 +58,7 @@ def at_the_limits(target: Target, placement: Placement) -> Target:
     )
 
 
-def row_of(search: HubSearch, placement: Placement) -> HubRows:
+def row_of(search: Any, placement: Placement) -> Any:
     """The row of a placement's hub and number of workers; empty if the search does not have it."""
     exchange, n = placement.exchange, placement.workers
     at = [k for k, hub in enumerate(search.hubs) if (hub.aggregator, hub.storage) == (exchange.aggregator, exchange.storage)]
@@ -78,7 +77,7 @@ def test_no_bound_drops_a_placement_at_its_own_limits(seed, maker) -> None:  # t
     found = {(search.mode.strategy, search.mode.local_steps): search for search in searches(problem, target)}
     if not found:
         return
-    tried = (p for p in placements(problem) if (p.exchange.strategy, p.exchange.local_steps) in found)
+    tried = (p for p in PLACEMENTS(problem) if (p.exchange.strategy, p.exchange.local_steps) in found)
     market, left = next(iter(found.values())).market, 40
     kept = {(pool.offer.place, pool.offer.instance_type, pool.offer.market) for pool in market.pools}
     for placement in tried:
@@ -93,10 +92,9 @@ def test_no_bound_drops_a_placement_at_its_own_limits(seed, maker) -> None:  # t
         best = search.table.best(row.workers)
         assert search._promising(best).all()
         assert search._open(row)[0].all()
-        assert list(search._worth(row)) == [0]
-        up, down = search.hubs[int(row.hubs[0])].ways()
-        _, machines = search.screen.worth(search.target, row, up[None], down[None])
-        pools = [market.pools[i].offer for i in search.screen.by_price[machines.allowed[0]]]
+        ((at, machines),) = search._worth(row)
+        pools = [market.pools[i].offer for i in search.screen.by_price[machines.allowed]]
+        assert at == 0
         assert groups <= {(offer.place, offer.instance_type, offer.market) for offer in pools}
         left -= 1
         if not left:
@@ -146,7 +144,7 @@ def one_by_one(search, hub, n) -> tuple[float, float, float]:  # type: ignore[no
 
     def own(ways, i) -> float:  # type: ignore[no-untyped-def]
         place = market.place_of[i]
-        return max(calculation[i] + ways[0][place] + aggregate + max(ways[1][place], shared), passing)
+        return float(max(calculation[i] + ways[0][place] + aggregate + max(ways[1][place], shared), passing))
 
     payable = [i for i in range(len(market.pools)) if beside[i] <= target.max_usd_per_hour and beside[i] < math.inf]
     ideal = workers.ideal.ways()
@@ -176,6 +174,24 @@ def test_the_best_of_all_hubs_is_not_worse_than_any(seed, maker) -> None:  # typ
             mine, one = rows[rows.workers == n], best[best.workers == n]
             for name in ("aggregate", "shared", "usd"):
                 assert getattr(one, name)[0] == getattr(mine, name).min(initial=math.inf)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10**6), maker=st.sampled_from(MAKERS))
+def test_egress_of_many_places_is_that_of_each(seed, maker) -> None:  # type: ignore[no-untyped-def]
+    """What one worker more at a place sends, and what its region adds, as `egress_usd` prices two exchanges at that place alone."""
+    problem = maker(seed)
+    for search in searches(problem, target_of(problem)):
+        places, size, network = search.market.places, problem.gradient_bytes, problem.network
+        for hub in search.hubs:
+            worker, region = hub.egress(np.arange(len(places)))
+            exchange = Exchange(strategy=search.mode.strategy, compression="none", aggregator=hub.aggregator, storage=hub.storage or "")
+            put = 0.0 if hub.transport == "server" else size * network.usd_per_byte(hub.aggregator, hub.storage)
+            for at, place in enumerate(places):
+                phases = [strategy(search.mode.strategy).phases([(place, k)], size, exchange) for k in (1, 2)]
+                one, two = (egress_usd(sent, network, same_zone=problem.requirements.same_zone) for sent in phases)
+                assert worker[at] == pytest.approx(two - one, rel=1e-9, abs=1e-12)
+                assert region[at] == pytest.approx(max(0.0, 2 * one - two - put), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(12))
