@@ -144,11 +144,11 @@ class HubSearch:
         market, inside = self.market, np.flatnonzero(found.allowed)
         chosen, seconds = self.screen.by_price[inside], found.seconds[inside]
         chosen = chosen[np.lexsort((seconds, market.usd[chosen]))]
-        walk = Walk(self, n, chosen, hub, server_usd)
-        if not self.improves(float(found.shortest), float(found.usd), n * min(walk.egress) + walk.fixed):
+        worker_usd, region_usd = self._egress(hub, n, chosen)
+        if not self.improves(float(found.shortest), float(found.usd), n * float(worker_usd.min()) + hub.fixed_usd(n)):
             return
         pools = [market.pools[i] for i in chosen]
-        for counts in walk.run():
+        for counts in Walk(self, n, chosen, hub, server_usd, (worker_usd, region_usd)).run():
             groups = groups_of(pools, counts)
             at = {group.place: 0 for group in groups}
             for group in groups:
@@ -157,3 +157,9 @@ class HubSearch:
                 for exchange in exchanges_of(self.mode.strategy, 1, self.problem, at):
                     if (exchange.aggregator, exchange.storage) == (hub.aggregator, hub.storage):
                         self.target.offer(Placement(groups=groups, exchange=exchange))
+
+    def _egress(self, hub: Hub, n: int, chosen: Indices) -> tuple[Array, Array]:
+        """USD that a worker of some pools pays a round for egress and for its part of the data, and its region beside; shapes (chosen,)."""
+        places, at = np.unique(self.market.place_of[chosen], return_inverse=True)
+        worker, region = hub.egress(places)
+        return (worker + self.problem.batch / n * np.array(self.market.data_usd)[places])[at], region[at]

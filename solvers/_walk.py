@@ -13,7 +13,7 @@ from placer.units import SECONDS_PER_HOUR
 from ._forced import Owed
 from ._hub import Hub
 from ._increments import suffix_sums
-from ._market import Indices
+from ._market import Array, Indices
 from ._queue import some_mix
 
 if TYPE_CHECKING:
@@ -24,23 +24,34 @@ FEW = 2
 
 
 class Walk:
-    """Depth-first enumeration of counts, cheapest machines first."""
+    """Depth-first enumeration of counts, cheapest machines first.
 
-    def __init__(self, search: HubSearch, n: int, chosen: Indices, hub: Hub, server_usd: float) -> None:
+    Parameters
+    ----------
+    search
+        Market, target and limits.
+    n, hub
+        How many workers around which hub.
+    chosen
+        Pools that they may be of, cheapest first.
+    server_usd
+        USD/h of the server.
+    egress
+        USD that a worker of each chosen pool pays a round, and its region beside; shapes (chosen,).
+    """
+
+    def __init__(self, search: HubSearch, n: int, chosen: Indices, hub: Hub, server_usd: float, egress: tuple[Array, Array]) -> None:
         market, place = search.market, search.market.place_of[chosen]
-        here, at = np.unique(place, return_inverse=True)
-        egress, region_usd = (usd[at] for usd in hub.egress(here))
-        up, down = (way[place] for way in hub.ways(here))
+        up, down = (way[place] for way in hub.ways(np.unique(place)))
         calculation = search.workers.calculation(np.array([n]), chosen)[0]
         ready = calculation + up
-        worker_usd = egress + search.problem.batch / n * np.array(market.data_usd)[place]
         self.search, self.n = search, n
         self.taken = hub.taken(n)
         self.aggregate, self.fixed, self.server = float(hub.aggregate(n)), hub.fixed_usd(n), server_usd
         self.pools = [market.pools[i] for i in chosen]
         self.places = place.tolist()
         self.caps = [int(market.cap[i]) for i in chosen]
-        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), worker_usd.tolist(), region_usd.tolist()
+        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), egress[0].tolist(), egress[1].tolist()
         self.ready, self.down = ready.tolist(), down.tolist()
         self.shared = float(hub.shared(n))
         self.least_s = float(calculation.min()) + self.aggregate + 2 * self.shared
@@ -51,7 +62,7 @@ class Walk:
         each = np.repeat(market.usd[chosen], market.cap[chosen].astype(np.intp))
         self.usd_sums = [0.0, *np.cumsum(each).tolist()]
         self.first = [0, *np.cumsum(self.caps).tolist()]
-        self.least_egress = [*np.minimum.accumulate(worker_usd[::-1])[::-1].tolist(), 0.0]
+        self.least_egress = [*np.minimum.accumulate(egress[0][::-1])[::-1].tolist(), 0.0]
         self.speed_left = suffix_sums(market.speed[chosen].tolist(), self.caps, n) if search.problem.requirements.datasets else []
         self.speed = market.speed[chosen].tolist()
         counted = search.problem.requirements.counts_carbon
