@@ -92,6 +92,5 @@ class HubWorkers:
 
     def chunks(self) -> Iterator[Indices]:
         """Numbers of workers from 1, as many at once as fit."""
-        step = max(1, MOST_CELLS // len(self.market.pools))
-        for first in range(1, self.most + 1, step):
-            yield np.arange(first, min(first + step, self.most + 1))
+        for first in range(1, self.most + 1, self.at_once):
+            yield np.arange(first, min(first + self.at_once, self.most + 1))

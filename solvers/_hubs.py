@@ -111,7 +111,7 @@ class HubSearch:
 
     def _search(self, rows: HubRows) -> int:
         """Enumerate the machines of some rows one after the other until something better is found; how many rows are done."""
-        limits, done = self.target.limits, 0
+        limits = self.target.limits
         for done, found in self._worth(rows):
             self.target.check_time()
             self._machines(self.hubs[int(rows.hubs[done])], int(rows.workers[done]), float(rows.usd[done]), found)
