@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from placer.catalog import VmOffer
 from placer.errors import PlacerError
@@ -103,7 +104,12 @@ def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
 
 
 def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
-    """Find the cheapest machine at a place that can hold N gradients and the sum; None if there is none.
+    """Find the cheapest machine at a place that can hold N gradients and the sum; None if there is none: `servers_at`."""
+    return next((offer for offer in servers_at(place, problem) if holds(offer, workers, problem)), None)
+
+
+def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
+    """Machines at a place that may be a parameter server; the first one that holds the gradients is taken.
 
     Notes
     -----
@@ -111,15 +117,18 @@ def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
     workers. A server with GPUs counts against their quota. Small machines get a small share of the network, so one with
     `SERVER_VCPUS` is taken where there is one.
     """
-    needed = server_bytes(workers, problem)
     market = "spot" if problem.requirements.market == "spot" else "on_demand"
-    fitting = [
+    offers = [
         offer
         for offer in problem.catalog.offers_at(place)
-        if offer.available is None and offer.market == market and offer.memory_gib * GIB >= needed and _within_quota(offer, problem)
+        if offer.available is None and offer.market == market and _within_quota(offer, problem)
     ]
-    roomy = [offer for offer in fitting if offer.vcpus >= SERVER_VCPUS] or fitting
-    return min(roomy, key=lambda offer: (offer.usd_per_hour, offer.instance_type, offer.market), default=None)
+    return tuple(sorted(offers, key=lambda offer: (offer.vcpus < SERVER_VCPUS, offer.usd_per_hour, offer.instance_type, offer.market)))
+
+
+def holds(offer: VmOffer, workers: Any, problem: Problem) -> Any:
+    """Whether a machine can hold N gradients and the sum; of the shape of ``workers``, a number or an array."""
+    return offer.memory_gib * GIB >= server_bytes(workers, problem)
 
 
 def needs_quota(offer: VmOffer, problem: Problem) -> bool:
@@ -131,6 +140,6 @@ def _within_quota(offer: VmOffer, problem: Problem) -> bool:
     return not needs_quota(offer, problem) or problem.quota(offer.place, offer.gpu, offer.market) >= offer.gpu_count
 
 
-def server_bytes(workers: int, problem: Problem) -> float:
-    """Memory of a parameter server: the model and its sum in FP32, and N gradients as they arrive."""
+def server_bytes(workers: Any, problem: Problem) -> Any:
+    """Memory of a parameter server: the model and its sum in FP32, and N gradients as they arrive; of the shape of ``workers``."""
     return 2 * problem.profile.gradient_bytes_fp32 + workers * problem.gradient_bytes

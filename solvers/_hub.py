@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from placer import cost
+from placer.catalog import VmOffer
 from placer.exchange import strategy, traits
 from placer.exchange.central import memory_gib
-from placer.exchanges import needs_quota, server_at
+from placer.exchanges import holds, needs_quota, servers_at
 from placer.network import Link
 from placer.placement import Exchange
 from placer.problem import Problem
@@ -19,7 +21,9 @@ from placer.timing import store as stores
 from placer.timing.direct import direct_seconds, share_seconds
 from placer.timing.transfer import sum_seconds
 
-from ._market import Array, Market
+from ._by_place import ByPlace
+from ._hub_egress import ANYWHERE, ManyPlaces
+from ._market import Array, Indices, Market
 from ._mode import Mode
 
 IDEAL = Link(src="", dst="", bytes_per_second=math.inf, low=math.inf, high=math.inf, cap=math.inf, rtt_s=0.0, basis="", source="")
@@ -36,12 +40,18 @@ class Hub:
         Pools and strategy.
     aggregator, storage
         Places of function and store; of the server, storage is empty. None: a hub that no real one beats.
+    prices
+        Egress prices, which hubs of a market share.
+    meetings
+        Ways to each place where gradients meet, which hubs of one store share.
     """
 
     market: Market
     mode: Mode
     aggregator: str | None
     storage: str | None
+    prices: ManyPlaces = field(compare=False, repr=False)
+    meetings: dict[str | None, ByPlace] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def problem(self) -> Problem:
@@ -62,26 +72,27 @@ class Hub:
         """Find a link; the ideal one where an end is not known."""
         return IDEAL if src is None or dst is None else self.problem.network.link(src, dst)
 
-    def able(self, workers: int) -> bool:
-        """Whether memory and time suffice for so many workers."""
-        if self.aggregator is None:
-            return True
-        if self.transport == "server":
-            return server_at(self.aggregator, workers, self.problem) is not None
-        offer = self.problem.function(self.aggregator)
-        gradients = workers if self.transport == "store" else 2
-        return memory_gib(self.size, gradients) <= offer.max_memory_gib and self.aggregate(workers) <= offer.max_seconds
+    def gradients(self, workers: Any) -> Any:
+        """How many gradients one function sums at least."""
+        return workers if self.transport == "store" else 2
 
-    def aggregate(self, workers: int) -> float:
-        """Seconds between the last gradient and the result."""
+    def able(self, memory: Array, aggregate: Array) -> Array:
+        """Whether a function can have so many GiB for so many seconds, one of them for each number of workers; of their shape."""
+        if self.aggregator is None or self.transport == "server":
+            return np.full(aggregate.shape, True)
+        offer = self.problem.function(self.aggregator)
+        able: Array = (memory <= offer.max_memory_gib) & (aggregate <= offer.max_seconds)
+        return able
+
+    def aggregate(self, workers: Any) -> Any:
+        """Seconds between the last gradient and the result; ``workers`` is a number or an array."""
         if self.transport == "server":
             return sum_seconds(self.size, workers)
-        gradients = workers if self.transport == "store" else 2
         fetch, put = self.link(self.storage, self.aggregator), self.link(self.aggregator, self.storage)
-        return stores.aggregate_seconds(self.size, gradients, fetch, put)
+        return stores.aggregate_seconds(self.size, self.gradients(workers), fetch, put)
 
-    def shared(self, workers: int) -> float:
-        """Seconds in which all gradients pass through the hub's own network, one way."""
+    def shared(self, workers: Any) -> Any:
+        """Seconds in which all gradients pass through the hub's own network, one way; ``workers`` is a number or an array."""
         if self.transport != "server":
             return 0.0
         return share_seconds(workers * self.size, self._fastest_machine)
@@ -92,10 +103,12 @@ class Hub:
         places = self.market.places if self.aggregator is None else (self.aggregator,)
         return max(self.problem.network.machine_bytes_per_s(place) for place in places)
 
-    @cached_property
-    def ways(self) -> tuple[Array, Array]:
-        """Seconds from a worker to the hub and back, by place; shapes (places,)."""
-        return np.array([self._up(place) for place in self.market.places]), np.array([self._down(place) for place in self.market.places])
+    def ways(self, places: Indices | None = None) -> tuple[Array, Array]:
+        """Seconds from a worker to the hub and back, known at some places at least; shapes (places,)."""
+        met = self.aggregator if self.transport == "server" else self.storage
+        if met not in self.meetings:
+            self.meetings[met] = ByPlace(self.market.places, lambda place: (self._up(place), self._down(place)))
+        return self.meetings[met].at(places)
 
     def _up(self, place: str) -> float:
         if self.transport == "server":
@@ -116,21 +129,21 @@ class Hub:
             self.size, home, self.mode.streams
         )
 
-    @cached_property
-    def egress(self) -> tuple[Array, Array]:
-        """Egress of each worker and of each region that is used, by place; what no region adds is left out; shapes (places,)."""
-        if self.aggregator is None:
-            return np.zeros(len(self.market.places)), np.zeros(len(self.market.places))
-        network, same_zone = self.problem.network, self.problem.requirements.same_zone
+    def egress(self, places: Indices) -> tuple[Array, Array]:
+        """Egress of each worker and of each region that is used, at some places; what no region adds is left out; shapes (places,)."""
+        one, two = self._sent_usd(1, places), self._sent_usd(2, places)
+        network = self.problem.network
+        put = 0.0 if self.transport == "server" else self.size * network.usd_per_byte(self.aggregator or "", self.storage or "")
+        return two - one, np.maximum(0.0, 2 * one - two - put)
+
+    def _sent_usd(self, workers: int, places: Indices) -> Array:
+        """Egress of a round with all workers at one place, for some places; shape (places,)."""
         exchange = Exchange(strategy=self.mode.strategy, compression="none", aggregator=self.aggregator, storage=self.storage or "")
-        phases = strategy(self.mode.strategy).phases
-        put = 0.0 if self.transport == "server" else self.size * network.usd_per_byte(self.aggregator, self.storage or "")
-        worker, region = [], []
-        for place in self.market.places:
-            one, two = (cost.egress_usd(phases([(place, k)], self.size, exchange), network, same_zone=same_zone) for k in (1, 2))
-            worker.append(two - one)
-            region.append(max(0.0, 2 * one - two - put))
-        return np.array(worker), np.array(region)
+        phases = strategy(self.mode.strategy).phases([(ANYWHERE, workers)], self.size, exchange)
+        total = np.zeros(len(places))
+        for usd in cost.egress_usd_by_link(phases, self.prices.at(places), same_zone=self.problem.requirements.same_zone).values():
+            total += usd
+        return total
 
     def fixed_usd(self, workers: int) -> float:
         """What a round pays beside workers and regions: one result into the store, one run of the function."""
@@ -140,16 +153,22 @@ class Hub:
         run = cost.function_usd(self.problem.function(self.aggregator), memory_gib(self.size, gradients), self.aggregate(workers))
         return run + self.size * self.problem.network.usd_per_byte(self.aggregator, self.storage or "")
 
-    def usd_per_hour(self, workers: int) -> float:
-        """Price of the server."""
-        if self.aggregator is None or self.transport != "server":
-            return 0.0
-        offer = server_at(self.aggregator, workers, self.problem)
-        return math.inf if offer is None else offer.usd_per_hour
+    def usd_per_hour(self, workers: Array) -> Array:
+        """Price of the server for some numbers of workers, infinite where none can hold their gradients; of their shape."""
+        needed = self.transport == "server" and self.aggregator is not None
+        usd = np.full(workers.shape, math.inf if needed else 0.0)
+        for offer in reversed(self._servers):
+            usd[holds(offer, workers, self.problem)] = offer.usd_per_hour
+        return usd
+
+    @cached_property
+    def _servers(self) -> tuple[VmOffer, ...]:
+        """Machines that may be the server, the one to take first first; empty where there is no server."""
+        return servers_at(self.aggregator, self.problem) if self.transport == "server" and self.aggregator else ()
 
     def taken(self, workers: int) -> dict[tuple[str, str, str], int]:
         """GPUs of the quota that the server itself takes."""
-        offer = server_at(self.aggregator, workers, self.problem) if self.transport == "server" and self.aggregator else None
+        offer = next((offer for offer in self._servers if holds(offer, workers, self.problem)), None)
         return {} if offer is None or not needs_quota(offer, self.problem) else {(offer.place, offer.gpu, offer.market): offer.gpu_count}
 
     @property

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from functools import cached_property
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placer.exchange import traits
 from placer.exchanges import exchanges_of
 from placer.placement import Placement
-from placer.units import SECONDS_PER_HOUR
 
-from ._forced import least_usd
+from ._by_place import ByPlace
 from ._hub import Hub
+from ._hub_bounds import HubBounds, keeps
+from ._hub_rows import HubRows, HubTable, Mask
+from ._hub_screen import HubScreen, Machines
+from ._hub_workers import HubWorkers
 from ._market import Array, Indices, Market
 from ._mode import Mode
 from ._target import Target
 from ._walk import Walk
 from .exhaustive import groups_of
+
+FIRST_ROWS = 16
+"""So many hubs are looked at together at first, then twice as many each time until something better is found."""
 
 
 class HubSearch:
@@ -40,14 +44,13 @@ class HubSearch:
         wish = self.problem.requirements
         self.fewest_regions, self.most_regions = max(market.fewest_regions, traits(mode.strategy).least_regions), wish.max_regions
         self.most = min(wish.max_workers, int(market.cap.sum()))
-        self.first = max(2, wish.min_workers)
-        self.forced = market.forced.apart
-        self.cheapest, self.cleanest = least_usd(market.usd, market.cap, self.forced, self.most), self._least(market.carbon)
-        self.freest = least_usd(market.usd, market.cap, (), self.most) if self.forced else self.cheapest
-        self._own: dict[tuple[int, str | None, str | None], Array] = {}
-        self._products: dict[tuple[int, str | None, str | None], float] = {}
-        self.ideal = Hub(market, mode, None, None)
-        self.hubs = [Hub(market, mode, place, storage) for place, storage in self._places()]
+        self.counts = np.arange(max(2, wish.min_workers), self.most + 1)
+        self.cleanest = self._least(market.carbon)
+        self.workers = HubWorkers(market, mode, self.most)
+        self.bounds, self.screen = HubBounds(self.workers), HubScreen(self.workers)
+        meetings: dict[str | None, ByPlace] = {}
+        self.hubs = [Hub(market, mode, place, storage, self.workers.prices, meetings) for place, storage in self._places()]
+        self.table = HubTable(self.hubs, self.most)
 
     def _least(self, each: Array) -> Array:
         """Least sum of some figure over n machines; shape (workers + 1,)."""
@@ -60,7 +63,7 @@ class HubSearch:
     def _places(self) -> list[tuple[str, str | None]]:
         """Where the hub may be."""
         wanted = self.problem.requirements.aggregator
-        if self.ideal.transport == "server":
+        if self.workers.ideal.transport == "server":
             return [(place, None) for place in (self.market.places if wanted is None else (wanted,))]
         return list(self.problem.aggregator_places)
 
@@ -70,186 +73,82 @@ class HubSearch:
 
     def run(self) -> None:
         """Search all hubs and worker counts; raises OutOfTimeError when the time is up."""
-        if self.fewest_regions > self.most_regions:
+        if self.fewest_regions > self.most_regions or not self.hubs:
             return
-        modes = []
-        for n in range(self.first, self.most + 1):
-            if self._open(n, self.ideal):
-                modes += [(self._least_seconds(n, hub), n, k) for k, hub in enumerate(self.hubs) if hub.able(n)]
-        for _, n, k in sorted(modes):
+        counts = self.counts[self._open(HubRows.of(self.workers.ideal, self.counts))[0]]
+        if not len(counts):
+            return
+        rows = self.table.each(counts[self._promising(self.table.best(counts))])
+        opened, least = self._open(rows)
+        order = np.lexsort((rows.hubs, rows.workers, least))
+        rows, step = rows[order[opened[order]]], FIRST_ROWS
+        while len(rows):
             self.target.check_time()
-            if self._open(n, self.hubs[k]):
-                self._machines(n, self.hubs[k])
+            some = rows[: min(step, self.workers.at_once)]
+            done = self._search(some)
+            rows = rows[done:]
+            step *= 2
+            if done < len(some):  # something better was found: less is left to look at
+                rows, step = rows[self._open(rows)[0]], FIRST_ROWS
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
-        return (
-            bool(self.hubs)
-            and self.fewest_regions <= self.most_regions
-            and any(self._open(n, self.ideal) for n in range(self.first, self.most + 1))
-        )
-
-    def _open(self, n: int, hub: Hub) -> bool:
-        """Whether n workers around a hub could be an improvement."""
-        if self.cleanest[n] > self.target.max_carbon_g_per_hour:
+        if not self.hubs or self.fewest_regions > self.most_regions:
             return False
-        usd = float(self.cheapest[n]) + hub.usd_per_hour(n)
-        if usd == math.inf:
-            return False
-        seconds = max(self._least_seconds(n, hub), self._mean_seconds(n, hub))
-        return self.improves(seconds, usd, 0.0, product=self._least_product(n, hub))
+        return bool(np.any(self._open(HubRows.of(self.workers.ideal, self.counts))[0]))
 
-    def _mean_seconds(self, n: int, hub: Hub) -> float:
-        """Least round with n workers whose speeds together are at most what the limit pays for.
+    def _open(self, rows: HubRows) -> tuple[Mask, Array]:
+        """Which rows could be an improvement, and their least rounds."""
+        opened, least = self.bounds.open(self.target, rows)
+        return opened & (self.cleanest[rows.workers] <= self.target.max_carbon_g_per_hour), least
 
-        Notes
-        -----
-        Equal parts take B / V in the mean, and the k-th of n gradients has n - k + 1 to wait for, half of them in the mean; where data
-        has its place, only the slowest part is known to take B / V.
-        """
-        rows, usd = self.market.weights, self.target.max_usd_per_hour - hub.usd_per_hour(n)
-        fit = (rows[:, 0] > 0) & ~np.any(rows[:, 2:] > 0, axis=1) & ((rows[:, 1] == 0) | (usd < math.inf))
-        speed = float((self._sums[fit, n] + rows[fit, 1] * (usd if usd < math.inf else 0.0)).min())
-        if speed <= 0:
-            return math.inf
-        up, down = self.ideal.ways
-        queue = hub.shared(n) * (0.0 if self.problem.requirements.datasets else 0.5 + 0.5 / n)
-        return self.problem.batch / speed + queue + hub.aggregate(n) + float(up[0]) + max(float(down[0]), hub.shared(n))
-
-    @cached_property
-    def _sums(self) -> Array:
-        """Largest weighted sums of n machines anywhere; shape (rows, workers + 1)."""
-        return self.market.total_sums(np.arange(len(self.market.places)), frozenset(self.market.host_of), self.most)
-
-    def _usd_beside(self, n: int) -> Array:
-        """Least price of n machines of which one is of each pool; shape (pools,)."""
-        rest = np.full(len(self.market.pools), self.cheapest[n - 1])
-        for rule in self.forced:
-            rest[rule.owns] = self.freest[n - 1]
-        beside: Array = np.maximum(self.market.usd + rest, self.cheapest[n])
-        return beside
-
-    def _own_seconds(self, n: int, hub: Hub) -> Array:
-        """Least round of n workers if one is of each pool: its calculation, ideal transfers, the hub; shape (pools,)."""
-        key = n, hub.aggregator, hub.storage
-        found = self._own.get(key)
-        if found is None:
-            up, down = self.ideal.ways
-            found = self._seconds(n, hub, np.full(len(self.market.pools), up[0]), np.full(len(self.market.pools), down[0]))
-            if hub is self.ideal:  # asked again for every question; each other hub for few
-                self._own[key] = found
+    def _promising(self, rows: HubRows) -> Mask:
+        """Which rows could be an improvement with ideal links."""
+        found = self._open(rows)[0]
+        for some in np.array_split(np.flatnonzero(found), np.arange(self.workers.at_once, len(rows), self.workers.at_once)):
+            found[some] = self.screen.ideal_worth(self.target, rows[some])[0]
         return found
 
-    def _seconds(self, n: int, hub: Hub, up: Array, down: Array) -> Array:
-        """Least round of n workers if one is of each pool; shape (pools,).
+    def _search(self, rows: HubRows) -> int:
+        """Enumerate the machines of some rows one after the other until something better is found; how many rows are done."""
+        limits = self.target.limits
+        for done, found in self._worth(rows):
+            self.target.check_time()
+            self._machines(self.hubs[int(rows.hubs[done])], int(rows.workers[done]), float(rows.usd[done]), found)
+            if self.target.limits != limits:
+                return done + 1
+        return len(rows)
 
-        Notes
-        -----
-        A worker's own gradient goes up after its calculation, and the results of all come back through the hub; and all
-        gradients pass through the hub, in and out, after the first calculation has ended.
-        """
-        calculation, shared = self._calculation(n), hub.shared(n)
-        own: Array = np.maximum(
-            calculation + up + hub.aggregate(n) + np.maximum(down, shared), calculation.min() + hub.aggregate(n) + 2 * shared
-        )
-        return own
+    def _worth(self, rows: HubRows) -> Iterator[tuple[int, Machines]]:
+        """Positions of the rows that could be an improvement with the links that they have, each with the machines that it may have."""
+        kept, places = self.screen.ideal_worth(self.target, rows)
+        left = np.flatnonzero(kept)
+        if len(left):
+            up, down = self._ways(rows[left], np.flatnonzero(places))
+            pairs = zip(rows.hubs[left].tolist(), rows.workers[left].tolist(), strict=True)
+            fixed = np.array([self.hubs[k].fixed_usd(n) for k, n in pairs])
+            kept, found = self.screen.worth(self.target, rows[left], up, down, fixed)
+            yield from ((int(left[at]), found.row(at)) for at in np.flatnonzero(kept).tolist())
 
-    def _calculation(self, n: int) -> Array:
-        """Least calculation of one machine of each pool among n workers; shape (pools,).
+    def _ways(self, rows: HubRows, places: Indices) -> tuple[Array, Array]:
+        """Seconds to and from the hub of each row, known at some places; shapes (rows, places)."""
+        ways = [self.hubs[k].ways(places) for k in rows.hubs.tolist()]
+        return np.array([up for up, _ in ways]), np.array([down for _, down in ways])
 
-        Notes
-        -----
-        Parts are equal; where data stays, each region's workers share its part, and the other regions need a worker each.
-        """
-        if not self.problem.requirements.datasets:
-            equal: Array = self.problem.batch / n / self.market.speed
-            return equal
-        others = len(self.problem.requirements.required_places) - (self.market.stay_share > 0)
-        most = np.maximum(1, np.minimum(self.market.room, n - others))
-        placed: Array = (self.market.stay_share / most)[self.market.place_of] * self.problem.batch / self.market.speed
-        return placed
+    def improves(self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0) -> bool:
+        """Whether a round this short at these prices could be an improvement: `keeps`."""
+        return bool(keeps(self.target, self.mode, seconds, usd_per_hour, usd_per_round, usd_per_hour * seconds, slowest))
 
-    def _least_seconds(self, n: int, hub: Hub) -> float:
-        """Least round with n workers: the fastest machine that the limit can pay, and of those that must be used; ideal links."""
-        beside = self._usd_beside(n)
-        affordable = (beside <= self.target.max_usd_per_hour) & np.isfinite(beside)
-        own = np.where(affordable, self._own_seconds(n, hub), math.inf)
-        return max(float(own.min()), *(float(own[rule.owns].min(initial=math.inf)) for rule in self.forced), 0.0)
-
-    def _least_product(self, n: int, hub: Hub) -> float:
-        """Least price per hour times seconds of a round of n machines.
-
-        Notes
-        -----
-        A slow worker makes the round longer for all: each worker pays its price for at least the round
-        that it alone would need, so n times the least such product bounds the whole. Machines that must be
-        used have a least product of their own.
-        """
-        key = n, hub.aggregator, hub.storage
-        if key not in self._products:
-            product, left, least = self.market.usd * self._own_seconds(n, hub), n, 0.0
-            for rule in self.forced:
-                least += rule.count * float(product[rule.owns].min(initial=math.inf))
-                left -= rule.count
-            self._products[key] = least + left * float(product.min())
-        return self._products[key]
-
-    def improves(self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0, product: float = 0.0) -> bool:
-        """Whether a round this short at these prices could be an improvement.
-
-        Notes
-        -----
-        Seconds, prices and their product are lower bounds; ``slowest`` is the least samples/s, for which
-        rounds are paid.
-        """
-        counted, target = self.mode.samples / self.mode.multiplier, self.target
-        if seconds == math.inf or counted / seconds < target.min_speed:
-            return False
-        if usd_per_hour + usd_per_round * SECONDS_PER_HOUR * max(target.min_speed, slowest) / counted > target.max_usd_per_hour:
-            return False
-        round_usd = max(usd_per_hour * seconds, product) / SECONDS_PER_HOUR
-        return (round_usd + usd_per_round) / counted <= target.max_usd_per_sample
-
-    def _worth(self, n: int, hub: Hub, chosen: Indices, seconds: Array) -> bool:
-        """Whether the n cheapest of some machines, in order of price, with the least round and egress of any, could be an improvement."""
-        market = self.market
-        caps = np.cumsum(market.cap[chosen])
-        if len(caps) == 0 or caps[-1] < n:
-            return False
-        taken = np.diff(np.minimum(caps, n), prepend=0.0)
-        usd = float(taken @ market.usd[chosen]) + hub.usd_per_hour(n)
-        if not self.improves(float(seconds.min()), usd, hub.fixed_usd(n)):
-            return False
-        worker_usd = hub.egress[0] + self.problem.batch / n * np.array(market.data_usd)
-        egress = n * float(worker_usd[market.place_of[chosen]].min()) + hub.fixed_usd(n)
-        return self.improves(float(seconds.min()), usd, egress)
-
-    @cached_property
-    def _serverless(self) -> NDArray[np.bool_]:
-        """Which pools stand where there is a function and a store; shape (pools,)."""
-        able = np.array([place in self.problem.serverless_places for place in self.market.places], dtype=bool)
-        return able[self.market.place_of]
-
-    def _machines(self, n: int, hub: Hub) -> None:
+    def _machines(self, hub: Hub, n: int, server_usd: float, found: Machines) -> None:
         """Enumerate the machines of one hub and one n that may improve."""
-        market, (up, down), place = self.market, hub.ways, self.market.place_of
-        calculation = self._calculation(n)
-        ready = calculation + up[place]
-        seconds = self._seconds(n, hub, up[place], down[place])
-        server = hub.usd_per_hour(n)
-        beside = self._usd_beside(n)
-        counted = self.mode.samples / self.mode.multiplier
-        per_sample = (beside + server) * seconds / SECONDS_PER_HOUR / counted
-        affordable = (beside + server <= self.target.max_usd_per_hour) & np.isfinite(beside)
-        allowed = (seconds <= self.mode.seconds_at(self.target.min_speed)) & affordable & (per_sample <= self.target.max_usd_per_sample)
-        if hub.transport == "regional-stores":
-            allowed &= self._serverless
-        chosen = np.flatnonzero(allowed)
-        chosen = chosen[np.lexsort((seconds[chosen], market.usd[chosen]))]
-        if not self._worth(n, hub, chosen, seconds[chosen]):
+        market, inside = self.market, np.flatnonzero(found.allowed)
+        chosen, seconds = self.screen.by_price[inside], found.seconds[inside]
+        chosen = chosen[np.lexsort((seconds, market.usd[chosen]))]
+        worker_usd, region_usd = self._egress(hub, n, chosen)
+        if not self.improves(float(found.shortest), float(found.usd), n * float(worker_usd.min()) + hub.fixed_usd(n)):
             return
         pools = [market.pools[i] for i in chosen]
-        for counts in Walk(self, n, chosen, ready, hub).run():
+        for counts in Walk(self, n, chosen, hub, server_usd, (worker_usd, region_usd)).run():
             groups = groups_of(pools, counts)
             at = {group.place: 0 for group in groups}
             for group in groups:
@@ -258,3 +157,9 @@ class HubSearch:
                 for exchange in exchanges_of(self.mode.strategy, 1, self.problem, at):
                     if (exchange.aggregator, exchange.storage) == (hub.aggregator, hub.storage):
                         self.target.offer(Placement(groups=groups, exchange=exchange))
+
+    def _egress(self, hub: Hub, n: int, chosen: Indices) -> tuple[Array, Array]:
+        """USD that a worker of some pools pays a round for egress and for its part of the data, and its region beside; shapes (chosen,)."""
+        places, at = np.unique(self.market.place_of[chosen], return_inverse=True)
+        worker, region = hub.egress(places)
+        return (worker + self.problem.batch / n * np.array(self.market.data_usd)[places])[at], region[at]

@@ -24,35 +24,51 @@ FEW = 2
 
 
 class Walk:
-    """Depth-first enumeration of counts, cheapest machines first."""
+    """Depth-first enumeration of counts, cheapest machines first.
 
-    def __init__(self, search: HubSearch, n: int, chosen: Indices, ready: Array, hub: Hub) -> None:
-        market, place, egress = search.market, search.market.place_of[chosen], hub.egress
-        worker_usd = egress[0] + search.problem.batch / n * np.array(market.data_usd)
+    Parameters
+    ----------
+    search
+        Market, target and limits.
+    n, hub
+        How many workers around which hub.
+    chosen
+        Pools that they may be of, cheapest first.
+    server_usd
+        USD/h of the server.
+    egress
+        USD that a worker of each chosen pool pays a round, and its region beside; shapes (chosen,).
+    """
+
+    def __init__(self, search: HubSearch, n: int, chosen: Indices, hub: Hub, server_usd: float, egress: tuple[Array, Array]) -> None:
+        market, place = search.market, search.market.place_of[chosen]
+        up, down = (way[place] for way in hub.ways(np.unique(place)))
+        calculation = search.workers.calculation(np.array([n]), chosen)[0]
+        ready = calculation + up
         self.search, self.n = search, n
         self.taken = hub.taken(n)
-        self.aggregate, self.fixed, self.server = hub.aggregate(n), hub.fixed_usd(n), hub.usd_per_hour(n)
+        self.aggregate, self.fixed, self.server = float(hub.aggregate(n)), hub.fixed_usd(n), server_usd
         self.pools = [market.pools[i] for i in chosen]
         self.places = place.tolist()
         self.caps = [int(market.cap[i]) for i in chosen]
-        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), worker_usd[place].tolist(), egress[1][place].tolist()
-        self.ready, self.down = ready[chosen].tolist(), hub.ways[1][place].tolist()
-        self.least_s = float((ready[chosen] - hub.ways[0][place]).min()) + self.aggregate + 2 * hub.shared(n)
-        self.shared = hub.shared(n)
-        self.calculation = (ready[chosen] - hub.ways[0][place]).tolist()
+        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), egress[0].tolist(), egress[1].tolist()
+        self.ready, self.down = ready.tolist(), down.tolist()
+        self.shared = float(hub.shared(n))
+        self.least_s = float(calculation.min()) + self.aggregate + 2 * self.shared
+        self.calculation = calculation.tolist()
         self.soonest = [*np.minimum.accumulate(self.calculation[::-1])[::-1].tolist(), math.inf]
         self.taken_kinds: list[tuple[float, int]] = []
         self.columns = np.array(self.calculation), np.array(self.usd), np.array(self.egress), np.array(self.caps)
         each = np.repeat(market.usd[chosen], market.cap[chosen].astype(np.intp))
         self.usd_sums = [0.0, *np.cumsum(each).tolist()]
         self.first = [0, *np.cumsum(self.caps).tolist()]
-        self.least_egress = [*np.minimum.accumulate(worker_usd[place][::-1])[::-1].tolist(), 0.0]
+        self.least_egress = [*np.minimum.accumulate(egress[0][::-1])[::-1].tolist(), 0.0]
         self.speed_left = suffix_sums(market.speed[chosen].tolist(), self.caps, n) if search.problem.requirements.datasets else []
         self.speed = market.speed[chosen].tolist()
         counted = search.problem.requirements.counts_carbon
         self.carbon = market.carbon[chosen].tolist()
         self.carbon_left = suffix_sums([-g for g in self.carbon], self.caps, n) if counted else []
-        self.least_way_s = float((hub.ways[0][place] + hub.ways[1][place]).min()) + self.aggregate
+        self.least_way_s = float((up + down).min()) + self.aggregate
         self.counts = [0] * len(chosen)
         joint = zip(market.joint[:, chosen].tolist(), search.problem.requirements.joint_quotas, strict=True)
         self.joint = [(taken, row.gpus) for taken, row in joint]

@@ -62,7 +62,7 @@ def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
     return Prepared(Market.of(problem)).solve
 
 
-TIE_NODES = 3_000
+TIE_NODES = 1_000
 """Nodes of the second search, which breaks ties: what it looks for is rare, and the first has proved the value."""
 
 
