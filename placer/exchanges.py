@@ -8,10 +8,13 @@ from placer.catalog import VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.exchange.central import memory_gib
+from placer.kept import Kept
 from placer.placement import NO_EXCHANGE, Exchange, WorkerGroup
 from placer.problem import Problem
 from placer.units import GIB
 
+KEPT_SERVERS = 4
+"""Markets and quotas whose servers a catalog keeps for further questions."""
 SERVER_VCPUS = 8
 """As many as the usual workers with one GPU have: a provider's network share grows with them."""
 
@@ -112,14 +115,20 @@ def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
     `SERVER_VCPUS` is taken where there is one.
     """
     needed = server_bytes(workers, problem)
-    market = "spot" if problem.requirements.market == "spot" else "on_demand"
-    fitting = [
-        offer
-        for offer in problem.catalog.offers_at(place)
-        if offer.available is None and offer.market == market and offer.memory_gib * GIB >= needed and _within_quota(offer, problem)
-    ]
-    roomy = [offer for offer in fitting if offer.vcpus >= SERVER_VCPUS] or fitting
-    return min(roomy, key=lambda offer: (offer.usd_per_hour, offer.instance_type, offer.market), default=None)
+    fitting = [offer for offer in _servers_at(place, problem) if offer.memory_gib * GIB >= needed]
+    return next((offer for offer in fitting if offer.vcpus >= SERVER_VCPUS), fitting[0] if fitting else None)
+
+
+def _servers_at(place: str, problem: Problem) -> list[VmOffer]:
+    """Machines of a place that may serve, cheapest first: the same ones whatever the model and the number of workers."""
+    wish = problem.requirements
+    market = "spot" if wish.market == "spot" else "on_demand"
+    kept: Kept[dict[str, list[VmOffer]]] = problem.catalog.memo.setdefault("servers", Kept(KEPT_SERVERS))
+    places = kept.get((market, wish.quotas), dict)
+    if place not in places:
+        able = [o for o in problem.catalog.offers_at(place) if o.available is None and o.market == market and _within_quota(o, problem)]
+        places[place] = sorted(able, key=lambda offer: (offer.usd_per_hour, offer.instance_type, offer.market))
+    return places[place]
 
 
 def needs_quota(offer: VmOffer, problem: Problem) -> bool:
