@@ -8,7 +8,7 @@ from placer.catalog import VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.exchange.central import memory_gib
-from placer.kept import Kept
+from placer.recent import Recent
 from placer.placement import NO_EXCHANGE, Exchange, WorkerGroup
 from placer.problem import Problem
 from placer.units import GIB
@@ -123,7 +123,7 @@ def _servers_at(place: str, problem: Problem) -> list[VmOffer]:
     """Machines of a place that may serve, cheapest first: the same ones whatever the model and the number of workers."""
     wish = problem.requirements
     market = "spot" if wish.market == "spot" else "on_demand"
-    kept: Kept[dict[str, list[VmOffer]]] = problem.catalog.memo.setdefault("servers", Kept(KEPT_SERVERS))
+    kept: Recent[dict[str, list[VmOffer]]] = problem.catalog.memo.setdefault("servers", Recent(KEPT_SERVERS))
     places = kept.get((market, wish.quotas), dict)
     if place not in places:
         able = [o for o in problem.catalog.offers_at(place) if o.available is None and o.market == market and _within_quota(o, problem)]

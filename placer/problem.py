@@ -16,7 +16,7 @@ from placer.catalog import Catalog, FunctionOffer, StoreOffer, VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.geography import great_circle_km
-from placer.kept import Kept
+from placer.recent import Recent
 from placer.network import Network, largest_cards, network_of
 from placer.profile import ModelProfile, Rate
 from placer.requirements import LOCAL, SYNCHRONOUS, Requirements
@@ -114,7 +114,7 @@ class Problem:
             wish.oldest_price,
             wish.counts_carbon,
         )
-        kept: Kept[tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault("pools", Kept(KEPT_POOLS))
+        kept: Recent[tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault("pools", Recent(KEPT_POOLS))
         return kept.get((id(self.profile), limits), lambda: (self.profile, self._admitted()))[1]
 
     def _admitted(self) -> tuple[Pool, ...]:
@@ -137,7 +137,7 @@ class Problem:
     @cached_property
     def aggregator_places(self) -> tuple[tuple[str, str], ...]:
         """Pairs (function place, store place) that a central exchange may use, sorted; worked out once for a catalog."""
-        kept: Kept[tuple[tuple[str, str], ...]] = self.catalog.memo.setdefault("aggregator-places", Kept(KEPT_POOLS))
+        kept: Recent[tuple[tuple[str, str], ...]] = self.catalog.memo.setdefault("aggregator-places", Recent(KEPT_POOLS))
         return kept.get((self.requirements.aggregator, self.requirements.storage), self._aggregator_places)
 
     def _aggregator_places(self) -> tuple[tuple[str, str], ...]:

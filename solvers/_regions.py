@@ -51,6 +51,8 @@ class RegionSearch:
         self._limits: tuple[float, ...] = ()
         self._roots: dict[tuple[int, frozenset[str]], dict[int, float]] = {}
         self._between_any: dict[tuple[tuple[int, ...], int], tuple[float, Array]] = {}
+        self._ranked: dict[tuple[int, ...], tuple[Array, Partners]] = {}
+        self._rough: dict[tuple[int, frozenset[str]], Array] = {}
         self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
     def aim(self, target: Target) -> None:
@@ -62,6 +64,7 @@ class RegionSearch:
         if self.first > self.most:
             return
         families = self.relaxation.families
+        self._look_over(families)
         open_ = [family for family in families if any(len(self._open(r, family)) for r in self._counts())]
         Seeds(self.relaxation, self._offer).run(open_, self.fewest_regions)
         if self.transport != "region-hub":
@@ -116,7 +119,40 @@ class RegionSearch:
         """Whether the bound of all placements together still allows an improvement."""
         if self.first > self.most:
             return False
+        self._look_over(self.relaxation.families)
         return any(len(self._open(r, family)) > 0 for family in self.relaxation.families for r in self._counts())
+
+    def _look_over(self, families: list[Family]) -> None:
+        """Work out `_margins` of all placements for all numbers of regions at once: what the root asks for one by one."""
+        self._forget_others()
+        if self.problem.requirements.required_places or self._roots or self._rough:
+            return
+        for family in families:
+            places = self.relaxation.places(family)
+            counts = [r for r in self._counts() if r <= len(places) and max(self.first, r) <= self.most]
+            if not counts:
+                continue
+            averaging, at = self.fastest_averaging(places, family), np.array(places, dtype=np.intp)
+            parts = []
+            for regions in counts:
+                workers = np.arange(max(self.first, regions), self.most + 1)
+                seconds, usd = self.between((), places, regions)
+                largest = -(-workers // regions)
+                inside = self._inside(largest, averaging[largest], regions, family)
+                parts.append((workers, inside + seconds, usd + self.home_usd(at, workers - regions)))
+            workers, seconds, usd = (np.concatenate(column) for column in zip(*parts, strict=True))
+            data, rows = min(self.market.data_usd[p] for p in places), self.market.weights
+            needed = self.target.thresholds(self.mode, rows, seconds, usd, data, np.zeros(len(workers)))
+            needed = np.where(np.isinf(seconds), np.inf, needed)
+            found = margin(self.market.total_sums(at, family.hosts, self.most)[:, workers], needed)
+            ends = np.cumsum([len(part[0]) for part in parts])[:-1]
+            self._rough |= {(r, family.hosts): part for r, part in zip(counts, np.split(found, ends), strict=True)}
+
+    def _forget_others(self) -> None:
+        """Margins stay as they are while an improvement needs the same."""
+        limits = self.target.limits
+        if limits != self._limits:
+            self._limits, self._roots, self._rough = limits, {}, {}
 
     def _counts(self) -> range:
         return range(self.fewest_regions, self.most_regions + 1)
@@ -128,9 +164,7 @@ class RegionSearch:
 
     def _root_margins(self, regions: int, family: Family) -> dict[int, float]:
         """Margin over an improvement of all placements over so many regions, by number of workers."""
-        limits = self.target.limits
-        if limits != self._limits:
-            self._limits, self._roots = limits, {}
+        self._forget_others()
         key = regions, family.hosts
         if key not in self._roots:
             self._roots[key] = self._worked_out(regions, family)
@@ -140,7 +174,8 @@ class RegionSearch:
         workers, places = np.arange(max(self.first, regions), self.most + 1), self.relaxation.places(family)
         if len(places) < regions or len(workers) == 0:
             return {}
-        margins = self._margins((), places, workers, regions, family)
+        rough = self._rough.get((regions, family.hosts))
+        margins = self._margins((), places, workers, regions, family) if rough is None else rough
         if self.transport != "region-hub" and np.any(margins >= 0):
             margins = np.where(margins >= 0, self._fixed_margins(places, workers, regions, family), margins)
         return dict(zip(workers.tolist(), margins.tolist(), strict=True))
@@ -227,8 +262,7 @@ class RegionSearch:
         key = places, family.hosts
         found = self._fastest.get(key)
         if found is None:
-            market = self.market
-            hosts = {h for p, h in zip(market.place_of, market.host_of, strict=True) if int(p) in places and h in family.hosts}
+            hosts = frozenset[str]().union(*(self.market.hosts_at[place] for place in places)) & family.hosts
             found = self._fastest[key] = np.minimum.reduce([family.averaging_by_host[h] for h in sorted(hosts)])
         return found
 
@@ -279,11 +313,12 @@ class RegionSearch:
         """Least slowest pair of so many regions, and least price of a byte over the pairs of one of each place's heads."""
         key = places, regions
         if key not in self._between_any:
-            at = np.array(places, dtype=np.intp)
-            apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(np.full(len(at), np.inf))
-            usd = Partners(self.market.both_ways[np.ix_(at, at)] / 2).usd(regions - 1, 1)
-            slowest = float(np.sort(apart, axis=1)[:, regions - 2].min())
-            self._between_any[key] = slowest, usd
+            if places not in self._ranked:
+                at = np.array(places, dtype=np.intp)
+                apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(np.full(len(at), np.inf))
+                self._ranked[places] = np.sort(apart, axis=1).min(axis=0), Partners(self.market.both_ways[np.ix_(at, at)] / 2)
+            slowest, partners = self._ranked[places]
+            self._between_any[key] = float(slowest[regions - 2]), partners.usd(regions - 1, 1)
         return self._between_any[key]
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.kept import Kept
+from placer.recent import Recent
 from placer.problem import Problem
 from placer.timing.transfer import transfer_seconds
 
@@ -45,7 +45,7 @@ def stream_table(problem: Problem, places: Places, streams: int) -> Array:
 def _kept(problem: Problem, key: Key, build: Callable[[], Array]) -> Array:
     """The table of a key; a part of a table of more places where one is kept."""
     kind, places, detail = key
-    tables: Kept[Array] = problem.network.tables.setdefault(kind, Kept(KEPT_TABLES))
+    tables: Recent[Array] = problem.network.tables.setdefault(kind, Recent(KEPT_TABLES))
 
     def made() -> Array:
         found = _part(tables, places, detail)
@@ -56,7 +56,7 @@ def _kept(problem: Problem, key: Key, build: Callable[[], Array]) -> Array:
     return tables.get((places, detail), made)
 
 
-def _part(tables: Kept[Array], places: Places, detail: object) -> Array | None:
+def _part(tables: Recent[Array], places: Places, detail: object) -> Array | None:
     """Rows and columns of some places out of a kept table that has them all; None if there is none."""
     for (others, same), table in tables.items():
         if same == detail and set(places) <= set(others):

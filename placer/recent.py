@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+class Recent(Generic[T]):
     """The answers that were used last, by what they depend on; may be shared between threads.
 
     Parameters
@@ -19,7 +19,7 @@ class Kept(Generic[T]):
 
     Examples
     --------
-    >>> squares = Kept[int](2)
+    >>> squares = Recent[int](2)
     >>> [squares.get(n, lambda n=n: n * n) for n in (1, 2, 1, 3)], squares.items()
     ([1, 4, 1, 9], [(1, 1), (3, 9)])
     """
@@ -34,7 +34,7 @@ class Kept(Generic[T]):
         with self._lock:
             return list(self._held.items())
 
-    def __reduce__(self) -> tuple[type[Kept[T]], tuple[int]]:
+    def __reduce__(self) -> tuple[type[Recent[T]], tuple[int]]:
         """A copy for another process starts empty."""
         return type(self), (self.most,)
 

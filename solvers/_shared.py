@@ -1,0 +1,68 @@
+"""What markets with the same machines share: worked out once for the questions about them, whatever their limits and exchanges."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
+
+from placer.problem import Problem
+from placer.recent import Recent
+from placer.requirements import Requirements
+
+KEPT_MARKETS = 4
+"""Markets that a network keeps, of some MB each."""
+APART = frozenset(
+    "objective budget_usd_per_hour min_samples_per_second samples deadline_s budget_usd most_usd_per_million_samples max_carbon_g_per_hour "
+    "min_workers min_regions max_regions exchange aggregator function storage min_local_steps max_local_steps streams overlap "
+    "samples_to_target interruption unavailable".split()
+)
+"""Wishes that say nothing about the machines themselves: markets that differ in these alone share their tables."""
+ALIKE = tuple(field.name for field in fields(Requirements) if field.name not in APART)
+
+
+def shared_tables(problem: Problem) -> dict[str, Any]:
+    """The tables of the market of a problem, filled as they are asked for; each thread has its own.
+
+    Notes
+    -----
+    The key holds every wish but those of `APART`, so that a new one keeps markets apart until somebody knows better.
+    """
+    wish = problem.requirements
+    wishes = (*(getattr(wish, name) for name in ALIKE), wish.counts_carbon)
+    key = id(problem.profile), id(problem.pools), problem.batch, wishes, threading.get_ident()
+    held: Recent[tuple[object, object, dict[str, Any]]] = problem.network.tables.setdefault("markets", Recent(KEPT_MARKETS))
+    return held.get(key, lambda: (problem.profile, problem.pools, {}))[2]  # while these two are held, nothing else has their ids
+
+
+class Sharing(Protocol):
+    """Something with tables."""
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """By name."""
+
+
+T = TypeVar("T")
+
+
+class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_property is
+    """A property that is worked out once for all that share their tables."""
+
+    def __init__(self, build: Callable[[Any], T]) -> None:
+        self.build, self.__doc__, self.name = build, build.__doc__, build.__name__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, owner: Sharing, kind: type) -> T: ...
+    def __get__(self, owner: Sharing | None, kind: type) -> Self | T:
+        """The value of an object, the property itself of a class."""
+        if owner is None:
+            return self
+        tables = owner.tables
+        if self.name not in tables:
+            tables[self.name] = self.build(owner)
+        found: T = tables[self.name]
+        return found
