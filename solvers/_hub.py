@@ -16,11 +16,12 @@ from placer.network import Link
 from placer.placement import Exchange
 from placer.problem import Problem
 from placer.timing import store as stores
-from placer.timing.direct import direct_seconds, share_seconds
+from placer.timing.direct import direct_seconds, seconds_over, share_seconds
 from placer.timing.transfer import sum_seconds
 
 from ._market import Array, Market
 from ._mode import Mode
+from ._tables import rtt_table, speed_table
 
 IDEAL = Link(src="", dst="", bytes_per_second=math.inf, low=math.inf, high=math.inf, cap=math.inf, rtt_s=0.0, basis="", source="")
 """A link that no real one beats, for bounds."""
@@ -95,7 +96,12 @@ class Hub:
     @cached_property
     def ways(self) -> tuple[Array, Array]:
         """Seconds from a worker to the hub and back, by place; shapes (places,)."""
-        return np.array([self._up(place) for place in self.market.places]), np.array([self._down(place) for place in self.market.places])
+        places = self.market.places
+        if self.transport == "server" and self.aggregator in places:  # every place may have one: out of tables, not one by one
+            at, rtt = places.index(self.aggregator), rtt_table(self.problem, places)
+            alone = self.size / speed_table(self.problem, places, self.mode.streams)
+            return seconds_over(rtt[:, at], alone[:, at]), seconds_over(rtt[at], alone[at])
+        return np.array([self._up(place) for place in places]), np.array([self._down(place) for place in places])
 
     def _up(self, place: str) -> float:
         if self.transport == "server":

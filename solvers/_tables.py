@@ -42,6 +42,20 @@ def stream_table(problem: Problem, places: Places, streams: int) -> Array:
     return _kept(problem, ("streams", places, streams), build)
 
 
+def rtt_table(problem: Problem, places: Places) -> Array:
+    """Round-trip time in seconds from place to place; shape (places, places)."""
+    network = problem.network
+    return _kept(problem, ("rtt", places, None), lambda: np.array([[network.link(a, b).rtt_s for b in places] for a in places]))
+
+
+def speed_table(problem: Problem, places: Places, streams: int) -> Array:
+    """Bytes/s of so many streams from place to place; shape (places, places)."""
+    network = problem.network
+    return _kept(
+        problem, ("speed", places, streams), lambda: np.array([[network.link(a, b).speed(streams) for b in places] for a in places])
+    )
+
+
 def _kept(problem: Problem, key: Key, build: Callable[[], Array]) -> Array:
     """The table of a key; a part of a table of more places where one is kept."""
     kind, places, detail = key
