@@ -25,6 +25,8 @@ from ._tables import rtt_table, speed_table
 
 IDEAL = Link(src="", dst="", bytes_per_second=math.inf, low=math.inf, high=math.inf, cap=math.inf, rtt_s=0.0, basis="", source="")
 """A link that no real one beats, for bounds."""
+WORKER, HUB = "worker", "hub"
+"""Stand for any places in the phases of an exchange."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ class Hub:
         """Egress of each worker and of each region that is used, by place; what no region adds is left out; shapes (places,)."""
         if self.aggregator is None:
             return np.zeros(len(self.market.places)), np.zeros(len(self.market.places))
+        if self.transport == "server" and self.aggregator in self.market.places:
+            return self._server_egress(self.market.places.index(self.aggregator)), np.zeros(len(self.market.places))
         network, same_zone = self.problem.network, self.problem.requirements.same_zone
         exchange = Exchange(strategy=self.mode.strategy, compression="none", aggregator=self.aggregator, storage=self.storage or "")
         phases = strategy(self.mode.strategy).phases
@@ -137,6 +141,16 @@ class Hub:
             worker.append(two - one)
             region.append(max(0.0, 2 * one - two - put))
         return np.array(worker), np.array(region)
+
+    def _server_egress(self, hub: int) -> Array:
+        """What one worker of each place and its server send each other, as `cost.egress_usd` prices the phases; shape (places,)."""
+        exchange = Exchange(strategy=self.mode.strategy, compression="none", aggregator=HUB, storage="")
+        prices = self.market.prices
+        total: Array = np.zeros(len(prices))
+        for phase in strategy(self.mode.strategy).phases([(WORKER, 1)], self.size, exchange):
+            for t in phase.transfers:
+                total = total + t.bytes * t.count * (prices[:, hub] if t.src == WORKER else prices[hub])
+        return total
 
     def fixed_usd(self, workers: int) -> float:
         """What a round pays beside workers and regions: one result into the store, one run of the function."""
