@@ -8,9 +8,9 @@ from placer.catalog import VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.exchange.central import memory_gib
-from placer.recent import Recent
 from placer.placement import NO_EXCHANGE, Exchange, WorkerGroup
 from placer.problem import Problem
+from placer.recent import Recent
 from placer.units import GIB
 
 KEPT_SERVERS = 4

@@ -16,9 +16,9 @@ from placer.catalog import Catalog, FunctionOffer, StoreOffer, VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.geography import great_circle_km
-from placer.recent import Recent
 from placer.network import Network, largest_cards, network_of
 from placer.profile import ModelProfile, Rate
+from placer.recent import Recent
 from placer.requirements import LOCAL, SYNCHRONOUS, Requirements
 from placer.units import GIB
 

@@ -19,7 +19,7 @@ from placer.units import SECONDS_PER_HOUR
 from ._buckets import Buckets
 from ._forced import Forced
 from ._rows import bound_rows
-from ._shared import shared_property, shared_tables
+from ._shared import network_property, shared_property, shared_tables
 from ._sums import BestSums
 from ._tables import egress_table
 
@@ -46,7 +46,7 @@ class Market:
     problem: Problem
     pools: tuple[Pool, ...]
     moving_usd: tuple[float, ...] = ()
-    tables: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    tables: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(problem: Problem) -> Market:
@@ -151,7 +151,7 @@ class Market:
             found[place].add(host)
         return tuple(frozenset(hosts) for hosts in found)
 
-    @shared_property
+    @network_property
     def data_usd(self) -> tuple[float, ...]:
         """Least price of reading one sample at each place, in the order of `places`; data that moves is paid when it does."""
         return tuple(sample_usd(place, self.problem) for place in self.places)
@@ -179,7 +179,7 @@ class Market:
         moving = SECONDS_PER_HOUR * samples_per_second * share * self._moved_usd[self.place_of]
         return replace(self, moving_usd=tuple(moving.tolist()), tables={})
 
-    @shared_property
+    @network_property
     def _moved_usd(self) -> Array:
         """Least price of a sample that moves to each place, where all data may move and none of it lies there; shape (places,)."""
         wish, network = self.problem.requirements, self.problem.network
@@ -229,12 +229,12 @@ class Market:
         """Concave increments of every quota bucket for some rows (alpha, beta, gammas); shape (rows, units)."""
         return self._buckets.increments(self.values_at(weights))
 
-    @shared_property
+    @network_property
     def prices(self) -> Array:
         """Egress price in USD per byte between the places; shape (places, places)."""
         return egress_table(self.problem, self.places)
 
-    @shared_property
+    @network_property
     def both_ways(self) -> Array:
         """Egress price of a byte each way between the places, 0 from a place to itself; shape (places, places)."""
         built: Array = self.prices + self.prices.T

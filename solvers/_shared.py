@@ -12,17 +12,38 @@ from placer.recent import Recent
 from placer.requirements import Requirements
 
 KEPT_MARKETS = 4
-"""Markets that a network keeps, of some MB each."""
+"""Markets that a catalog keeps, of some MB each."""
 APART = frozenset(
-    "objective budget_usd_per_hour min_samples_per_second samples deadline_s budget_usd most_usd_per_million_samples max_carbon_g_per_hour "
-    "min_workers min_regions max_regions exchange aggregator function storage min_local_steps max_local_steps streams overlap "
-    "samples_to_target interruption unavailable".split()
+    [
+        "objective",
+        "budget_usd_per_hour",
+        "min_samples_per_second",
+        "samples",
+        "deadline_s",
+        "budget_usd",
+        "most_usd_per_million_samples",
+        "max_carbon_g_per_hour",
+        "min_workers",
+        "min_regions",
+        "max_regions",
+        "exchange",
+        "aggregator",
+        "function",
+        "storage",
+        "min_local_steps",
+        "max_local_steps",
+        "streams",
+        "overlap",
+        "samples_to_target",
+        "interruption",
+        "unavailable",
+    ]
 )
 """Wishes that say nothing about the machines themselves: markets that differ in these alone share their tables."""
 ALIKE = tuple(field.name for field in fields(Requirements) if field.name not in APART)
 
 
-def shared_tables(problem: Problem) -> dict[str, Any]:
+def shared_tables(problem: Problem) -> dict[Any, Any]:
     """The tables of the market of a problem, filled as they are asked for; each thread has its own.
 
     Notes
@@ -32,7 +53,7 @@ def shared_tables(problem: Problem) -> dict[str, Any]:
     wish = problem.requirements
     wishes = (*(getattr(wish, name) for name in ALIKE), wish.counts_carbon)
     key = id(problem.profile), id(problem.pools), problem.batch, wishes, threading.get_ident()
-    held: Recent[tuple[object, object, dict[str, Any]]] = problem.network.tables.setdefault("markets", Recent(KEPT_MARKETS))
+    held: Recent[tuple[object, object, dict[Any, Any]]] = problem.catalog.memo.setdefault("markets", Recent(KEPT_MARKETS))
     return held.get(key, lambda: (problem.profile, problem.pools, {}))[2]  # while these two are held, nothing else has their ids
 
 
@@ -40,8 +61,12 @@ class Sharing(Protocol):
     """Something with tables."""
 
     @property
-    def tables(self) -> dict[str, Any]:
+    def tables(self) -> dict[Any, Any]:
         """By name."""
+
+    @property
+    def problem(self) -> Problem:
+        """The question."""
 
 
 T = TypeVar("T")
@@ -61,8 +86,28 @@ class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_prop
         """The value of an object, the property itself of a class."""
         if owner is None:
             return self
-        tables = owner.tables
-        if self.name not in tables:
-            tables[self.name] = self.build(owner)
-        found: T = tables[self.name]
+        tables, key = owner.tables, self.key(owner)
+        if key not in tables:
+            tables[key] = self.value(owner)
+        found: T = tables[key][0]
         return found
+
+    def key(self, owner: Sharing) -> object:
+        """What the value depends on among those that share their tables."""
+        return self.name
+
+    def value(self, owner: Sharing) -> tuple[object, ...]:
+        """The value, and what must live as long as it is kept."""
+        return (self.build(owner),)
+
+
+class network_property(shared_property[T]):  # noqa: N801
+    """The same for what depends on egress prices too: those of a catalog with free egress are others."""
+
+    def key(self, owner: Sharing) -> object:
+        """Name and network."""
+        return self.name, id(owner.problem.network)
+
+    def value(self, owner: Sharing) -> tuple[object, ...]:
+        """The value and its network, whose id no other one has meanwhile."""
+        return self.build(owner), owner.problem.network

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.recent import Recent
 from placer.problem import Problem
+from placer.recent import Recent
 from placer.timing.transfer import transfer_seconds
 
 Array = NDArray[Any]
