@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placer import cost
 from placer.exchange import strategy, traits
@@ -25,6 +26,8 @@ from ._tables import rtt_table, speed_table
 
 IDEAL = Link(src="", dst="", bytes_per_second=math.inf, low=math.inf, high=math.inf, cap=math.inf, rtt_s=0.0, basis="", source="")
 """A link that no real one beats, for bounds."""
+NEVER_S = 1e30
+"""Way from a place where no worker may be: longer than any limit, and finite for arithmetic."""
 WORKER, HUB = "worker", "hub"
 """Stand for any places in the phases of an exchange."""
 
@@ -70,7 +73,7 @@ class Hub:
         if self.aggregator is None:
             return True
         if self.transport == "server":
-            return server_at(self.aggregator, workers, self.problem) is not None
+            return workers <= self._most_workers and server_at(self.aggregator, workers, self.problem) is not None
         offer = self.problem.function(self.aggregator)
         gradients = workers if self.transport == "store" else 2
         return memory_gib(self.size, gradients) <= offer.max_memory_gib and self.aggregate(workers) <= offer.max_seconds
@@ -102,8 +105,20 @@ class Hub:
         if self.transport == "server" and self.aggregator in places:  # every place may have one: out of tables, not one by one
             at, rtt = places.index(self.aggregator), rtt_table(self.problem, places)
             alone = self.size / speed_table(self.problem, places, self.mode.streams)
-            return seconds_over(rtt[:, at], alone[:, at]), seconds_over(rtt[at], alone[at])
+            away = np.where(self._open_places, 0.0, NEVER_S)
+            return seconds_over(rtt[:, at], alone[:, at]) + away, seconds_over(rtt[at], alone[at]) + away
         return np.array([self._up(place) for place in places]), np.array([self._down(place) for place in places])
+
+    @property
+    def _open_places(self) -> NDArray[np.bool_]:
+        """Which places may have workers: where those that need one are as many as there may be regions, no others; shape (places,)."""
+        full = len(self.required) >= self.problem.requirements.max_regions
+        return np.array([not full or place in self.required for place in self.market.places], dtype=bool)
+
+    @cached_property
+    def _most_workers(self) -> float:
+        """Machines that the places hold which may have workers."""
+        return float(self.market.room[self._open_places].sum())
 
     def _up(self, place: str) -> float:
         if self.transport == "server":

@@ -14,30 +14,30 @@ from placer.requirements import Requirements
 KEPT_MARKETS = 4
 """Markets that a catalog keeps, of some MB each."""
 APART = frozenset(
-    [
-        "objective",
-        "budget_usd_per_hour",
-        "min_samples_per_second",
-        "samples",
-        "deadline_s",
-        "budget_usd",
-        "most_usd_per_million_samples",
-        "max_carbon_g_per_hour",
-        "min_workers",
-        "min_regions",
-        "max_regions",
-        "exchange",
+    {
         "aggregator",
+        "budget_usd",
+        "budget_usd_per_hour",
+        "deadline_s",
+        "exchange",
         "function",
-        "storage",
-        "min_local_steps",
-        "max_local_steps",
-        "streams",
-        "overlap",
-        "samples_to_target",
         "interruption",
+        "max_carbon_g_per_hour",
+        "max_local_steps",
+        "max_regions",
+        "min_local_steps",
+        "min_regions",
+        "min_samples_per_second",
+        "min_workers",
+        "most_usd_per_million_samples",
+        "objective",
+        "overlap",
+        "samples",
+        "samples_to_target",
+        "storage",
+        "streams",
         "unavailable",
-    ]
+    }
 )
 """Wishes that say nothing about the machines themselves: markets that differ in these alone share their tables."""
 ALIKE = tuple(field.name for field in fields(Requirements) if field.name not in APART)
