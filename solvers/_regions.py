@@ -12,15 +12,15 @@ from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.timing.direct import share_seconds
 from placer.units import SECONDS_PER_HOUR
 
+from ._between import Between
 from ._forced import settled
 from ._largest_first import LargestFirst
 from ._market import Array, Indices, Market
-from ._meeting import Meeting, Partners
+from ._meeting import Meeting
 from ._mode import Mode
 from ._region_leaf import RegionLeaf
 from ._relaxation import Family, Node, Relaxation, margin
 from ._seeds import Seeds
-from ._star import Star
 from ._target import Target
 from ._turns import Tree, in_turns
 
@@ -47,11 +47,9 @@ class RegionSearch:
         self.first = max(self.fewest_regions, wish.min_workers)
         self.most_regions = min(wish.max_regions, len(market.places), self.most)
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
-        self.star = Star(market, mode)
+        self.between = Between(market, self.relaxation, mode)
         self._limits: tuple[float, ...] = ()
         self._roots: dict[tuple[int, frozenset[str]], dict[int, float]] = {}
-        self._between_any: dict[tuple[tuple[int, ...], int], tuple[float, Array]] = {}
-        self._ranked: dict[tuple[int, ...], tuple[Array, Partners]] = {}
         self._rough: dict[tuple[int, frozenset[str]], Array] = {}
         self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
@@ -109,7 +107,7 @@ class RegionSearch:
             fewest=regions,
             most=regions,
             by_region=True,
-            pair_bytes=self._pair_bytes(regions),
+            pair_bytes=self.between.pair_bytes(regions),
             waits=self.transport == "leaders",
             own_s=own,
             home_usd=float(self.home_usd(np.array(self.relaxation.places(family)), workers - regions)),
@@ -136,15 +134,15 @@ class RegionSearch:
             parts = []
             for regions in counts:
                 workers = np.arange(max(self.first, regions), self.most + 1)
-                seconds, usd = self.between((), places, regions)
+                seconds, usd = self.between.least((), places, regions)
                 largest = -(-workers // regions)
                 inside = self._inside(largest, averaging[largest], regions, family)
                 parts.append((workers, inside + seconds, usd + self.home_usd(at, workers - regions)))
-            workers, seconds, usd = (np.concatenate(column) for column in zip(*parts, strict=True))
+            every, round_s, round_usd = (np.concatenate(column) for column in zip(*parts, strict=True))
             data, rows = min(self.market.data_usd[p] for p in places), self.market.weights
-            needed = self.target.thresholds(self.mode, rows, seconds, usd, data, np.zeros(len(workers)))
-            needed = np.where(np.isinf(seconds), np.inf, needed)
-            found = margin(self.market.total_sums(at, family.hosts, self.most)[:, workers], needed)
+            needed = self.target.thresholds(self.mode, rows, round_s, round_usd, data, np.zeros(len(every)))
+            needed = np.where(np.isinf(round_s), np.inf, needed)
+            found = margin(self.market.total_sums(at, family.hosts, self.most)[:, every], needed)
             ends = np.cumsum([len(part[0]) for part in parts])[:-1]
             self._rough |= {(r, family.hosts): part for r, part in zip(counts, np.split(found, ends), strict=True)}
 
@@ -183,8 +181,8 @@ class RegionSearch:
     def _fixed_margins(self, places: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
         """Margins of all placements over exactly so many regions, where each pays for its leader's pairs; shape (workers,)."""
         grid, at = self.market.grid(family.hosts, self.most), np.array(places, dtype=np.intp)
-        pair = self._pair_bytes(regions)
-        slowest, pairs = self._nearest(places, regions)
+        pair = self.between.pair_bytes(regions)
+        slowest, pairs = self.between.nearest(places, regions)
         rounds_per_hour = SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
         charge = grid.weights[:, 1:2] * rounds_per_hour * pair * (pairs - pairs.min())
         rows = np.arange(len(grid.weights))
@@ -240,7 +238,7 @@ class RegionSearch:
         family: Family,
     ) -> Array:
         """Thresholds of an improvement; ``largest`` is how many workers some region has, ``averaging`` what one average takes, at least."""
-        seconds, usd = self.between(used, joining, regions)
+        seconds, usd = self.between.least(used, joining, regions)
         if seconds == np.inf:
             return np.full((len(self.market.weights), len(workers)), np.inf)
         places = np.array((*used, *joining), dtype=np.intp)
@@ -291,35 +289,6 @@ class RegionSearch:
     def _fastest_machine(self) -> float:
         """Bytes/s of the machine with the best network."""
         return max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
-
-    def between(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
-        """Least seconds and egress of a round between the regions."""
-        if self.transport == "region-hub":
-            return self.star.least(used, joining)
-        pair = self._pair_bytes(regions)
-        if not used:
-            slowest, each = self._nearest(joining, regions)
-            return (slowest * pair if self.transport == "leaders" else 0.0), float(np.sort(each)[:regions].sum()) * pair
-        here = np.array(used, dtype=np.intp)
-        usd = float(self.market.both_ways[np.ix_(here, here)].sum()) / 2
-        slowest = max((self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0)
-        return (slowest * pair if self.transport == "leaders" else 0.0), usd * pair
-
-    def _pair_bytes(self, regions: int) -> float:
-        """Bytes that two regions send each other in a round, each way: of a butterfly of leaders, or to a partner in turn."""
-        return 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
-
-    def _nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, Array]:
-        """Least slowest pair of so many regions, and least price of a byte over the pairs of one of each place's heads."""
-        key = places, regions
-        if key not in self._between_any:
-            if places not in self._ranked:
-                at = np.array(places, dtype=np.intp)
-                apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(np.full(len(at), np.inf))
-                self._ranked[places] = np.sort(apart, axis=1).min(axis=0), Partners(self.market.both_ways[np.ix_(at, at)] / 2)
-            slowest, partners = self._ranked[places]
-            self._between_any[key] = float(slowest[regions - 2]), partners.usd(regions - 1, 1)
-        return self._between_any[key]
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         """Offer groups with every hub that the mode allows."""
