@@ -90,6 +90,7 @@ class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_prop
         if key not in tables:
             tables[key] = self.value(owner)
         found: T = tables[key][0]
+        owner.__dict__[self.name] = found  # asked for first from now on, as with functools.cached_property
         return found
 
     def key(self, owner: Sharing) -> object:

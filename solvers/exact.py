@@ -232,9 +232,10 @@ def _alone(market: Market, target: Target) -> None:
     }
     exchange = exchange_for("none", 1, problem)
     able = market.alone >= target.min_speed  # what an improvement needs only grows
-    for i in np.lexsort((market.usd, orders[target.objective]())).tolist():
+    order = np.lexsort((market.usd, orders[target.objective]()))
+    for i in order[able[order]].tolist():
         pool = market.pools[i]
-        if not able[i] or not market.forced.allows_alone(i):
+        if not market.forced.allows_alone(i):
             continue
         if market.alone[i] >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
             if usd_per_million_samples(pool.offer.usd_per_hour, float(market.alone[i])) / 1e6 > target.max_usd_per_sample:
