@@ -97,9 +97,9 @@ def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
     PlacerError
         If the catalog has no such machine.
     """
-    for offer in problem.catalog.offers_at(server.place):
-        if WorkerGroup.of(offer, 1) == server:
-            return offer
+    offer = problem.catalog.offer(server.place, server.instance_type, server.gpu, server.gpu_count, server.market)
+    if offer is not None and WorkerGroup.of(offer, 1) == server:
+        return offer
     raise PlacerError(
         f"catalog {problem.catalog.name} has no {server.instance_type} {server.market} in {server.place}", "see placer offers"
     )
