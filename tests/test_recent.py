@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -18,13 +19,11 @@ from placer.problem import KEPT_POOLS, Problem
 from placer.recent import Recent
 from placer.requirements import Requirements
 from placer.result import SolveOptions
-from placer.solvers import exact
-from placer.solvers._hub import Hub
-from placer.solvers._market import Market
-from placer.solvers._mode import Mode
-from placer.solvers._shared import APART, KEPT_MARKETS
-from placer.solvers._tables import egress_table, rtt_table, speed_table
 from placer.timing.direct import direct_seconds
+
+exact, hubs, markets, modes, shared, tables = (
+    importlib.import_module(f"placer.solvers.{name}") for name in ("exact", "_hub", "_market", "_mode", "_shared", "_tables")
+)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def test_what_is_kept_does_not_grow(advisor: Advisor) -> None:
             advisor.recommend("roberta-xlm", budget="9/h", gpu="T4,A10,V100", alternatives=False, **words)
     memo = advisor.problem("roberta-xlm", budget="2/h").catalog.memo
     assert len(memo["pools"].items()) == KEPT_POOLS
-    assert len(memo["markets"].items()) == KEPT_MARKETS
+    assert len(memo["markets"].items()) == shared.KEPT_MARKETS
 
 
 @pytest.mark.parametrize("words", [{"budget": "5/h"}, {"budget": "0.8/h"}, {"min_throughput": "700/s", "objective": "cost"}])
@@ -104,12 +103,12 @@ def test_nothing_fits_alone(advisor: Advisor) -> None:
 def test_alternatives_are_wanted_or_not(advisor: Advisor) -> None:
     """Anything but True and False is refused by name."""
     with pytest.raises(PlacerError, match="alternatives 'no' is neither"):
-        advisor.recommend("roberta-xlm", budget="5/h", alternatives="no")
+        advisor.recommend("roberta-xlm", budget="5/h", alternatives="no")  # type: ignore[arg-type]
 
 
 def test_wishes_that_keep_markets_apart_exist() -> None:
     """A misspelt or renamed wish would part nothing."""
-    assert {field.name for field in fields(Requirements)} >= APART
+    assert {field.name for field in fields(Requirements)} >= shared.APART
 
 
 def test_limits_share_tables_and_machines_do_not(advisor: Advisor) -> None:
@@ -117,10 +116,10 @@ def test_limits_share_tables_and_machines_do_not(advisor: Advisor) -> None:
     problem = advisor.problem("roberta-xlm", budget="5/h", gpu="T4,A10")
     wish = problem.requirements
 
-    def market(**changes: Any) -> Market:
-        return Market.of(replace(problem, requirements=replace(wish, **changes)))
+    def market(**changes: Any) -> Any:
+        return markets.Market.of(replace(problem, requirements=replace(wish, **changes)))
 
-    first = Market.of(problem)
+    first = markets.Market.of(problem)
     for changes in ({"budget_usd_per_hour": 1.0}, {"min_regions": 2}, {"max_regions": 1}, {"min_local_steps": 16, "max_local_steps": 16}):
         assert market(**changes).weights is first.weights
     assert market(max_workers=3).weights is not first.weights
@@ -130,12 +129,12 @@ def test_limits_share_tables_and_machines_do_not(advisor: Advisor) -> None:
 def test_free_egress_is_made_once_and_shares_all_but_prices(advisor: Advisor) -> None:
     """The catalog of a tool that does not see egress is kept: its prices are 0, machines and their tables the same."""
     problem = advisor.problem("roberta-xlm", budget="5/h", gpu="T4,A10")
-    mine = Market.of(problem)
+    mine = markets.Market.of(problem)
     blind = replace(problem, catalog=with_free_egress(problem.catalog))
     assert with_free_egress(problem.catalog) is blind.catalog
-    assert Market.of(blind).weights is mine.weights
+    assert markets.Market.of(blind).weights is mine.weights
     assert mine.prices.max() > 0.0
-    assert Market.of(blind).prices.max() == 0.0
+    assert markets.Market.of(blind).prices.max() == 0.0
 
 
 def test_a_part_of_a_table_is_the_table_of_the_part(advisor: Advisor) -> None:
@@ -144,24 +143,24 @@ def test_a_part_of_a_table_is_the_table_of_the_part(advisor: Advisor) -> None:
     every = tuple(sorted(problem.catalog.regions))[:9]
     some = every[1:8:3]
     network = network_of(problem.catalog)
-    egress_table(problem, every)
+    tables.egress_table(problem, every)
     one_by_one = [[network.usd_per_byte(a, b) for b in some] for a in some]
-    assert egress_table(problem, some).tolist() == one_by_one
+    assert tables.egress_table(problem, some).tolist() == one_by_one
 
 
 def test_ways_and_egress_of_a_server_are_those_of_its_transfers(advisor: Advisor) -> None:
     """Out of tables come the same floats as from the functions that time and price one transfer."""
     problem = advisor.problem("roberta-xlm", budget="5/h", exchange="parameter-server", streams=2)
-    market = Market.of(problem)
-    hub = Hub(market, Mode(problem, "parameter-server", 1), market.places[1], None)
+    market = markets.Market.of(problem)
+    hub = hubs.Hub(market, modes.Mode(problem, "parameter-server", 1), market.places[1], None)
     size, network, at = problem.gradient_bytes, problem.network, market.places[1]
     assert hub.ways[0].tolist() == [direct_seconds(size, network.link(place, at), 2) for place in market.places]
     assert hub.ways[1].tolist() == [direct_seconds(size, network.link(at, place), 2) for place in market.places]
     both = [size * network.usd_per_byte(place, at) + size * network.usd_per_byte(at, place) for place in market.places]
     assert hub.egress[0].tolist() == both
     assert not hub.egress[1].any()
-    assert rtt_table(problem, market.places)[0, 1] == network.link(market.places[0], at).rtt_s
-    assert speed_table(problem, market.places, 2)[0, 1] == network.link(market.places[0], at).speed(2)
+    assert tables.rtt_table(problem, market.places)[0, 1] == network.link(market.places[0], at).rtt_s
+    assert tables.speed_table(problem, market.places, 2)[0, 1] == network.link(market.places[0], at).speed(2)
 
 
 def test_one_region_with_a_server_has_its_workers_there(advisor: Advisor) -> None:
@@ -188,7 +187,7 @@ def speed_of(placement: Placement, problem: Problem) -> float:
 def test_margins_looked_over_at_once_are_those_one_by_one(advisor: Advisor) -> None:
     """The roots of all numbers of regions, in one array or each alone, are equal to the last bit."""
     problem = advisor.problem("roberta-xlm", budget="5/h", exchange="hierarchical-all-reduce", gpu="T4,A10,V100")
-    prepared = exact.Prepared(Market.of(problem))
+    prepared = exact.Prepared(markets.Market.of(problem))
     target = exact.Target.of(problem, gap=0.001, deadline=float("inf"))
     (search,) = prepared.searches(prepared.market, target)
     search._look_over(search.relaxation.families)
