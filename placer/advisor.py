@@ -64,6 +64,7 @@ class Advisor:
         seed: int = 0,
         top: int = 8,
         certificate: bool = False,
+        alternatives: bool = True,
         on_better: Callable[[float], None] | None = None,
         **words: Any,
     ) -> Result:
@@ -71,9 +72,13 @@ class Advisor:
         if not isinstance(top, int) or top < 1:
             raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
         options = replace(solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better), certificate=certificate)
+        if not isinstance(alternatives, bool):
+            raise PlacerError(f"alternatives {alternatives!r} is neither True nor False", "say alternatives=False for the answer alone")
         if verify is not None:
             check_verifier(solver, text_of("verify", verify))
-        result = recommend_problem(self.problem(model, catalog, **words), text_of("solver", solver), options, top)
+        result = recommend_problem(
+            self.problem(model, catalog, **words), text_of("solver", solver), options, top, alternatives=alternatives
+        )
         return result if verify is None else verified(result, verify, options)
 
     def pareto(
@@ -178,7 +183,9 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
         The options of ``placer recommend`` with underscores: budget, min_throughput, samples, deadline, max_carbon, objective, gpu,
         places (--in), not_places (--not-in), use, market, workers, regions, quota, exchange, local_steps, streams, overlap,
         samples_to_target, aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption, unavailable,
-        links (--link), calibration, zones, require_measured, catalog, solver, verify, gap, time_limit, seed, top, certificate.
+        links (--link), calibration, zones, require_measured, catalog, solver, verify, gap, time_limit, seed, top, certificate,
+        and ``alternatives`` (True): False leaves out what is only compared with the answer (options, baselines, near misses, nearest,
+        verdict), for schedulers that read placement and estimate.
 
     Returns
     -------

@@ -242,6 +242,17 @@ class Catalog:
         """Offers of one place, in the order of the book."""
         return self._offers_by_place.get(place, [])
 
+    @cached_property
+    def _offers_by_kind(self) -> dict[tuple[str, str, str, int, str], VmOffer]:
+        found: dict[tuple[str, str, str, int, str], VmOffer] = {}
+        for o in self.offers:
+            found.setdefault((o.place, o.instance_type, o.gpu, o.gpu_count, o.market), o)
+        return found
+
+    def offer(self, place: str, instance_type: str, gpu: str, gpu_count: int, market: str) -> VmOffer | None:
+        """The first offer of a kind of machine in the order of the book; None if there is none."""
+        return self._offers_by_kind.get((place, instance_type, gpu, gpu_count, market))
+
     def region(self, place: str) -> Region:
         """Find a place.
 

@@ -198,19 +198,14 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
     PlacerError
         If the catalog has no such offer, or no rate is known for its device.
     """
-    for offer in problem.catalog.offers_at(group.place):
-        if (offer.instance_type, offer.gpu, offer.gpu_count, offer.market) == (
-            group.instance_type,
-            group.gpu,
-            group.gpu_count,
-            group.market,
-        ):
-            pool = problem.pool(offer)
-            if pool is None:
-                raise PlacerError(
-                    f"no rate of {problem.profile.name} on {group.device} is known", "measure it, or choose another device", exit_code=5
-                )
-            return pool
+    offer = problem.catalog.offer(group.place, group.instance_type, group.gpu, group.gpu_count, group.market)
+    if offer is not None:
+        pool = problem.pool(offer)
+        if pool is None:
+            raise PlacerError(
+                f"no rate of {problem.profile.name} on {group.device} is known", "measure it, or choose another device", exit_code=5
+            )
+        return pool
     raise PlacerError(
         f"catalog {problem.catalog.name} has no {group.device} {group.market} ({group.instance_type}) in {group.place}", "see placer offers"
     )

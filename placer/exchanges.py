@@ -11,8 +11,11 @@ from placer.exchange import traits
 from placer.exchange.central import memory_gib
 from placer.placement import NO_EXCHANGE, Exchange, WorkerGroup
 from placer.problem import Problem
+from placer.recent import Recent
 from placer.units import GIB
 
+KEPT_SERVERS = 4
+"""Markets and quotas whose servers a catalog keeps for further questions."""
 SERVER_VCPUS = 8
 """As many as the usual workers with one GPU have: a provider's network share grows with them."""
 
@@ -95,9 +98,9 @@ def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
     PlacerError
         If the catalog has no such machine.
     """
-    for offer in problem.catalog.offers_at(server.place):
-        if WorkerGroup.of(offer, 1) == server:
-            return offer
+    offer = problem.catalog.offer(server.place, server.instance_type, server.gpu, server.gpu_count, server.market)
+    if offer is not None and WorkerGroup.of(offer, 1) == server:
+        return offer
     raise PlacerError(
         f"catalog {problem.catalog.name} has no {server.instance_type} {server.market} in {server.place}", "see placer offers"
     )
@@ -117,13 +120,14 @@ def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
     workers. A server with GPUs counts against their quota. Small machines get a small share of the network, so one with
     `SERVER_VCPUS` is taken where there is one.
     """
+    kept: Recent[dict[str, tuple[VmOffer, ...]]] = problem.catalog.memo.setdefault("servers", Recent(KEPT_SERVERS))
     market = "spot" if problem.requirements.market == "spot" else "on_demand"
-    offers = [
-        offer
-        for offer in problem.catalog.offers_at(place)
-        if offer.available is None and offer.market == market and _within_quota(offer, problem)
-    ]
-    return tuple(sorted(offers, key=lambda offer: (offer.vcpus < SERVER_VCPUS, offer.usd_per_hour, offer.instance_type, offer.market)))
+    places = kept.get((market, problem.requirements.quotas), dict)
+    if place not in places:
+        able = [o for o in problem.catalog.offers_at(place) if o.available is None and o.market == market and _within_quota(o, problem)]
+        order = sorted(able, key=lambda o: (o.vcpus < SERVER_VCPUS, o.usd_per_hour, o.instance_type, o.market))
+        places[place] = tuple(order)
+    return places[place]
 
 
 def holds(offer: VmOffer, workers: Any, problem: Problem) -> Any:

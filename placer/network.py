@@ -76,9 +76,13 @@ def network_of(catalog: Catalog) -> Network:
 
 def with_free_egress(catalog: Catalog) -> Catalog:
     """Make all egress free, as a tool that does not know of it thinks; links and admitted offers stay what they are."""
-    blind = replace(catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in catalog.egress))
-    blind.memo.update({**catalog.memo, "network": Network(blind, network_of(catalog))})
-    return blind
+    found = catalog.memo.get("free-egress")
+    if found is None:
+        found = replace(catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in catalog.egress))
+        found.memo.update({**catalog.memo, "network": Network(found, network_of(catalog))})
+        catalog.memo["free-egress"] = found  # whole, since other threads may ask
+    assert isinstance(found, type(catalog))
+    return found
 
 
 def largest_cards(catalog: Catalog, places: Iterable[str]) -> list[VmOffer]:

@@ -18,6 +18,7 @@ from placer.exchange import traits
 from placer.geography import great_circle_km
 from placer.network import Network, largest_cards, network_of
 from placer.profile import ModelProfile, Rate
+from placer.recent import Recent
 from placer.requirements import LOCAL, SYNCHRONOUS, Requirements
 from placer.units import GIB
 
@@ -113,13 +114,8 @@ class Problem:
             wish.oldest_price,
             wish.counts_carbon,
         )
-        kept: dict[object, tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault("pools", {})
-        found = kept.get((id(self.profile), limits))
-        if found is None:
-            if len(kept) >= KEPT_POOLS:
-                kept.clear()
-            found = kept[id(self.profile), limits] = self.profile, self._admitted()
-        return found[1]
+        kept: Recent[tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault("pools", Recent(KEPT_POOLS))
+        return kept.get((id(self.profile), limits), lambda: (self.profile, self._admitted()))[1]
 
     def _admitted(self) -> tuple[Pool, ...]:
         found = []
@@ -140,7 +136,11 @@ class Problem:
 
     @cached_property
     def aggregator_places(self) -> tuple[tuple[str, str], ...]:
-        """Pairs (function place, store place) that a central exchange may use, sorted."""
+        """Pairs (function place, store place) that a central exchange may use, sorted; worked out once for a catalog."""
+        kept: Recent[tuple[tuple[str, str], ...]] = self.catalog.memo.setdefault("aggregator-places", Recent(KEPT_POOLS))
+        return kept.get((self.requirements.aggregator, self.requirements.storage), self._aggregator_places)
+
+    def _aggregator_places(self) -> tuple[tuple[str, str], ...]:
         functions = list(dict.fromkeys(f.place for f in self.catalog.functions))
         stores = [s.place for s in self.catalog.stores]
         wanted_f, wanted_s = self.requirements.aggregator, self.requirements.storage

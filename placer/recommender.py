@@ -31,7 +31,9 @@ LOCAL_STEPS = 16
 """Steps between exchanges that a request without local steps is compared with."""
 
 
-def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | None = None, top: int = 8) -> Result:
+def recommend(
+    problem: Problem, solver: str = "exact", options: SolveOptions | None = None, top: int = 8, *, alternatives: bool = True
+) -> Result:
     """Find the best placement and what there is to say about it.
 
     Parameters
@@ -42,6 +44,9 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
         As in `placer.solve.solve`.
     top
         Rows of the considered table.
+    alternatives
+        Whether to look for anything beside the answer. Without, options, baselines, near misses, nearest and verdict
+        are empty; answer, proof, notes and warnings are the same.
 
     Returns
     -------
@@ -58,7 +63,20 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
     options = options or SolveOptions()
     result = solve(problem, solver, options)
     if result.placement is None or result.estimate is None:
-        return replace(result, nearest=nearest(problem, solver, options), warnings=warnings_of(problem, None, None))
+        near = nearest(problem, solver, options) if alternatives else ()
+        return replace(result, nearest=near, warnings=warnings_of(problem, None, None))
+    problem = result.problem
+    result = replace(
+        result,
+        notes=notes_of(problem, result.placement, result.estimate),
+        warnings=warnings_of(problem, result.placement, result.estimate),
+    )
+    return _with_alternatives(result, solver, options, top) if alternatives else result
+
+
+def _with_alternatives(result: Result, solver: str, options: SolveOptions, top: int) -> Result:
+    """Add what was considered beside the placement of a result, and what is said about it."""
+    assert result.placement is not None
     problem = result.problem
     considered = [(placement, violations(placement, problem)) for placement in equal_machines(problem)]
     stopped = result.status is not Status.OPTIMAL
@@ -79,8 +97,6 @@ def recommend(problem: Problem, solver: str = "exact", options: SolveOptions | N
             *leave_verdict(result, best_staying(problem, solver, options)),
             *local_verdict(result, None if stopped else best_local(problem, solver, options)),
         ),
-        notes=notes_of(problem, result.placement, result.estimate),
-        warnings=warnings_of(problem, result.placement, result.estimate),
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from placer.cost import usd_per_million_samples
-from placer.elastic import needs_place
-from placer.estimator import Estimate, estimate, exchange_phases, pool_of
+from placer.elastic import Move, needs_place
+from placer.estimator import Outcome, estimate, evaluate, exchange_phases, pool_of
 from placer.exchange import traits
 from placer.exchanges import needs_quota, server_bytes, server_offer
 from placer.placement import NO_EXCHANGE, Placement
@@ -45,9 +45,10 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     found += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
     if any(v.code in ("function", "exchange", "data") for v in found):
         return tuple(found)
-    got = estimate(placement, problem)
-    found += [*_function_time(got, problem), *_data_violations(placement, got, problem)]
-    usd, speed = got.usd_per_hour.total, got.effective_samples_per_second.value
+    got = evaluate(placement, problem)
+    moves = estimate(placement, problem).moves if wish.datasets else ()
+    found += [*_function_time(got, problem), *_data_violations(placement, moves, problem)]
+    usd, speed = got.usd.total, got.samples_per_second
     if wish.budget_usd_per_hour is not None and usd > wish.budget_usd_per_hour * (1 + TOLERANCE):
         found.append(
             Violation(code="budget", message=f"{format_usd(usd)}/h is above the budget of {format_usd(wish.budget_usd_per_hour)}/h")
@@ -59,13 +60,13 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     return tuple(found)
 
 
-def _carbon_violations(got: Estimate, wish: Requirements) -> Iterator[Violation]:
+def _carbon_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:
     """Emissions above their limit, or not known where they are limited."""
     limit, emitted = wish.max_carbon_g_per_hour, got.carbon_g_per_hour
     if wish.counts_carbon and emitted is None:
         yield Violation(code="carbon", message="nobody knows what a machine of this placement emits")
-    if limit is not None and emitted is not None and emitted.value > limit * (1 + TOLERANCE):
-        text = f"{format_number(emitted.value)} g CO2e/h are above the limit of {format_number(limit)} g CO2e/h"
+    if limit is not None and emitted is not None and emitted > limit * (1 + TOLERANCE):
+        text = f"{format_number(emitted)} g CO2e/h are above the limit of {format_number(limit)} g CO2e/h"
         yield Violation(code="carbon", message=text)
 
 
@@ -214,7 +215,7 @@ def _function_violations(placement: Placement, problem: Problem) -> list[Violati
     return []
 
 
-def _function_time(got: Estimate, problem: Problem) -> list[Violation]:
+def _function_time(got: Outcome, problem: Problem) -> list[Violation]:
     """Functions that would run longer than their provider allows."""
     late = [run for run in got.step.functions if run.seconds > problem.function(run.place).max_seconds]
     return [
@@ -227,7 +228,7 @@ def _function_time(got: Estimate, problem: Problem) -> list[Violation]:
     ]
 
 
-def _data_violations(placement: Placement, got: Estimate, problem: Problem) -> list[Violation]:
+def _data_violations(placement: Placement, moves: tuple[Move, ...], problem: Problem) -> list[Violation]:
     """What residency forbids."""
     phases = exchange_phases(placement, problem)
-    return [Violation(code="residency", message=text) for text in leaks(placement, phases, got.moves, problem)]
+    return [Violation(code="residency", message=text) for text in leaks(placement, phases, moves, problem)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from placer.units import SECONDS_PER_HOUR
 from ._buckets import Buckets
 from ._forced import Forced
 from ._rows import bound_rows
+from ._shared import network_property, shared_property, shared_tables
 from ._sums import BestSums
 from ._tables import egress_table
 
@@ -46,13 +46,25 @@ class Market:
     problem: Problem
     pools: tuple[Pool, ...]
     moving_usd: tuple[float, ...] = ()
+    tables: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(problem: Problem) -> Market:
+        """The market of a problem; what does not depend on limits and exchanges is shared with those of other questions."""
+        tables = shared_tables(problem)
+        if "pools" not in tables:
+            tables["pools"] = Market.admitted(problem)
+        return Market(problem, tables["pools"], tables=tables)
+
+    @staticmethod
+    def admitted(problem: Problem) -> tuple[Pool, ...]:
         """Keep the cheapest offer of each kind; the first of the book where prices tie. Data that stays keeps workers to its places."""
         kept: dict[tuple[object, ...], Pool] = {}
         datasets = problem.requirements.datasets
         only = set() if problem.requirements.data_moves else {data.place for data in datasets}
+        needed = {*problem.requirements.required_places}
+        if len(needed) >= problem.requirements.max_regions:
+            only = needed  # no other region may be used beside them
         for number, pool in enumerate(problem.pools):
             offer = pool.offer
             if only and offer.place not in only:
@@ -68,7 +80,7 @@ class Market:
             if size >= smallest:
                 del kept[key]  # dearer, and emits more
             least[key[:-1]] = min(size, smallest)
-        return Market(problem, tuple(kept.values()))
+        return tuple(kept.values())
 
     @property
     def fewest_regions(self) -> int:
@@ -76,23 +88,23 @@ class Market:
         wish = self.problem.requirements
         return max(wish.min_regions, len(wish.required_places))
 
-    @cached_property
+    @shared_property
     def speed(self) -> Array:
         """Samples/s of one machine in a group; shape (pools,)."""
         return np.array([pool.shared.value for pool in self.pools])
 
-    @cached_property
+    @shared_property
     def alone(self) -> Array:
         """Samples/s that count of one machine that exchanges nothing; shape (pools,)."""
         return np.array([pool.alone.value for pool in self.pools]) / batch_factor(self.problem)
 
-    @cached_property
+    @shared_property
     def usd(self) -> Array:
         """Least USD/h of one machine, with the data that moves to it; shape (pools,)."""
         offers = np.array([pool.offer.usd_per_hour for pool in self.pools])
         return offers + np.array(self.moving_usd) if self.moving_usd else offers
 
-    @cached_property
+    @shared_property
     def carbon(self) -> Array:
         """Emissions of one machine in g CO2e per hour, 0 where the request does not count them; shape (pools,)."""
         if not self.problem.requirements.counts_carbon:
@@ -100,41 +112,49 @@ class Market:
         found = [offer_carbon(pool.offer, self.problem.catalog) for pool in self.pools]
         return np.array([np.inf if each is None else each.value for each in found])
 
-    @cached_property
+    @shared_property
     def joint(self) -> Array:
         """Devices that one machine takes of each joint quota; shape (quotas, pools)."""
         rows = self.problem.requirements.joint_quotas
         taken = [[pool.offer.gpu_count if row.covers(*pool.bucket) else 0 for pool in self.pools] for row in rows]
         return np.array(taken, dtype=np.float64).reshape(len(rows), len(self.pools))
 
-    @cached_property
+    @shared_property
     def limited(self) -> Array:
         """What one machine takes of each sum that has a limit: emissions, devices of joint quotas; shape (sums, pools)."""
         return np.vstack([self.carbon, self.joint]) if self.problem.requirements.counts_carbon else self.joint
 
-    @cached_property
+    @shared_property
     def cap(self) -> Array:
         """Most machines of each pool; shape (pools,)."""
         wish = self.problem.requirements
         return np.array([float(min(pool.max_count, wish.max_workers)) for pool in self.pools])
 
-    @cached_property
+    @shared_property
     def places(self) -> tuple[str, ...]:
         """Places that have a pool, sorted."""
         return tuple(sorted({pool.offer.place for pool in self.pools}))
 
-    @cached_property
+    @shared_property
     def place_of(self) -> Indices:
         """Index into `places` of each pool; shape (pools,)."""
         index = {place: i for i, place in enumerate(self.places)}
         return np.array([index[pool.offer.place] for pool in self.pools], dtype=np.intp)
 
-    @cached_property
+    @shared_property
     def host_of(self) -> tuple[str, ...]:
         """Averaging class of each pool's host."""
         return tuple(self.problem.catalog.gpu(pool.offer.gpu).host for pool in self.pools)
 
-    @cached_property
+    @shared_property
+    def hosts_at(self) -> tuple[frozenset[str], ...]:
+        """Averaging classes of the hosts of each place, in the order of `places`."""
+        found: list[set[str]] = [set() for _ in self.places]
+        for place, host in zip(self.place_of.tolist(), self.host_of, strict=True):
+            found[place].add(host)
+        return tuple(frozenset(hosts) for hosts in found)
+
+    @network_property
     def data_usd(self) -> tuple[float, ...]:
         """Least price of reading one sample at each place, in the order of `places`; data that moves is paid when it does."""
         return tuple(sample_usd(place, self.problem) for place in self.places)
@@ -160,9 +180,9 @@ class Market:
         limits = np.where(price > 0, reached + price * usd_per_hour, reached) if usd_per_hour < np.inf else reached[price == 0]
         share = self.speed / float(limits.min())
         moving = SECONDS_PER_HOUR * samples_per_second * share * self._moved_usd[self.place_of]
-        return replace(self, moving_usd=tuple(moving.tolist()))
+        return replace(self, moving_usd=tuple(moving.tolist()), tables={})
 
-    @cached_property
+    @network_property
     def _moved_usd(self) -> Array:
         """Least price of a sample that moves to each place, where all data may move and none of it lies there; shape (places,)."""
         wish, network = self.problem.requirements, self.problem.network
@@ -171,7 +191,7 @@ class Market:
         homes, size = {data.place for data in wish.datasets}, self.problem.profile.bytes_per_sample or 0
         return np.array([0.0 if p in homes else min(network.usd_per_byte(h, p) for h in homes) * size / wish.passes for p in self.places])
 
-    @cached_property
+    @shared_property
     def stay_share(self) -> Array:
         """Share of every step that the data at each place makes its workers do; shape (places,)."""
         datasets = self.problem.requirements.datasets
@@ -179,17 +199,17 @@ class Market:
         stay = [sum(data.samples for data in datasets if data.place == place and not data.may_move) for place in self.places]
         return np.array(stay) / max(1, total)
 
-    @cached_property
+    @shared_property
     def room(self) -> Array:
         """Machines that the caps of each place allow; shape (places,)."""
         return np.bincount(self.place_of, weights=self.cap, minlength=len(self.places))
 
-    @cached_property
+    @shared_property
     def weights(self) -> Array:
         """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold; the last is (0, 1, 0 ...)."""
         return bound_rows(self.speed, self.usd, self.limited)
 
-    @cached_property
+    @shared_property
     def values(self) -> Array:
         """Alpha v - beta c - gamma g of each row and pool; shape (rows, pools)."""
         return self.values_at(self.weights)
@@ -199,11 +219,11 @@ class Market:
         built: Array = weights[:, :1] * self.speed - weights[:, 1:2] * self.usd - weights[:, 2:] @ self.limited
         return built
 
-    @cached_property
+    @shared_property
     def _buckets(self) -> Buckets:
         return Buckets(self.pools, self.cap)
 
-    @cached_property
+    @shared_property
     def units(self) -> tuple[Array, Indices]:
         """Increments of `increments_at` for the rows of `weights`, and the first pool of each increment's bucket."""
         return self.increments_at(self.weights), self._buckets.owners
@@ -212,12 +232,12 @@ class Market:
         """Concave increments of every quota bucket for some rows (alpha, beta, gammas); shape (rows, units)."""
         return self._buckets.increments(self.values_at(weights))
 
-    @cached_property
+    @network_property
     def prices(self) -> Array:
         """Egress price in USD per byte between the places; shape (places, places)."""
         return egress_table(self.problem, self.places)
 
-    @cached_property
+    @network_property
     def both_ways(self) -> Array:
         """Egress price of a byte each way between the places, 0 from a place to itself; shape (places, places)."""
         built: Array = self.prices + self.prices.T
@@ -234,7 +254,7 @@ class Market:
             self._family_places[hosts] = tuple(np.unique(self.place_of[self.pools_of_hosts(hosts)]).tolist())
         return self._family_places[hosts]
 
-    @cached_property
+    @shared_property
     def _family_places(self) -> dict[frozenset[str], tuple[int, ...]]:
         return {}
 
@@ -247,16 +267,16 @@ class Market:
             self._grids[key] = Grid(self, hosts, most)
         return self._grids[key]
 
-    @cached_property
+    @shared_property
     def _grids(self) -> dict[tuple[frozenset[str], int], Grid]:
         return {}
 
-    @cached_property
+    @shared_property
     def forced(self) -> Forced:
         """Machines that must be used."""
         return Forced.of(self.problem.requirements.used, self.pools)
 
-    @cached_property
+    @shared_property
     def _best(self) -> BestSums:
         values, owner = self.units
         return BestSums(values, owner, self.place_of[owner], self.of_hosts, len(self.places), self.forced)
@@ -276,6 +296,6 @@ class Market:
             found = self._host_masks[hosts] = np.array([self.host_of[i] in hosts for i in self.units[1]])
         return found
 
-    @cached_property
+    @shared_property
     def _host_masks(self) -> dict[frozenset[str], NDArray[np.bool_]]:
         return {}

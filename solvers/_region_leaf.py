@@ -34,7 +34,7 @@ class RegionLeaf(Leaf):
     def egress_usd(self, splits: Indices) -> Array:
         """Egress of one exchange at known workers; shape (splits,)."""
         used = np.array(self.node.used, dtype=np.intp)
-        _, usd = self.search.between(self.node.used, (), len(used))
+        _, usd = self.search.between.least(self.node.used, (), len(used))
         return usd + np.full(len(splits), self.search.home_usd(used, self.workers - len(used)))
 
     def thresholds(self, splits: Indices) -> Array:

@@ -12,15 +12,15 @@ from placer.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.timing.direct import share_seconds
 from placer.units import SECONDS_PER_HOUR
 
+from ._between import Between
 from ._forced import settled
 from ._largest_first import LargestFirst
 from ._market import Array, Indices, Market
-from ._meeting import Meeting, Partners
+from ._meeting import Meeting
 from ._mode import Mode
 from ._region_leaf import RegionLeaf
 from ._relaxation import Family, Node, Relaxation, margin
 from ._seeds import Seeds
-from ._star import Star
 from ._target import Target
 from ._turns import Tree, in_turns
 
@@ -47,10 +47,10 @@ class RegionSearch:
         self.first = max(self.fewest_regions, wish.min_workers)
         self.most_regions = min(wish.max_regions, len(market.places), self.most)
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
-        self.star = Star(market, mode)
+        self.between = Between(market, self.relaxation, mode)
         self._limits: tuple[float, ...] = ()
         self._roots: dict[tuple[int, frozenset[str]], dict[int, float]] = {}
-        self._between_any: dict[tuple[tuple[int, ...], int], tuple[float, Array]] = {}
+        self._rough: dict[tuple[int, frozenset[str]], Array] = {}
         self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
     def aim(self, target: Target) -> None:
@@ -62,6 +62,7 @@ class RegionSearch:
         if self.first > self.most:
             return
         families = self.relaxation.families
+        self._look_over(families)
         open_ = [family for family in families if any(len(self._open(r, family)) for r in self._counts())]
         Seeds(self.relaxation, self._offer).run(open_, self.fewest_regions)
         if self.transport != "region-hub":
@@ -106,7 +107,7 @@ class RegionSearch:
             fewest=regions,
             most=regions,
             by_region=True,
-            pair_bytes=self._pair_bytes(regions),
+            pair_bytes=self.between.pair_bytes(regions),
             waits=self.transport == "leaders",
             own_s=own,
             home_usd=float(self.home_usd(np.array(self.relaxation.places(family)), workers - regions)),
@@ -116,7 +117,40 @@ class RegionSearch:
         """Whether the bound of all placements together still allows an improvement."""
         if self.first > self.most:
             return False
+        self._look_over(self.relaxation.families)
         return any(len(self._open(r, family)) > 0 for family in self.relaxation.families for r in self._counts())
+
+    def _look_over(self, families: list[Family]) -> None:
+        """Work out `_margins` of all placements for all numbers of regions at once: what the root asks for one by one."""
+        self._forget_others()
+        if self.problem.requirements.required_places or self._roots or self._rough:
+            return
+        for family in families:
+            places = self.relaxation.places(family)
+            counts = [r for r in self._counts() if r <= len(places) and max(self.first, r) <= self.most]
+            if not counts:
+                continue
+            averaging, at = self.fastest_averaging(places, family), np.array(places, dtype=np.intp)
+            parts = []
+            for regions in counts:
+                workers = np.arange(max(self.first, regions), self.most + 1)
+                seconds, usd = self.between.least((), places, regions)
+                largest = -(-workers // regions)
+                inside = self._inside(largest, averaging[largest], regions, family)
+                parts.append((workers, inside + seconds, usd + self.home_usd(at, workers - regions)))
+            every, round_s, round_usd = (np.concatenate(column) for column in zip(*parts, strict=True))
+            data, rows = min(self.market.data_usd[p] for p in places), self.market.weights
+            needed = self.target.thresholds(self.mode, rows, round_s, round_usd, data, np.zeros(len(every)))
+            needed = np.where(np.isinf(round_s), np.inf, needed)
+            found = margin(self.market.total_sums(at, family.hosts, self.most)[:, every], needed)
+            ends = np.cumsum([len(part[0]) for part in parts])[:-1]
+            self._rough |= {(r, family.hosts): part for r, part in zip(counts, np.split(found, ends), strict=True)}
+
+    def _forget_others(self) -> None:
+        """Margins stay as they are while an improvement needs the same."""
+        limits = self.target.limits
+        if limits != self._limits:
+            self._limits, self._roots, self._rough = limits, {}, {}
 
     def _counts(self) -> range:
         return range(self.fewest_regions, self.most_regions + 1)
@@ -128,9 +162,7 @@ class RegionSearch:
 
     def _root_margins(self, regions: int, family: Family) -> dict[int, float]:
         """Margin over an improvement of all placements over so many regions, by number of workers."""
-        limits = self.target.limits
-        if limits != self._limits:
-            self._limits, self._roots = limits, {}
+        self._forget_others()
         key = regions, family.hosts
         if key not in self._roots:
             self._roots[key] = self._worked_out(regions, family)
@@ -140,7 +172,8 @@ class RegionSearch:
         workers, places = np.arange(max(self.first, regions), self.most + 1), self.relaxation.places(family)
         if len(places) < regions or len(workers) == 0:
             return {}
-        margins = self._margins((), places, workers, regions, family)
+        rough = self._rough.get((regions, family.hosts))
+        margins = self._margins((), places, workers, regions, family) if rough is None else rough
         if self.transport != "region-hub" and np.any(margins >= 0):
             margins = np.where(margins >= 0, self._fixed_margins(places, workers, regions, family), margins)
         return dict(zip(workers.tolist(), margins.tolist(), strict=True))
@@ -148,8 +181,8 @@ class RegionSearch:
     def _fixed_margins(self, places: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
         """Margins of all placements over exactly so many regions, where each pays for its leader's pairs; shape (workers,)."""
         grid, at = self.market.grid(family.hosts, self.most), np.array(places, dtype=np.intp)
-        pair = self._pair_bytes(regions)
-        slowest, pairs = self._nearest(places, regions)
+        pair = self.between.pair_bytes(regions)
+        slowest, pairs = self.between.nearest(places, regions)
         rounds_per_hour = SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
         charge = grid.weights[:, 1:2] * rounds_per_hour * pair * (pairs - pairs.min())
         rows = np.arange(len(grid.weights))
@@ -205,7 +238,7 @@ class RegionSearch:
         family: Family,
     ) -> Array:
         """Thresholds of an improvement; ``largest`` is how many workers some region has, ``averaging`` what one average takes, at least."""
-        seconds, usd = self.between(used, joining, regions)
+        seconds, usd = self.between.least(used, joining, regions)
         if seconds == np.inf:
             return np.full((len(self.market.weights), len(workers)), np.inf)
         places = np.array((*used, *joining), dtype=np.intp)
@@ -227,8 +260,7 @@ class RegionSearch:
         key = places, family.hosts
         found = self._fastest.get(key)
         if found is None:
-            market = self.market
-            hosts = {h for p, h in zip(market.place_of, market.host_of, strict=True) if int(p) in places and h in family.hosts}
+            hosts = frozenset[str]().union(*(self.market.hosts_at[place] for place in places)) & family.hosts
             found = self._fastest[key] = np.minimum.reduce([family.averaging_by_host[h] for h in sorted(hosts)])
         return found
 
@@ -257,34 +289,6 @@ class RegionSearch:
     def _fastest_machine(self) -> float:
         """Bytes/s of the machine with the best network."""
         return max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
-
-    def between(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
-        """Least seconds and egress of a round between the regions."""
-        if self.transport == "region-hub":
-            return self.star.least(used, joining, regions)
-        pair = self._pair_bytes(regions)
-        if not used:
-            slowest, each = self._nearest(joining, regions)
-            return (slowest * pair if self.transport == "leaders" else 0.0), float(np.sort(each)[:regions].sum()) * pair
-        here = np.array(used, dtype=np.intp)
-        usd = float(self.market.both_ways[np.ix_(here, here)].sum()) / 2
-        slowest = max((self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0)
-        return (slowest * pair if self.transport == "leaders" else 0.0), usd * pair
-
-    def _pair_bytes(self, regions: int) -> float:
-        """Bytes that two regions send each other in a round, each way: of a butterfly of leaders, or to a partner in turn."""
-        return 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
-
-    def _nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, Array]:
-        """Least slowest pair of so many regions, and least price of a byte over the pairs of one of each place's heads."""
-        key = places, regions
-        if key not in self._between_any:
-            at = np.array(places, dtype=np.intp)
-            apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(np.full(len(at), np.inf))
-            usd = Partners(self.market.both_ways[np.ix_(at, at)] / 2).usd(regions - 1, 1)
-            slowest = float(np.sort(apart, axis=1)[:, regions - 2].min())
-            self._between_any[key] = slowest, usd
-        return self._between_any[key]
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         """Offer groups with every hub that the mode allows."""

@@ -221,7 +221,7 @@ class Relaxation:
         found = self._rooms.get(family.hosts)
         if found is None:
             market = self.market
-            inside = [int(market.place_of[i]) for i in market.units[1] if market.host_of[i] in family.hosts]
+            inside = market.place_of[market.units[1][market.of_hosts(family.hosts)]]
             found = self._rooms[family.hosts] = np.bincount(inside, minlength=len(market.places))
         return found
 

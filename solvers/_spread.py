@@ -8,7 +8,6 @@ from itertools import permutations
 import numpy as np
 
 from placer.exchange import traits
-from placer.timing.transfer import transfer_seconds
 from placer.units import SECONDS_PER_HOUR
 
 from ._draft import NEVER, Draft, Judge
@@ -16,6 +15,7 @@ from ._market import Array, Indices
 from ._mode import Mode
 from ._near import NearPlaces
 from ._one_place import promise
+from ._tables import speed_table
 
 SIDES = (1, 2, 4, 8)
 """Equal machines in each region."""
@@ -45,11 +45,11 @@ class SpreadDrafts:
     def __init__(self, judge: Judge, near: NearPlaces) -> None:
         self.judge, self.near, self.market = judge, near, judge.market
         self.sets = self._sets(min(max(2, judge.wish.min_regions), MOST_REGIONS))
-        network, problem, names = judge.problem.network, judge.problem, self.market.places
-        streams, same_zone, size = problem.requirements.streams, problem.requirements.same_zone, problem.gradient_bytes
-        ways = [[(names[a], names[b]) for a, b in permutations(row, 2)] for row in self.sets.tolist()]
-        self.seconds = np.array([max(transfer_seconds(size, network.link(*way), streams) for way in row) for row in ways])
-        self.usd = np.array([sum(size * network.usd_per_byte(*way, same_zone=same_zone) for way in row) for row in ways])
+        problem, places = judge.problem, self.market.places
+        speed, size = speed_table(problem, places, problem.requirements.streams), problem.gradient_bytes
+        ways = [(self.sets[:, a], self.sets[:, b]) for a, b in permutations(range(self.sets.shape[1]), 2)]
+        self.seconds: Array = size / np.min([speed[way] for way in ways], axis=0)
+        self.usd: Array = np.sum([size * self.market.prices[way] for way in ways], axis=0)
 
     def _sets(self, regions: int) -> Indices:
         """Pairs of neighbours, each with the places that lie nearest to all of it; shape (sets, regions)."""

@@ -7,10 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from placer.timing.direct import direct_seconds
+from placer.timing.direct import seconds_over
 
 from ._market import Array, Market
 from ._mode import Mode
+from ._tables import rtt_table, speed_table
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,11 @@ class Star:
     @cached_property
     def _direct(self) -> Array:
         """Seconds in which S goes from one place to another, 0 to itself; shape (places, places)."""
-        network, places, streams = self.market.problem.network, self.market.places, self.mode.streams
-        return np.array([[0.0 if a == b else direct_seconds(self.size, network.link(a, b), streams) for b in places] for a in places])
+        problem, places = self.market.problem, self.market.places
+        alone = self.size / speed_table(problem, places, self.mode.streams)
+        built: Array = seconds_over(rtt_table(problem, places), alone)
+        np.fill_diagonal(built, 0.0)
+        return built
 
 
 def _first(each: Array, count: int) -> Array:

@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.problem import Problem
+from placer.recent import Recent
 from placer.timing.transfer import transfer_seconds
 
 Array = NDArray[Any]
 KEPT_TABLES = 8
 """Tables of each kind that a network keeps."""
 Places = tuple[str, ...]
+Key = tuple[str, Places, object]
+"""What a table holds, of which places, and what else it depends on."""
 
 
 def egress_table(problem: Problem, places: Places) -> Array:
@@ -39,12 +42,40 @@ def stream_table(problem: Problem, places: Places, streams: int) -> Array:
     return _kept(problem, ("streams", places, streams), build)
 
 
-def _kept(problem: Problem, key: tuple[object, ...], build: Callable[[], Array]) -> Array:
-    tables: dict[object, Array] = problem.network.tables.setdefault(key[0], {})
-    found = tables.get(key)
-    if found is None:
-        if len(tables) >= KEPT_TABLES:
-            tables.clear()
-        found = tables[key] = build()
+def rtt_table(problem: Problem, places: Places) -> Array:
+    """Round-trip time in seconds from place to place; shape (places, places)."""
+    network = problem.network
+    return _kept(problem, ("rtt", places, None), lambda: np.array([[network.link(a, b).rtt_s for b in places] for a in places]))
+
+
+def speed_table(problem: Problem, places: Places, streams: int) -> Array:
+    """Bytes/s of so many streams from place to place; shape (places, places)."""
+    network = problem.network
+    return _kept(
+        problem, ("speed", places, streams), lambda: np.array([[network.link(a, b).speed(streams) for b in places] for a in places])
+    )
+
+
+def _kept(problem: Problem, key: Key, build: Callable[[], Array]) -> Array:
+    """The table of a key; a part of a table of more places where one is kept."""
+    kind, places, detail = key
+    tables: Recent[Array] = problem.network.tables.setdefault(kind, Recent(KEPT_TABLES))
+
+    def made() -> Array:
+        found = _part(tables, places, detail)
+        found = build() if found is None else found
         found.setflags(write=False)
-    return found
+        return found
+
+    return tables.get((places, detail), made)
+
+
+def _part(tables: Recent[Array], places: Places, detail: object) -> Array | None:
+    """Rows and columns of some places out of a kept table that has them all; None if there is none."""
+    for (others, same), table in tables.items():
+        if same == detail and set(places) <= set(others):
+            index = {place: i for i, place in enumerate(others)}
+            at = [index[place] for place in places]
+            found: Array = table[np.ix_(at, at)]
+            return found
+    return None

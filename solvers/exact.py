@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from placer.convergence import batch_factor
 from placer.cost import usd_per_million_samples
 from placer.exchange import traits
@@ -25,7 +27,7 @@ from . import greedy, local_search
 from ._butterfly import ButterflySearch
 from ._hubs import HubSearch
 from ._ledger import Ledger, root_bound
-from ._market import Market
+from ._market import Array, Market
 from ._mode import Mode
 from ._regions import RegionSearch
 from ._target import OutOfTimeError, Target
@@ -136,13 +138,15 @@ class Prepared:
                     _alone(self.market, target)
             market = self.market.with_moving_data(target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour)
             searches = self.searches(market, target)
-            if opening is not None and any(search.may_improve() for search in searches):
+            closed = set() if opening is None else {id(search) for search in searches if not search.may_improve()}
+            if opening is not None and len(closed) < len(searches):
                 start = local_search.solve(target.problem, opening).placement
                 if start is not None:
                     target.offer(start)
             for search in searches:
                 with ledger.mode(search.mode.strategy, search.mode.local_steps):
-                    search.run()
+                    if id(search) not in closed:  # what a better incumbent asks for only grows
+                        search.run()
         except OutOfTimeError:
             return False
         except KeyboardInterrupt:
@@ -220,16 +224,19 @@ def _alone(market: Market, target: Target) -> None:
     problem = market.problem
     if problem.requirements.min_workers > 1:
         return
-    orders: dict[str, Callable[[int], float]] = {
-        "throughput": lambda i: -market.alone[i],
-        "cost": lambda i: market.usd[i],
-        "cost-per-sample": lambda i: market.usd[i] / market.alone[i],
-        "carbon": lambda i: market.carbon[i],
+    orders: dict[str, Callable[[], Array]] = {
+        "throughput": lambda: -market.alone,
+        "cost": lambda: market.usd,
+        "cost-per-sample": lambda: market.usd / market.alone,
+        "carbon": lambda: market.carbon,
     }
     exchange = exchange_for("none", 1, problem)
-    able = [i for i in range(len(market.pools)) if market.forced.allows_alone(i)]
-    for i in sorted(able, key=lambda i: (orders[target.objective](i), market.usd[i])):
+    able = market.alone >= target.min_speed  # what an improvement needs only grows
+    order = np.lexsort((market.usd, orders[target.objective]()))
+    for i in order[able[order]].tolist():
         pool = market.pools[i]
+        if not market.forced.allows_alone(i):
+            continue
         if market.alone[i] >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
             if usd_per_million_samples(pool.offer.usd_per_hour, float(market.alone[i])) / 1e6 > target.max_usd_per_sample:
                 continue

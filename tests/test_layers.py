@@ -94,7 +94,7 @@ LAYERS = [
         "csv_rows",
         "provenance",
     },
-    {"units", "errors", "shipped", "shelf", "interval", "checker"},
+    {"units", "errors", "shipped", "shelf", "interval", "recent", "checker"},
 ]
 """A module imports only from its own line or lines below; `placer/__init__` names lazily and is exempt."""
 LAZY = {("result", "report"), ("result", "manifest"), ("result", "saved")}

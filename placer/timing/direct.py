@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from placer.exchange.phase import Phase
 from placer.network import Link, Network
@@ -30,7 +31,13 @@ def direct_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 
     >>> round(direct_seconds(93e6, link), 3)  # 93 MB at 93 MB/s, and 0.05 s
     1.05
     """
-    return DIRECT_SPREAD[case] * (link.rtt_s / 2 + transfer_seconds(byte_count, link, streams, case) / GOODPUT)
+    found: float = seconds_over(link.rtt_s, transfer_seconds(byte_count, link, streams, case), case)
+    return found
+
+
+def seconds_over(rtt_s: Any, transfer_s: Any, case: int = 0) -> Any:
+    """Time of transfers whose bytes alone take so long without overhead: numbers or arrays of one shape."""
+    return DIRECT_SPREAD[case] * (rtt_s / 2 + transfer_s / GOODPUT)
 
 
 def direct_phase_seconds(phase: Phase, network: Network, streams: int = 1, case: int = 0) -> float:

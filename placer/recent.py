@@ -1,0 +1,52 @@
+"""A few answers that are wanted again, the latest used: memory stays bounded however many questions come."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """The answers that were used last, by what they depend on; may be shared between threads.
+
+    Parameters
+    ----------
+    most
+        Answers that are kept; the one that was not asked for the longest goes first.
+
+    Examples
+    --------
+    >>> squares = Recent[int](2)
+    >>> [squares.get(n, lambda n=n: n * n) for n in (1, 2, 1, 3)], squares.items()
+    ([1, 4, 1, 9], [(1, 1), (3, 9)])
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._held: dict[Hashable, T] = {}
+        self._lock = threading.Lock()
+
+    def items(self) -> list[tuple[Any, T]]:
+        """Keys and answers, the latest used last."""
+        with self._lock:
+            return list(self._held.items())
+
+    def __reduce__(self) -> tuple[type[Recent[T]], tuple[int]]:
+        """A copy for another process starts empty."""
+        return type(self), (self.most,)
+
+    def get(self, key: Hashable, build: Callable[[], T]) -> T:
+        """The answer to ``key``; worked out by ``build`` where it is not kept, outside the lock, so perhaps twice at once."""
+        with self._lock:
+            if key in self._held:
+                found = self._held[key] = self._held.pop(key)
+                return found
+        found = build()
+        with self._lock:
+            self._held[key] = found
+            while len(self._held) > self.most:
+                del self._held[next(iter(self._held))]
+        return found

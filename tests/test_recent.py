@@ -1,0 +1,200 @@
+"""What requests to one advisor share, how much of it is kept, and the answer alone."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from dataclasses import fields, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placer import Advisor
+from placer.errors import PlacerError
+from placer.network import network_of, with_free_egress
+from placer.placement import Placement
+from placer.problem import KEPT_POOLS, Problem
+from placer.recent import Recent
+from placer.requirements import Requirements
+from placer.result import SolveOptions
+from placer.timing.direct import direct_seconds
+
+exact, hubs, markets, modes, shared, tables = (
+    importlib.import_module(f"placer.solvers.{name}") for name in ("exact", "_hub", "_market", "_mode", "_shared", "_tables")
+)
+
+
+@pytest.fixture(scope="module")
+def advisor() -> Advisor:
+    """One for all tests: what they share is the point."""
+    return Advisor("erben-2023")
+
+
+def said(document: dict[str, Any]) -> dict[str, Any]:
+    """A result without the time that it took."""
+    solver = document["solver"]
+    return {**document, "solver": {key: value for key, value in solver.items() if key != "seconds"}}
+
+
+def test_the_oldest_answer_goes_first() -> None:
+    """Of three answers where two are kept, the one that was not asked for the longest is worked out again."""
+    made: list[int] = []
+    kept: Recent[int] = Recent(2)
+
+    def ask(n: int) -> int:
+        return kept.get(n, lambda: made.append(n) or n * n)  # type: ignore[func-returns-value]
+
+    assert [ask(n) for n in (1, 2, 1, 3, 2)] == [1, 4, 1, 9, 4]
+    assert made == [1, 2, 3, 2]  # 1 was used after 2, so 3 took the place of 2
+    assert [key for key, _ in kept.items()] == [3, 2]
+
+
+def test_a_copy_starts_empty() -> None:
+    """What another process gets holds no answers: they may not be copied, and it can work them out."""
+    kept: Recent[int] = Recent(3)
+    kept.get("a", lambda: 1)
+    copy = pickle.loads(pickle.dumps(kept))  # noqa: S301 - our own bytes
+    assert (copy.most, copy.items()) == (3, [])
+
+
+def test_what_is_kept_does_not_grow(advisor: Advisor) -> None:
+    """Many sets of admitted machines leave eight behind, and markets of some MB no more than four."""
+    places = sorted(advisor.problem("roberta-xlm", budget="9/h").catalog.regions)
+    for place in (places * 2)[:12]:
+        for most in (2, 3):
+            words: dict[str, Any] = {"not_places": place, "workers": f"1..{most}"}
+            advisor.recommend("roberta-xlm", budget="9/h", gpu="T4,A10,V100", alternatives=False, **words)
+    memo = advisor.problem("roberta-xlm", budget="2/h").catalog.memo
+    assert len(memo["pools"].items()) == KEPT_POOLS
+    assert len(memo["markets"].items()) == shared.KEPT_MARKETS
+
+
+@pytest.mark.parametrize("words", [{"budget": "5/h"}, {"budget": "0.8/h"}, {"min_throughput": "700/s", "objective": "cost"}])
+def test_an_advisor_that_was_asked_much_says_the_same(advisor: Advisor, words: dict[str, Any]) -> None:
+    """Tables of other questions change nothing: the document of a fresh advisor is the same but for its seconds."""
+    for budget in ("1/h", "3/h"):
+        advisor.recommend("roberta-xlm", budget=budget, gpu="T4,A10")
+    used = advisor.recommend("roberta-xlm", gpu="T4,A10", **words)
+    fresh = Advisor("erben-2023").recommend("roberta-xlm", gpu="T4,A10", **words)
+    assert said(used.to_dict()) == said(fresh.to_dict())
+
+
+def test_the_answer_alone_is_the_same_answer(advisor: Advisor) -> None:
+    """Without alternatives the placement, its proof, notes and warnings stay; all that is only compared is left out."""
+    whole = advisor.recommend("roberta-xlm", budget="5/h", gpu="T4,A10")
+    alone = advisor.recommend("roberta-xlm", budget="5/h", gpu="T4,A10", alternatives=False)
+    same = ("placement", "estimate", "bound", "status", "proof", "notes", "warnings", "candidates")
+    assert [getattr(alone, name) for name in same] == [getattr(whole, name) for name in same]
+    assert all((whole.options, whole.baselines, whole.verdict))
+    assert (alone.options, alone.baselines, alone.near_misses, alone.verdict) == ((), (), (), ())
+    assert alone.to_dict()["placement"] == whole.to_dict()["placement"]
+
+
+def test_nothing_fits_alone(advisor: Advisor) -> None:
+    """An infeasible request without alternatives does not look for what would fit."""
+    words: dict[str, Any] = {"budget": "0.01/h", "gpu": "A10"}
+    assert advisor.recommend("roberta-xlm", **words).nearest
+    alone = advisor.recommend("roberta-xlm", alternatives=False, **words)
+    assert (str(alone.status), alone.nearest) == ("infeasible", ())
+
+
+def test_alternatives_are_wanted_or_not(advisor: Advisor) -> None:
+    """Anything but True and False is refused by name."""
+    with pytest.raises(PlacerError, match="alternatives 'no' is neither"):
+        advisor.recommend("roberta-xlm", budget="5/h", alternatives="no")  # type: ignore[arg-type]
+
+
+def test_wishes_that_keep_markets_apart_exist() -> None:
+    """A misspelt or renamed wish would part nothing."""
+    assert {field.name for field in fields(Requirements)} >= shared.APART
+
+
+def test_limits_share_tables_and_machines_do_not(advisor: Advisor) -> None:
+    """Another budget, floor or number of regions has the same tables; another cap on workers has not."""
+    problem = advisor.problem("roberta-xlm", budget="5/h", gpu="T4,A10")
+    wish = problem.requirements
+
+    def market(**changes: Any) -> Any:
+        return markets.Market.of(replace(problem, requirements=replace(wish, **changes)))
+
+    first = markets.Market.of(problem)
+    for changes in ({"budget_usd_per_hour": 1.0}, {"min_regions": 2}, {"max_regions": 1}, {"min_local_steps": 16, "max_local_steps": 16}):
+        assert market(**changes).weights is first.weights
+    assert market(max_workers=3).weights is not first.weights
+    assert market(same_zone=False).prices is not first.prices
+
+
+def test_free_egress_is_made_once_and_shares_all_but_prices(advisor: Advisor) -> None:
+    """The catalog of a tool that does not see egress is kept: its prices are 0, machines and their tables the same."""
+    problem = advisor.problem("roberta-xlm", budget="5/h", gpu="T4,A10")
+    mine = markets.Market.of(problem)
+    blind = replace(problem, catalog=with_free_egress(problem.catalog))
+    assert with_free_egress(problem.catalog) is blind.catalog
+    assert markets.Market.of(blind).weights is mine.weights
+    assert mine.prices.max() > 0.0
+    assert markets.Market.of(blind).prices.max() == 0.0
+
+
+def test_a_part_of_a_table_is_the_table_of_the_part(advisor: Advisor) -> None:
+    """Rows and columns out of the table of all places are what would be worked out for some, bit for bit."""
+    problem = advisor.problem("roberta-xlm", budget="5/h")
+    every = tuple(sorted(problem.catalog.regions))[:9]
+    some = every[1:8:3]
+    network = network_of(problem.catalog)
+    tables.egress_table(problem, every)
+    one_by_one = [[network.usd_per_byte(a, b) for b in some] for a in some]
+    assert tables.egress_table(problem, some).tolist() == one_by_one
+
+
+def test_ways_and_egress_of_a_server_are_those_of_its_transfers(advisor: Advisor) -> None:
+    """Out of tables come the same floats as from the functions that time and price one transfer."""
+    problem = advisor.problem("roberta-xlm", budget="5/h", exchange="parameter-server", streams=2)
+    market = markets.Market.of(problem)
+    hub = hubs.Hub(market, modes.Mode(problem, "parameter-server", 1), market.places[1], None)
+    size, network, at = problem.gradient_bytes, problem.network, market.places[1]
+    assert hub.ways[0].tolist() == [direct_seconds(size, network.link(place, at), 2) for place in market.places]
+    assert hub.ways[1].tolist() == [direct_seconds(size, network.link(at, place), 2) for place in market.places]
+    both = [size * network.usd_per_byte(place, at) + size * network.usd_per_byte(at, place) for place in market.places]
+    assert hub.egress[0].tolist() == both
+    assert not hub.egress[1].any()
+    assert tables.rtt_table(problem, market.places)[0, 1] == network.link(market.places[0], at).rtt_s
+    assert tables.speed_table(problem, market.places, 2)[0, 1] == network.link(market.places[0], at).speed(2)
+
+
+def test_one_region_with_a_server_has_its_workers_there(advisor: Advisor) -> None:
+    """Where one region may be used, a server beside its workers leaves no other place: the best is that of the regions one by one."""
+    words: dict[str, Any] = {"budget": "6/h", "exchange": "parameter-server", "gpu": "T4,A10", "workers": "2.."}
+    whole = exact.solve(advisor.problem("roberta-xlm", regions="1", **words), SolveOptions())
+    places = sorted({pool.offer.place for pool in advisor.problem("roberta-xlm", **words).pools})
+    speeds = []
+    for place in places:
+        problem = advisor.problem("roberta-xlm", places=place, regions="1", **words)
+        found = exact.solve(problem, SolveOptions()).placement
+        speeds.append(0.0 if found is None else speed_of(found, problem))
+    assert whole.placement is not None
+    assert speed_of(whole.placement, advisor.problem("roberta-xlm", **words)) == pytest.approx(max(speeds), rel=1e-3)
+
+
+def speed_of(placement: Placement, problem: Problem) -> float:
+    """Samples/s of a placement."""
+    from placer.estimator import evaluate
+
+    return evaluate(placement, problem).samples_per_second
+
+
+def test_margins_looked_over_at_once_are_those_one_by_one(advisor: Advisor) -> None:
+    """The roots of all numbers of regions, in one array or each alone, are equal to the last bit."""
+    problem = advisor.problem("roberta-xlm", budget="5/h", exchange="hierarchical-all-reduce", gpu="T4,A10,V100")
+    prepared = exact.Prepared(markets.Market.of(problem))
+    target = exact.Target.of(problem, gap=0.001, deadline=float("inf"))
+    (search,) = prepared.searches(prepared.market, target)
+    search._look_over(search.relaxation.families)
+    assert search._rough
+    for (regions, hosts), rough in search._rough.items():
+        family = next(f for f in search.relaxation.families if f.hosts == hosts)
+        workers = np.arange(max(search.first, regions), search.most + 1)
+        alone = search._margins((), search.relaxation.places(family), workers, regions, family)
+        assert rough.tolist() == alone.tolist()
+    assert all(a[0] <= b[0] for a, b in pairwise(search._rough))
