@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from placer.batch_range import best_batch
+from placer.carbon import NO_GRID
 from placer.errors import PlacerError, unknown
 from placer.estimator import estimate
 from placer.problem import STALE, Problem
@@ -200,6 +201,12 @@ def require_pools(problem: Problem) -> None:
         raise PlacerError(
             f"catalog '{problem.catalog.name}': all prices that fit are from before {problem.requirements.oldest_price} (newest {newest})",
             "raise --max-price-age, or fetch new prices with 'placer catalog refresh'",
+            exit_code=5,
+        )
+    if common.endswith(NO_GRID):
+        raise PlacerError(
+            f"catalog '{problem.catalog.name}' cannot say what its machines emit: {common}",
+            "leave out --max-carbon and --objective carbon, or choose a catalog with grids, such as default",
             exit_code=5,
         )
     raise PlacerError(

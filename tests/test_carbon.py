@@ -181,3 +181,11 @@ def test_documents_and_terminal(run: Run, default: Catalog) -> None:
     assert "priced again" in check_document(document, "it")
     listed = json.loads(run("offers", "--gpu", "T4", "--limit", "3", "--json").stdout)["offers"]
     assert all("carbon_g_per_hour" in row for row in listed)
+
+
+def test_a_book_without_grids_lacks_data(run: Run) -> None:
+    """Exit code 5, data missing, with the way out; `explain` says the same in its own words."""
+    done = run("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--max-carbon", "10kg/h")
+    assert done.returncode == 5
+    assert "cannot say what its machines emit" in done.stderr
+    assert "leave out --max-carbon" in done.stderr
