@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placer import cost
 from placer.catalog import VmOffer
@@ -170,6 +171,12 @@ class Hub:
         """GPUs of the quota that the server itself takes."""
         offer = next((offer for offer in self._servers if holds(offer, workers, self.problem)), None)
         return {} if offer is None or not needs_quota(offer, self.problem) else {(offer.place, offer.gpu, offer.market): offer.gpu_count}
+
+    @cached_property
+    def open_places(self) -> NDArray[np.bool_]:
+        """Where workers may be: only where they must, if those are all the regions that may be used; shape (places,)."""
+        full = len(self.required) >= self.problem.requirements.max_regions
+        return np.array([not full or place in self.required for place in self.market.places], dtype=bool)
 
     @property
     def required(self) -> frozenset[str]:

@@ -131,9 +131,10 @@ class HubSearch:
             yield from ((int(left[at]), found.row(at)) for at in np.flatnonzero(kept).tolist())
 
     def _ways(self, rows: HubRows, places: Indices) -> tuple[Array, Array]:
-        """Seconds to and from the hub of each row, known at some places; shapes (rows, places)."""
-        ways = [self.hubs[k].ways(places) for k in rows.hubs.tolist()]
-        return np.array([up for up, _ in ways]), np.array([down for _, down in ways])
+        """Seconds to and from the hub of each row, known at some places, infinite where it may have no worker; shapes (rows, places)."""
+        hubs = [self.hubs[k] for k in rows.hubs.tolist()]
+        up, down = (np.array(each) for each in zip(*(hub.ways(places) for hub in hubs), strict=True))
+        return np.where(np.array([hub.open_places for hub in hubs]), up, np.inf), down
 
     def improves(self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0) -> bool:
         """Whether a round this short at these prices could be an improvement: `keeps`."""

@@ -62,9 +62,6 @@ class Market:
         kept: dict[tuple[object, ...], Pool] = {}
         datasets = problem.requirements.datasets
         only = set() if problem.requirements.data_moves else {data.place for data in datasets}
-        needed = {*problem.requirements.required_places}
-        if len(needed) >= problem.requirements.max_regions:
-            only = needed  # no other region may be used beside them
         for number, pool in enumerate(problem.pools):
             offer = pool.offer
             if only and offer.place not in only:

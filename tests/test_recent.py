@@ -19,11 +19,8 @@ from placer.problem import KEPT_POOLS, Problem
 from placer.recent import Recent
 from placer.requirements import Requirements
 from placer.result import SolveOptions
-from placer.timing.direct import direct_seconds
 
-exact, hubs, markets, modes, shared, tables = (
-    importlib.import_module(f"placer.solvers.{name}") for name in ("exact", "_hub", "_market", "_mode", "_shared", "_tables")
-)
+exact, markets, shared, tables = (importlib.import_module(f"placer.solvers.{name}") for name in ("exact", "_market", "_shared", "_tables"))
 
 
 @pytest.fixture(scope="module")
@@ -148,19 +145,12 @@ def test_a_part_of_a_table_is_the_table_of_the_part(advisor: Advisor) -> None:
     assert tables.egress_table(problem, some).tolist() == one_by_one
 
 
-def test_ways_and_egress_of_a_server_are_those_of_its_transfers(advisor: Advisor) -> None:
-    """Out of tables come the same floats as from the functions that time and price one transfer."""
-    problem = advisor.problem("roberta-xlm", budget="5/h", exchange="parameter-server", streams=2)
-    market = markets.Market.of(problem)
-    hub = hubs.Hub(market, modes.Mode(problem, "parameter-server", 1), market.places[1], None)
-    size, network, at = problem.gradient_bytes, problem.network, market.places[1]
-    assert hub.ways[0].tolist() == [direct_seconds(size, network.link(place, at), 2) for place in market.places]
-    assert hub.ways[1].tolist() == [direct_seconds(size, network.link(at, place), 2) for place in market.places]
-    both = [size * network.usd_per_byte(place, at) + size * network.usd_per_byte(at, place) for place in market.places]
-    assert hub.egress[0].tolist() == both
-    assert not hub.egress[1].any()
-    assert tables.rtt_table(problem, market.places)[0, 1] == network.link(market.places[0], at).rtt_s
-    assert tables.speed_table(problem, market.places, 2)[0, 1] == network.link(market.places[0], at).speed(2)
+def test_tables_hold_what_links_say(advisor: Advisor) -> None:
+    """Round-trip times and speeds of several streams are those of the links, bit for bit."""
+    problem = advisor.problem("roberta-xlm", budget="5/h")
+    places, network = markets.Market.of(problem).places, problem.network
+    assert tables.rtt_table(problem, places)[0, 1] == network.link(places[0], places[1]).rtt_s
+    assert tables.speed_table(problem, places, 2)[0, 1] == network.link(places[0], places[1]).speed(2)
 
 
 def test_one_region_with_a_server_has_its_workers_there(advisor: Advisor) -> None:
