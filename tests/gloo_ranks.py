@@ -17,7 +17,8 @@ import pytest
 from placer.profiler.workload import Workload
 
 torch: Any = pytest.importorskip("torch")
-nn, dist = torch.nn, torch.distributed
+nn: Any = torch.nn
+dist: Any = torch.distributed
 WIDTH, WORDS = 384, 1000
 BYTES_RECEIVED = 128
 """Offset of tcpi_bytes_received in Linux's tcp_info (include/uapi/linux/tcp.h)."""

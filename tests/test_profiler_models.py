@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+from conftest import ROOT  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
 from placer.profile import load_profile  # noqa: E402
 from placer.profiler.builtin import BUILTINS, builtin  # noqa: E402
@@ -119,6 +123,16 @@ def test_molecules_keep_to_themselves() -> None:
         together = workload.module(atoms, edges, bonds)
         alone = workload.module(atoms[:26], edges[:, :56], bonds[:56])
     torch.testing.assert_close(together[:1], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_names_are_known_without_torch() -> None:
+    """Modules of the profiler are imported, and models listed, without PyTorch; only making one needs it."""
+    code = "import sys; sys.modules['torch'] = None\n"
+    code += "from placer.profiler import builtin, gradients, huggingface\nprint(len(builtin.BUILTINS))\n"
+    code += "from placer.errors import PlacerError\ntry: builtin.builtin('gnn')\nexcept PlacerError as error: print(error.hint)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.splitlines() == [str(len(BUILTINS)), "install it: pip install 'placer[profile]'"]
 
 
 def test_an_unknown_name_is_said_with_the_nearest() -> None:

@@ -140,7 +140,7 @@ def _declared(module: torch.nn.Module) -> GradientSizes:
     if frozen:
         elements = sum(p.numel() for p in frozen)
         notes.append(
-            f"{counted(len(frozen), 'frozen tensor')} ({elements:,} parameters) not exchanged; leave them out of hivemind's optimizer"
+            f"{counted(len(frozen), 'frozen tensor')} ({elements:,} parameters) not exchanged; hivemind sends what its optimizer is given"
         )
     if kinds and kinds != ["float32"]:
         notes.append(f"parameters are {', '.join(kinds)}: bytes_native counts their own sizes")
