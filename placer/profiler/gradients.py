@@ -1,0 +1,266 @@
+"""What one training step of a model has to exchange: its gradients, counted as they arrive."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from placer.errors import PlacerError
+from placer.profiler.torch_import import load_torch
+from placer.profiler.workload import Workload
+from placer.units import counted
+
+if TYPE_CHECKING:
+    import torch
+
+FP32_BYTES = 4
+INDEX_BYTES = 8
+"""Of an index of a sparse gradient: int64."""
+SAMPLES = 2
+"""Batch of the step that is counted; one sample is too few for batch norm on features without width and height."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSizes:
+    """Gradients of one training step. Every tensor counts once, however often the model uses it (tied weights).
+
+    Parameters
+    ----------
+    parameters
+        Elements of all parameters, frozen ones too.
+    trainable, tensors
+        Elements and tensors that can have a gradient: what is exchanged. DistributedDataParallel reduces all of them
+        (with ``find_unused_parameters=True`` also those that the step did not use, as zeros; without it, it stops with an
+        error), and hivemind's GradientAverager fills those without a gradient with zeros before it averages.
+    used, used_tensors
+        Elements and tensors whose gradient arrived in the counted step; less than ``trainable`` if parts of the model
+        had nothing to do. A hand-written loop over ``p.grad`` that skips None sends these alone. None if no step could be run.
+    bytes_fp32
+        Bytes of the trainable elements at 4 bytes each, 8 if complex: S of the formulas without compression.
+    bytes_native
+        The same in the types that the parameters have: what an all-reduce of them is handed if all are dense.
+    sparse_bytes
+        Bytes of the sparse (COO) gradients of the step: 8 for each index, and rows of values in their own type, each row
+        once. Grows with the batch. 0 if there are none.
+    sparse_as_dense_bytes
+        What these tensors are in ``bytes_native``. Gloo's all-reduce gathers indices and values of all ranks; hivemind sends dense tensors.
+    notes
+        What is worth knowing, in words.
+    """
+
+    parameters: int
+    trainable: int
+    tensors: int
+    used: int | None
+    used_tensors: int | None
+    bytes_fp32: int
+    bytes_native: int
+    sparse_bytes: int = 0
+    sparse_as_dense_bytes: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gloo_bytes(self) -> int:
+        """What a rank hands to gloo's all-reduce under DistributedDataParallel: sparse gradients as indices and values."""
+        return self.bytes_native - self.sparse_as_dense_bytes + self.sparse_bytes
+
+
+@dataclass(frozen=True)
+class _Gradient:
+    """One gradient that arrived: its name, and bytes of indices and values if it is sparse."""
+
+    name: str
+    sparse_bytes: int | None
+
+
+def gradient_sizes(workload: Workload, device: torch.device) -> GradientSizes:
+    """Run one step forward and backward and count its gradients; weights, gradients and statistics stay as they were.
+
+    Parameters
+    ----------
+    workload
+        The model. If it is not on ``device``, a copy is counted there.
+    device
+        Where to run the step. On the meta device nothing is calculated; a model that needs values (``.item()``, shapes
+        that depend on data) is then counted by its parameters, and a note says so. Sparse gradients have no values there either:
+        every index counts, also repeated ones.
+
+    Raises
+    ------
+    PlacerError
+        If nothing can be trained, or the step fails (not on the meta device).
+    """
+    torch = load_torch()
+    device = torch.device(device)
+    with _said_of(workload, SAMPLES, torch.device("cpu")):
+        _shape_lazy_parameters(workload)
+    declared = _declared(workload.module)
+    if not declared.trainable:
+        raise PlacerError(f"model '{workload.name}' has no trainable parameter", "leave requires_grad of some parameters true")
+    try:
+        with _said_of(workload, SAMPLES, device):
+            module = _on_device(workload.module, device)
+            arrived = _step(workload, module, SAMPLES, device)
+        if any(g.sparse_bytes for g in arrived) and _batch_of(workload) > SAMPLES:
+            with _said_of(workload, _batch_of(workload), device):
+                arrived = _step(workload, module, _batch_of(workload), device)
+    except PlacerError as error:
+        if device.type != "meta":
+            raise
+        return replace(declared, notes=(f"counted by its parameters, without a step: {error.message}", *declared.notes))
+    return _counted(workload, declared, arrived)
+
+
+@contextmanager
+def _said_of(workload: Workload, samples: int, device: torch.device) -> Iterator[None]:
+    """Say in one line what goes wrong in the user's model, and with which batch."""
+    try:
+        yield
+    except PlacerError:
+        raise
+    except Exception as error:
+        said = next(iter(str(error).splitlines()), "")[:200]
+        what = f"model '{workload.name}' fails with {counted(samples, 'sample')} on {device}: {type(error).__name__}: {said}"
+        raise PlacerError(what, "correct the model, its batches or its loss") from error
+
+
+def _declared(module: torch.nn.Module) -> GradientSizes:
+    """What the parameters say of themselves, before a step."""
+    named = list(module.named_parameters())
+    trainable = [p for _, p in named if p.requires_grad]
+    uses = sum(1 for _ in module.named_parameters(remove_duplicate=False)) - len(named)
+    kinds = sorted({str(p.dtype).removeprefix("torch.") for p in trainable})
+    frozen = [p for _, p in named if not p.requires_grad]
+    notes = []
+    if uses:
+        notes.append(f"{counted(uses, 'tied use')} of a tensor: each tensor is exchanged once")
+    if frozen:
+        elements = sum(p.numel() for p in frozen)
+        notes.append(
+            f"{counted(len(frozen), 'frozen tensor')} ({elements:,} parameters) not exchanged; hivemind sends what its optimizer is given"
+        )
+    if kinds and kinds != ["float32"]:
+        notes.append(f"parameters are {', '.join(kinds)}: bytes_native counts their own sizes")
+    return GradientSizes(
+        parameters=sum(p.numel() for _, p in named),
+        trainable=sum(p.numel() for p in trainable),
+        tensors=len(trainable),
+        used=None,
+        used_tensors=None,
+        bytes_fp32=sum(_fp32_bytes(p) for p in trainable),
+        bytes_native=sum(_native_bytes(p) for p in trainable),
+        notes=tuple(notes),
+    )
+
+
+def _counted(workload: Workload, declared: GradientSizes, arrived: Sequence[_Gradient]) -> GradientSizes:
+    """Add to what is declared what arrived."""
+    parameters = dict(workload.module.named_parameters())
+    if not arrived:
+        raise PlacerError(f"no parameter of model '{workload.name}' gets a gradient", "its loss must use the module that it is given")
+    sparse = [g for g in arrived if g.sparse_bytes is not None]
+    notes = list(declared.notes)
+    if len(arrived) < declared.tensors:
+        idle = sorted({name for name, p in parameters.items() if p.requires_grad} - {g.name for g in arrived})
+        some = ", ".join(idle[:3]) + (" ..." if len(idle) > 3 else "")
+        notes.append(
+            f"{counted(len(idle), 'tensor')} without a gradient ({some}): frameworks exchange zeros; "
+            "DistributedDataParallel needs find_unused_parameters=True"
+        )
+    if sparse:
+        batch = counted(_batch_of(workload), "sample")
+        notes.append(f"{counted(len(sparse), 'sparse gradient')} with the rows of {batch}: gloo sends these rows, hivemind whole tensors")
+    return replace(
+        declared,
+        used=sum(parameters[g.name].numel() for g in arrived),
+        used_tensors=len(arrived),
+        sparse_bytes=sum(g.sparse_bytes or 0 for g in sparse),
+        sparse_as_dense_bytes=sum(_native_bytes(parameters[g.name]) for g in sparse),
+        notes=tuple(notes),
+    )
+
+
+def _batch_of(workload: Workload) -> int:
+    """Samples of the step in which sparse gradients are counted."""
+    return max(SAMPLES, workload.microbatch or 0)
+
+
+def _fp32_bytes(tensor: torch.Tensor) -> int:
+    return int(tensor.numel()) * FP32_BYTES * (2 if tensor.is_complex() else 1)
+
+
+def _native_bytes(tensor: torch.Tensor) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+def _step(workload: Workload, module: torch.nn.Module, samples: int, device: torch.device) -> list[_Gradient]:
+    """Run forward and backward; what arrived at each parameter, in the order of the module."""
+    torch = load_torch()
+    arrived: dict[str, _Gradient] = {}
+
+    def hook(name: str) -> Any:
+        def note(parameter: Any) -> None:
+            arrived[name] = _Gradient(name, _sparse_bytes(parameter.grad))
+
+        return note
+
+    parameters: dict[str, Any] = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    with _unchanged(module), torch.random.fork_rng([device] if device.type == "cuda" else []), torch.enable_grad():
+        handles = [p.register_post_accumulate_grad_hook(hook(name)) for name, p in parameters.items()]
+        try:
+            loss: Any = workload.loss(module, workload.batch(samples, device))
+            loss.backward()
+        finally:
+            for handle in handles:
+                handle.remove()
+    return [arrived[name] for name in parameters if name in arrived]
+
+
+def _sparse_bytes(gradient: Any) -> int | None:
+    """Bytes of indices and values of a COO gradient, each row once; None if it is dense."""
+    if not gradient.is_sparse:
+        return None
+    # Tensors of the meta device have no indices to compare.
+    whole = gradient if gradient.is_meta else gradient.coalesce()
+    return int(whole._nnz() * whole.sparse_dim() * INDEX_BYTES + _native_bytes(whole._values()))
+
+
+@contextmanager
+def _unchanged(module: torch.nn.Module) -> Iterator[None]:
+    """Give gradients and buffers (running statistics) back after a step."""
+    torch = load_torch()
+    gradients = [(p, p.grad) for p in module.parameters()]
+    buffers = [(b, b.detach().clone()) for b in module.buffers()]
+    for parameter, _ in gradients:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+
+
+def _on_device(module: torch.nn.Module, device: torch.device) -> torch.nn.Module:
+    """Give the module itself if it is there, else a copy; tied parameters stay tied, and nothing is copied to the meta device."""
+    torch = load_torch()
+    tensors = [*module.parameters(), *module.buffers()]
+    if all(t.device.type == device.type and device.index in {None, t.device.index} for t in tensors):
+        return module
+    # Known copies of parameters and buffers: deepcopy takes these and never copies the tensors themselves.
+    there: dict[int, Any] = {id(p): torch.nn.Parameter(p.detach().to(device), p.requires_grad) for p in module.parameters()}
+    there |= {id(b): b.detach().to(device) for b in module.buffers()}
+    return copy.deepcopy(module, there)
+
+
+def _shape_lazy_parameters(workload: Workload) -> None:
+    """Lazy modules get their shapes from a first batch."""
+    torch = load_torch()
+    if any(torch.nn.parameter.is_lazy(p) for p in workload.module.parameters()):
+        with torch.no_grad():
+            workload.loss(workload.module, workload.batch(SAMPLES, torch.device("cpu")))
