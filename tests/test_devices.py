@@ -1,0 +1,97 @@
+"""The device table: complete, dense figures, plausible ratios, names that PyTorch says."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from placer.catalog import Catalog
+from placer.profiler.devices import PRECISIONS, catalog_name, device, device_of
+from placer.units import GIB, parse_date
+
+TABLE = Path(__file__).resolve().parent.parent / "placer" / "profiler" / "devices.csv"
+ROWS = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
+GENERATIONS = {"volta", "turing", "ampere", "ada", "hopper"}
+
+
+def test_every_gpu_of_the_shipped_catalog_has_one_row(default: Catalog) -> None:
+    """No GPU is missing, none is there twice, none is unknown to the catalog."""
+    names = [row["gpu"] for row in ROWS]
+    assert len(set(names)) == len(names)
+    assert set(names) == {gpu.gpu for gpu in default.gpus.values() if gpu.kind == "gpu"}
+
+
+def test_names_of_torch_are_told_apart() -> None:
+    """No name of PyTorch stands for two GPUs."""
+    names = [name.lower() for row in ROWS for name in row["torch_names"].split(";")]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["gpu"])
+def test_rows_have_a_source_a_date_and_plausible_ratios(row: dict[str, str], default: Catalog) -> None:
+    """BF16 runs at the FP16 rate of the catalog, TF32 at half of it, FP32 below both: figures with sparsity would be twice as large."""
+    gpu = default.gpus[row["gpu"]]
+    assert row["source"].startswith("NVIDIA ")
+    assert parse_date(row["as_of"], "date").isoformat() == gpu.as_of
+    assert row["generation"] in GENERATIONS
+    fp32, fp16 = float(row["fp32_tflops"]), gpu.fp16_tflops
+    assert 1.9 <= fp16 / fp32 <= 20
+    tensor = row["generation"] in {"ampere", "ada", "hopper"}
+    assert bool(row["bf16_tflops"]) == bool(row["tf32_tflops"]) == tensor
+    if tensor:
+        assert float(row["bf16_tflops"]) == pytest.approx(fp16)
+        assert float(row["tf32_tflops"]) == pytest.approx(fp16 / 2, rel=0.02)
+        assert float(row["tf32_tflops"]) >= fp32
+
+
+def test_what_the_catalog_has_is_not_restated(default: Catalog) -> None:
+    """FP16, memory and bandwidth of a device are the catalog's."""
+    for gpu in default.gpus.values():
+        found = device(gpu.gpu)
+        if gpu.kind != "gpu":
+            assert found is None
+            continue
+        assert found == device_of(gpu)
+        assert found is not None
+        assert found.peak_flops["fp16"] == gpu.fp16_tflops * 1e12
+        assert (found.memory_bytes, found.memory_bytes_per_second) == (gpu.memory_gib * GIB, gpu.memory_gb_per_s * 1e9)
+
+
+def test_missing_units_fall_back_as_in_pytorch() -> None:
+    """A T4 runs TF32 as FP32 at 8.1 TFLOP/s, and has no BF16; an A10 has both."""
+    t4, a10 = device("T4"), device("A10")
+    assert t4 is not None
+    assert a10 is not None
+    assert (t4.peak("tf32"), t4.peak("bf16")) == (8.1e12, None)
+    assert [a10.peak(p) for p in PRECISIONS] == [31.2e12, 62.5e12, 125e12, 125e12]
+    assert device("B200") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "gib", "name"),
+    [
+        ("Tesla T4", 14.6, "T4"),
+        ("NVIDIA A10G", 22.1, "A10G"),
+        ("NVIDIA A10", 22.1, "A10"),
+        ("Quadro RTX 8000", 47.5, "RTX8000"),
+        ("NVIDIA A100-SXM4-40GB", 39.4, "A100-40"),
+        ("A100-SXM4-80GB", 79.2, "A100-80"),
+        ("NVIDIA A100 80GB PCIe", 79.2, "A100-80"),
+        ("Tesla V100-SXM2-16GB", 15.8, "V100"),
+        ("Tesla V100-SXM3-32GB", 31.7, "V100-32"),
+        ("NVIDIA H100 80GB HBM3", 79.1, "H100"),
+        ("NVIDIA H100 PCIe", 79.1, "H100-PCIe"),
+        ("NVIDIA H100 NVL", 93.1, "H100-NVL"),
+        ("NVIDIA H200", 139.8, "H200"),
+        ("NVIDIA L4", 22.0, "L4"),
+        ("NVIDIA L40S", 44.4, "L40S"),
+        ("NVIDIA Tesla V100-PCIE-16GB", 15.8, "V100"),
+        ("NVIDIA GeForce RTX 4090", 23.6, None),
+        ("NVIDIA L40", 44.4, None),
+        ("NVIDIA H100 80GB HBM3", 9.8, None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4.8, None),
+    ],
+)
+def test_names_of_torch(said: str, gib: float, name: str | None) -> None:
+    """Names and sizes as `torch.cuda.get_device_properties` gives them; others, and slices of a GPU, are no GPU of the catalog."""
+    assert catalog_name(said, gib * GIB) == name
