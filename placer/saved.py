@@ -43,6 +43,7 @@ SCHEMA_FILES = {
     "result": ("placer.report", "result-v1.json"),
     "manifest": ("placer.manifest", "manifest-v1.json"),
     "profile": ("placer.report", "profile-v1.json"),
+    "profile-estimate": ("placer.report", "profile-estimate-v1.json"),
     "calibration": ("placer.report", "calibration-v1.json"),
     "reproduction": ("placer.report", "reproduction-v1.json"),
     "explanation": ("placer.report", "explanation-v1.json"),
