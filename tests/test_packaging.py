@@ -21,6 +21,9 @@ SHIPPED = [
     "placer/report/calibration-v1.json",
     "placer/fitting/runs.py",
     "placer/profiles/roberta-xlm.json",
+    "placer/profiler/devices.csv",
+    "placer/profiler/estimate/constants.json",
+    "placer/profiler/estimate/published.csv",
     "placer/solvers/exact.py",
 ]
 
