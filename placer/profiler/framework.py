@@ -147,7 +147,11 @@ def published_efficiency(name: str, family: str, framework: str, reason: str = "
 
 
 def _accumulation(
-    workload: Workload, device: torch.device, microbatch: int | None, target: int | None, autocast: Callable[[], AbstractContextManager[Any]]
+    workload: Workload,
+    device: torch.device,
+    microbatch: int | None,
+    target: int | None,
+    autocast: Callable[[], AbstractContextManager[Any]],
 ) -> Accumulation:
     size = microbatch if microbatch is not None else workload.microbatch or 8
     whole = target if target is not None else workload.target_batch_size or 4 * size

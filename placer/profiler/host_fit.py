@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import PlacerError
+from placer.fitting.outcome import NINETY_PERCENT
 from placer.interval import Interval
 from placer.timing.averaging import GB
 
-NINETY_PERCENT = 1.645
-"""Standard errors on each side that hold 90 % of a normal distribution."""
 LEAST_RELATIVE = 0.02
 """Least relative half-width of an interval: what a processor's clock varies from day to day."""
 
@@ -82,8 +81,8 @@ def student(freedom: int) -> float:
 
     Examples
     --------
-    >>> [round(student(n), 2) for n in (4, 10, 30)]  # tables: 2.13, 1.81, 1.70; below 4 it is too narrow by up to 40 %
-    [2.12, 1.81, 1.7]
+    >>> [round(student(n), 2) for n in (4, 10, 30)]  # tables: 2.13, 1.81, 1.70; below 4 it is too narrow
+    [2.13, 1.81, 1.7]
     """
     z, n = NINETY_PERCENT, freedom
     first = (z**3 + z) / 4
