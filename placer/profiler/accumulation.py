@@ -141,7 +141,7 @@ def _ready(given: Accumulation) -> tuple[torch.nn.Module, Any, Callable[[Any, An
 
     def run(model: Any, samples: Any) -> None:
         with given.autocast():
-            loss = given.workload.loss(model, samples)
+            loss: Any = given.workload.loss(model, samples)
         loss.backward()
 
     return module, batch, run

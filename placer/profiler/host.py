@@ -138,7 +138,8 @@ def average_once(tensors: Sequence[torch.Tensor], compression: str) -> tuple[flo
     clock, length = time.thread_time, PART_BYTES // ELEMENT_BYTES[compression]
     serialise_s = average_s = deserialise_s = 0.0
     for tensor in tensors:
-        for part in tensor.view(-1).split(length):
+        flat: Any = tensor.view(-1)
+        for part in flat.split(length):
             t0 = clock()
             sent = serialise(part, compression)
             t1 = clock()
