@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def measured_efficiency(
     microbatch, target_batch_size
         Samples at once and samples of a whole accumulation; None takes the workload's, else 8 and four microbatches.
     seconds
-        Time of the measurement, warm-up apart; at least five pairs of cycles are measured however long they take.
+        Time of the measurement; a slow model gets shorter cycles, but at least five pairs of two microbatches are measured.
     autocast
         Makes the context of each forward pass, such as ``lambda: torch.autocast("cuda", torch.float16)``.
     progress
@@ -83,8 +84,8 @@ def measured_efficiency(
     given = _accumulation(workload, torch.device(device), microbatch, target_batch_size, autocast)
     if not installed(framework):
         return published_efficiency(workload.name, workload.family, framework, f"{framework} is not installed; ")
+    given = _in_time(given, seconds)  # what fails here is the model's own failure and is not blamed on the framework
     with plain(given) as alone:
-        alone()  # what fails here is the model's own failure and is not blamed on the framework
         try:
             with LOOPS[framework](given) as together:
                 ratio = _take_turns(alone, together, given.device, seconds, progress)
@@ -160,6 +161,14 @@ def _accumulation(
             raise PlacerError(f"{what} is {value}", "give a whole number from 1")
     steps = max(1, min(MOST_STEPS, whole // size))
     return Accumulation(workload=workload, device=device, microbatch=size, steps=steps, autocast=autocast)
+
+
+def _in_time(given: Accumulation, seconds: float) -> Accumulation:
+    """Shorten the cycle of a slow model, so that the fewest pairs take about as long as asked for; not below two microbatches."""
+    with plain(replace(given, steps=1)) as one:
+        one()
+        least = 2 * (LEAST_PAIRS + WARM_UP) * _seconds(one, given.device)
+    return replace(given, steps=min(given.steps, max(2, int(seconds / least))))
 
 
 def _take_turns(alone: Cycle, together: Cycle, device: torch.device, seconds: float, progress: Callable[[float], None]) -> Ratio:
