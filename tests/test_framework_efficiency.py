@@ -66,6 +66,9 @@ def test_ratios_above_one_are_cut_and_say_so() -> None:
     cut = efficiency_of("ddp", Ratio(value=1.01, low=0.98, high=1.04, pairs=9), "4 x 8 samples on cpu")
     assert (cut.value, cut.low, cut.high) == (1.0, 0.98, 1.0)
     assert "measured 1.010 (0.980 to 1.040), cut to 1" in cut.source
+    disturbed = efficiency_of("ddp", Ratio(value=1.16, low=1.125, high=1.25, pairs=26), "4 x 8 samples on cpu")
+    assert (disturbed.value, disturbed.low, disturbed.high) == (1.0, 0.8, 1.0)  # 1 / 1.25: no certainty that nobody measured
+    assert disturbed.source.endswith("the machine was disturbed, measure again")
     whole = efficiency_of("ddp", Ratio(value=0.9, low=0.88, high=0.93, pairs=9), "4 x 8 samples on cpu")
     assert "cut" not in whole.source
     assert whole.basis == "measured"

@@ -98,12 +98,21 @@ def measured_efficiency(
 
 
 def efficiency_of(framework: str, ratio: Ratio, what: str) -> Efficiency:
-    """Build the efficiency of a measured ratio; what is above 1 is cut to 1, and the source says so."""
+    """Build the efficiency of a measured ratio; what is above 1 is cut to 1, and the source says so.
+
+    Notes
+    -----
+    A framework makes no model faster. If even the low end is above 1, something else disturbed the machine by that much, and it
+    could as well have been the other way round: the low end becomes the reciprocal of the high end.
+    """
     source = f"placer profile --framework {framework}: {ratio.pairs} pairs of cycles of {what}, plain over {framework} seconds"
     if ratio.high > 1:
         source += f"; measured {ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f}), cut to 1"
-    value, low, high = (min(1.0, part) for part in (ratio.value, ratio.low, ratio.high))
-    return Efficiency(framework=framework, value=value, low=low, high=high, basis="measured", source=source)
+    low = ratio.low
+    if low > 1:
+        low = 1 / ratio.high
+        source += ": the machine was disturbed, measure again"
+    return Efficiency(framework=framework, value=min(1.0, ratio.value), low=low, high=min(1.0, ratio.high), basis="measured", source=source)
 
 
 def published_efficiency(name: str, family: str, framework: str, reason: str = "") -> Efficiency:
