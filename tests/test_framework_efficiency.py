@@ -237,10 +237,14 @@ def test_hivemind_that_is_not_installed_gives_the_table(tiny: Workload) -> None:
 def test_hivemind_is_measured_without_peers() -> None:
     """Two linear layers of 321 parameters: its bookkeeping takes longer than the model, so it loses speed. It says nothing on stderr.
 
+    Ctrl-C, sent to the whole process group as a terminal does, ends the measurement without a word, and its handler is as before.
     In a process of its own, since hivemind forks and leaves sockets to the garbage collector.
     """
     code = """
+import os
+import signal
 import torch
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from test_framework_efficiency import workload
 from placer.profiler.framework import measured_efficiency
 torch.set_num_threads(1)
@@ -249,10 +253,23 @@ found = measured_efficiency(workload(module, microbatch=4), "cpu", "hivemind", s
 assert found.basis == "measured", found.source
 assert 0 < found.low <= found.value < 1, found
 assert all(p.grad is None for p in module.parameters())
-print("measured")
+
+
+def interrupt(share):
+    os.killpg(0, signal.SIGINT)
+
+
+try:
+    measured_efficiency(workload(module, microbatch=4), "cpu", "hivemind", seconds=60.0, progress=interrupt)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+print("kept", flush=True)
 """
     path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment, check=False)
-    assert done.stdout == "measured\n", done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment, check=False, start_new_session=True
+    )
+    assert done.stdout == "interrupted\nkept\n", (done.returncode, done.stdout, done.stderr)
     assert not done.stderr

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from multiprocessing.util import register_after_fork
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
@@ -88,25 +92,50 @@ def hivemind(given: Accumulation) -> Iterator[Cycle]:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # its processes end with tasks that they still wait for, and say so
     module, batch, run = _ready(given)
     here = {"host_maddrs": ["/ip4/127.0.0.1/tcp/0"], "use_ipfs": False, "use_relay": False, "use_auto_relay": False}
-    dht = framework.DHT(start=True, **here)
+    with _out_of_reach_of_ctrl_c():
+        dht = framework.DHT(start=True, **here)
     optimizer = None
     try:
-        optimizer = framework.Optimizer(
-            dht=dht,
-            run_id=f"placer-profile-{id(module)}",
-            target_batch_size=NEVER,
-            batch_size_per_step=given.microbatch,
-            optimizer=torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.0),
-            matchmaking_time=5.0,
-            averaging_timeout=10.0,
-            verbose=False,
-        )
+        with _out_of_reach_of_ctrl_c():
+            optimizer = framework.Optimizer(
+                dht=dht,
+                run_id=f"placer-profile-{id(module)}",
+                target_batch_size=NEVER,
+                batch_size_per_step=given.microbatch,
+                optimizer=torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.0),
+                matchmaking_time=5.0,
+                averaging_timeout=10.0,
+                verbose=False,
+            )
         yield _hivemind_cycle(given, optimizer, lambda: run(module, batch))
     finally:
         if optimizer is not None:
             optimizer.shutdown()
         dht.shutdown()
         drop_gradients(module)
+
+
+class _Child:
+    """Key of a function that runs in forked processes for as long as the key lives."""
+
+
+@contextmanager
+def _out_of_reach_of_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C reach this process alone.
+
+    Notes
+    -----
+    A terminal sends it to the whole process group: hivemind's daemon would end first and its other processes fail with tracebacks, so
+    what is forked gets a group of its own. In this process hivemind 1.1.12 sets ``signal.SIG_IGN``: the handler is put back.
+    """
+    handler, key = signal.getsignal(signal.SIGINT), _Child()
+    register_after_fork(key, lambda _: os.setpgid(0, 0))
+    try:
+        yield
+    finally:
+        del key
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 def _hivemind_cycle(given: Accumulation, optimizer: Any, microbatch: Callable[[], None]) -> Cycle:
