@@ -1,0 +1,322 @@
+"""Host constants from this machine's arithmetic: fits of known costs, real measurements, and the calibration they become."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import placer
+from placer.calibration import PUBLISHED
+from placer.errors import PlacerError
+from placer.overlay import overlay_from, read_overlay
+from placer.profiler.host import HostMeasurement, HostPoint
+from placer.profiler.host_fit import fit, student
+from placer.profiler.host_overlay import (
+    ALIKE,
+    REFERENCE_S_PER_GB,
+    REFERENCE_S_PER_TENSOR,
+    HostReport,
+    host_class,
+    host_report,
+    warnings_of,
+)
+from placer.saved import examine_document, schema_text
+
+TODAY = "2026-11-21"
+GRID = [(size, count) for size in (2e6, 8e6, 32e6) for count in (8, 64, 512)]
+COSTS = st.floats(min_value=1e-3, max_value=100)
+
+
+def synthetic(s_per_gb: float, s_per_tensor: float, fp32: float = 0.5, *, partial: bool = False) -> HostMeasurement:
+    """Points of a host of known costs: half is deserialising."""
+    points = []
+    for kind, per_gb in (("fp16", s_per_gb), ("none", fp32)):
+        for size, count in GRID:
+            total = per_gb * size / 1e9 + s_per_tensor * count
+            points.append(
+                HostPoint(
+                    compression=kind,
+                    bytes=int(size),
+                    tensors=count,
+                    serialise_s=total / 4,
+                    average_s=total / 4,
+                    deserialise_s=total / 2,
+                    rounds=3,
+                )
+            )
+    return HostMeasurement(points=tuple(points), partial=partial, processor="Some CPU", logical_cpus=2, torch_version="2.13.0")
+
+
+@given(s_per_gb=COSTS, us_per_tensor=st.floats(min_value=1.0, max_value=1e4))
+def test_exact_points_give_their_costs(s_per_gb: float, us_per_tensor: float) -> None:
+    """Two costs and nine points without noise: both are recovered, and the interval is the least one, 2 % each side."""
+    found = fit([(size, count, s_per_gb * size / 1e9 + us_per_tensor * 1e-6 * count) for size, count in GRID])
+    assert found.s_per_gb.value == pytest.approx(s_per_gb, rel=1e-4)
+    assert found.s_per_tensor.value == pytest.approx(us_per_tensor * 1e-6, rel=1e-4)
+    assert found.s_per_gb.high == pytest.approx(s_per_gb * 1.02, rel=1e-3)
+    assert found.relative_residual < 1e-6
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), s_per_gb=st.floats(1, 10), us_per_tensor=st.floats(10, 100))
+def test_noisy_points_give_costs_within_their_noise(seed: int, s_per_gb: float, us_per_tensor: float) -> None:
+    """Up to 10 % of noise on each point cannot move a nonnegative fit of well separated costs by more than 50 %; order is kept."""
+    draw = random.Random(seed)
+    found = fit([(size, count, (s_per_gb * size / 1e9 + us_per_tensor * 1e-6 * count) * draw.uniform(0.9, 1.1)) for size, count in GRID])
+    assert found.s_per_gb.value == pytest.approx(s_per_gb, rel=0.5)
+    assert 0 <= found.s_per_gb.low <= found.s_per_gb.value <= found.s_per_gb.high
+    assert 0 <= found.s_per_tensor.low <= found.s_per_tensor.value <= found.s_per_tensor.high
+    assert found.relative_residual < 0.2
+
+
+def test_intervals_hold_the_costs_about_nine_times_in_ten() -> None:
+    """Of 400 draws with 5 % of Gaussian noise, 90 % of the intervals should hold 3 s/GB: 84 to 96 % is four standard errors."""
+    draw, inside = random.Random(1), 0
+    for _ in range(400):
+        found = fit([(size, count, (3 * size / 1e9 + 3e-5 * count) * draw.gauss(1, 0.05)) for size, count in GRID])
+        inside += found.s_per_gb.low <= 3 <= found.s_per_gb.high
+    assert 0.84 < inside / 400 < 0.96
+
+
+def test_a_cost_that_would_be_negative_is_zero() -> None:
+    """More tensors took less time: seconds a tensor are 0, and 3 s/GB lie between what the points say, 3.1 and 2.9."""
+    found = fit([(1e9, 10, 3.1), (1e9, 1000, 2.9), (2e9, 10, 6.2), (2e9, 1000, 5.8)])
+    assert found.s_per_tensor.value == 0.0
+    assert found.s_per_gb.value == pytest.approx(3.0, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("points", "says"),
+    [
+        ([(1e9, 1, 1.0), (2e9, 1, 2.0)], "too few"),
+        ([(1e9, 1, 1.0), (2e9, 1, 2.0), (3e9, 2, 0.0)], "not above 0"),
+        ([(1e9, 1, 1.0), (2e9, 2, 2.0), (3e9, 3, 3.0)], "do not tell"),
+        ([(1e9, 1, 1.0), (2e9, 1, float("nan")), (3e9, 2, 1.0)], "not above 0"),
+    ],
+)
+def test_points_that_say_too_little_are_refused(points: list[tuple[float, float, float]], says: str) -> None:
+    """Too few, without time, or sizes that grow with the tensors."""
+    with pytest.raises(PlacerError, match=says):
+        fit(points)
+
+
+def test_students_quantile() -> None:
+    """Tables: 1.943 at 6, 1.725 at 20, 1.645 at infinity."""
+    assert student(6) == pytest.approx(1.943, abs=0.005)
+    assert student(20) == pytest.approx(1.725, abs=0.002)
+    assert student(10**9) == pytest.approx(1.645, abs=0.001)
+
+
+def test_a_host_like_the_reference_has_the_published_constants() -> None:
+    """Scaled by 1; l0 and l2 are assumed and equal those of A10 hosts in any case."""
+    report = host_report(synthetic(REFERENCE_S_PER_GB, REFERENCE_S_PER_TENSOR), "a10", TODAY)
+    here, shipped = report.overlay.calibration.hosts["a10"], PUBLISHED.hosts["a10"]
+    for name in ("base_s", "s_per_gb", "s_per_peer", "s_per_tensor"):
+        assert getattr(here, name) == pytest.approx(getattr(shipped, name), rel=1e-4)
+    assert [term.basis for term in report.terms] == ["estimated", "estimated", "assumed", "assumed"]
+    assert report.overlay.calibration.hosts["t4"] == PUBLISHED.hosts["t4"]
+
+
+@given(factor=st.floats(0.1, 10))
+def test_constants_scale_with_the_arithmetic(factor: float) -> None:
+    """A host that is twice as slow takes twice as long per GB; its spread is at least `ALIKE`."""
+    report = host_report(synthetic(REFERENCE_S_PER_GB * factor, REFERENCE_S_PER_TENSOR), "t4", TODAY)
+    here = report.overlay.calibration.hosts["t4"]
+    assert here.s_per_gb == pytest.approx(PUBLISHED.hosts["a10"].s_per_gb * factor, rel=1e-3)
+    _, slow, fast = report.overlay.calibration.spreads["t4"]
+    assert slow >= ALIKE
+    assert slow * fast == pytest.approx(1.0)
+
+
+def test_host_classes_and_devices() -> None:
+    """A class, or a device of it in any case of letters; others with what is near."""
+    book = placer.load_catalog("default")
+    assert host_class("A10", book) == "a10"
+    assert host_class("RTX8000", book) == "t4"
+    assert host_class("h200", book) == "a10"
+    with pytest.raises(PlacerError, match="unknown host class 'mainframe'"):
+        host_class("mainframe", book)
+
+
+def test_warnings_name_what_is_assumed_and_partial() -> None:
+    """The assumption always; Ctrl-C if it was pressed."""
+    assert len(warnings_of(host_report(synthetic(2, 1e-5), "a10", TODAY))) == 1
+    said = warnings_of(host_report(synthetic(2, 1e-5, partial=True), "a10", TODAY))
+    assert "assumed, within a factor of 1.5" in said[0]
+    assert "Ctrl-C" in said[1]
+
+
+def test_without_fp16_there_is_no_scale() -> None:
+    """Published runs exchanged FP16."""
+    whole = synthetic(2, 1e-5)
+    with pytest.raises(PlacerError, match="FP16"):
+        host_report(replace(whole, points=whole.of("none")), "a10", TODAY)
+
+
+@pytest.fixture
+def slow_host() -> HostReport:
+    """An A10 host with twice the reference's arithmetic per GB."""
+    return host_report(synthetic(2 * REFERENCE_S_PER_GB, REFERENCE_S_PER_TENSOR), "a10", TODAY)
+
+
+def test_document_follows_its_schema_and_reads_back(slow_host: HostReport) -> None:
+    """Valid, checked by placer validate, and the same overlay again."""
+    document = json.loads(json.dumps(slow_host.to_dict(), allow_nan=False))
+    jsonschema.validate(document, json.loads(schema_text("calibration")))
+    assert overlay_from(document, "file") == slow_host.overlay
+    assert examine_document(document, "file")[0].startswith("calibration placer profile exchange on Some CPU")
+    assert document["report"]["exchange"]["partial"] is False
+
+
+def test_overlay_changes_estimate_and_recommend(slow_host: HostReport, tmp_path: Path) -> None:
+    """Eight A10 average roberta-xlm (1.1203 GB) in 13.2 s: twice 7.26 s/GB adds 8.13 s to the step, and recommend is priced by it."""
+    path = tmp_path / "here.json"
+    path.write_text(json.dumps(slow_host.to_dict()), encoding="utf-8")
+    workers = "lambda/us-west-1=8xA10"
+    shipped = placer.estimate("roberta-xlm", workers, catalog="erben-2023")
+    here = placer.estimate("roberta-xlm", workers, catalog="erben-2023", calibration=read_overlay(str(path)))
+    assert here.step.communication - shipped.step.communication == pytest.approx(7.26 * 1.1203, rel=1e-3)
+    assert any("placer profile exchange on Some CPU" in line for line in here.provenance)
+    result = placer.recommend("roberta-xlm", budget="2/h", gpu="A10", catalog="erben-2023", calibration=str(path))
+    assert str(result.status) == "optimal"
+
+
+def test_messages_hold_the_gradient() -> None:
+    """FP16 keeps 11 bits, clamps at 65,504; FP32 keeps all; a message is 48 bytes longer than its buffer."""
+    torch = pytest.importorskip("torch")
+    from placer.profiler.host import HEADER, deserialise, mean_of, serialise
+
+    values = torch.tensor([0.1, -3.0, 1e9, -1e9])
+    half = deserialise(serialise(values, "fp16"), "fp16")
+    assert half.tolist() == pytest.approx([0.1, -3.0, 65504.0, -65504.0], rel=2**-11)
+    assert values[2] == 1e9  # the gradient itself stays as it is
+    assert deserialise(serialise(values, "none"), "none").tolist() == values.tolist()
+    assert len(serialise(values, "fp16")) == len(HEADER) + 2 * 4
+    assert mean_of(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 6.0])).tolist() == [2.0, 4.0]
+
+
+def test_averaging_with_a_copy_changes_nothing() -> None:
+    """The mean of two equal gradients is the gradient: the difference that comes back is 0 in FP32, below FP16's step in FP16."""
+    torch = pytest.importorskip("torch")
+    from placer.profiler.host import average_once, make_gradient
+
+    for kind in ("fp16", "none"):
+        gradient = make_gradient(torch, kind, 3_000_000, 3)  # parts of 512 KiB: two a tensor
+        before = [t.clone() for t in gradient]
+        seconds = average_once(gradient, kind)
+        assert all(s > 0 for s in seconds)
+        for old, new in zip(before, gradient, strict=True):
+            assert torch.allclose(old, new, rtol=2**-10)
+    assert sum(t.numel() for t in make_gradient(torch, "fp16", 1000, 7)) == 7 * 71
+
+
+def test_a_real_measurement_of_tiny_gradients() -> None:
+    """Three rounds over eight points: times above 0, a fit, as many threads as before, and progress that ends at 1."""
+    torch = pytest.importorskip("torch")
+    from placer.profiler.host import measure_host
+
+    seen: list[float] = []
+    before = torch.get_num_threads()
+    measured = measure_host((2e5, 8e5), (2, 64), seconds=0.0, progress=seen.append)
+    assert torch.get_num_threads() == before
+    assert len(measured.points) == 8
+    assert {p.rounds for p in measured.points} == {3}
+    assert not measured.partial
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+    report = host_report(measured, "a10", TODAY)
+    assert math.isfinite(report.overlay.calibration.hosts["a10"].s_per_gb)
+
+
+def test_ctrl_c_keeps_whole_rounds() -> None:
+    """In the first round there is nothing to keep; later, what is measured is marked partial."""
+    pytest.importorskip("torch")
+    from placer.profiler.host import measure_host
+
+    def interrupt_at(call: int) -> Callable[[float], None]:
+        calls: list[float] = []
+
+        def progress(share: float) -> None:
+            calls.append(share)
+            if len(calls) == call:
+                raise KeyboardInterrupt
+
+        return progress
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_host((2e5, 4e5), (1, 8), 0.0, progress=interrupt_at(3))
+    measured = measure_host((2e5, 4e5), (1, 8), 0.0, progress=interrupt_at(11))
+    assert measured.partial
+    assert sorted({p.rounds for p in measured.points}) == [1, 2]
+
+
+@pytest.mark.parametrize(("sizes", "tensors"), [((1e5,), (1, 2)), ((1e5, 2e5), (4,)), ((1e5, 2e5), (0, 4))])
+def test_grids_that_tell_nothing_are_refused(sizes: tuple[float, ...], tensors: tuple[int, ...]) -> None:
+    """One size or one tensor count cannot tell the two costs apart."""
+    from placer.profiler.host import measure_host
+
+    with pytest.raises(PlacerError, match="two sizes and two tensor counts"):
+        measure_host(sizes, tensors)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny gradients for the command."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr("placer.profiler.host.SIZES", {"quick": (2e5, 8e5), "usual": (2e5, 8e5), "thorough": (2e5, 8e5)})
+    monkeypatch.setattr("placer.profiler.host.SECONDS", {"quick": 0.0, "usual": 0.0, "thorough": 0.0})
+
+
+@pytest.mark.usefixtures("tiny")
+def test_command_writes_a_calibration(tmp_path: Path) -> None:
+    """Tables on stdout, warnings and the file's name on stderr; the file is what --calibration reads."""
+    from placer.cli.profile_exchange import command
+
+    path = tmp_path / "here.json"
+    done = CliRunner().invoke(command, ["--quick", "--host", "L4", "-o", str(path)])
+    assert done.exit_code == 0, done.output
+    for phrase in ("s_per_gb", "shipped t4", "estimated: a10 x", "assumed: as a10", "A step of roberta-xlm", "samples/s"):
+        assert phrase in done.stdout
+    assert "wrote calibration to" in done.stderr
+    assert "warning: only the arithmetic is measured" in done.stderr
+    overlay = read_overlay(str(path))
+    assert overlay.calibration.hosts["a10"].s_per_peer == PUBLISHED.hosts["a10"].s_per_peer
+
+
+@pytest.mark.usefixtures("tiny")
+def test_command_prints_json() -> None:
+    """The document alone."""
+    from placer.cli.profile_exchange import command
+
+    done = CliRunner().invoke(command, ["--json"])
+    assert json.loads(done.stdout)["schema"] == "placer.calibration/v1"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--quick", "--thorough"], "contradict"),
+        (["-o", "x.json"], "--host is missing"),
+        (["--host", "abacus"], "unknown host class"),
+        (["--model", "roberta-xml"], "unknown model"),
+        (["--host", "t4", "-o", "no/such/folder.json"], "cannot write"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_measured(words: list[str], says: str) -> None:
+    """Each as a PlacerError with its name; PyTorch is not needed for that."""
+    from placer.cli.profile_exchange import command
+
+    done: Any = CliRunner().invoke(command, words)
+    assert isinstance(done.exception, PlacerError)
+    assert says in done.exception.message

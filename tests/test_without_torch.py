@@ -1,0 +1,112 @@
+"""placer where PyTorch is not installed: everything but the profiler works, and that names what to install."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from conftest import ROOT
+from placer.cli import COMMANDS
+
+BLOCK = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers", "hivemind"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NoTorch())
+"""
+"""Makes every import of PyTorch fail as it does where it is not installed."""
+EVERY_HELP = """
+import click, contextlib, io
+from placer.cli import cli
+
+def walk(command, words):
+    yield words
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            yield from walk(command.get_command(click.Context(command), name), [*words, name])
+
+count = 0
+for words in walk(cli, []):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = cli.main([*words, "--help"], prog_name="placer", standalone_mode=False)
+    assert not code, (words, code)
+    assert "Usage: placer" in said.getvalue(), words
+    count += 1
+print(count, "torch" in sys.modules)
+"""
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own that finds no PyTorch."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100"}
+    return subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, timeout=120, env=environment, check=False)
+
+
+def placer(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in such a process."""
+    return python(f"from placer.cli import run\nrun({list(words)!r})")
+
+
+def test_the_block_works() -> None:
+    """PyTorch cannot be imported in these processes, whether it is installed or not."""
+    assert "No module named 'torch'" in python("import torch").stderr
+
+
+def test_import_needs_no_torch() -> None:
+    """Nor do all names of the package."""
+    done = python("import placer\nfor name in dir(placer): getattr(placer, name)\nprint(placer.__version__)")
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_help_needs_no_torch() -> None:
+    """``placer --help`` and that of each command and of each command of a group, profile too."""
+    done = python(EVERY_HELP)
+    assert done.returncode == 0, done.stderr
+    count, loaded = done.stdout.split()
+    assert int(count) > len(COMMANDS)
+    assert loaded == "False"
+
+
+def test_recommend_needs_no_torch() -> None:
+    """The main job, on the April 2023 book."""
+    done = placer("recommend", "--model", "roberta-xlm", "--budget", "5/h", "--catalog", "erben-2023", "--gpu", "T4,A10")
+    assert done.returncode == 0, done.stderr
+    assert "samples/s" in done.stdout
+
+
+def test_every_module_imports_without_torch() -> None:
+    """Profiler and commands: PyTorch is imported inside functions alone."""
+    files = [*(ROOT / "placer" / "profiler").rglob("*.py"), *(ROOT / "placer" / "cli").rglob("*.py")]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files]
+    code = f"import importlib\nfor name in {names!r}: importlib.import_module(name)"
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_profiler_names_what_to_install() -> None:
+    """Exit 2 and the pip line, for the measurement of a model and for that of a host; nothing is written."""
+    code = """
+from placer.errors import PlacerError
+from placer.profiler.host import measure_host
+from placer.profiler.framework import measured_efficiency
+for call in (lambda: measure_host(), lambda: measured_efficiency(None, "cpu", "ddp")):
+    try:
+        call()
+    except PlacerError as error:
+        assert error.exit_code == 2
+        assert "pip install 'placer[profile]'" in error.hint
+        print("named")
+"""
+    done = python(code)
+    assert done.stdout.split() == ["named", "named"], done.stderr
+    if "profile" in COMMANDS:
+        for words in (["--builtin", "lstm"], ["exchange", "--quick"]):
+            said = placer("profile", *words)
+            assert said.returncode == 2, said.stderr
+            assert "pip install 'placer[profile]'" in said.stderr
