@@ -212,7 +212,8 @@ Whisper is left out: its step includes audio processing, and the length of its t
 (rnn, gnn) were not published: they get the constants of all models, and the interval of a family that was never measured.
 
 The form of the formula (sum or larger of FLOPs and bytes, launches, grouped convolutions, a share for Turing) was chosen on these same
-12 rates, and its priors are assumed: errors on other models may be larger, and intervals have a floor for that reason."""
+12 rates after about eight variants, and the fit was changed three times after its errors were seen; its priors are assumed. Errors on
+other models may be larger, and intervals have a floor for that reason."""
 NODES = """Nodes of several GPUs are no part of the fit: the artifact runs them by `nn.DataParallel`, which copies the model in every
 step, and hands the language models a single sequence, so that one GPU works. Estimated: one device, times 0.9 a device (0.4 to 1) as
 `profile.py` takes it."""
