@@ -17,7 +17,7 @@ from placer.errors import PlacerError
 from placer.exchange import traits
 from placer.geography import great_circle_km
 from placer.network import Network, largest_cards, network_of
-from placer.profile import ModelProfile, Rate
+from placer.profile import ModelProfile, Rate, profile_document
 from placer.recent import Recent
 from placer.requirements import LOCAL, SYNCHRONOUS, Requirements
 from placer.units import GIB
@@ -274,8 +274,8 @@ class Problem:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that the answer depends on, ready for JSON: admitted offers, others that may serve, the largest network cards."""
-        built = msgspec.to_builtins({name: getattr(self, name) for name in PARTS})
-        assert isinstance(built, dict)
+        built = msgspec.to_builtins({name: getattr(self, name) for name in PARTS if name != "profile"})
+        built = {"profile": profile_document(self.profile, measurements=False), **built}
         kept = {id(offer) for offer in (*(pool.offer for pool in self.pools), *largest_cards(self.catalog, self.catalog.regions))}
         servers = "parameter-server" in {name for name, _ in self.modes}
         built["catalog"]["offers"] = [msgspec.to_builtins(o) for o in self.catalog.offers if servers or id(o) in kept]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from placer.catalog import Catalog, Gpu
 from placer.errors import PlacerError, unknown
+from placer.measurement import Measurement
+from placer.profile_rows import build, check_measurements
 from placer.shipped import shipped_folder
 
 SCHEMA = "placer.profile/v1"
@@ -68,7 +70,7 @@ class Efficiency:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelProfile:
-    """One model: sizes in bytes, memory of one device and of its host, rates by device."""
+    """One model: sizes in bytes, memory of one device and of its host, rates by device, and what they were measured from."""
 
     name: str
     title: str
@@ -87,6 +89,7 @@ class ModelProfile:
     compression: str
     efficiency: tuple[Efficiency, ...]
     rates: tuple[Rate, ...]
+    measurements: tuple[Measurement, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse sizes that are not positive."""
@@ -102,6 +105,9 @@ class ModelProfile:
         if len(set(kinds)) < len(kinds):
             twice = next(kind for kind in kinds if kinds.count(kind) > 1)
             raise PlacerError(f"profile {self.name}: two rates for {twice[1]} x {twice[0]} under {twice[2]}", "keep one")
+        measured = [(m.gpu, m.device_name, m.precision) for m in self.measurements]
+        if len(set(measured)) < len(measured):
+            raise PlacerError(f"profile {self.name}: two measurements of one device in one precision", "keep one")
         if self.compression not in COMPRESSION_BYTES:
             raise unknown("compression", self.compression, COMPRESSION_BYTES)
         if not self.rates:
@@ -235,30 +241,27 @@ def profile_from_json(data: bytes, where: str) -> ModelProfile:
         if not isinstance(rows, list):
             raise PlacerError(f"{where}: {key} is not a list", "see profiles/roberta-xlm.json")
         for i, row in enumerate(rows):
-            _build(kind, row, f"{where}: {key}[{i}]")
-    built = _build(ModelProfile, raw, where)
+            build(kind, row, f"{where}: {key}[{i}]")
+    check_measurements(raw.get("measurements", []), where)
+    built = build(ModelProfile, raw, where)
     assert isinstance(built, ModelProfile)
     return built
 
 
-def _build(kind: type, raw: Any, where: str) -> Any:
-    names = {f.name for f in fields(kind)}
-    if not isinstance(raw, dict):
-        raise PlacerError(f"{where}: not an object", "see profiles/roberta-xlm.json")
-    for key in raw:
-        if key not in names:
-            raise unknown("key", f"{key}' in '{where}", names)
-    missing = sorted(names - raw.keys())
-    if missing:
-        raise PlacerError(f"{where}: '{missing[0]}' is missing", "see profiles/roberta-xlm.json")
+def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dict[str, Any]:
+    """Build the JSON document of a profile, without the key ``schema``.
+
+    Parameters
+    ----------
+    measurements
+        Keep them, if there are any. Problems and manifests leave them out: nothing is priced from them.
+    """
     import msgspec
 
-    try:
-        return msgspec.convert(raw, kind)
-    except PlacerError as error:
-        raise PlacerError(f"{where}: {error.message}", error.hint) from None
-    except (msgspec.ValidationError, OverflowError) as error:
-        raise PlacerError(f"{where}: {error}", "see profiles/roberta-xlm.json") from None
+    built: dict[str, Any] = msgspec.to_builtins(profile)
+    if not (measurements and profile.measurements):
+        del built["measurements"]
+    return built
 
 
 def _slowed(alone: Rate, efficiency: Efficiency) -> Rate:

@@ -83,6 +83,8 @@ LAYERS = [
         "link_fit",
         "geography",
         "profile",
+        "profile_rows",
+        "measurement",
         "book",
         "book_checks",
         "catalog",

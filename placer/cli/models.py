@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 @json_option
 def command(name: str | None, as_json: bool) -> None:
     """List the models that have a profile; with NAME, show its rates and where they come from."""
-    import msgspec
-
-    from placer.profile import SCHEMA, load_profile, profile_names
+    from placer.profile import SCHEMA, load_profile, profile_document, profile_names
 
     profiles = [load_profile(n) for n in ([name] if name else profile_names())]
     if as_json:
-        documents = [{"schema": SCHEMA, **msgspec.to_builtins(p)} for p in profiles]
+        documents = [{"schema": SCHEMA, **profile_document(p)} for p in profiles]
         print_json(documents[0] if name else documents)
     elif name:
         _show(profiles[0])

@@ -14,6 +14,7 @@ from placer.estimator import Estimate, pool_of
 from placer.exchange import traits
 from placer.placement import Placement
 from placer.problem import Problem
+from placer.profile import profile_document
 from placer.report.document import data_document, estimate_document
 from placer.result import Result
 
@@ -157,10 +158,7 @@ def _expected(estimate: Estimate) -> dict[str, Any]:
 
 
 def _profile(problem: Problem) -> dict[str, Any]:
-    import msgspec
-
-    built: dict[str, Any] = msgspec.to_builtins(problem.profile)
-    return built
+    return profile_document(problem.profile, measurements=False)
 
 
 def _name(text: str) -> str:

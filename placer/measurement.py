@@ -1,0 +1,146 @@
+"""What `placer profile` measured on one device: seconds by phase, samples/s with an interval, memory, by batch size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placer.errors import PlacerError, unknown
+
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+"""Precisions of a training step: plain, TensorFloat-32 products, and autocast to two halves."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seconds:
+    """Seconds of one phase of a step: median and quartiles over steps."""
+
+    median: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Refuse quartiles out of order."""
+        if not 0 <= self.low <= self.median <= self.high:
+            raise PlacerError(f"seconds are {self.low} .. {self.median} .. {self.high}", "0 <= low <= median <= high")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One batch size on one device in one precision.
+
+    Parameters
+    ----------
+    batch_size
+        Samples that the device takes at once.
+    accumulation
+        Batches of that size for one optimizer step.
+    step, forward, backward, optimizer
+        Seconds of an optimizer step and of its phases; phases are None where only whole steps can be timed.
+    samples_per_second, low, high, confidence
+        From the median of blocks of steps, with an interval that covers it with this probability.
+    steps
+        Steps measured, warm-up apart.
+    device_memory_bytes, host_memory_bytes
+        Most memory during the steps: allocated on the device (None on a CPU), resident on the host (None where unknown).
+    fraction_of_peak
+        FLOP/s reached over the data sheet's; None where one of them is unknown.
+    partial
+        Interrupted before the interval was as narrow as asked for.
+    """
+
+    batch_size: int
+    accumulation: int
+    step: Seconds
+    forward: Seconds | None
+    backward: Seconds | None
+    optimizer: Seconds | None
+    samples_per_second: float
+    low: float
+    high: float
+    confidence: float
+    steps: int
+    device_memory_bytes: int | None
+    host_memory_bytes: int | None
+    fraction_of_peak: float | None
+    partial: bool
+
+    def __post_init__(self) -> None:
+        """Refuse rates that are not positive and ordered."""
+        if not 0 < self.low <= self.samples_per_second <= self.high:
+            said = f"{self.low} .. {self.samples_per_second} .. {self.high}"
+            raise PlacerError(f"batch size {self.batch_size}: samples/s are {said}", "0 < low <= samples_per_second <= high")
+        if self.batch_size < 1 or self.accumulation < 1 or self.steps < 1 or not 0 <= self.confidence <= 1:
+            raise PlacerError(f"batch size {self.batch_size}: accumulation, steps or confidence are out of range", "measure it again")
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval of samples/s, as a share of its value."""
+        return (self.high - self.low) / 2 / self.samples_per_second
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """One device in one precision: what was measured, with what, when.
+
+    Parameters
+    ----------
+    gpu
+        Name of the device as in rates: one of the catalog, or its own.
+    device, device_name
+        As PyTorch calls them: ``cuda:0``, ``NVIDIA A10``.
+    driver, clock_mhz, memory_clock_mhz
+        Where they can be read.
+    threads
+        Threads of PyTorch on a CPU.
+    precision
+        One of `PRECISIONS`.
+    torch, date, command
+        Version of PyTorch, day in ISO format, and the command.
+    points
+        Batch sizes, smallest first; steps of several batches last.
+    knee_batch_size
+        Smallest batch size within 5 % of the most samples/s.
+    largest_batch_size, failed_batch_size, failure
+        Largest that was seen to fit, the smallest that did not, and what went wrong there.
+    flops_per_sample
+        Floating-point operations of forward and backward pass, as PyTorch counts them: matrix products and convolutions.
+    loading_seconds_per_sample, loading_share
+        Time to get a sample from the dataset, and its share of a step that waits for it; None without a dataset.
+    partial
+        Stopped before the end: by Ctrl-C, or because the measured code failed.
+    """
+
+    gpu: str
+    device: str
+    device_name: str
+    driver: str | None
+    clock_mhz: float | None
+    memory_clock_mhz: float | None
+    threads: int
+    precision: str
+    torch: str
+    date: str
+    command: str
+    points: tuple[Point, ...]
+    knee_batch_size: int
+    largest_batch_size: int
+    failed_batch_size: int | None
+    failure: str | None
+    flops_per_sample: float | None
+    loading_seconds_per_sample: float | None
+    loading_share: float | None
+    partial: bool
+
+    def __post_init__(self) -> None:
+        """Refuse measurements without a point or of an unknown precision."""
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
+        if not self.points:
+            raise PlacerError(f"measurement on {self.gpu} in {self.precision} has no points", "measure it again")
+        if self.knee_batch_size not in {point.batch_size for point in self.points}:
+            raise PlacerError(f"measurement on {self.gpu}: knee_batch_size {self.knee_batch_size} was not measured", "measure it again")
+
+    @property
+    def best(self) -> Point:
+        """The point that stands for the device: the knee with most accumulation."""
+        return max((p for p in self.points if p.batch_size == self.knee_batch_size), key=lambda p: p.accumulation)

@@ -1,0 +1,149 @@
+"""Which device this is: its name in the catalog, driver and clocks."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.profiler.torch_import import load_torch
+
+GIB = 2**30
+NAMES = (
+    (r"H100 NVL", "H100-NVL"),
+    (r"H100.*PCIe", "H100-PCIe"),
+    (r"H100", "H100"),
+    (r"H200", "H200"),
+    (r"A100.*80\s?GB", "A100-80"),
+    (r"A100.*40\s?GB", "A100-40"),
+    (r"V100.*32\s?GB", "V100-32"),
+    (r"V100", "V100"),
+    (r"(Quadro )?RTX 8000", "RTX8000"),
+    (r"L40S", "L40S"),
+    (r"L4", "L4"),
+    (r"A10G", "A10G"),
+    (r"A10", "A10"),
+    (r"T4", "T4"),
+)
+"""What a CUDA driver calls the GPUs of the catalog, first match first; each pattern must end where a word ends."""
+MEMORY = {"A100": (60, "A100-40", "A100-80"), "V100": (24, "V100", "V100-32")}
+"""GPUs sold with two memories: GiB between them, and the two names."""
+NVIDIA_SMI_SECONDS = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceFacts:
+    """A device as it is named in rates and by PyTorch, with driver and current clocks where they can be read."""
+
+    gpu: str
+    device: str
+    device_name: str
+    driver: str | None
+    clock_mhz: float | None
+    memory_clock_mhz: float | None
+    threads: int
+    torch: str
+
+
+def choose_device(name: str | None) -> Any:
+    """Find a device: the one named, else the first GPU, else the CPU.
+
+    Raises
+    ------
+    PlacerError
+        If it is not there.
+    """
+    torch = load_torch()
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if name is None:
+        return torch.device("cuda:0" if cuda else "mps" if mps else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise PlacerError(f"unknown device '{name}'", "known: cpu, cuda:0, cuda:1 ..., mps") from None
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise PlacerError(f"device '{name}' cannot be measured", "known: cpu, cuda:0, cuda:1 ..., mps")
+    count = torch.cuda.device_count() if cuda else 0
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise PlacerError(f"there is no device '{name}': PyTorch {torch.__version__} sees {count} CUDA devices", "try --device cpu")
+    if device.type == "mps" and not mps:
+        raise PlacerError("there is no device 'mps' on this machine", "try --device cpu")
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+
+
+def facts(device: Any) -> DeviceFacts:
+    """Read what is known about a device; while it is warm, its clocks are those of the measurement."""
+    torch = load_torch()
+    driver, clock, memory_clock = _nvidia_smi(device) if device.type == "cuda" else (None, None, None)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+    size = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+    return DeviceFacts(
+        gpu=catalog_name(name, size) if device.type == "cuda" else device.type,
+        device=str(device),
+        device_name=name,
+        driver=driver,
+        clock_mhz=clock,
+        memory_clock_mhz=memory_clock,
+        threads=torch.get_num_threads(),
+        torch=torch.__version__,
+    )
+
+
+def catalog_name(device_name: str, memory_bytes: int | None = None) -> str:
+    """Name of a GPU in the catalog, from its CUDA name; a GPU that is not there keeps its own, without the maker's.
+
+    >>> catalog_name("Tesla T4"), catalog_name("NVIDIA A10G"), catalog_name("NVIDIA A100-SXM4-80GB")
+    ('T4', 'A10G', 'A100-80')
+    >>> catalog_name("NVIDIA GeForce RTX 4090"), catalog_name("NVIDIA A100-PCIE", 40 * 2**30), catalog_name("NVIDIA A1000")
+    ('GeForce-RTX-4090', 'A100-40', 'A1000')
+    """
+    short = re.sub(r"^(NVIDIA|Tesla)\s+", "", re.sub(r"^NVIDIA\s+", "", device_name)).strip()
+    for family, (between, small, large) in MEMORY.items():
+        if memory_bytes is not None and re.match(rf"{family}\b", short):
+            return small if memory_bytes < between * GIB else large
+    for pattern, name in NAMES:
+        if re.match(rf"{pattern}(?![A-Za-z0-9])", short):
+            return name
+    return re.sub(r"[^A-Za-z0-9.]+", "-", short).strip("-") or "gpu"
+
+
+def cpu_name() -> str:
+    """Model of this machine's processor."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as rows:  # noqa: PTH123 - one row of a long file
+            for row in rows:
+                if row.startswith("model name"):
+                    return row.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or "cpu"
+
+
+def _nvidia_smi(device: Any) -> tuple[str | None, float | None, float | None]:
+    """Driver and current clocks in MHz, of the tool that comes with the driver."""
+    torch = load_torch()
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None, None, None
+    query = ["--query-gpu=driver_version,clocks.sm,clocks.mem", "--format=csv,noheader,nounits"]
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    which = [f"--id=GPU-{uuid}"] if uuid else [f"--id={device.index}"]
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed command without user words
+            [tool, *which, *query], capture_output=True, text=True, timeout=NVIDIA_SMI_SECONDS, check=True
+        )
+        driver, clock, memory = (part.strip() for part in done.stdout.splitlines()[0].split(","))
+        return driver, _number(clock), _number(memory)
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None, None, None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) or None
+    except ValueError:
+        return None

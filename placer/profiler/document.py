@@ -1,0 +1,225 @@
+"""From measurements to a profile that `placer recommend --model` takes, and into one that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from placer.catalog import Catalog
+from placer.errors import PlacerError
+from placer.measurement import Measurement, Point
+from placer.profile import Efficiency, ModelProfile, Rate
+from placer.profiler.batch_sizes import Findings
+from placer.profiler.device_facts import DeviceFacts
+
+ASSUMED_TARGET_BATCH_SIZE = 32_768
+"""Target batch size where nobody gives one: that of the published runs in profiles/."""
+COMPRESSION = "fp16"
+"""Gradients are sent in half precision unless a request says otherwise, as in the shipped profiles."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """What does not depend on speed: parameters, tensors with a gradient, bytes, and memory that was worked out."""
+
+    name: str
+    title: str
+    family: str
+    parameters: int
+    tensors: int | None
+    gradient_bytes_fp32: int
+    gradient_source: str
+    device_memory_bytes: int
+    host_memory_bytes: int
+    memory_source: str
+
+
+def measurement_of(
+    findings: Findings,
+    facts: DeviceFacts,
+    *,
+    flops_per_sample: float | None,
+    peak_flops: float | None,
+    loading_seconds_per_sample: float | None,
+    date: str,
+    command: str,
+    partial: bool,
+) -> Measurement | None:
+    """Turn what was measured in one precision into a row of the profile.
+
+    Parameters
+    ----------
+    findings, facts
+        What was measured, and on what.
+    flops_per_sample, peak_flops
+        Operations of a sample and FLOP/s of the device in this precision, where known.
+    loading_seconds_per_sample
+        Of the dataset, if one was measured.
+    date, command
+        Day in ISO format; what the user typed.
+    partial
+        Whether it was stopped before the end.
+
+    Returns
+    -------
+    Measurement | None
+        None if no step was timed.
+    """
+    if not findings.rates:
+        return None
+    timings = [findings.timings[size] for size in findings.rates]
+    if findings.accumulated is not None and findings.accumulated.blocks:
+        timings.append(findings.accumulated)
+    points = tuple(timing.point(flops_per_sample, peak_flops) for timing in timings)
+    made = Measurement(
+        gpu=facts.gpu,
+        device=facts.device,
+        device_name=facts.device_name,
+        driver=facts.driver,
+        clock_mhz=facts.clock_mhz,
+        memory_clock_mhz=facts.memory_clock_mhz,
+        threads=facts.threads,
+        precision=findings.precision,
+        torch=facts.torch,
+        date=date,
+        command=command,
+        points=points,
+        knee_batch_size=findings.knee,
+        largest_batch_size=max(findings.rates),
+        failed_batch_size=findings.smallest_failed,
+        failure=None if findings.smallest_failed is None else findings.failed[findings.smallest_failed],
+        flops_per_sample=flops_per_sample,
+        loading_seconds_per_sample=loading_seconds_per_sample,
+        loading_share=None,
+        partial=partial or any(point.partial for point in points),
+    )
+    return made if loading_seconds_per_sample is None else replace(made, loading_share=_share(made.best, loading_seconds_per_sample))
+
+
+def _share(point: Point, seconds_per_sample: float) -> float:
+    """Share of a step that would wait for its samples, if nothing loads them beside it."""
+    loading = seconds_per_sample * point.batch_size * point.accumulation
+    return loading / (loading + point.step.median)
+
+
+def rate_of(measurements: Sequence[Measurement]) -> Rate:
+    """Rate of one device: of the precision in which it is fastest, at the knee, accumulated if that was measured.
+
+    Of two devices that the catalog calls by one name, the one measured last counts.
+    """
+    last = [m for m in measurements if m.device_name == measurements[-1].device_name]
+    fastest = max(last, key=lambda m: m.best.samples_per_second)
+    point = fastest.best
+    batch = f"{point.accumulation:,} x {point.batch_size:,}" if point.accumulation > 1 else f"{point.batch_size:,}"
+    how = ", stopped early" if fastest.partial else ""
+    threads = f" ({fastest.threads} threads)" if fastest.device == "cpu" else ""
+    return Rate(
+        gpu=fastest.gpu,
+        gpu_count=1,
+        framework="none",
+        value=point.samples_per_second,
+        low=point.low,
+        high=point.high,
+        basis="measured",
+        source=f"placer profile on {fastest.device_name}{threads}, torch {fastest.torch}, {fastest.precision}, batch {batch}, "
+        f"{fastest.date}: median of {point.steps:,} steps, {point.confidence:.0%} interval{how}",
+    )
+
+
+def merged_measurements(old: Iterable[Measurement], new: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Put new measurements after the old ones, and leave out the old ones of the same device in the same precision."""
+    again = {(m.gpu, m.device_name, m.precision) for m in new}
+    return (*(m for m in old if (m.gpu, m.device_name, m.precision) not in again), *new)
+
+
+def main_measurement(measurements: Sequence[Measurement]) -> Measurement:
+    """The measurement that sets microbatch and memory of the profile: on a GPU if there is one, the newest, the fastest."""
+    return max(measurements, key=lambda m: (m.best.device_memory_bytes is not None, m.date, m.best.samples_per_second))
+
+
+def check_same_model(sizes: Sizes, old: ModelProfile, path: str) -> None:
+    """Refuse to put two models into one profile.
+
+    Raises
+    ------
+    PlacerError
+        If the number of parameters or bytes of gradients differ.
+    """
+    if (sizes.parameters, sizes.gradient_bytes_fp32) != (old.parameters, old.gradient_bytes_fp32):
+        said = f"{sizes.name} has {sizes.parameters:,} parameters and {sizes.gradient_bytes_fp32:,} bytes of gradients"
+        there = f"{old.name} in {path} has {old.parameters:,} and {old.gradient_bytes_fp32:,}"
+        raise PlacerError(f"{said}, {there}", "give another --out, or --name and no --out")
+
+
+def profile_of(
+    sizes: Sizes,
+    measurements: Sequence[Measurement],
+    *,
+    estimated: Sequence[Rate],
+    catalog: Catalog,
+    efficiency: Sequence[Efficiency] = (),
+    old: ModelProfile | None = None,
+    target_batch_size: int | None = None,
+) -> ModelProfile:
+    """Build a profile, or add to one.
+
+    Parameters
+    ----------
+    sizes
+        Of the model; memory worked out, used where none was measured.
+    measurements
+        New ones.
+    estimated
+        Rates worked out for GPUs of the catalog. They are used until any GPU of the catalog has a measured or published rate, from
+        which the others are then estimated, as for every profile.
+    catalog
+        Says which devices are its GPUs.
+    efficiency
+        New rows; they replace old ones of the same framework.
+    old
+        Profile that is added to: its other rates, measurements and figures that cannot be measured stay.
+    target_batch_size
+        Samples of an optimizer step; None: the old profile's, else assumed.
+    """
+    rows = merged_measurements(old.measurements if old else (), measurements)
+    devices = {m.gpu: [n for n in rows if n.gpu == m.gpu] for m in rows}
+    measured = {gpu: rate_of(found) for gpu, found in devices.items()}
+    kept = [rate for rate in (old.rates if old else ()) if not (_is_plain(rate) and (rate.gpu in measured or rate.basis == "estimated"))]
+    known = [rate for rate in (*kept, *measured.values()) if _is_plain(rate) and _is_gpu(rate, catalog)]
+    rates = (*kept, *measured.values(), *(() if known else (rate for rate in estimated if rate.gpu not in measured)))
+    frameworks = {row.framework: row for row in (*(old.efficiency if old else ()), *efficiency)}
+    main = main_measurement(rows) if rows else None
+    memory, source = (main.best.device_memory_bytes, _memory_source(main)) if main else (None, "")
+    host = main.best.host_memory_bytes if main else None
+    return ModelProfile(
+        name=old.name if old else sizes.name,
+        title=old.title if old else sizes.title,
+        family=old.family if old else sizes.family,
+        parameters=sizes.parameters,
+        tensors=sizes.tensors,
+        gradient_bytes_fp32=sizes.gradient_bytes_fp32,
+        gradient_source=sizes.gradient_source,
+        device_memory_bytes=memory or sizes.device_memory_bytes,
+        host_memory_bytes=host or sizes.host_memory_bytes,
+        memory_source=source if memory else f"device: {sizes.memory_source}" + (f"; host: {source}" if host else ""),
+        bytes_per_sample=old.bytes_per_sample if old else None,
+        bytes_per_sample_source=old.bytes_per_sample_source if old else None,
+        target_batch_size=target_batch_size or (old.target_batch_size if old else ASSUMED_TARGET_BATCH_SIZE),
+        microbatch=main.knee_batch_size if main else old.microbatch if old else 1,
+        compression=old.compression if old else COMPRESSION,
+        efficiency=tuple(frameworks.values()),
+        rates=rates,
+        measurements=rows,
+    )
+
+
+def _is_plain(rate: Rate) -> bool:
+    return rate.gpu_count == 1 and rate.framework == "none"
+
+
+def _is_gpu(rate: Rate, catalog: Catalog) -> bool:
+    return rate.gpu in catalog.gpus and catalog.gpus[rate.gpu].kind == "gpu"
+
+
+def _memory_source(main: Measurement) -> str:
+    return f"measured on {main.device_name}, {main.precision}, batch {main.knee_batch_size:,}, torch {main.torch}, {main.date}"

@@ -1,0 +1,51 @@
+"""What can go wrong in the measured code: too little memory, which is an answer, and everything else, which is its author's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from placer.errors import PlacerError
+from placer.profiler.torch_import import load_torch
+
+WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "alloc_failed")
+"""How PyTorch and its libraries say that memory ran out, where they raise a plain RuntimeError."""
+
+
+class OutOfMemory(Exception):  # noqa: N818 - it is no error: it ends the search for the largest batch
+    """A batch size does not fit."""
+
+
+@contextmanager
+def told(batch_size: int) -> Iterator[None]:
+    """Turn what the measured code raises into `OutOfMemory`, or into one line that names the batch size.
+
+    Raises
+    ------
+    OutOfMemory
+        If memory ran out.
+    PlacerError
+        If the code failed in another way.
+    """
+    try:
+        yield
+    except (PlacerError, OutOfMemory):
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise OutOfMemory(one_line(error)) from None  # without its frames, which hold the memory
+        words = f"the measured code fails at batch size {batch_size}: {type(error).__name__}: {one_line(error)}"
+        raise PlacerError(words, "run one step of it by hand; PLACER_DEBUG=1 shows where it fails") from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell a lack of memory from other failures."""
+    torch = load_torch()
+    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in WORDS)
+
+
+def one_line(error: BaseException) -> str:
+    """First line of an error's text."""
+    return (str(error).strip().splitlines() or ["no message"])[0]
