@@ -28,6 +28,7 @@ COMMANDS = {
     "models": "List the models that have a profile, or show one.",
     "offers": "List what can be rented, filtered and sorted.",
     "network": "Show links between places: bandwidth, round-trip time, egress price.",
+    "profile": "Measure a model on this device: speed by batch size, memory, gradients; or estimate it for others.",
     "calibrate": "Fit the timing model to your own measured runs.",
     "reproduce": "Work a published paper out again and compare.",
     "catalog": "List price books and what they cover.",

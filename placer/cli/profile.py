@@ -56,7 +56,11 @@ class ProfileCommand(click.Command):
 @click.option("--builtin", metavar="NAME", help="A model that comes with placer: resnet50-like, bert-base-like, lstm, gnn ...")
 @click.option("--device", metavar="NAME", help="cuda:0, cpu or mps; default: the first GPU, else the CPU.")
 @click.option(
-    "--precision", "precisions", multiple=True, metavar="NAME", help="fp32, tf32, fp16 or bf16, repeatable; default: fp16 on CUDA, else fp32."
+    "--precision",
+    "precisions",
+    multiple=True,
+    metavar="NAME",
+    help="fp32, tf32, fp16 or bf16, repeatable; default: fp16 on CUDA, else fp32.",
 )
 @click.option("--batch-sizes", metavar="N,N..", help="Only these; default: 1, 2, 4 ... until more brings less than 5 %.")
 @click.option("--target-batch-size", metavar="N", help="Samples of an optimizer step: measures accumulation up to it.")
@@ -67,7 +71,7 @@ class ProfileCommand(click.Command):
 @click.option("--framework", metavar="NAME", help="Also measure what hivemind's or ddp's accumulation costs: hivemind, ddp or none.")
 @click.option("--estimate", is_flag=True, help="Measure nothing: memory, and speed on every GPU of the catalog, worked out.")
 @click.option("--name", metavar="NAME", help="Name of the model; default: that of the target.")
-@click.option("-o", "--out", metavar="FILE", help="Profile to write, or to add to if it is there; default: ./NAME.json.")
+@click.option("-o", "--out", "--output", "out", metavar="FILE", help="Profile to write, or to add to if it is there; default: ./NAME.json.")
 @catalog_option
 @json_option
 @click.pass_context

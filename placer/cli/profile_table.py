@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from placer.cli.output import new_table
-from placer.units import format_bytes, format_number, format_seconds
+from placer.units import counted, format_bytes, format_number, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +28,7 @@ def print_measurements(out: Console, profile: ModelProfile, measurements: Sequen
 
 
 def _print(out: Console, m: Measurement) -> None:
-    threads = f", {m.threads} threads" if m.device == "cpu" else ""
+    threads = f", {counted(m.threads, 'thread')}" if m.device == "cpu" else ""
     out.print(f"{m.device_name}{threads}, {m.precision}, torch {m.torch}", style="bold", soft_wrap=True)
     shown = [i for i, h in enumerate(HEADERS) if h != "of peak" or any(p.fraction_of_peak for p in m.points)]
     table = new_table([HEADERS[i] for i in shown], right=HEADERS[:-1], wrap=())

@@ -10,28 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.profiler.devices import catalog_name
 from placer.profiler.torch_import import load_torch
 
-GIB = 2**30
-NAMES = (
-    (r"H100 NVL", "H100-NVL"),
-    (r"H100.*PCIe", "H100-PCIe"),
-    (r"H100", "H100"),
-    (r"H200", "H200"),
-    (r"A100.*80\s?GB", "A100-80"),
-    (r"A100.*40\s?GB", "A100-40"),
-    (r"V100.*32\s?GB", "V100-32"),
-    (r"V100", "V100"),
-    (r"(Quadro )?RTX 8000", "RTX8000"),
-    (r"L40S", "L40S"),
-    (r"L4", "L4"),
-    (r"A10G", "A10G"),
-    (r"A10", "A10"),
-    (r"T4", "T4"),
-)
-"""What a CUDA driver calls the GPUs of the catalog, first match first; each pattern must end where a word ends."""
-MEMORY = {"A100": (60, "A100-40", "A100-80"), "V100": (24, "V100", "V100-32")}
-"""GPUs sold with two memories: GiB between them, and the two names."""
 NVIDIA_SMI_SECONDS = 5
 
 
@@ -82,33 +63,25 @@ def facts(device: Any) -> DeviceFacts:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
     size = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
     return DeviceFacts(
-        gpu=catalog_name(name, size) if device.type == "cuda" else device.type,
+        gpu=gpu_name(name, size) if device.type == "cuda" else device.type,
         device=str(device),
         device_name=name,
         driver=driver,
         clock_mhz=clock,
         memory_clock_mhz=memory_clock,
         threads=torch.get_num_threads(),
-        torch=torch.__version__,
+        torch=str(torch.__version__),
     )
 
 
-def catalog_name(device_name: str, memory_bytes: int | None = None) -> str:
-    """Name of a GPU in the catalog, from its CUDA name; a GPU that is not there keeps its own, without the maker's.
+def gpu_name(device_name: str, memory_bytes: int | None = None) -> str:
+    """Name of a GPU in rates: the catalog's, else its own without the maker's.
 
-    >>> catalog_name("Tesla T4"), catalog_name("NVIDIA A10G"), catalog_name("NVIDIA A100-SXM4-80GB")
-    ('T4', 'A10G', 'A100-80')
-    >>> catalog_name("NVIDIA GeForce RTX 4090"), catalog_name("NVIDIA A100-PCIE", 40 * 2**30), catalog_name("NVIDIA A1000")
-    ('GeForce-RTX-4090', 'A100-40', 'A1000')
+    >>> gpu_name("Tesla T4"), gpu_name("NVIDIA GeForce RTX 4090")
+    ('T4', 'GeForce-RTX-4090')
     """
-    short = re.sub(r"^(NVIDIA|Tesla)\s+", "", re.sub(r"^NVIDIA\s+", "", device_name)).strip()
-    for family, (between, small, large) in MEMORY.items():
-        if memory_bytes is not None and re.match(rf"{family}\b", short):
-            return small if memory_bytes < between * GIB else large
-    for pattern, name in NAMES:
-        if re.match(rf"{pattern}(?![A-Za-z0-9])", short):
-            return name
-    return re.sub(r"[^A-Za-z0-9.]+", "-", short).strip("-") or "gpu"
+    own = re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^((NVIDIA|Tesla)\s+)+", "", device_name)).strip("-") or "gpu"
+    return catalog_name(device_name, memory_bytes) or own
 
 
 def cpu_name() -> str:

@@ -11,6 +11,7 @@ from placer.measurement import Measurement, Point
 from placer.profile import Efficiency, ModelProfile, Rate
 from placer.profiler.batch_sizes import Findings
 from placer.profiler.device_facts import DeviceFacts
+from placer.units import counted
 
 ASSUMED_TARGET_BATCH_SIZE = 32_768
 """Target batch size where nobody gives one: that of the published runs in profiles/."""
@@ -112,7 +113,7 @@ def rate_of(measurements: Sequence[Measurement]) -> Rate:
     point = fastest.best
     batch = f"{point.accumulation:,} x {point.batch_size:,}" if point.accumulation > 1 else f"{point.batch_size:,}"
     how = ", stopped early" if fastest.partial else ""
-    threads = f" ({fastest.threads} threads)" if fastest.device == "cpu" else ""
+    threads = f" ({counted(fastest.threads, 'thread')})" if fastest.device == "cpu" else ""
     return Rate(
         gpu=fastest.gpu,
         gpu_count=1,

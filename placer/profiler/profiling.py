@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +13,10 @@ from placer.measurement import Measurement
 from placer.profile import Efficiency, ModelProfile, Rate
 from placer.profiler.device_facts import facts
 from placer.profiler.document import Sizes, check_same_model, measurement_of, profile_of
+from placer.profiler.failures import is_out_of_memory
 from placer.profiler.flops import flops_per_sample
 from placer.profiler.session import Plan, Session, Told
+from placer.profiler.torch_import import load_torch
 from placer.profiler.training import StepFunction
 from placer.profiler.worked_out import peak_flops, worked_out
 from placer.profiler.workload import Workload
@@ -148,7 +149,12 @@ def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
     from placer.profiler.gradients import gradient_sizes
 
     if isinstance(subject, Workload):
-        found = gradient_sizes(subject, device)
+        try:
+            found = gradient_sizes(subject, device)
+        except PlacerError as error:
+            if error.__cause__ is None or not is_out_of_memory(error.__cause__):
+                raise
+            found = gradient_sizes(subject, load_torch().device("meta"))  # the search over batch sizes will say what fits
         parameters, tensors, size = found.parameters, found.tensors, found.bytes_fp32
         source = "; ".join(("counted by hooks in a step: placer profile", *found.notes))
         title, family = subject.title, subject.family
@@ -171,11 +177,3 @@ def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
         host_memory_bytes=HOST_BYTES + state,
         memory_source=f"assumed: {STATE_BYTES_PER_PARAMETER} bytes per parameter, without activations",
     )
-
-
-def budget_left(seconds: float, spent: float) -> float:
-    """Seconds that a progress bar still expects."""
-    return max(0.0, math.ceil(seconds - spent))
-
-
-Progress = Callable[[str], None]

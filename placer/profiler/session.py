@@ -128,8 +128,9 @@ class Session:
                 step = TrainingStep(self.subject, device, precision, size, timing.accumulation)
             step.check()
             measure(step, stopwatch(device), timing, effort, told=lambda: self.told(_words(precision, timing)))
-        timing.device_memory_bytes = _most(timing.device_memory_bytes, memory.device_peak_bytes(device))
-        timing.host_memory_bytes = _most(timing.host_memory_bytes, memory.host_peak_bytes())
+        timing.device_memory_bytes = _of_two(max, timing.device_memory_bytes, memory.device_peak_bytes(device))
+        # what a larger batch took is not all given back, so of two visits the one with less says more about this batch
+        timing.host_memory_bytes = _of_two(min, timing.host_memory_bytes, memory.host_peak_bytes())
 
     def _accumulation(self, found: Findings, seconds: float) -> int:
         """Batches of an optimizer step up to the target batch size, as many as can be measured in so many seconds."""
@@ -171,5 +172,6 @@ def _words(precision: str, timing: Timing) -> str:
     return f"{precision}, batch {timing.batch_size:,}{several}: {timing.samples_per_second:,.4g} samples/s ± {found.half_width:.1%}"
 
 
-def _most(one: int | None, other: int | None) -> int | None:
-    return max((size for size in (one, other) if size is not None), default=None)
+def _of_two(choose: Callable[[list[int]], int], one: int | None, other: int | None) -> int | None:
+    known = [size for size in (one, other) if size is not None]
+    return choose(known) if known else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 from placer.profiler.torch_import import load_torch
@@ -83,6 +84,6 @@ def stopwatch(device: Any) -> Stopwatch:
 def phases(marks: Marks, watch: Stopwatch) -> dict[str, float]:
     """Seconds of each phase of a step, and of the whole as ``step``; a phase that comes again is summed."""
     found: dict[str, float] = {}
-    for (_, start), (phase, end) in zip(marks, marks[1:], strict=False):
+    for (_, start), (phase, end) in pairwise(marks):
         found[phase] = found.get(phase, 0.0) + watch.seconds(start, end)
     return {**found, "step": watch.seconds(marks[0][1], marks[-1][1])}

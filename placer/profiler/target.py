@@ -145,11 +145,11 @@ def moved(batch: Any, device: Any) -> Any:
 
 def default_loss(module: Any, batch: Any) -> Any:
     """Loss where the user gave none: the module's own, else the mean of its result."""
-    if isinstance(batch, Mapping):
-        found = module(**batch)
-    else:
-        found = module(*batch) if isinstance(batch, (list, tuple)) else module(batch)
-    found = getattr(found, "loss", None) if getattr(found, "loss", None) is not None else found
+    keywords = batch if isinstance(batch, Mapping) else {}
+    inputs = () if keywords else batch if isinstance(batch, (list, tuple)) else (batch,)
+    found = module(*inputs, **keywords)
+    own = getattr(found, "loss", None)
+    found = found if own is None else own
     while isinstance(found, (list, tuple)) and found:
         found = found[0]
     return found.float().mean()

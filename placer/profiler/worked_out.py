@@ -9,6 +9,7 @@ from typing import Any
 from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.profile import Rate
+from placer.profiler.devices import device
 from placer.profiler.document import Sizes
 from placer.profiler.workload import Workload
 
@@ -28,16 +29,12 @@ class WorkedOut:
 
 def peak_flops(gpu: str, precision: str) -> float | None:
     """FLOP/s of a device's data sheet in a precision; None where it is not known."""
-    if importlib.util.find_spec("placer.profiler.devices") is None:
-        return None
-    from placer.profiler.devices import device
-
     found = device(gpu)
-    return None if found is None else found.peak_flops.get(precision)
+    return None if found is None else found.peak(precision)
 
 
 def worked_out(workload: Workload, catalog: Catalog, plan: Any) -> WorkedOut | None:
     """Estimate a workload on the meta device; None where it cannot be."""
-    if importlib.util.find_spec("placer.profiler.estimate.estimate") is None:
+    if importlib.util.find_spec("placer.profiler.estimate") is None:
         return None
     raise PlacerError("to be joined", "")

@@ -1,0 +1,107 @@
+"""A small model that tests measure, written as a user would, and its variants that fail."""
+
+SOURCE = """
+import os
+
+import torch
+
+torch.set_num_threads(1)
+
+
+def network():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+
+
+def batch(count, device):
+    return torch.randn(count, 32, device=device), torch.randint(10, (count,), device=device)
+
+
+def loss(module, batch):
+    return torch.nn.functional.cross_entropy(module(batch[0]), batch[1])
+
+
+def good():
+    return network(), batch, loss
+
+
+def bare():
+    return torch.nn.Linear(32, 1), lambda count: torch.randn(count, 32)
+
+
+def limited(most, error):
+    def checked(module, batch):
+        if len(batch[0]) > most:
+            raise error
+        return loss(module, batch)
+
+    return network(), batch, checked
+
+
+def small():
+    return limited(5, RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"))
+
+
+def none_fits():
+    return limited(0, MemoryError())
+
+
+def crashes():
+    return limited(2, ValueError("shapes do not agree\\nsecond line"))
+
+
+def vector():
+    return network(), batch, lambda module, batch: module(batch[0])
+
+
+def interrupts():
+    import signal
+
+    calls = []
+
+    def checked(module, batch):
+        calls.append(len(batch[0]))
+        if len(batch[0]) == 4 and calls.count(4) > 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(module, batch)
+
+    return network(), batch, checked
+
+
+def step_function():
+    module = network()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.0)
+
+    def step(batch_size):
+        optimizer.zero_grad()
+        loss(module, batch(batch_size, "cpu")).backward()
+        optimizer.step()
+
+    step.module = module
+    return step
+
+
+def hidden_step():
+    return lambda batch_size: None
+
+
+def wider():
+    return torch.nn.Linear(32, 11), lambda count: torch.randn(count, 32)
+
+
+def nothing():
+    return 42
+
+
+def broken():
+    return 1 / 0
+
+
+def needs(something):
+    return something
+
+
+number = 7
+"""
+"""Text of a module ``mymodel``: 32 x 64 + 64 + 64 x 10 + 10 = 2,762 parameters in 4 tensors."""
+PARAMETERS = 2_762

@@ -1,0 +1,241 @@
+"""Medians with intervals, the knee, and the search over batch sizes: figures and choices, no clock."""
+
+import math
+import random
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placer.errors import PlacerError
+from placer.profiler.batch_sizes import Findings, search
+from placer.profiler.failures import OutOfMemory
+from placer.profiler.measure import Effort, Timing, measure, warm_up
+from placer.profiler.statistics import is_flat, knee, median_interval, quartiles, ranks
+
+SECONDS = st.floats(min_value=1e-6, max_value=1e3, allow_nan=False)
+
+
+def test_six_values_are_the_fewest_for_95_percent() -> None:
+    """All of 5 values lie on one side with 2 / 2**5 = 6.25 %, all of 6 with 3.125 %."""
+    assert ranks(5) == (1, 5, 1 - 2 / 2**5)
+    assert ranks(6) == (1, 6, 1 - 2 / 2**6)
+
+
+def test_ranks_move_inwards_as_values_grow() -> None:
+    """20 values: P(B <= 5) = 21,700 / 2**20 for a binomial B, so the 6th and the 15th cover the median with 95.9 %."""
+    low, high, sure = ranks(20)
+    assert (low, high) == (6, 15)
+    assert sure == pytest.approx(1 - 2 * sum(math.comb(20, k) for k in range(6)) / 2**20)
+
+
+@given(st.integers(1, 400))
+def test_ranks_are_symmetric_and_as_narrow_as_they_may_be(count: int) -> None:
+    """They keep 95 %, and one rank further in would not; the exact binomial sums say so."""
+    low, high, sure = ranks(count)
+    assert low + high == count + 1
+    exact = 1 - 2 * sum(math.comb(count, k) for k in range(low)) / 2**count
+    assert sure == pytest.approx(max(0.0, exact), abs=1e-9)
+    if count >= 6:
+        assert sure >= 0.95
+        further = 1 - 2 * sum(math.comb(count, k) for k in range(low + 1)) / 2**count
+        assert further < 0.95
+
+
+@given(st.lists(SECONDS, min_size=6, max_size=60))
+def test_a_slow_step_moves_neither_median_nor_interval_far(values: list[float]) -> None:
+    """The median and its interval are values between the smallest and the largest; one value made endless keeps the median finite."""
+    found = median_interval(values)
+    assert min(values) <= found.low <= found.value <= found.high <= max(values)
+    assert found.value == statistics.median(values)
+    hung = median_interval([*sorted(values)[:-1], 1e9])
+    assert hung.value <= sorted(values)[len(values) // 2]
+
+
+def test_few_values_are_widened_and_say_how_sure_they_are() -> None:
+    """Three steps: their range and 10 % on each side; all three on one side of the median has 2 / 8, so 75 %."""
+    found = median_interval([1.0, 2.0, 1.5])
+    assert (found.value, found.low, found.high, found.confidence) == (1.5, 0.9, pytest.approx(2.2), 0.75)
+    assert median_interval([1.0]).confidence == 0.0
+
+
+def test_intervals_cover_the_median_as_often_as_they_say() -> None:
+    """2,000 samples of 21 log-normal times, median 1: the 95.7 % interval holds it in 94 % of them at least (5 standard errors are 2.3 %)."""
+    draw = random.Random(1)
+    found = [median_interval([draw.lognormvariate(0, 0.3) for _ in range(21)]) for _ in range(2_000)]
+    assert sum(f.low <= 1.0 <= f.high for f in found) / len(found) >= found[0].confidence - 0.023
+
+
+def test_quartiles_are_ordered() -> None:
+    """1 to 5: quartiles 2 and 4."""
+    found = quartiles([5.0, 1.0, 3.0, 2.0, 4.0])
+    assert (found.low, found.median, found.high) == (2.0, 3.0, 4.0)
+
+
+def test_the_knee_is_the_smallest_within_5_percent() -> None:
+    """36 x 0.95 = 34.2: 8 brings 35, 4 only 30."""
+    assert knee({1: 10.0, 2: 19.0, 4: 30.0, 8: 35.0, 16: 36.0}) == 8
+
+
+@given(st.dictionaries(st.integers(1, 4096), st.floats(1e-3, 1e6), min_size=1))
+def test_the_knee_is_fast_and_nothing_smaller_is(rates: dict[int, float]) -> None:
+    """By its definition; and it does not depend on units."""
+    found, most = knee(rates), max(rates.values())
+    assert rates[found] >= 0.95 * most
+    assert all(rate < 0.95 * most for size, rate in rates.items() if size < found)
+    assert knee({size: 8 * rate for size, rate in rates.items()}) == found
+
+
+def timing(size: int, seconds: float) -> Timing:
+    """Seven equal steps of one batch size."""
+    made = Timing(batch_size=size)
+    for _ in range(7):
+        made.add([{"step": seconds}])
+    return made
+
+
+class Device:
+    """A device of 100 samples/s at most, a fixed cost of ten samples a step, and room for so many samples."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self.findings, self.tried = room, Findings(precision="fp32"), list[int]()
+
+    def probe(self, size: int, share: float) -> None:
+        """Take (10 + size) / 100 seconds for a step."""
+        self.tried.append(size)
+        if size > self.room:
+            raise OutOfMemory("no room")
+        self.findings.timings[size] = timing(size, (10 + size) / 100)
+
+
+def test_batch_sizes_are_doubled_until_more_brings_nothing() -> None:
+    """Samples/s are 100 b / (10 + b): 128 has 92.8, 256 has 96.2 (+3.7 %), 512 has 98.1 (+5.7 % over 128), 1024 +2.9 % over 256.
+
+    So the two largest bring less than 5 % first at 512 and 1,024 over 256. The knee has 95 % of 99.0 = 94.1: 256.
+    """
+    device = Device(room=10**6)
+    search(device.probe, device.findings, 1e9, clock=lambda: 0.0)
+    assert device.tried == [2**k for k in range(11)]
+    assert device.findings.knee == 256
+    assert is_flat(device.findings.rates)
+
+
+def test_memory_that_runs_out_is_halved_into() -> None:
+    """Room for 43: 64 fails, then 48 fails, 40 fits, 44 fails: three halvings leave a gap of 4."""
+    device = Device(room=43)
+    search(device.probe, device.findings, 1e9, clock=lambda: 0.0)
+    assert device.tried == [1, 2, 4, 8, 16, 32, 64, 48, 40, 44]
+    assert (max(device.findings.rates), device.findings.smallest_failed) == (40, 44)
+
+
+def test_given_batch_sizes_that_do_not_fit_are_halved() -> None:
+    """Asked for 64 and 128 on a device with room for 20: 64 and 32 fail, 16 fits, then 24, 20 and 22 are tried; 128 never is."""
+    device = Device(room=20)
+    search(device.probe, device.findings, 1e9, sizes=(128, 64), clock=lambda: 0.0)
+    assert device.tried == [64, 32, 16, 24, 20, 22]
+    assert sorted(device.findings.rates) == [16, 20]
+
+
+def test_a_model_of_which_no_sample_fits_is_an_error() -> None:
+    """One sample is the least."""
+    device = Device(room=0)
+    with pytest.raises(PlacerError, match="one sample does not fit: no room"):
+        search(device.probe, device.findings, 1e9, clock=lambda: 0.0)
+
+
+@given(st.integers(1, 5_000))
+def test_the_largest_batch_is_known_to_an_eighth(room: int) -> None:
+    """Between the largest that fits and the smallest that does not lies an eighth of the first gap at most, or the search never failed."""
+    device = Device(room=room)
+    search(device.probe, device.findings, 1e9, clock=lambda: 0.0)
+    failed = device.findings.smallest_failed
+    if failed is not None:
+        fit = max(device.findings.rates)
+        assert fit <= room < failed
+        assert failed - fit <= max(1, math.ceil(2 ** math.floor(math.log2(fit)) / 8))
+
+
+def test_larger_batches_need_time() -> None:
+    """A step of b samples takes (10 + b) / 100 s. After 4 (0.14 s), four steps of 8 are expected to take 2 x 0.14 x 4 = 1.12 s: not in 1 s."""
+    device = Device(room=10**6)
+    search(device.probe, device.findings, 1.0, clock=lambda: 0.0)
+    assert device.tried == [1, 2, 4]
+    assert "above 4" in device.findings.notes[0]
+
+
+class Script:
+    """A step whose seconds are given, on a clock that only it moves."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.seconds, self.now, self.count = list(seconds), 0.0, 0
+
+    def __call__(self, watch: object) -> list[tuple[str, float]]:
+        """Move the clock by the next time; the last one is used again and again."""
+        start = self.now
+        self.now += self.seconds[min(self.count, len(self.seconds) - 1)]
+        self.count += 1
+        return [("start", start), ("whole", self.now)]
+
+    def mark(self) -> float:
+        """The clock."""
+        return self.now
+
+    def wait(self) -> None:
+        """Nothing to wait for."""
+
+    def seconds_between(self, start: float, end: float) -> float:
+        """Difference."""
+        return end - start
+
+
+class Clock:
+    """Stopwatch over plain numbers."""
+
+    def mark(self) -> float:
+        """Not used: steps mark themselves."""
+        return 0.0
+
+    def wait(self) -> None:
+        """Nothing runs beside."""
+
+    def seconds(self, start: float, end: float) -> float:
+        """Difference."""
+        return end - start
+
+
+def test_warm_up_ends_when_two_steps_take_the_same_time() -> None:
+    """5, 2, 1.2 and 1.15 s: the fourth is within 10 % of the third."""
+    step = Script(5.0, 2.0, 1.2, 1.15)
+    assert warm_up(step, Clock(), 1e9, clock=lambda: step.now) == pytest.approx(1.15)
+    assert step.count == 4
+
+
+def test_warm_up_is_cut_short_for_lack_of_time() -> None:
+    """3 s are given: after one step of 2 s another of 2 s would not end in them."""
+    step = Script(2.0)
+    warm_up(step, Clock(), 3.0, clock=lambda: step.now)
+    assert step.count == 1
+
+
+def test_equal_steps_need_six_blocks() -> None:
+    """Steps of 1 s are blocks of their own; 2 warm-up steps, then six blocks, whose interval has no width."""
+    step, found = Script(1.0), Timing(batch_size=4)
+    measure(step, Clock(), found, Effort(half_width=0.01, seconds=1e9), clock=lambda: step.now)
+    assert (step.count, len(found.blocks), found.done) == (8, 6, True)
+    assert found.samples_per_second == pytest.approx(4.0)
+
+
+def test_time_ends_a_measurement() -> None:
+    """Steps of 1 and 2 s in turn never agree to 1 %; in 20 s fit the warm-up (6 s at most) and some more steps."""
+    step, found = Script(*([1.0, 2.0] * 50)), Timing(batch_size=1)
+    measure(step, Clock(), found, Effort(half_width=0.01, seconds=20.0), clock=lambda: step.now)
+    assert step.now <= 20.0
+    assert len(found.blocks) >= 6
+
+
+def test_the_number_of_steps_can_be_given() -> None:
+    """Short steps make blocks: ten steps of 1 ms are one block of ten."""
+    step, found = Script(0.001), Timing(batch_size=1)
+    measure(step, Clock(), found, Effort(half_width=0.01, seconds=60.0, steps=10), clock=lambda: step.now)
+    assert (len(found.blocks), len(found.steps["step"])) == (1, 10)
