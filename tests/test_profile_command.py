@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ Profile = Callable[..., int]
 
 
 @pytest.fixture
-def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
+def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Profile]:
     """Run the command in a folder with the user's module, in this process; returns the exit code."""
     (tmp_path / "mymodel.py").write_text(SOURCE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -36,7 +36,7 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
             run(["profile", *arguments])
         return int(caught.value.code or 0)
 
-    yield call  # type: ignore[misc]
+    yield call
     sys.modules.pop("mymodel", None)
 
 

@@ -56,15 +56,16 @@ def test_a_slow_step_moves_neither_median_nor_interval_far(values: list[float]) 
 def test_few_values_are_widened_and_say_how_sure_they_are() -> None:
     """Three steps: their range and 10 % on each side; all three on one side of the median has 2 / 8, so 75 %."""
     found = median_interval([1.0, 2.0, 1.5])
-    assert (found.value, found.low, found.high, found.confidence) == (1.5, 0.9, pytest.approx(2.2), 0.75)
+    assert (found.value, found.low, found.confidence) == (1.5, 0.9, 0.75)
+    assert found.high == pytest.approx(2.2)
     assert median_interval([1.0]).confidence == 0.0
 
 
 def test_intervals_cover_the_median_as_often_as_they_say() -> None:
-    """2,000 samples of 21 log-normal times, median 1: the 95.7 % interval holds it in 94 % of them at least (5 standard errors are 2.3 %)."""
+    """2,000 samples of 21 log-normal times, median 1: the 95.7 % interval holds it in 93 % of them or more."""
     draw = random.Random(1)
     found = [median_interval([draw.lognormvariate(0, 0.3) for _ in range(21)]) for _ in range(2_000)]
-    assert sum(f.low <= 1.0 <= f.high for f in found) / len(found) >= found[0].confidence - 0.023
+    assert sum(f.low <= 1.0 <= f.high for f in found) / len(found) >= found[0].confidence - 0.023  # five standard errors
 
 
 def test_quartiles_are_ordered() -> None:
@@ -157,11 +158,11 @@ def test_the_largest_batch_is_known_to_an_eighth(room: int) -> None:
 
 
 def test_larger_batches_need_time() -> None:
-    """A step of b samples takes (10 + b) / 100 s. After 4 (0.14 s), four steps of 8 are expected to take 2 x 0.14 x 4 = 1.12 s: not in 1 s."""
+    """A step of b samples takes (10 + b) / 100 s. After 1 (0.11 s), five steps of 2 may take 2 x 0.11 x 5 = 1.1 s: not in 1 s."""
     device = Device(room=10**6)
     search(device.probe, device.findings, 1.0, clock=lambda: 0.0)
-    assert device.tried == [1, 2, 4]
-    assert "above 4" in device.findings.notes[0]
+    assert device.tried == [1]
+    assert "above 1" in device.findings.notes[0]
 
 
 class Script:
@@ -176,17 +177,6 @@ class Script:
         self.now += self.seconds[min(self.count, len(self.seconds) - 1)]
         self.count += 1
         return [("start", start), ("whole", self.now)]
-
-    def mark(self) -> float:
-        """The clock."""
-        return self.now
-
-    def wait(self) -> None:
-        """Nothing to wait for."""
-
-    def seconds_between(self, start: float, end: float) -> float:
-        """Difference."""
-        return end - start
 
 
 class Clock:

@@ -35,7 +35,6 @@ TARGET is package.module:function, found from the current folder too. The functi
                          is the model whose gradients are counted
 or TARGET is hf:FILE, a Hugging Face config.json. The code of a target is run: it is yours.
 """
-PATH_META = "placer.profile.command"
 
 
 class ProfileCommand(click.Command):
@@ -46,7 +45,8 @@ class ProfileCommand(click.Command):
         if args[:1] == ["exchange"]:
             from placer.cli.profile_exchange import command as exchange
 
-            return exchange.make_context(f"{info_name} exchange", args[1:], parent, **extra)
+            context: click.Context = exchange.make_context(f"{info_name} exchange", args[1:], parent, **extra)
+            return context
         extra.setdefault("obj", shlex.join(["placer", "profile", *args]))
         return super().make_context(info_name, args, parent, **extra)
 
@@ -88,7 +88,7 @@ def command(ctx: click.Context, /, **words: Any) -> None:
     if words["estimate"]:
         from placer.cli.profile_estimate import estimate
 
-        estimate(**words)
+        estimate(words)
         return
     work, path = _prepared(ctx.obj, words)
     ctx.exit(_run(work, path, words["framework"], as_json=words["as_json"]))

@@ -17,7 +17,7 @@ LEAST_SHARES = 4
 MOST_HALVINGS = 3
 """Sizes tried between the largest that fits and the smallest that does not: the gap shrinks to an eighth."""
 LARGEST_BATCH = 2**20
-LEAST_STEPS = 4
+LEAST_STEPS = 5
 """Steps for which there must be time before a larger batch size is tried."""
 
 Probe = Callable[[int, float], None]
@@ -33,6 +33,7 @@ class Findings:
     accumulated: Timing | None = None
     failed: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    chosen: int | None = None
 
     @property
     def rates(self) -> dict[int, float]:
@@ -41,8 +42,8 @@ class Findings:
 
     @property
     def knee(self) -> int:
-        """Smallest batch size within 5 % of the most samples/s."""
-        return knee(self.rates)
+        """Smallest batch size within 5 % of the most samples/s: once chosen it stays, as it is then measured further."""
+        return knee(self.rates) if self.chosen is None else self.chosen
 
     @property
     def smallest_failed(self) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.measurement import Measurement, Point
 from placer.profile import Efficiency, ModelProfile, Rate
@@ -152,12 +151,30 @@ def check_same_model(sizes: Sizes, old: ModelProfile, path: str) -> None:
         raise PlacerError(f"{said}, {there}", "give another --out, or --name and no --out")
 
 
+def measured_rates(measurements: Sequence[Measurement]) -> tuple[Rate, ...]:
+    """One rate for each device."""
+    names = dict.fromkeys(m.gpu for m in measurements)
+    return tuple(rate_of([m for m in measurements if m.gpu == gpu]) for gpu in names)
+
+
+def known_rates(old: ModelProfile | None, measured: Sequence[Rate]) -> tuple[Rate, ...]:
+    """Rates that nobody has to estimate: the measured ones, and those of the old profile that they do not replace."""
+    again = {rate.gpu for rate in measured}
+    old_rates = () if old is None else old.rates
+    return (*(rate for rate in old_rates if rate.basis != "estimated" and not (_is_plain(rate) and rate.gpu in again)), *measured)
+
+
+def with_estimates(known: Sequence[Rate], estimated: Iterable[Rate]) -> tuple[Rate, ...]:
+    """Add estimated rates of devices that have no other."""
+    names = {rate.gpu for rate in known if _is_plain(rate)}
+    return (*known, *(rate for rate in estimated if not (_is_plain(rate) and rate.gpu in names)))
+
+
 def profile_of(
     sizes: Sizes,
     measurements: Sequence[Measurement],
+    rates: Sequence[Rate],
     *,
-    estimated: Sequence[Rate],
-    catalog: Catalog,
     efficiency: Sequence[Efficiency] = (),
     old: ModelProfile | None = None,
     target_batch_size: int | None = None,
@@ -168,34 +185,24 @@ def profile_of(
     ----------
     sizes
         Of the model; memory worked out, used where none was measured.
-    measurements
-        New ones.
-    estimated
-        Rates worked out for GPUs of the catalog. They are used until any GPU of the catalog has a measured or published rate, from
-        which the others are then estimated, as for every profile.
-    catalog
-        Says which devices are its GPUs.
+    measurements, rates
+        All of them, old and new.
     efficiency
         New rows; they replace old ones of the same framework.
     old
-        Profile that is added to: its other rates, measurements and figures that cannot be measured stay.
+        Profile that is added to: its name and what cannot be measured stay.
     target_batch_size
         Samples of an optimizer step; None: the old profile's, else assumed.
     """
-    rows = merged_measurements(old.measurements if old else (), measurements)
-    devices = {m.gpu: [n for n in rows if n.gpu == m.gpu] for m in rows}
-    measured = {gpu: rate_of(found) for gpu, found in devices.items()}
-    kept = [rate for rate in (old.rates if old else ()) if not (_is_plain(rate) and (rate.gpu in measured or rate.basis == "estimated"))]
-    known = [rate for rate in (*kept, *measured.values()) if _is_plain(rate) and _is_gpu(rate, catalog)]
-    rates = (*kept, *measured.values(), *(() if known else (rate for rate in estimated if rate.gpu not in measured)))
     frameworks = {row.framework: row for row in (*(old.efficiency if old else ()), *efficiency)}
-    main = main_measurement(rows) if rows else None
+    main = main_measurement(measurements) if measurements else None
     memory, source = (main.best.device_memory_bytes, _memory_source(main)) if main else (None, "")
     host = main.best.host_memory_bytes if main else None
+    named = old or sizes
     return ModelProfile(
-        name=old.name if old else sizes.name,
-        title=old.title if old else sizes.title,
-        family=old.family if old else sizes.family,
+        name=named.name,
+        title=named.title,
+        family=named.family,
         parameters=sizes.parameters,
         tensors=sizes.tensors,
         gradient_bytes_fp32=sizes.gradient_bytes_fp32,
@@ -209,17 +216,13 @@ def profile_of(
         microbatch=main.knee_batch_size if main else old.microbatch if old else 1,
         compression=old.compression if old else COMPRESSION,
         efficiency=tuple(frameworks.values()),
-        rates=rates,
-        measurements=rows,
+        rates=tuple(rates),
+        measurements=tuple(measurements),
     )
 
 
 def _is_plain(rate: Rate) -> bool:
     return rate.gpu_count == 1 and rate.framework == "none"
-
-
-def _is_gpu(rate: Rate, catalog: Catalog) -> bool:
-    return rate.gpu in catalog.gpus and catalog.gpus[rate.gpu].kind == "gpu"
 
 
 def _memory_source(main: Measurement) -> str:

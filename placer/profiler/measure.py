@@ -20,6 +20,8 @@ MOST_STEPS_IN_BLOCK = 50
 MOST_WARM_UP = 10
 """Warm-up steps after which steps count as stable."""
 LEAST_WARM_UP = 2
+LEAST_STEPS = 3
+"""Steps that are timed whatever they take."""
 WARM_UP_SHARE = 0.3
 """Largest share of the time that warm-up may take."""
 
@@ -134,7 +136,7 @@ def measure(
     timing
         Takes the blocks; if it has some from an earlier visit, more are added.
     effort
-        ``seconds`` for this batch size alone; at least one step is timed whatever they are.
+        ``seconds`` for this batch size alone; three steps are timed whatever they are.
     clock
         Clock of the budget; tests give their own.
     told
@@ -177,6 +179,8 @@ def _enough(timing: Timing, effort: Effort, blocks: int, size: int, spent: float
     """The steps asked for, or a narrow interval, or no time for another block."""
     if effort.steps is not None:
         return blocks * size >= effort.steps
+    if blocks * size < LEAST_STEPS:
+        return False
     if blocks >= FEW and timing.interval.half_width <= effort.half_width:
         return True
     return spent * (blocks + 1) / blocks > effort.seconds

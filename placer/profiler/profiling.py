@@ -5,21 +5,33 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.measurement import Measurement
 from placer.profile import Efficiency, ModelProfile, Rate
 from placer.profiler.device_facts import facts
-from placer.profiler.document import Sizes, check_same_model, measurement_of, profile_of
+from placer.profiler.document import (
+    Sizes,
+    check_same_model,
+    known_rates,
+    main_measurement,
+    measured_rates,
+    measurement_of,
+    merged_measurements,
+    profile_of,
+    with_estimates,
+)
 from placer.profiler.failures import is_out_of_memory
-from placer.profiler.flops import flops_per_sample
 from placer.profiler.session import Plan, Session, Told
 from placer.profiler.torch_import import load_torch
 from placer.profiler.training import StepFunction
-from placer.profiler.worked_out import peak_flops, worked_out
+from placer.profiler.worked_out import peak_flops, with_memory, worked_out
 from placer.profiler.workload import Workload
+
+if TYPE_CHECKING:
+    from placer.profiler.estimate import Estimate
 
 STATE_BYTES_PER_PARAMETER = 16
 """FP32 weights, gradients and two Adam moments."""
@@ -56,8 +68,8 @@ class Profiling:
     told: Told = lambda words: None
     efficiency: list[Efficiency] = field(default_factory=list)
     sizes: Sizes | None = None
-    estimated: Sequence[Rate] = ()
-    flops_per_sample: float | None = None
+    notes: list[str] = field(default_factory=list)
+    estimate: Estimate | None = None
     _session: Session | None = None
     _ended: bool = False
 
@@ -75,6 +87,7 @@ class Profiling:
         self._count()
         self._session.run()
         self._ended = True
+        self.notes += [note for found in self._session.findings for note in found.notes]
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -87,7 +100,7 @@ class Profiling:
             measurement_of(
                 found,
                 known,
-                flops_per_sample=self.flops_per_sample,
+                flops_per_sample=None if self.estimate is None else self.estimate.flops_per_sample or None,
                 peak_flops=peak_flops(known.gpu, found.precision),
                 loading_seconds_per_sample=session.loading_seconds_per_sample,
                 date=today,
@@ -98,21 +111,21 @@ class Profiling:
         ]
         return tuple(row for row in made if row is not None)
 
-    @property
-    def notes(self) -> list[str]:
-        """What the user should know about the search."""
-        return [] if self._session is None else [note for found in self._session.findings for note in found.notes]
-
     def profile(self) -> ModelProfile | None:
         """The profile with all that was measured so far; None if nothing was."""
-        rows = self.measurements
-        if self.sizes is None or not rows:
+        if self.sizes is None or not self.measurements:
             return None
+        rows = merged_measurements(self.old.measurements if self.old else (), self.measurements)
+        known, sizes = known_rates(self.old, measured_rates(rows)), self.sizes
+        estimated = [rate for rate in (self.old.rates if self.old else ()) if rate.basis == "estimated"]
+        if self._ended:  # whoever has stopped it does not wait for estimates at the batch size that was found
+            self._estimate(main_measurement(rows), known)
+        if self.estimate is not None:
+            estimated, sizes = list(self.estimate.rates), with_memory(sizes, self.estimate)
         return profile_of(
-            self.sizes,
+            sizes,
             rows,
-            estimated=self.estimated,
-            catalog=self.catalog,
+            with_estimates(known, estimated),
             efficiency=self.efficiency,
             old=self.old,
             target_batch_size=self.plan.target_batch_size or getattr(self.subject, "target_batch_size", None),
@@ -127,11 +140,17 @@ class Profiling:
         if self.old is not None:
             check_same_model(self.sizes, self.old, self.path)
         if workload is not None:
-            self.flops_per_sample = flops_per_sample(workload)
-            found = worked_out(workload, self.catalog, self.plan)
-            if found is not None:
-                self.estimated = found.rates
-                self.sizes = found.with_memory(self.sizes)
+            self._estimate(None, known_rates(self.old, ()))
+
+    def _estimate(self, main: Measurement | None, known: Sequence[Rate]) -> None:
+        """Work out what is not measured; where that is impossible, a note says why."""
+        if not isinstance(self.subject, Workload):
+            return
+        found = worked_out(self.subject, self.catalog, main, known)
+        if not isinstance(found, str):
+            self.estimate = found
+        elif found not in self.notes:
+            self.notes.append(found)
 
 
 def _sizes_of_old(subject: StepFunction, old: ModelProfile | None) -> Sizes:

@@ -108,6 +108,7 @@ class Session:
             self._visit(found.precision, timing, replace(effort, seconds=share))
 
         search(probe, found, seconds * SEARCH_SHARE, self.plan.batch_sizes, most)
+        found.chosen = found.knee
         accumulation = self._accumulation(found, seconds * (1 - SEARCH_SHARE) / 2)
         left = max(0.0, seconds - (time.perf_counter() - start))
         knee = found.timings[found.knee]

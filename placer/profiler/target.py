@@ -63,7 +63,8 @@ def load_target(target: str | None, builtin: str | None, name: str | None = None
 def _hugging_face(path: str) -> Workload:
     from placer.profiler.huggingface import from_config
 
-    return from_config(path)
+    found: Workload = from_config(path)
+    return found
 
 
 def _called(target: str) -> Any:

@@ -1,0 +1,56 @@
+"""``placer profile --estimate``: what a model needs, and how fast GPUs that are not here may train it."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from placer.cli.output import check_targets, console, print_json, write_json
+from placer.errors import PlacerError
+
+
+def estimate(words: dict[str, Any]) -> None:
+    """Work out a target of `placer profile` on the meta device, print it and write its profile.
+
+    Raises
+    ------
+    PlacerError
+        If there are several precisions or batch sizes, or the model cannot run on the meta device.
+    """
+    from placer.cli.profile import file_stem, model_word
+    from placer.layered import over_default
+    from placer.profile import SCHEMA, load_profile, profile_document
+    from placer.profiler.estimate import estimate as work_out
+    from placer.profiler.estimate.tables import print_estimate
+    from placer.profiler.target import load_target
+    from placer.profiler.torch_import import load_torch
+    from placer.profiler.worked_out import USUAL_PRECISION, estimated_profile
+    from placer.profiler.workload import Workload
+    from placer.units import parse_count
+
+    precisions, batch = words["precisions"], words["batch_sizes"]
+    if len(precisions) > 1 or "," in (batch or ""):
+        raise PlacerError("--estimate takes one --precision and one of --batch-sizes", "run it once for each")
+    target_batch = None if words["target_batch_size"] is None else parse_count(words["target_batch_size"], "target batch size")
+    microbatch = None if batch is None else parse_count(batch, "batch size")
+    with load_torch().device("meta") if words["builtin"] else nullcontext():  # no memory for weights that nobody looks at
+        subject = load_target(words["target"], words["builtin"], words["name"])
+    if not isinstance(subject, Workload):
+        raise PlacerError(f"{subject.source} returns a step function, which cannot run on the meta device", "return (module, batch, loss)")
+    path = words["out"] or f"{file_stem(subject.name)}.json"
+    check_targets(path)
+    old = load_profile(str(Path(path).resolve())) if Path(path).exists() else None
+    catalog, _ = over_default(words["catalog"])
+    known = [] if old is None else [rate for rate in old.rates if rate.basis in ("measured", "published")]
+    found = work_out(subject, catalog, microbatch, precisions[0] if precisions else USUAL_PRECISION, known=known)
+    profile = estimated_profile(found, old, path, target_batch)
+    write_json(path, {"schema": SCHEMA, **profile_document(profile)})
+    if words["as_json"]:
+        print_json(found.to_dict())
+    else:
+        print_estimate(console(), found)
+    err = console(stderr=True)
+    err.print(f"{'added to' if old else 'wrote'} {path}", soft_wrap=True)
+    err.print(f"next: placer recommend --model {shlex.quote(model_word(path))} --budget 5/h", style="dim", soft_wrap=True)
