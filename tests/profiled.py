@@ -93,6 +93,15 @@ def nothing():
     return 42
 
 
+def leaves():
+    raise SystemExit("I leave")
+
+
+def talks():
+    print("hello from the target")
+    return good()
+
+
 def broken():
     return 1 / 0
 

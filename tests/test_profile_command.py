@@ -139,6 +139,8 @@ def test_a_crash_names_the_batch_size_and_leaves_a_valid_file(profile: Profile, 
         (("mymodel:number",), "mymodel has no function 'number'"),
         (("mymodel:nothing",), "mymodel:nothing returns int"),
         (("mymodel:broken",), "mymodel:broken fails: ZeroDivisionError"),
+        (("mymodel:leaves",), "mymodel:leaves fails: SystemExit: I leave"),
+        (("mymodel:good", "--name", " "), "--name ' '"),
         (("mymodel:needs",), "mymodel:needs fails: TypeError"),
         (("mymodel:vector",), "fails"),
         (("mymodel:none_fits",), "one sample does not fit"),
@@ -192,9 +194,9 @@ def test_a_hidden_step_is_added_to_a_profile(profile: Profile) -> None:
 
 
 def test_json_is_the_document_that_is_written(profile: Profile, capsys: pytest.CaptureFixture[str]) -> None:
-    """On stdout alone; notes go to stderr."""
-    profile("mymodel:good", *FAST, "--batch-sizes", "2", "--json")
-    assert json.loads(capsys.readouterr().out) == checked("good.json")
+    """On stdout alone; notes, and what the target prints, go to stderr."""
+    profile("mymodel:talks", *FAST, "--batch-sizes", "2", "--json")
+    assert json.loads(capsys.readouterr().out) == checked("talks.json")
 
 
 def in_process(*arguments: str, cwd: Path, code: str = "") -> "subprocess.CompletedProcess[str]":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +92,8 @@ def command(ctx: click.Context, /, **words: Any) -> None:
 
         estimate(words)
         return
-    work, path = _prepared(ctx.obj, words)
+    with contextlib.redirect_stdout(sys.stderr):  # what the target prints is no result
+        work, path = _prepared(ctx.obj, words)
     ctx.exit(_run(work, path, words["framework"], as_json=words["as_json"]))
 
 
@@ -145,7 +148,7 @@ def _run(work: Profiling, path: str, framework: str | None, *, as_json: bool) ->
     failure: PlacerError | None = None
     interrupted = False
     try:
-        with bar(work.plan.effort.seconds) as told:
+        with contextlib.redirect_stdout(sys.stderr), bar(work.plan.effort.seconds) as told:
             work.told = told
             work.run()
             _framework(work, framework, told)

@@ -17,8 +17,13 @@ class OutOfMemory(Exception):  # noqa: N818 - it is no error: it ends the search
 
 
 @contextmanager
-def told(batch_size: int) -> Iterator[None]:
-    """Turn what the measured code raises into `OutOfMemory`, or into one line that names the batch size.
+def told(doing: str) -> Iterator[None]:
+    """Turn what the measured code raises into `OutOfMemory`, or into one line that says what it was doing.
+
+    Parameters
+    ----------
+    doing
+        Follows "the measured code fails": ``at batch size 8``.
 
     Raises
     ------
@@ -31,11 +36,11 @@ def told(batch_size: int) -> Iterator[None]:
         yield
     except (PlacerError, OutOfMemory):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if is_out_of_memory(error):
             raise OutOfMemory(one_line(error)) from None  # without its frames, which hold the memory
-        words = f"the measured code fails at batch size {batch_size}: {type(error).__name__}: {one_line(error)}"
-        raise PlacerError(words, "run one step of it by hand; PLACER_DEBUG=1 shows where it fails") from error
+        words = f"the measured code fails {doing}: {type(error).__name__}: {one_line(error)}"
+        raise PlacerError(words, "run one step of it by hand to see where") from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

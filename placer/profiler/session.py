@@ -72,12 +72,12 @@ class Session:
             If the measured code fails, names its batch size; if a precision is not supported, or one sample does not fit.
         """
         self.check()
-        _prepare()
+        _prepare(self.plan.device)
         start = time.perf_counter()
         if isinstance(self.subject, Workload):
             self.subject.module.to(self.plan.device)
             if self.subject.samples is not None:
-                with told(0):
+                with told("while its dataset is read"):
                     self.loading_seconds_per_sample = loading_seconds_per_sample(
                         self.subject.samples, self.plan.effort.seconds * LOADING_SHARE
                     )
@@ -122,7 +122,7 @@ class Session:
         """Measure one batch size for some time."""
         device, size = self.plan.device, timing.batch_size
         timing.done = False
-        with told(size):
+        with told(f"at batch size {size:,}"):
             if isinstance(self.subject, StepFunction):
                 step: Any = FunctionStep(self.subject, size)
             else:
@@ -158,9 +158,11 @@ class Session:
             raise OutOfMemory(f"not tried: about {format_bytes(expected)} more would be needed, {format_bytes(free)} are free")
 
 
-def _prepare() -> None:
+def _prepare(device: Any) -> None:
     """Do what PyTorch does once, in some seconds: its first optimizer step loads its compiler."""
     torch = load_torch()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # events and synchronisation are those of the current device
     torch.manual_seed(SEED)
     parameter = torch.nn.Parameter(torch.zeros(1))
     parameter.grad = torch.zeros(1)

@@ -48,6 +48,8 @@ def load_target(target: str | None, builtin: str | None, name: str | None = None
     """
     if (target is None) == (builtin is None):
         raise PlacerError("give one thing to profile", "either package.module:function or hf:FILE, or --builtin NAME")
+    if name is not None and (not name.strip() or not name.isprintable()):
+        raise PlacerError(f"--name {name!r} is empty or not printable", "give a word, such as my-model")
     found: Workload | StepFunction
     if builtin is not None:
         from placer.profiler.builtin import builtin as built_in
@@ -80,7 +82,7 @@ def _called(target: str) -> Any:
     except ModuleNotFoundError as error:
         hint = "run placer in the folder that holds it" if error.name and module_name.startswith(error.name) else "install what it imports"
         raise PlacerError(f"cannot import {module_name}: {one_line(error)}", hint) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PlacerError(f"cannot import {module_name}: {type(error).__name__}: {one_line(error)}", "correct the module") from error
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -88,7 +90,7 @@ def _called(target: str) -> Any:
         raise PlacerError(f"{module_name} has no function '{function_name}'", f"it has: {names or 'none'}")
     try:
         return function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PlacerError(f"{target} fails: {type(error).__name__}: {one_line(error)}", "it is called without arguments") from error
 
 

@@ -1,0 +1,231 @@
+"""Measurements in a profile: checked row by row, merged, turned into rates; kept out of what is priced."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import jsonschema
+import pytest
+
+from placer.book import load_catalog
+from placer.errors import PlacerError
+from placer.measurement import Measurement, Point, Seconds
+from placer.problem import Problem
+from placer.profile import SCHEMA, ModelProfile, Rate, load_profile, profile_document, profile_from_json
+from placer.profiler.device_facts import gpu_name
+from placer.profiler.document import (
+    Sizes,
+    check_same_model,
+    known_rates,
+    main_measurement,
+    measured_rates,
+    merged_measurements,
+    profile_of,
+    rate_of,
+    with_estimates,
+)
+from placer.requirements import Requirements
+from placer.saved import schema_text
+
+SECONDS = Seconds(median=0.1, low=0.09, high=0.12)
+POINT = Point(
+    batch_size=8,
+    accumulation=1,
+    step=SECONDS,
+    forward=SECONDS,
+    backward=SECONDS,
+    optimizer=SECONDS,
+    samples_per_second=80.0,
+    low=76.0,
+    high=82.0,
+    confidence=0.96,
+    steps=40,
+    device_memory_bytes=3 * 10**9,
+    host_memory_bytes=2 * 10**9,
+    fraction_of_peak=0.4,
+    partial=False,
+)
+ON_T4 = Measurement(
+    gpu="T4",
+    device="cuda:0",
+    device_name="Tesla T4",
+    driver="550.54",
+    clock_mhz=1590.0,
+    memory_clock_mhz=5000.0,
+    threads=4,
+    precision="fp16",
+    torch="2.13.0",
+    date="2026-11-21",
+    command="placer profile mymodel:good",
+    points=(replace(POINT, batch_size=4, samples_per_second=70.0, low=69.0, high=71.0), POINT),
+    knee_batch_size=8,
+    largest_batch_size=8,
+    failed_batch_size=16,
+    failure="CUDA out of memory",
+    flops_per_sample=1e9,
+    loading_seconds_per_sample=None,
+    loading_share=None,
+    partial=False,
+)
+ON_CPU = replace(
+    ON_T4,
+    gpu="cpu",
+    device="cpu",
+    device_name="AMD EPYC",
+    precision="fp32",
+    points=(replace(POINT, samples_per_second=5.0, low=4.9, high=5.2, device_memory_bytes=None),),
+)
+
+
+def sizes() -> Sizes:
+    """Those of the shipped XLM-RoBERTa."""
+    old = load_profile("roberta-xlm")
+    return Sizes(**{name: getattr(old, name) for name in Sizes.__slots__})
+
+
+def made(*measurements: Measurement, old: ModelProfile | None = None) -> ModelProfile:
+    """Profile of XLM-RoBERTa from some measurements."""
+    return profile_of(sizes(), measurements, known_rates(old, measured_rates(measurements)), old=old)
+
+
+def written(profile: ModelProfile) -> dict[str, Any]:
+    """What stands in the file."""
+    document: dict[str, Any] = json.loads(json.dumps({"schema": SCHEMA, **profile_document(profile)}))
+    return document
+
+
+def test_a_profile_with_measurements_is_read_back() -> None:
+    """Written, checked against the schema, read: the same."""
+    profile = made(ON_T4, ON_CPU)
+    document = written(profile)
+    jsonschema.validate(document, json.loads(schema_text("profile")))
+    assert profile_from_json(json.dumps(document).encode(), "mine.json") == profile
+
+
+def test_files_without_measurements_stay_as_they_are() -> None:
+    """Shipped profiles have none, and are written without the key."""
+    profile = load_profile("roberta-xlm")
+    assert profile.measurements == ()
+    assert "measurements" not in profile_document(profile)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"precision": "fp8"}, "measurements[1]: unknown precision 'fp8'"),
+        ({"points": []}, "measurements[1]: measurement on cpu in fp32 has no points"),
+        ({"knee_batch_size": 3}, "knee_batch_size 3 was not measured"),
+        ({"torch": None}, "measurements[1]: Expected `str`"),
+        ({"colour": "red"}, "unknown key 'colour"),
+        ({"points": [{"batch_size": 8}]}, "measurements[1].points[0]: 'accumulation' is missing"),
+        ({"device_name": "Tesla T4", "gpu": "T4", "precision": "fp16"}, "two measurements of one device in one precision"),
+    ],
+)
+def test_bad_measurements_are_named(change: dict[str, object], says: str) -> None:
+    """The message names the file, the row and the key."""
+    document = written(made(ON_T4, ON_CPU))
+    document["measurements"][1] |= change
+    with pytest.raises(PlacerError) as caught:
+        profile_from_json(json.dumps(document).encode(), "mine.json")
+    assert says in caught.value.message
+    assert "mine.json" in caught.value.message
+
+
+@pytest.mark.parametrize("change", [{"low": 90.0}, {"samples_per_second": 0.0}, {"confidence": 1.5}, {"batch_size": 0}])
+def test_points_are_ordered_and_positive(change: dict[str, float]) -> None:
+    """A low end above the value is no interval."""
+    with pytest.raises(PlacerError, match="batch size"):
+        replace(POINT, **change)  # type: ignore[arg-type]
+
+
+def test_the_rate_is_that_of_the_knee_in_the_fastest_precision() -> None:
+    """80 samples/s in fp16 beat 60 in fp32; with accumulation measured, that counts: 85. The source says of what and when."""
+    slow = replace(ON_T4, precision="fp32", points=(replace(POINT, samples_per_second=60.0, low=59.0, high=61.0),))
+    assert rate_of([slow, ON_T4]).value == 80.0
+    steps = replace(POINT, accumulation=16, samples_per_second=85.0, low=84.0, high=86.0)
+    found = rate_of([slow, replace(ON_T4, points=(*ON_T4.points, steps))])
+    assert (found.value, found.low, found.high, found.basis) == (85.0, 84.0, 86.0, "measured")
+    assert all(word in found.source for word in ("Tesla T4", "torch 2.13.0", "fp16", "2026-11-21", "16 x 8"))
+
+
+def test_of_two_machines_of_one_name_the_last_counts() -> None:
+    """Both CPUs stay in the file; the rate of `cpu` is that of the one measured last, though it is slower."""
+    laptop = replace(ON_CPU, device_name="laptop", points=(replace(ON_CPU.points[0], samples_per_second=2.0, low=1.9, high=2.1),))
+    rows = merged_measurements((ON_CPU,), (laptop,))
+    assert len(rows) == 2
+    (rate,) = measured_rates(rows)
+    assert rate.value == 2.0
+
+
+def test_the_same_device_and_precision_is_replaced() -> None:
+    """Others stay."""
+    again = replace(ON_T4, date="2026-11-22")
+    assert merged_measurements((ON_T4, ON_CPU), (again,)) == (ON_CPU, again)
+
+
+def test_measured_rates_replace_published_and_estimated_ones() -> None:
+    """T4 is published at 208.76: measured, it has one rate, 80. A10 stays published, nodes and hivemind's rates too; H100 estimated."""
+    old = load_profile("roberta-xlm")
+    known = known_rates(old, measured_rates((ON_T4,)))
+    plain = {rate.gpu: rate for rate in known if rate.gpu_count == 1 and rate.framework == "none"}
+    assert (plain["T4"].value, plain["T4"].basis) == (80.0, "measured")
+    assert plain["A10"].basis == "published"
+    others = [rate for rate in old.rates if rate.gpu_count > 1 or rate.framework != "none"]
+    assert all(rate in known for rate in others)
+    guess = replace(plain["T4"], basis="estimated")
+    rates = with_estimates(known, (guess, replace(guess, gpu="H100")))
+    assert [(r.gpu, r.basis) for r in rates if r.gpu in ("T4", "H100") and r.gpu_count == 1 and r.framework == "none"] == [
+        ("T4", "measured"),
+        ("H100", "estimated"),
+    ]
+
+
+def test_a_gpu_sets_memory_and_microbatch() -> None:
+    """3 GB on the T4; a CPU alone tells nothing about a device, so that is worked out and said so."""
+    assert main_measurement((ON_CPU, ON_T4)) == ON_T4
+    both, alone = made(ON_CPU, ON_T4), made(ON_CPU)
+    assert (both.device_memory_bytes, both.host_memory_bytes, both.microbatch) == (3 * 10**9, 2 * 10**9, 8)
+    assert alone.device_memory_bytes == sizes().device_memory_bytes
+    assert alone.memory_source.startswith("device: ")
+
+
+def test_another_model_is_refused() -> None:
+    """Both are named with their numbers."""
+    with pytest.raises(PlacerError, match=r"roberta-xlm has 7 parameters .* roberta-xlm in mine.json has 560,142,482"):
+        check_same_model(replace(sizes(), parameters=7), load_profile("roberta-xlm"), "mine.json")
+
+
+def test_measurements_are_not_part_of_a_question() -> None:
+    """Nothing is priced from them: problems are saved without, and are the same when read again."""
+    profile = made(ON_T4, old=load_profile("roberta-xlm"))
+    problem = Problem(profile=profile, catalog=load_catalog("erben-2023"), requirements=Requirements())
+    saved = problem.to_dict()
+    assert "measurements" not in saved["profile"]
+    assert Problem.from_dict(saved).profile == replace(profile, measurements=())
+
+
+def test_a_measured_rate_is_used() -> None:
+    """The profile answers with the measured T4, and works out what is not measured from it."""
+    catalog = load_catalog("default")
+    profile = made(ON_T4)
+    found = profile.rate(catalog.gpu("T4"), 1, "none", catalog)
+    assert isinstance(found, Rate)
+    assert (found.value, found.basis) == (80.0, "measured")
+    other = profile.rate(catalog.gpu("L4"), 1, "none", catalog)
+    assert isinstance(other, Rate)
+    assert other.basis == "estimated"
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "gpu"),
+    [
+        ("Tesla T4", None, "T4"),
+        ("NVIDIA A10G", None, "A10G"),
+        ("NVIDIA A100-SXM4-80GB", None, "A100-80"),
+        ("NVIDIA GeForce RTX 4090", None, "GeForce-RTX-4090"),
+        ("NVIDIA A1000", None, "A1000"),
+    ],
+)
+def test_gpus_have_their_names_of_the_catalog(name: str, memory: int | None, gpu: str) -> None:
+    """As CUDA calls them; unknown ones keep their own, and so never pass for another."""
+    assert gpu_name(name, memory) == gpu
