@@ -14,7 +14,7 @@ import click
 
 from placer.cli.options import catalog_option, json_option
 from placer.cli.output import check_targets, console, print_json, write_json
-from placer.errors import PlacerError
+from placer.errors import PlacerError, unknown
 
 if TYPE_CHECKING:
     from placer.profile import ModelProfile
@@ -102,6 +102,7 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
     from placer.layered import over_default
     from placer.profile import load_profile
     from placer.profiler.device_facts import choose_device
+    from placer.profiler.framework import FRAMEWORKS
     from placer.profiler.precision import default_precision
     from placer.profiler.profiling import Profiling
     from placer.profiler.session import Plan
@@ -109,6 +110,8 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
     from placer.units import parse_count
 
     device = choose_device(words["device"])
+    if words["framework"] not in (None, *FRAMEWORKS):
+        raise unknown("framework", words["framework"], FRAMEWORKS)
     sizes, target_batch = words["batch_sizes"], words["target_batch_size"]
     subject = load_target(words["target"], words["builtin"], words["name"])
     plan = Plan(
@@ -159,7 +162,7 @@ def _run(work: Profiling, path: str, framework: str | None, *, as_json: bool) ->
     profile = work.profile()
     if profile is not None:
         _write(path, profile)
-        _say(work, profile, path, as_json=as_json, stopped=interrupted or failure is not None)
+        _say(work, profile, path, as_json=as_json)
     if failure is not None:
         raise failure
     if interrupted:
@@ -189,7 +192,7 @@ def _write(path: str, profile: ModelProfile) -> None:
     write_json(path, {"schema": SCHEMA, **profile_document(profile)})
 
 
-def _say(work: Profiling, profile: ModelProfile, path: str, *, as_json: bool, stopped: bool) -> None:
+def _say(work: Profiling, profile: ModelProfile, path: str, *, as_json: bool) -> None:
     """Profile as JSON, or a table and the next command."""
     from placer.cli import profile_table
     from placer.profile import SCHEMA, profile_document
@@ -198,10 +201,12 @@ def _say(work: Profiling, profile: ModelProfile, path: str, *, as_json: bool, st
         print_json({"schema": SCHEMA, **profile_document(profile)})
     else:
         profile_table.print_measurements(console(), profile, work.measurements)
+        profile_table.print_efficiency(console(), work.efficiency)
     err = console(stderr=True)
     for note in work.notes:
         err.print(f"note: {note}", style="yellow", soft_wrap=True)
-    err.print(f"{'added to' if work.old else 'wrote'} {path}{', marked partial' if stopped else ''}", soft_wrap=True)
+    partial = ", marked partial" if any(m.partial for m in work.measurements) else ""
+    err.print(f"{'added to' if work.old else 'wrote'} {path}{partial}", soft_wrap=True)
     err.print(f"next: placer recommend --model {shlex.quote(model_word(path))} --budget 5/h", style="dim", soft_wrap=True)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from placer.measurement import Measurement, Point, Seconds
-    from placer.profile import ModelProfile
+    from placer.profile import Efficiency, ModelProfile
 
 HEADERS = ("batch", "forward", "backward", "optimizer", "step", "samples/s", "±", "steps", "memory", "of peak", "")
 
@@ -25,6 +25,13 @@ def print_measurements(out: Console, profile: ModelProfile, measurements: Sequen
     for m in measurements:
         out.print()
         _print(out, m)
+
+
+def print_efficiency(out: Console, rows: Sequence[Efficiency]) -> None:
+    """Print what accumulation under a framework leaves of the speed."""
+    for row in rows:
+        words = f"under {row.framework} {row.value:.0%} of that speed is left ({row.low:.0%} to {row.high:.0%}, {row.basis})"
+        out.print(f"{words}: {row.source}", soft_wrap=True)
 
 
 def _print(out: Console, m: Measurement) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -12,8 +13,11 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.profiler.devices import catalog_name
 from placer.profiler.torch_import import load_torch
+from placer.units import counted
 
 NVIDIA_SMI_SECONDS = 5
+BUSY_SHARE = 0.5
+"""Load by other programs for each CPU from which on the user is told."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +76,22 @@ def facts(device: Any) -> DeviceFacts:
         threads=torch.get_num_threads(),
         torch=str(torch.__version__),
     )
+
+
+def busy_words() -> str | None:
+    """Say that other programs slow down what is measured on this CPU; None if they hardly do.
+
+    Notes
+    -----
+    The load average counts programs that run or want to, and this one is one of them.
+    """
+    try:
+        load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    except (OSError, AttributeError):
+        return None
+    if load < 1 + BUSY_SHARE * cores:
+        return None
+    return f"the machine is busy (load {load:.1f} on {counted(cores, 'CPU')}): expect wide intervals and lower speeds"
 
 
 def gpu_name(device_name: str, memory_bytes: int | None = None) -> str:

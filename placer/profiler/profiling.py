@@ -11,7 +11,7 @@ from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.measurement import Measurement
 from placer.profile import Efficiency, ModelProfile, Rate
-from placer.profiler.device_facts import facts
+from placer.profiler.device_facts import busy_words, facts
 from placer.profiler.document import (
     Sizes,
     check_same_model,
@@ -83,6 +83,8 @@ class Profiling:
         """
         self._session = Session(subject=self.subject, plan=self.plan, told=self.told)
         self._session.check()
+        busy = busy_words() if self.plan.device.type == "cpu" else None
+        self.notes += [busy] if busy else []
         self.told("counting parameters, gradients and operations")
         self._count()
         self._session.run()
