@@ -6,8 +6,10 @@ Run ``python tests/benchmarks/profiling.py`` on a quiet machine: it takes turns,
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -16,40 +18,48 @@ import torch
 from placer.profiler.builtin import builtin
 from placer.profiler.measure import Effort, Timing, measure
 from placer.profiler.statistics import MedianInterval
-from placer.profiler.stopwatch import stopwatch
+from placer.profiler.stopwatch import ProcessClock, Stopwatch, stopwatch
 from placer.profiler.training import TrainingStep
 from placer.profiler.workload import Workload
 
 MODELS = ("cnn-small", "transformer-small", "lstm")
 
 
-def profiled(workload: Workload, device: Any, batch_size: int, seconds: float) -> tuple[float, MedianInterval]:
+class CpuTime(ProcessClock):
+    """Seconds in which this process computed: what a machine that others use takes nothing away from."""
+
+    def mark(self) -> float:
+        """So far."""
+        return time.process_time()
+
+
+def profiled(workload: Workload, device: Any, watch: Stopwatch, batch_size: int, seconds: float) -> tuple[float, MedianInterval]:
     """Samples/s as `placer profile` measures them, and the interval of a step's seconds."""
     timing = Timing(batch_size=batch_size)
     step = TrainingStep(workload, device, "fp32", batch_size)
-    measure(step, stopwatch(device), timing, Effort(half_width=0.0, seconds=seconds))
+    measure(step, watch, timing, Effort(half_width=0.0, seconds=seconds))
     return timing.samples_per_second, timing.interval
 
 
-def by_hand(workload: Workload, device: Any, batch_size: int, seconds: float) -> float:
-    """Samples/s of a training loop as anybody would write it: samples over wall-clock seconds, warm-up apart."""
+def by_hand(workload: Workload, device: Any, clock: Callable[[], float], batch_size: int, seconds: float) -> float:
+    """Samples/s of a training loop as anybody would write it: samples over seconds, warm-up apart."""
     module, batch = workload.module.to(device), workload.batch(batch_size, device)
     optimizer = workload.optimizer(module.parameters())
     for group in optimizer.param_groups:
         group["lr"] = 1e-6
-    samples, start = 0, 0.0
+    samples, start, end = 0, 0.0, 0.0
     for step in range(10**9):
         if step == 3:
             wait(device)
-            samples, start = 0, time.perf_counter()
+            samples, start, end = 0, clock(), time.perf_counter() + seconds
         optimizer.zero_grad()
         workload.loss(module, batch).backward()
         optimizer.step()
         samples += batch_size
-        if step > 3 and time.perf_counter() - start > seconds:
+        if step > 3 and time.perf_counter() > end:
             break
     wait(device)
-    return samples / (time.perf_counter() - start)
+    return samples / (clock() - start)
 
 
 def wait(device: Any) -> None:
@@ -67,9 +77,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="count the process's own CPU time: for a machine that others use (CPU only)"
+    )
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     device = torch.device(given.device)
+    watch, clock = (CpuTime(), time.process_time) if given.cpu_time else (stopwatch(device), time.perf_counter)
+    clock_words = "CPU time of the process" if given.cpu_time else "wall clock"
+    print(f"{clock_words}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
     print(
         f"torch {torch.__version__}, {device}, {given.threads} threads, batch {given.batch_size}, {given.rounds} x {given.seconds:g} s each"
     )
@@ -81,9 +97,9 @@ def main() -> None:
         for number in range(given.rounds):
             for which in ("placer", "hand") if number % 2 == 0 else ("hand", "placer"):
                 if which == "placer":
-                    measured.append(profiled(workload, device, given.batch_size, given.seconds))
+                    measured.append(profiled(workload, device, watch, given.batch_size, given.seconds))
                 else:
-                    plain.append(by_hand(workload, device, given.batch_size, given.seconds))
+                    plain.append(by_hand(workload, device, clock, given.batch_size, given.seconds))
         ratio = statistics.median(m[0] / p for m, p in zip(measured, plain, strict=True))
         pairs = list(combinations([interval for _, interval in measured], 2))
         overlap = sum(a.low <= b.high and b.low <= a.high for a, b in pairs)
