@@ -18,7 +18,7 @@ from placer.profiler.loading import loading_seconds_per_sample, samples_in
 from placer.profiler.measure import Effort, Timing, measure
 from placer.profiler.precision import check_precision, products
 from placer.profiler.session import Plan, Session
-from placer.profiler.stopwatch import phases, stopwatch
+from placer.profiler.stopwatch import DeviceEvents, phases, stopwatch
 from placer.profiler.training import TrainingStep
 from placer.profiler.workload import Workload
 
@@ -110,6 +110,30 @@ def test_accumulation_repeats_forward_and_backward_alone() -> None:
     given = convolutions()
     step = TrainingStep(given, CPU, "fp32", 4, accumulation=3)
     assert [phase for phase, _ in step(stopwatch(CPU))] == ["start", *["forward", "backward"] * 3, "optimizer"]
+
+
+class FakeEvent:
+    """An event of a device whose queue has reached the next of some moments, in milliseconds."""
+
+    moments = iter((10.0, 12.5, 17.5))
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        """Take the next moment."""
+        self.at = next(self.moments)
+
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        """Milliseconds, as CUDA has them."""
+        return end.at - self.at
+
+
+def test_events_of_a_device_are_read_in_seconds() -> None:
+    """Marks at 10, 12.5 and 17.5 ms: 2.5 ms forward, 5 ms backward. No GPU is needed to check the arithmetic."""
+    watch = DeviceEvents(torch.cuda, FakeEvent)
+    found = phases([("start", watch.mark()), ("forward", watch.mark()), ("backward", watch.mark())], watch)
+    assert found == pytest.approx({"forward": 0.0025, "backward": 0.005, "step": 0.0075})
 
 
 def test_measuring_leaves_the_weights_as_they_are() -> None:

@@ -11,7 +11,7 @@ from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.measurement import Measurement
 from placer.profile import Efficiency, ModelProfile, Rate
-from placer.profiler.device_facts import busy_words, facts
+from placer.profiler.device_facts import DeviceFacts, busy_words, facts
 from placer.profiler.document import (
     Sizes,
     check_same_model,
@@ -72,6 +72,7 @@ class Profiling:
     estimate: Estimate | None = None
     _session: Session | None = None
     _ended: bool = False
+    _facts: DeviceFacts | None = None
 
     def run(self) -> None:
         """Count, then measure.
@@ -97,7 +98,9 @@ class Profiling:
         session = self._session
         if session is None or not session.findings:
             return ()
-        known, today = facts(self.plan.device), dt.datetime.now(dt.UTC).date().isoformat()
+        if self._facts is None:
+            self._facts = facts(self.plan.device)
+        known, today = self._facts, dt.datetime.now(dt.UTC).date().isoformat()
         made = [
             measurement_of(
                 found,
