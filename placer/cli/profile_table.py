@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from placer.measurement import Measurement, Point, Seconds
     from placer.profile import Efficiency, ModelProfile
 
+FLOPS = (("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3))
+NARROW = 100
+"""On less wide terminals the numbers of steps and bytes are left out."""
 HEADERS = ("batch", "forward", "backward", "optimizer", "step", "samples/s", "±", "steps", "memory", "of peak", "")
 
 
@@ -37,7 +40,10 @@ def print_efficiency(out: Console, rows: Sequence[Efficiency]) -> None:
 def _print(out: Console, m: Measurement) -> None:
     threads = f", {counted(m.threads, 'thread')}" if m.device == "cpu" else ""
     out.print(f"{m.device_name}{threads}, {m.precision}, torch {m.torch}", style="bold", soft_wrap=True)
-    shown = [i for i, h in enumerate(HEADERS) if h != "of peak" or any(p.fraction_of_peak for p in m.points)]
+    hidden = {"steps", "memory"} if out.width < NARROW else set()
+    if not any(p.fraction_of_peak for p in m.points):
+        hidden.add("of peak")
+    shown = [i for i, header in enumerate(HEADERS) if header not in hidden]
     table = new_table([HEADERS[i] for i in shown], right=HEADERS[:-1], wrap=())
     for point in m.points:
         row = _row(point, m)
@@ -46,7 +52,8 @@ def _print(out: Console, m: Measurement) -> None:
     if m.failed_batch_size is not None:
         out.print(f"{m.largest_batch_size:,} fit, {m.failed_batch_size:,} do not: {m.failure}", soft_wrap=True)
     if m.flops_per_sample:
-        out.print(f"{m.flops_per_sample / 1e9:,.4g} GFLOP a sample, forward and backward", soft_wrap=True)
+        unit, scale = next(((u, s) for u, s in FLOPS if m.flops_per_sample >= s), FLOPS[-1])
+        out.print(f"{m.flops_per_sample / scale:,.4g} {unit} a sample, forward and backward", soft_wrap=True)
     if m.loading_share is not None:
         out.print(f"loading takes {m.loading_share:.0%} of a step that waits for its samples", soft_wrap=True)
 
