@@ -15,8 +15,10 @@ from placer.certificate_check import Checked, check_certificate
 from placer.errors import PlacerError, unknown
 from placer.estimator import Estimate, estimate, pool_of
 from placer.exchanges import server_offer
-from placer.manifest.native import SCHEMA as MANIFEST_SCHEMA
-from placer.manifest.native import document_digest
+from placer.manifest.native import build_manifest
+from placer.manifest.reading import read_manifest
+from placer.manifest.versions import FAMILY as MANIFEST_FAMILY
+from placer.manifest.versions import SCHEMA as MANIFEST_SCHEMA
 from placer.network import largest_cards
 from placer.overlay import FAMILY, overlay_from
 from placer.overlay import SCHEMA as CALIBRATION_SCHEMA
@@ -144,6 +146,7 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
         PARETO_SCHEMA: check_frontier,
     }
     check = _check_calibration if str(schema).startswith(FAMILY) else checks.get(str(schema))
+    check = _check_manifest if str(schema).startswith(MANIFEST_FAMILY) else check
     if check is None:
         raise unknown("schema", str(schema), checks)
     try:
@@ -178,6 +181,22 @@ def placement_from(document: Mapping[str, Any]) -> Placement:
             storage=storage and storage["place"],
         ),
     )
+
+
+def manifest_of(document: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Build the launch manifest of a saved result, after its check.
+
+    Raises
+    ------
+    PlacerError
+        If the result does not price as it says, or has no placement.
+    """
+    check_document(document, where)
+    if document["placement"] is None:
+        raise PlacerError(f"{where}: the result has no placement, so there is nothing to launch", "relax a limit first")
+    problem, placement = Problem.from_dict(document["problem"]), placement_from(document["placement"])
+    gap, data = document["objective"]["gap"], document["data"]
+    return build_manifest(problem, placement, estimate(placement, problem), document["status"], gap, data)
 
 
 def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
@@ -256,12 +275,8 @@ def _difference(computed: Any, written: Any, at: str) -> str:
 
 
 def _check_manifest(document: Mapping[str, Any], where: str) -> str:
-    if document["digest"] != document_digest({key: value for key, value in document.items() if key != "digest"}):
-        raise PlacerError(f"{where}: the digest differs: the manifest was edited by hand", "write it again with --manifest")
-    counted = sum(group["count"] for group in document["groups"])
-    if counted != document["world_size"]:
-        raise PlacerError(f"{where}: {counted} workers in groups, world_size {document['world_size']}", "write it again with --manifest")
-    return f"manifest of {document['world_size']} workers in {len(document['groups'])} groups"
+    manifest = read_manifest(document, where)
+    return f"manifest of {manifest.world_size} workers in {len(manifest.groups)} groups"
 
 
 def _check_profile(document: Mapping[str, Any], where: str) -> str:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import re
 from typing import Any
 
 from placer.catalog import VmOffer
 from placer.errors import PlacerError
 from placer.estimator import Estimate, pool_of
 from placer.exchange import traits
+from placer.manifest.meeting import bucket_name, plain_name
+from placer.manifest.reading import document_digest
+from placer.manifest.versions import SCHEMA, completed
 from placer.placement import Placement
 from placer.problem import Problem
 from placer.profile import profile_document
 from placer.report.document import data_document, estimate_document
 from placer.result import Result
 
-SCHEMA = "placer.manifest/v1"
 EXPECTED = (
     "samples_per_second",
     "effective_samples_per_second",
@@ -50,12 +49,27 @@ def manifest_document(result: Result) -> dict[str, Any]:
     -----
     ``digest`` is the SHA-256 of the document without it, keys sorted, no spaces.
     """
-    problem, placement, estimate = result.problem, result.placement, result.estimate
-    if placement is None or estimate is None:
+    if result.placement is None or result.estimate is None:
         raise PlacerError("nothing fits the request, so there is no manifest", "relax a limit first")
-    document = {
+    return build_manifest(result.problem, result.placement, result.estimate, str(result.status), result.gap)
+
+
+def build_manifest(
+    problem: Problem, placement: Placement, estimate: Estimate, status: str, gap: float | None, data: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Build the manifest of a placement.
+
+    Parameters
+    ----------
+    status, gap
+        How well the placement is proved.
+    data
+        Names and dates of the price book, where the problem holds only a part of it; None: those of the problem.
+    """
+    words = (problem.profile.name, "one" if placement.workers == 1 else placement.exchange.strategy, str(placement.workers))
+    document: dict[str, Any] = {
         "schema": SCHEMA,
-        "name": _name(f"{problem.profile.name}-{'one' if placement.workers == 1 else placement.exchange.strategy}-{placement.workers}"),
+        "name": plain_name("-".join(words)),
         "model": {"name": problem.profile.name, "parameters": problem.profile.parameters, "gradient_bytes": problem.gradient_bytes},
         "world_size": placement.workers,
         "groups": _groups(placement, problem),
@@ -63,19 +77,16 @@ def manifest_document(result: Result) -> dict[str, Any]:
         "aggregator": _aggregator(placement, problem),
         "storage": _storage(placement, problem),
         "data": _data(estimate, problem),
-        "expected": {**_expected(estimate), "status": str(result.status), "gap": result.gap},
+        "expected": {**_expected(estimate), "status": status, "gap": gap},
         "drift": {
             "min_samples_per_second": estimate.samples_per_second.low * (1 - DRIFT),
             "max_usd_per_hour": estimate.usd_per_hour_interval.high * (1 + DRIFT),
+            "max_round_seconds": estimate.slow_step.total * (1 + DRIFT),
         },
-        "inputs": {**data_document(problem), "profile_digest": document_digest(_profile(problem))},
+        "inputs": {**(data or data_document(problem)), "profile_digest": document_digest(_profile(problem))},
     }
+    document = completed(document)
     return {**document, "digest": document_digest(document)}
-
-
-def document_digest(document: dict[str, Any]) -> str:
-    """SHA-256 of a document: keys sorted, no spaces."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
 
 
 def _groups(placement: Placement, problem: Problem) -> list[dict[str, Any]]:
@@ -142,7 +153,7 @@ def _storage(placement: Placement, problem: Problem) -> dict[str, Any] | None:
     if placement.exchange.storage is None:
         return None
     offer = problem.catalog.store(placement.exchange.storage)
-    return {"place": offer.place, "store": offer.store, "bucket": _name(f"placer-{problem.profile.name}-{offer.region}")}
+    return {"place": offer.place, "store": offer.store, "bucket": bucket_name(problem.profile.name, offer.region)}
 
 
 def _data(estimate: Estimate, problem: Problem) -> dict[str, Any]:
@@ -159,8 +170,3 @@ def _expected(estimate: Estimate) -> dict[str, Any]:
 
 def _profile(problem: Problem) -> dict[str, Any]:
     return profile_document(problem.profile, measurements=False)
-
-
-def _name(text: str) -> str:
-    """Lower-case letters, digits and dashes, 63 at most: valid as a bucket, a job and a host name."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63].strip("-")

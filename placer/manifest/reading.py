@@ -1,0 +1,117 @@
+"""Reading a manifest: version, digest, types, and whether its parts fit each other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.exchange import strategy, traits
+from placer.manifest.document import Manifest
+from placer.manifest.meeting import plain_name
+from placer.manifest.versions import migrated, version_of
+
+AGAIN = "write it again with placer recommend --manifest FILE"
+
+
+def document_digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of a document: keys sorted, no spaces."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+
+
+def edited(document: Mapping[str, Any]) -> bool:
+    """Whether a manifest differs from what placer wrote: its digest is not that of the rest."""
+    return document.get("digest") != document_digest({key: value for key, value in document.items() if key != "digest"})
+
+
+def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Manifest:
+    """Read and check a manifest.
+
+    Parameters
+    ----------
+    document
+        The JSON object of a file.
+    where
+        Name of the file, for errors.
+    allow_edits
+        Take a manifest that was edited by hand; the rest is checked all the same.
+
+    Raises
+    ------
+    PlacerError
+        If it is of a newer version, was edited, lacks something, or its parts do not fit each other.
+    """
+    import msgspec
+
+    if not isinstance(document, Mapping):
+        raise PlacerError(f"{where}: not a JSON object", "give a file that placer wrote")
+    version_of(document, where)
+    _check_text(document, where)
+    if edited(document) and not allow_edits:
+        raise PlacerError(f"{where}: the digest differs: the manifest was edited by hand", "write it again with --manifest")
+    try:
+        strategy(str(document["exchange"]["strategy"]))
+        manifest = msgspec.convert(migrated(document, where), Manifest)
+    except msgspec.ValidationError as error:
+        raise PlacerError(f"{where}: {error}", AGAIN) from None
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise PlacerError(f"{where}: not a complete manifest ({type(error).__name__}: {error})", AGAIN) from None
+    except PlacerError as error:
+        raise PlacerError(f"{where}: {error.message}", error.hint) from None
+    _check_parts(manifest, where)
+    return manifest
+
+
+def _check_text(value: Any, where: str, at: str = "") -> None:
+    """Refuse text that no file, variable or argument can hold: NUL, and halves of surrogate pairs."""
+    if isinstance(value, str):
+        if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
+            raise PlacerError(f"{where}: {at.lstrip('.')} holds a NUL or half a character", "correct the name where it comes from")
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            _check_text(key, where, f"{at} (a key)")
+            _check_text(part, where, f"{at}.{key}")
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            _check_text(part, where, f"{at}[{number}]")
+
+
+def _check_parts(manifest: Manifest, where: str) -> None:
+    """Refuse counts, ranks, names and roles that do not fit each other."""
+    offset = 0
+    for group in manifest.groups:
+        if group.count < 1 or group.offer.gpu_count < 1:
+            raise PlacerError(f"{where}: group {group.name} has {group.count} workers with {group.offer.gpu_count} devices", AGAIN)
+        if group.rank_offset != offset:
+            raise PlacerError(
+                f"{where}: group {group.name} starts at rank {group.rank_offset}, but {offset} workers stand before it", AGAIN
+            )
+        offset += group.count
+    if offset != manifest.world_size or offset < 1:
+        raise PlacerError(f"{where}: {offset} workers in groups, world_size {manifest.world_size}", AGAIN)
+    names = [group.name for group in manifest.groups]
+    for name in (manifest.name, *names, *(bucket.name for bucket in manifest.buckets)):
+        if not name or name != plain_name(name):
+            raise PlacerError(f"{where}: '{name}' is no name of a job or bucket", "use lower-case letters, digits and dashes, 63 at most")
+    if len(set(names)) != len(names):
+        raise PlacerError(f"{where}: two groups have one name", AGAIN)
+    _check_roles(manifest, where)
+
+
+def _check_roles(manifest: Manifest, where: str) -> None:
+    exchange, aggregator = manifest.exchange, manifest.aggregator
+    wanted = traits(exchange.strategy)
+    if (wanted.hub == "function") != (aggregator is not None and aggregator.kind == "function"):
+        raise PlacerError(f"{where}: the exchange {exchange.strategy} and its aggregator do not fit", AGAIN)
+    if (manifest.storage is None) != (manifest.rendezvous.method != "buckets"):
+        raise PlacerError(f"{where}: the exchange {exchange.strategy} and its storage do not fit", AGAIN)
+    machines = manifest.world_size + (manifest.server is not None)
+    if manifest.rendezvous.machines != machines or manifest.rendezvous.group != manifest.groups[0].name:
+        raise PlacerError(f"{where}: the rendezvous is for {manifest.rendezvous.machines} machines, the plan has {machines}", AGAIN)
+    if not 1 <= manifest.rendezvous.port <= 65535:
+        raise PlacerError(f"{where}: port {manifest.rendezvous.port} does not exist", "give a port from 1 to 65535")
+    for name in ("target_batch_size", "microbatch", "streams", "local_steps"):
+        if getattr(exchange, name) < 1:
+            raise PlacerError(f"{where}: exchange.{name} is {getattr(exchange, name)}", "give a whole number from 1")

@@ -1,0 +1,64 @@
+"""Versions of the manifest: newer ones are refused, older ones are raised step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.manifest.meeting import meeting
+from placer.timing.store import POLL_SECONDS
+
+FAMILY = "placer.manifest/v"
+VERSION = 1
+SCHEMA = f"{FAMILY}{VERSION}"
+STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""What raises a manifest of one version to the next; version 1 is the first."""
+
+
+def version_of(document: Mapping[str, Any], where: str) -> int:
+    """Version of a manifest.
+
+    Raises
+    ------
+    PlacerError
+        If it is no manifest, is newer than this placer, or of a version that never was.
+    """
+    schema = str(document.get("schema"))
+    digits = schema.removeprefix(FAMILY)
+    if not schema.startswith(FAMILY) or not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+        raise PlacerError(f"{where}: schema '{schema[:60]}' is no manifest", "write one with placer recommend --manifest FILE")
+    version = int(digits)
+    if version > VERSION:
+        raise PlacerError(f"{where}: manifest version {version} is newer than this placer, which reads {VERSION}", "update placer")
+    if version < VERSION and version not in STEPS:
+        raise PlacerError(f"{where}: there is no manifest version {version}", f'its "schema" must be "{SCHEMA}"')
+    return version
+
+
+def migrated(document: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Raise a manifest to the present version, and add what early files of that version lack.
+
+    Raises
+    ------
+    PlacerError
+        As `version_of`.
+    """
+    raised = dict(document)
+    for version in range(version_of(document, where), VERSION):
+        raised = STEPS[version](raised)
+    return completed(raised)
+
+
+def completed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the keys that follow from the others: rendezvous, buckets, polling, data of each group, alarm of the round."""
+    exchange = document["exchange"]
+    made = {**meeting(document), **document}
+    polls = {"poll_s": POLL_SECONDS if made["rendezvous"]["method"] == "buckets" else None}
+    made["exchange"] = {**exchange, "timeouts": {**polls, **exchange["timeouts"]}}
+    shares = document["data"].get("shares", {})
+    made["groups"] = [
+        {"data": {"store": document["data"]["store"], "place_share": shares.get(group["place"])}, **group} for group in document["groups"]
+    ]
+    made["drift"] = {"max_round_seconds": exchange["timeouts"]["round_s"], **document["drift"]}
+    return made

@@ -1,0 +1,180 @@
+"""The launch manifest: what is in it, what is refused, and what early files lack."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import placer
+from conftest import Run
+from placer.errors import PlacerError
+from placer.manifest import document_digest, read_manifest
+from placer.manifest.versions import STEPS, completed
+from placer.saved import check_document, manifest_of, schema_text
+
+LATER = ("rendezvous", "buckets")
+
+
+def made(exchange: str, **words: Any) -> dict[str, Any]:
+    """Manifest of a small plan over two cities of AWS."""
+    asked = {"catalog": "phalak-2023", "workers": "2..4", "regions": "2", "budget": "3/h"} | words
+    return placer.recommend("niser", exchange=exchange, **asked).to_manifest()
+
+
+@pytest.fixture(scope="module")
+def hierarchical() -> dict[str, Any]:
+    """A serverless plan with a store in each region."""
+    return made("hierarchical")
+
+
+def signed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the digest of what it now says."""
+    rest = {key: value for key, value in document.items() if key != "digest"}
+    return {**rest, "digest": document_digest(rest)}
+
+
+def without_later_keys(document: dict[str, Any]) -> dict[str, Any]:
+    """The document as the first placer wrote it."""
+    early = {key: value for key, value in copy.deepcopy(document).items() if key not in LATER}
+    early["exchange"]["timeouts"].pop("poll_s")
+    early["drift"].pop("max_round_seconds")
+    for group in early["groups"]:
+        group.pop("data")
+    return signed(early)
+
+
+def test_serverless_plans_meet_in_buckets(hierarchical: dict[str, Any]) -> None:
+    """One bucket where the function reads, one in each of two cities; the store is polled each second, as it is priced."""
+    assert hierarchical["rendezvous"]["method"] == "buckets"
+    roles = [bucket["role"] for bucket in hierarchical["buckets"]]
+    assert roles == ["exchange", "workers", "workers"]
+    assert hierarchical["buckets"][0]["name"] == hierarchical["storage"]["bucket"]
+    assert len({bucket["name"] for bucket in hierarchical["buckets"]}) == 3
+    assert hierarchical["exchange"]["timeouts"]["poll_s"] == 1.0
+    jsonschema.validate(hierarchical, json.loads(schema_text("manifest")))
+
+
+def test_others_meet_at_an_address_and_one_worker_nowhere() -> None:
+    """A parameter server has a machine more than the world has workers; one worker meets nobody."""
+    server = made("parameter-server")
+    assert server["rendezvous"]["machines"] == server["world_size"] + 1
+    assert (server["rendezvous"]["method"], server["buckets"]) == ("address", [])
+    one = placer.recommend("niser", catalog="phalak-2023", workers="1..1").to_manifest()
+    assert (one["rendezvous"]["method"], one["rendezvous"]["machines"]) == ("none", 1)
+    assert read_manifest(one, "m.json").exchange.strategy == "none"
+
+
+def test_data_with_places_give_each_group_its_share() -> None:
+    """Two places with half of the data each: the groups say what their place computes, 1 in all."""
+    result = placer.recommend(
+        "roberta-xlm",
+        catalog="erben-2023",
+        budget="20/h",
+        regions="2",
+        exchange="all-reduce",
+        data="gcp/us-central1=1M:stay,gcp/europe-west1=1M:stay",
+    )
+    groups = read_manifest(result.to_manifest(), "m.json").groups
+    shares = {group.place: group.data.place_share or 0.0 for group in groups}
+    assert sum(shares.values()) == pytest.approx(1.0)
+
+
+def test_early_files_are_completed_and_say_the_same(hierarchical: dict[str, Any]) -> None:
+    """What the first placer did not write follows from the rest; the alarm of a round is then its time-out."""
+    early = without_later_keys(hierarchical)
+    jsonschema.validate(early, json.loads(schema_text("manifest")))
+    old, new = read_manifest(early, "m.json"), read_manifest(hierarchical, "m.json")
+    assert (old.rendezvous, old.buckets) == (new.rendezvous, new.buckets)
+    assert old.drift.max_round_seconds == hierarchical["exchange"]["timeouts"]["round_s"]
+    assert completed(hierarchical) == hierarchical
+
+
+def test_an_early_file_that_was_kept_is_read() -> None:
+    """A manifest of November 2026, as it was written then."""
+    kept = json.loads(Path(__file__).with_name("fixtures").joinpath("manifest-early.json").read_text(encoding="utf-8"))
+    assert "rendezvous" not in kept
+    assert read_manifest(kept, "kept").buckets[0].name == kept["storage"]["bucket"]
+
+
+def test_versions(hierarchical: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer version is refused in one line; an older one goes through its step."""
+    with pytest.raises(PlacerError, match="manifest version 2 is newer than this placer, which reads 1"):
+        check_document({**hierarchical, "schema": "placer.manifest/v2"}, "m.json")
+    zero = signed({**hierarchical, "schema": "placer.manifest/v0"})
+    with pytest.raises(PlacerError, match="there is no manifest version 0"):
+        check_document(zero, "m.json")
+    monkeypatch.setitem(STEPS, 0, lambda document: {**document, "schema": "placer.manifest/v1", "name": "raised"})
+    assert read_manifest(zero, "m.json").name == "raised"
+    with pytest.raises(PlacerError, match="is no manifest"):
+        check_document({**hierarchical, "schema": "placer.manifest/vX"}, "m.json")
+
+
+def test_edits_are_refused_unless_allowed(hierarchical: dict[str, Any]) -> None:
+    """A digest that differs is said; with allow_edits everything else is still checked."""
+    changed = {**hierarchical, "name": "mine"}
+    with pytest.raises(PlacerError, match="edited by hand"):
+        read_manifest(changed, "m.json")
+    assert read_manifest(changed, "m.json", allow_edits=True).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "words"),
+    [
+        (("world_size",), 9, "workers in groups, world_size 9"),
+        (("groups", 1, "rank_offset"), 7, "starts at rank 7"),
+        (("groups", 0, "count"), 0, "has 0 workers"),
+        (("groups", 0, "count"), "two", r"Expected `int`, got `str` - at `\$.groups\[0\].count`"),
+        (("groups", 1, "name"), "workers-0", "two groups have one name"),
+        (("groups", 0, "name"), "../evil", "no name of a job"),
+        (("name",), "a'b", "no name of a job"),
+        (("exchange", "strategy"), "centrall", "unknown exchange 'centrall' .a similar exchange exists: 'central'"),
+        (("exchange", "strategy"), "all-reduce", "do not fit"),
+        (("exchange", "streams"), 0, "exchange.streams is 0"),
+        (("storage",), None, "NoneType|do not fit"),
+        (("groups", 0, "offer", "market"), "free", "Invalid enum value 'free'"),
+        (("rendezvous", "machines"), 3, "the rendezvous is for 3 machines"),
+        (("rendezvous", "port"), 0, "port 0 does not exist"),
+        (("model", "name"), "a\0b", "model.name holds a NUL"),
+        (("model", "name"), "\ud800", "model.name holds a NUL or half a character"),
+        (("expected", "step_seconds"), {}, "step_seconds has no total"),
+        (("groups",), [], "no group|IndexError"),
+    ],
+)
+def test_what_does_not_fit_is_named(hierarchical: dict[str, Any], at: tuple[Any, ...], value: Any, words: str) -> None:
+    """Each in one line, whatever the digest says."""
+    document = copy.deepcopy(hierarchical)
+    part = document
+    for key in at[:-1]:
+        part = part[key]
+    part[at[-1]] = value
+    with pytest.raises(PlacerError, match=words) as caught:
+        read_manifest(signed(document) if "\ud800" not in str(value) else document, "m.json", allow_edits=True)
+    assert str(caught.value).count("\n") == 0
+
+
+def test_a_saved_result_gives_the_same_manifest() -> None:
+    """From the file alone, priced again."""
+    result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023")
+    assert manifest_of(result.to_saved(), "r.json") == result.to_manifest()
+    none = placer.recommend("roberta-xlm", budget="0.01/h", catalog="erben-2023")
+    with pytest.raises(PlacerError, match="no placement"):
+        manifest_of(none.to_saved(), "r.json")
+
+
+def test_the_command_says_it_in_one_line(run: Run, tmp_path: Path, hierarchical: dict[str, Any]) -> None:
+    """Exit code 2, one line and a tip, no traceback."""
+    path = tmp_path / "m.json"
+    for document, words in (
+        ({**hierarchical, "schema": "placer.manifest/v12"}, "newer"),
+        ({**hierarchical, "world_size": 3}, "edited by hand"),
+        ({"schema": "placer.manifest/v1"}, "digest differs"),
+    ):
+        path.write_text(json.dumps(document), encoding="utf-8")
+        done = run("validate", str(path))
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 2), done.stderr
+        assert words in done.stderr
