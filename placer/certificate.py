@@ -11,7 +11,7 @@ from placer.checker.market import machines_of
 from placer.convergence import batch_factor, multiplier_of
 from placer.estimator import exchange_phases, pool_of
 from placer.exchanges import exchange_for
-from placer.manifest.native import document_digest
+from placer.manifest.reading import document_digest
 from placer.placement import NO_EXCHANGE, Placement
 from placer.problem import PARTS, Problem
 from placer.result import Result, SolveOptions

@@ -55,6 +55,7 @@ LAYERS = [
         "promised_network",
         "report",
         "manifest",
+        "export",
         "reproduce",
         "fitting",
         "simulation",

@@ -32,6 +32,7 @@ COMMANDS = {
     "calibrate": "Fit the timing model to your own measured runs.",
     "reproduce": "Work a published paper out again and compare.",
     "catalog": "List price books and what they cover.",
+    "export": "Write launch files from a manifest: torchrun, SkyPilot, Kubernetes and others.",
     "validate": "Check a result, manifest, profile, calibration, quota file or price book.",
     "doctor": "Show what is installed and test the second solvers.",
     "schema": "Print the JSON Schema of a document that placer writes or reads.",

@@ -1,0 +1,89 @@
+"""Target ``compose``: every worker as a container on this machine, to see that the plan starts; links are not shaped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.export.environment import machines
+from placer.export.heading import comments, heading
+from placer.export.plan import Plan
+from placer.export.pods import escaped
+from placer.export.readme import plain, readme
+from placer.export.shell import script
+from placer.export.start import ONLY_NODE, start_lines
+from placer.export.yaml_text import yaml_text
+
+FILE = "compose.yaml"
+MOST = 64
+"""Most containers: a rehearsal of more belongs on more machines."""
+STORE_IMAGE = "motoserver/moto:5.1.0"
+"""Stands in for the object store and knows no passwords; the credentials below are words that it ignores."""
+STORE_PORT = 5000
+STORE = {
+    "AWS_ENDPOINT_URL": f"http://store:{STORE_PORT}",
+    "AWS_ACCESS_KEY_ID": "rehearsal",
+    "AWS_SECRET_ACCESS_KEY": "rehearsal",  # noqa: S105 - of a stand-in that checks nothing
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+
+
+def files(plan: Plan) -> dict[str, str]:
+    """Return the Compose file.
+
+    Raises
+    ------
+    PlacerError
+        If the plan has more machines than one can rehearse.
+    """
+    count = plan.manifest.rendezvous.machines
+    if count > MOST:
+        raise PlacerError(f"{count} containers are too many for one machine", f"compose takes up to {MOST} workers")
+    return {FILE: yaml_text([document(plan)], comments(heading(plan, "compose"))), "README.md": _readme(plan)}
+
+
+def document(plan: Plan) -> dict[str, Any]:
+    """Build the Compose file: one service a worker, with one process each, whatever GPUs the plan rents."""
+    services: dict[str, Any] = {}
+    for name, environment in machines(plan).items():
+        for node in range(int(environment["PLACER_GROUP_SIZE"])):
+            services[f"{name}-{node}"] = _service(plan, environment, node)
+    if plan.manifest.buckets:
+        services["store"] = {"image": STORE_IMAGE, "environment": {"MOTO_PORT": str(STORE_PORT)}}
+        aggregator = {**next(iter(machines(plan).values())), "PLACER_ROLE": "aggregator", "PLACER_GROUP_SIZE": "1"}
+        services["aggregator"] = _service(plan, aggregator, 0)
+    return {"name": plan.manifest.name, "services": services}
+
+
+def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, Any]:
+    meeting = plan.manifest.rendezvous
+    address = {meeting.address_variable: f"{meeting.group}-0"} if meeting.method == "address" else {}
+    store = STORE if plan.manifest.buckets else {}
+    text = script(heading(plan, "compose"), {**environment, "PLACER_PROCESSES": "1"}, start_lines(plan.manifest, ONLY_NODE))
+    return {
+        "image": plan.image,
+        "command": ["bash", "-c", escaped(text)],
+        "environment": {"PLACER_NODE": str(node), **address, **store},
+        "working_dir": "/work",
+        "volumes": [{"type": "bind", "source": ".", "target": "/work"}],
+        "labels": {"placer.place": escaped(environment["PLACER_PLACE"]), "placer.group": environment["PLACER_GROUP"]},
+        **({"depends_on": ["store"]} if store else {}),
+    }
+
+
+def _readme(plan: Plan) -> str:
+    words = [
+        f"Needs Docker Compose 2. Put the training script into this folder: containers see it as `/work/{plan.train}`.",
+        "All workers run on this machine, with one process each and links as fast as the machine: speeds are not those of the plan.",
+    ]
+    if plan.manifest.buckets:
+        words += [
+            "The object store is moto; the service `aggregator` runs the training script with `PLACER_ROLE=aggregator`, in place of",
+            f"the function in {plain(plan.manifest.buckets[0].place)}.",
+        ]
+    sections = [
+        ("Launch", words, ["docker compose up --abort-on-container-failure"]),
+        ("Watch", [], ["docker compose ps", "docker compose logs -f"]),
+        ("Tear down", [], ["docker compose down --volumes"]),
+    ]
+    return readme(plan, "compose", sections)

@@ -1,0 +1,130 @@
+"""Target ``hivemind``: a bootstrap peer, one script a group, and the arguments of hivemind.Optimizer (1.1)."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.export.environment import group_environment, run_environment
+from placer.export.heading import heading
+from placer.export.plan import Plan
+from placer.export.readme import meeting_words, readme
+from placer.export.shell import script
+from placer.export.start import ASK_NODE, CHECK_NODE, ONLY_NODE
+
+STRATEGIES = ("none", "all-reduce", "local-sgd")
+"""What hivemind.Optimizer does by itself; one worker of strategy ``none`` trains alone until others join."""
+COMPRESSIONS = {"none": "NoCompression", "fp16": "Float16Compression", "int8": "Uniform8BitQuantization"}
+"""Classes of hivemind.compression for each compression of placer."""
+FILE = "optimizer.json"
+BOOTSTRAP = [
+    ': "${PLACER_RENDEZVOUS_ADDRESS:?set it to an address of this machine that every machine reaches}"',
+    'case "$PLACER_RENDEZVOUS_ADDRESS" in *:*) kind=ip6 ;; *[!0-9.]*) kind=dns4 ;; *) kind=ip4 ;; esac',
+    'mkdir -p "$PLACER_KEYS" && chmod 700 "$PLACER_KEYS"',
+    'exec hivemind-dht --identity_path "$PLACER_KEYS/bootstrap.key" \\',
+    '  --host_maddrs "/ip4/0.0.0.0/tcp/$PLACER_RENDEZVOUS_PORT" \\',
+    '  --announce_maddrs "/$kind/$PLACER_RENDEZVOUS_ADDRESS/tcp/$PLACER_RENDEZVOUS_PORT" "$@"',
+]
+TRAINER = [
+    ': "${PLACER_INITIAL_PEERS:?set it to the address that bootstrap.sh prints: /ip4/.../p2p/...}"',
+    'read -r -a peers <<< "$PLACER_INITIAL_PEERS"',
+    'mkdir -p "$PLACER_KEYS" && chmod 700 "$PLACER_KEYS"',
+    'exec python3 "$PLACER_TRAIN" --run_id "$PLACER_RUN" --initial_peers "${peers[@]}" \\',
+    '  --identity_path "$PLACER_KEYS/rank-$PLACER_RANK.key" \\',
+    '  --host_maddrs "/ip4/0.0.0.0/tcp/$((PLACER_RENDEZVOUS_PORT + 1 + PLACER_RANK))" \\',
+    '  --target_batch_size "$PLACER_EPOCH_SAMPLES" --batch_size_per_step "$PLACER_BATCH_SIZE_PER_STEP" \\',
+    '  --matchmaking_time "$PLACER_MATCHMAKING_S" --averaging_timeout "$PLACER_AVERAGING_TIMEOUT_S" "$@"',
+]
+"""Options as hivemind's own examples name them; the identity of a peer is a key that stays on its machine."""
+KEYS = {"PLACER_KEYS": "keys"}
+
+
+def files(plan: Plan) -> dict[str, str]:
+    """Return the scripts and the arguments of the optimizer.
+
+    Raises
+    ------
+    PlacerError
+        If hivemind has no such exchange or compression.
+    """
+    exchange = plan.manifest.exchange
+    if exchange.strategy not in STRATEGIES:
+        raise PlacerError(f"hivemind does not do the exchange {exchange.strategy}", "it does all-reduce and local-sgd; try --to torchrun")
+    if exchange.compression not in COMPRESSIONS:
+        raise PlacerError(f"hivemind has no compression '{exchange.compression}'", f"it has {', '.join(COMPRESSIONS)}")
+    lines, alike = heading(plan, "hivemind"), {**run_environment(plan), **KEYS}
+    built = {"bootstrap.sh": script(lines, alike, BOOTSTRAP)}
+    for group in plan.manifest.groups:
+        steps = {
+            "PLACER_EPOCH_SAMPLES": str(_epoch_samples(plan)),
+            "PLACER_BATCH_SIZE_PER_STEP": str(batch_size_per_step(plan, group.offer.gpu_count)),
+        }
+        node = ONLY_NODE if group.count == 1 else ASK_NODE
+        environment = {**alike, **group_environment(group, plan.manifest), **steps}
+        built[f"{group.name}.sh"] = script(lines, environment, [node, *CHECK_NODE, *TRAINER])
+    note = {"note": lines[0], "manifest": plan.manifest.digest}
+    built[FILE] = json.dumps({**note, **optimizer_arguments(plan)}, indent=2, allow_nan=False) + "\n"
+    return {**built, "README.md": _readme(plan)}
+
+
+def optimizer_arguments(plan: Plan) -> dict[str, Any]:
+    """Keyword arguments of hivemind.Optimizer, apart from dht, optimizer, params and the size of a step.
+
+    Notes
+    -----
+    With local updates an epoch of hivemind is what passes between two averagings: H target batches.
+    """
+    manifest, exchange = plan.manifest, plan.manifest.exchange
+    local = exchange.strategy == "local-sgd"
+    late = exchange.overlap and not local
+    return {
+        "optimizer": {
+            "run_id": manifest.name,
+            "target_batch_size": _epoch_samples(plan),
+            "matchmaking_time": exchange.timeouts.matchmaking_s,
+            "averaging_timeout": exchange.timeouts.averaging_s,
+            "use_local_updates": local,
+            "delay_grad_averaging": late,
+            "delay_optimizer_step": late,
+            "offload_optimizer": late,
+            "delay_state_averaging": exchange.overlap,
+        },
+        "grad_compression": COMPRESSIONS[exchange.compression],
+        "state_averaging_compression": COMPRESSIONS[exchange.compression],
+    }
+
+
+def _epoch_samples(plan: Plan) -> int:
+    return plan.manifest.exchange.target_batch_size * plan.manifest.exchange.local_steps
+
+
+def batch_size_per_step(plan: Plan, devices: int) -> int:
+    """Samples that a peer hands over at once: a micro-batch of each device, or with local steps its share of a target batch."""
+    exchange = plan.manifest.exchange
+    if exchange.strategy == "local-sgd":
+        return math.ceil(exchange.target_batch_size / plan.manifest.world_size)
+    return exchange.microbatch * devices
+
+
+def _readme(plan: Plan) -> str:
+    manifest, first = plan.manifest, plan.manifest.groups[0]
+    last = manifest.rendezvous.port + manifest.world_size
+    words = [
+        "Needs hivemind 1.1 beside the training script, which gets `--run_id`, `--initial_peers`, `--identity_path`, `--host_maddrs`,",
+        "`--target_batch_size`, `--batch_size_per_step`, `--matchmaking_time` and `--averaging_timeout`;",
+        f"`{FILE}` holds the same as arguments of hivemind.Optimizer. Keys are made at the first start, in `keys/`, and stay there:",
+        "a peer that comes back has its old identity. Keep them private. "
+        f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines.",
+    ]
+    address = manifest.rendezvous.address_variable
+    start = [f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints /ip4/ADDRESS/tcp/.../p2p/ID"]
+    start += ["export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh printed it; on every machine"]
+    start += [f"PLACER_NODE={node} bash {first.name}.sh    # on machine {node} of {first.name}" for node in range(min(2, first.count))]
+    sections = [
+        ("Launch", words if manifest.world_size > 1 else [*words, *meeting_words(plan)], start),
+        ("Watch", ["bootstrap.sh reports the number of peers every 30 s."], []),
+        ("Tear down", ["End the trainers, then the bootstrap peer, with Ctrl-C."], []),
+    ]
+    return readme(plan, "hivemind", sections)

@@ -1,0 +1,39 @@
+"""What an exporter gets: a checked manifest, its text, and what the machines are to run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from placer.errors import PlacerError
+from placer.manifest import Manifest
+
+TRAIN = "train.py"
+IMAGE = "pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime"
+"""Image with PyTorch and torchrun; the newest at hand when this was written."""
+_PATH = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9_.:/@-]*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A manifest to be launched.
+
+    Notes
+    -----
+    ``text`` is the manifest's file, copied into each export. ``train`` is the path of the training script on the
+    machines, ``image`` the container image of targets that run containers. ``edited``: the manifest was changed by hand.
+    """
+
+    manifest: Manifest
+    text: str
+    train: str = TRAIN
+    image: str = IMAGE
+    edited: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse names that are no path or image."""
+        if not _PATH.fullmatch(self.train):
+            raise PlacerError(f"'{self.train}' is no path of a training script", "use letters, digits, _ . - and /, such as src/train.py")
+        if not _IMAGE.fullmatch(self.image):
+            raise PlacerError(f"'{self.image}' is no name of a container image", "write it as docker pull does, such as ghcr.io/me/train:1")

@@ -1,0 +1,44 @@
+"""Target ``torchrun``: one script a group, to be started once on every machine of the group."""
+
+from __future__ import annotations
+
+from placer.export.environment import machines
+from placer.export.heading import heading
+from placer.export.plan import Plan
+from placer.export.readme import meeting_words, readme
+from placer.export.shell import script
+from placer.export.start import ASK_NODE, ONLY_NODE, start_lines
+
+
+def files(plan: Plan) -> dict[str, str]:
+    """Return ``GROUP.sh`` for each group."""
+    return {**group_scripts(plan, "torchrun"), "README.md": _readme(plan)}
+
+
+def group_scripts(plan: Plan, target: str) -> dict[str, str]:
+    """Scripts of the groups by file name."""
+    lines, built = heading(plan, target), {}
+    for name, environment in machines(plan).items():
+        node = ONLY_NODE if environment["PLACER_GROUP_SIZE"] == "1" else ASK_NODE
+        built[f"{name}.sh"] = script(lines, environment, start_lines(plan.manifest, node))
+    return built
+
+
+def _readme(plan: Plan) -> str:
+    first = plan.manifest.groups[0]
+    needs = [f"export {plan.manifest.rendezvous.address_variable}=ADDRESS"] if plan.manifest.rendezvous.method == "address" else []
+    start = [f"PLACER_NODE={node} bash {first.name}.sh    # on machine {node} of {first.name}" for node in range(min(2, first.count))]
+    words = [
+        "Copy this folder and the training script to every machine, then, on each, start the script of its group.",
+        *meeting_words(plan),
+    ]
+    sections = [
+        ("Launch", words, [*needs, *start]),
+        (
+            "Watch",
+            ["torchrun prints the output of its processes; the variables `PLACER_*` say what to expect and when to raise an alarm."],
+            [],
+        ),
+        ("Tear down", ["End torchrun with Ctrl-C on one machine: the others stop with it. Then give the machines back."], []),
+    ]
+    return readme(plan, "torchrun", sections)
