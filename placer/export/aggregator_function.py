@@ -15,7 +15,7 @@ BLOCK_BYTES = 1 << 24
 PARTS_OF_ONE_DELETE = 1000
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, int]:  # noqa: ARG001 - the signature of Lambda
+def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     """Aggregate the rounds that an event of S3, or a direct call with bucket and key, speaks of; return how many were complete."""
     records = event.get("Records")
     calls = [(event["bucket"], event["key"])] if records is None else [_object_of(record) for record in records]
@@ -61,7 +61,7 @@ def _summed(store: Any, bucket: str, parts: list[str]) -> bytes:
     import numpy as np
 
     kind = np.dtype(os.environ["PLACER_NUMBERS"])
-    total = None
+    total: Any = None
     for part in parts:
         answer = store.get_object(Bucket=bucket, Key=part)
         if total is None:

@@ -179,9 +179,10 @@ def _readme(plan: Plan) -> str:
     asked, aggregator = memory_gib(plan), manifest.aggregator
     assert aggregator is not None
     words = [
-        "Run with AWS's command line, in an account that may make buckets, functions and roles. ARN is a layer with NumPy in the region,",
-        "such as arn:aws:lambda:REGION:336392948345:layer:AWSSDKPandas-Python312:VERSION (Arm: AWSSDKPandas-Python312-Arm64). Attach the policy",
-        "that a stack puts out as WorkerPolicy to the role of the machines. Workers put `RUN/gradients/ROUND/RANK` and get `RUN/means/ROUND`,",
+        "Run with AWS's command line, in an account that may make buckets, functions and roles. ARN is a layer with NumPy in the",
+        "region, such as arn:aws:lambda:REGION:336392948345:layer:AWSSDKPandas-Python312:VERSION (Arm: AWSSDKPandas-Python312-Arm64).",
+        "Attach the policy that a stack puts out as WorkerPolicy to the role of the machines. Workers put",
+        "`RUN/gradients/ROUND/RANK` and get `RUN/means/ROUND`,",
         f"RUN = `{manifest.name}`, little-endian {'float32' if manifest.exchange.compression == 'none' else 'float16'}.",
     ]
     if asked > (aggregator.memory_gib or 0.0):

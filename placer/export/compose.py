@@ -23,7 +23,7 @@ STORE_PORT = 5000
 STORE = {
     "AWS_ENDPOINT_URL": f"http://store:{STORE_PORT}",
     "AWS_ACCESS_KEY_ID": "rehearsal",
-    "AWS_SECRET_ACCESS_KEY": "rehearsal",  # noqa: S105 - of a stand-in that checks nothing
+    "AWS_SECRET_ACCESS_KEY": "rehearsal",
     "AWS_DEFAULT_REGION": "us-east-1",
 }
 

@@ -13,6 +13,9 @@ KEPT_DAYS = 1
 """Objects of a round that failed are deleted after a day; of the others nothing is left."""
 
 
+CLOSED = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
     """A bucket and its region."""
@@ -57,9 +60,9 @@ def bucket(name: str, run: str, *, notifies: bool) -> dict[str, Any]:
     properties: dict[str, Any] = {
         "BucketName": name,
         "BucketEncryption": {"ServerSideEncryptionConfiguration": encrypted},
-        "PublicAccessBlockConfiguration": {
-            key: True for key in ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
-        },
+        "PublicAccessBlockConfiguration": dict.fromkeys(
+            ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"), True
+        ),
         "LifecycleConfiguration": {"Rules": [{"Id": "forget", **days}]},
     }
     if not notifies:

@@ -18,11 +18,11 @@ _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 class _Dumper(yaml.SafeDumper):
     """Quotes what YAML 1.2 or 1.1 could take for a number, a date or a truth value, such as a digest 1234e567."""
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature of PyYAML
+    def ignore_aliases(self, data: Any) -> bool:
         """Write equal parts in full: not every reader knows aliases."""
         return True
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - as above
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         """Indent lists below their key."""
         super().increase_indent(flow, False)
 

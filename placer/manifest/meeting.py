@@ -62,7 +62,7 @@ def _buckets(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     built = [{"role": "exchange", "place": storage["place"], "store": storage["store"], "name": storage["bucket"]}]
     if traits(document["exchange"]["strategy"]).transport == "regional-stores":
         for place in sorted({group["place"] for group in document["groups"]}):
-            provider, region = place.split("/", 1)
+            provider, _, region = place.partition("/")
             store = STORES.get(provider, storage["store"])
             name = bucket_name(document["model"]["name"], region, "workers")
             built.append({"role": "workers", "place": place, "store": store, "name": name})

@@ -52,13 +52,18 @@ def migrated(document: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def completed(document: Mapping[str, Any]) -> dict[str, Any]:
     """Add the keys that follow from the others: rendezvous, buckets, polling, data of each group, alarm of the round."""
-    exchange = document["exchange"]
-    made = {**meeting(document), **document}
-    polls = {"poll_s": POLL_SECONDS if made["rendezvous"]["method"] == "buckets" else None}
-    made["exchange"] = {**exchange, "timeouts": {**polls, **exchange["timeouts"]}}
-    shares = document["data"].get("shares", {})
-    made["groups"] = [
-        {"data": {"store": document["data"]["store"], "place_share": shares.get(group["place"])}, **group} for group in document["groups"]
-    ]
-    made["drift"] = {"max_round_seconds": exchange["timeouts"]["round_s"], **document["drift"]}
+    made = dict(document)
+    if not {"rendezvous", "buckets"} <= made.keys():
+        made |= {key: value for key, value in meeting(document).items() if key not in made}
+    waits = document["exchange"]["timeouts"]
+    poll = POLL_SECONDS if made["rendezvous"]["method"] == "buckets" else None
+    made["exchange"] = {**document["exchange"], "timeouts": _with(waits, "poll_s", poll)}
+    place_shares, store = document["data"].get("shares", {}), document["data"]["store"]
+    made["groups"] = [_with(g, "data", {"store": store, "place_share": place_shares.get(g["place"])}) for g in document["groups"]]
+    made["drift"] = _with(document["drift"], "max_round_seconds", waits["round_s"])
     return made
+
+
+def _with(part: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """The part with a key at its end, if it has none of that name."""
+    return {**part, **({} if key in part else {key: value})}

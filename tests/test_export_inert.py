@@ -1,0 +1,214 @@
+"""No text of a manifest takes effect in an export: what a parser or a shell reads back is what was written into the manifest."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import placer
+from placer.errors import PlacerError
+from placer.export import TARGETS, export
+from placer.export.plan import Plan
+from placer.export.shell import assignments
+from placer.manifest import document_digest, read_manifest
+
+PROBE = "PWN"
+"""File that a hostile name tries to make; it must never appear."""
+HOSTILE = [
+    f"$(touch {PROBE})",
+    f"`touch {PROBE}`",
+    f"a'; touch {PROBE}; echo 'b",
+    f'a"; touch {PROBE}; echo "b',
+    f"line one\ntouch {PROBE}\n# line three",
+    f"\n---\nevil: true\n!!python/object/apply:os.system ['touch {PROBE}']",
+    "${HOME} $HOME $$ $(JOB_COMPLETION_INDEX) {{resolve:ssm:/a}} ${AWS::AccountId}",
+    "us-east-1'; touch PWN #",
+    "yes",
+    "12e3",
+    "0x1F",
+    "~",
+    "- a: [b, {c: *d}]",
+    " leading and trailing \t ",
+    "\u2028\u0085\ufeff😀",
+    "-rf --flag",
+    "a\\'b\\\nc",
+    "| a | `b` <script>x</script> [c](javascript:d)",
+    "",
+]
+FREE = {
+    "model": ("name",),
+    "offer": ("instance_type", "gpu", "as_of"),
+    "group": ("place", "provider", "region"),
+    "exchange": ("compression",),
+    "aggregator": ("place", "function"),
+    "storage": ("place", "store"),
+    "bucket": ("place", "store"),
+    "inputs": ("catalog", "digest", "profile_digest", "as_of"),
+}
+"""Strings of a manifest that are not from a closed set of names."""
+PLANS = {
+    "none": {"workers": "1..1", "exchange": "auto"},
+    "all-reduce": {"exchange": "all-reduce"},
+    "parameter-server": {"exchange": "parameter-server"},
+    "hierarchical": {"exchange": "hierarchical"},
+}
+CHECKED_WORDS = {"hivemind": ("compression",), "cloudformation": ("compression", "place", "provider", "region")}
+"""Fields that a target checks and refuses: they keep their values there."""
+RUNS = {"hivemind": ["none", "all-reduce"], "cloudformation": ["hierarchical"], "trainjob": ["none", "all-reduce", "hierarchical"]}
+"""Kinds of plans that a target takes; the others take all."""
+text = st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30) | st.sampled_from(HOSTILE)
+
+
+@pytest.fixture(scope="module")
+def plans() -> dict[str, dict[str, Any]]:
+    """A manifest of each kind."""
+    words: dict[str, Any] = {"catalog": "phalak-2023", "workers": "2..3", "regions": "1..2", "budget": "3/h", "places": "aws/*"}
+    return {name: placer.recommend("niser", **{**words, **more}).to_manifest() for name, more in PLANS.items()}
+
+
+def parts(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Objects of a manifest by the keys of FREE."""
+    yield from ((name, document[name]) for name in ("model", "exchange", "aggregator", "storage", "inputs") if document[name])
+    for group in document["groups"]:
+        yield "group", group
+        yield "offer", group["offer"]
+    yield from (("bucket", bucket) for bucket in document["buckets"])
+
+
+def poisoned(document: dict[str, Any], value: str, target: str) -> Plan:
+    """The plan with a value in every free string, its digest right again."""
+    changed = copy.deepcopy(document)
+    for name, part in parts(changed):
+        for key in FREE[name]:
+            if key in part and key not in CHECKED_WORDS.get(target, ()):
+                part[key] = value
+    if changed["data"]["assumption"]:
+        changed["data"]["assumption"] = value
+    for group in changed["groups"]:
+        group["data"]["store"] = value
+    changed["expected"]["samples_to_target"]["source"] = value
+    changed.pop("digest")
+    changed["digest"] = document_digest(changed)
+    return Plan(manifest=read_manifest(changed, "m.json"), text=json.dumps(changed))
+
+
+def scripts_of(files: dict[str, str]) -> list[str]:
+    """Shell scripts of an export: files of their own, and arguments of containers with the doubled dollars undone."""
+    found = [body for name, body in files.items() if name.endswith(".sh") and name != "bootstrap.sh"]
+    for name, body in files.items():
+        if name.endswith(".yaml"):
+            for document in yaml.safe_load_all(body):
+                found += [command[2].replace("$$", "$") for command in commands(document)]
+    return found
+
+
+def commands(part: Any) -> Iterator[list[str]]:
+    """Commands of containers, however deep."""
+    if isinstance(part, dict):
+        if isinstance(part.get("command"), list):
+            yield part["command"]
+        for value in part.values():
+            yield from commands(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from commands(value)
+
+
+def strings(part: Any) -> Iterator[str]:
+    """Strings of a parsed document, keys apart."""
+    if isinstance(part, dict):
+        for value in part.values():
+            yield from strings(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from strings(value)
+    elif isinstance(part, str):
+        yield part
+
+
+def blocks(readme: str) -> str:
+    """Commands of a README without their comments."""
+    inside = re.findall(r"```bash\n(.*?)```", readme, flags=re.DOTALL)
+    return "\n".join(line.split("    #")[0] for block in inside for line in block.splitlines())
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), value=text)
+def test_whatever_a_name_holds_every_export_reads_it_back(plans: dict[str, dict[str, Any]], target: str, data: Any, value: str) -> None:
+    """Variables, values of YAML and copies of the manifest equal the name; commands to type hold nothing of it."""
+    kind = data.draw(st.sampled_from(RUNS.get(target, sorted(PLANS))))
+    files = export(poisoned(plans[kind], value, target), target)
+    for script in scripts_of(files):
+        assert assignments(script)["PLACER_MODEL"] == value
+        assert assignments(script).get("PLACER_DATA_STORE", value) == value  # a parameter server reads no data
+    if target == "skypilot":
+        header, *tasks = yaml.safe_load_all(files["skypilot.yaml"])
+        assert header["execution"] == "parallel"
+        assert [task["envs"]["PLACER_MODEL"] for task in tasks] == [value] * len(tasks)
+        assert tasks[0]["resources"]["infra"] == f"{value}/{value}"
+    if target == "jobset":
+        found = [next(yaml.safe_load_all(body)) for name, body in files.items() if name.endswith(".yaml")]
+        assert {document["metadata"]["annotations"]["placer/model"] for document in found} == {value}
+    if target == "compose":
+        services = yaml.safe_load(files["compose.yaml"])["services"].values()
+        assert all(s["labels"]["placer.place"].replace("$$", "$") == value for s in services if "labels" in s)
+    assert json.loads(files["manifest.json"])["model"]["name"] == value
+    assert re.fullmatch(r"[A-Za-z0-9_./:=<>, \n-]*", blocks(files["README.md"]))
+    assert "<script" not in files["README.md"]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=text)
+@example(value=f"$(touch {PROBE})")
+@example(value=f"a'; touch {PROBE}; echo 'b")
+@example(value=f"line one\ntouch {PROBE}\n# line three")
+def test_scripts_that_run_make_no_file(plans: dict[str, dict[str, Any]], value: str) -> None:
+    """All scripts of a plan, run with stand-ins for torchrun and python: the variable arrives whole, the probe does not appear."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        for name in ("torchrun", "python3"):
+            (home / name).write_text('#!/bin/bash\nprintf %s "$PLACER_MODEL" > seen\n', encoding="utf-8")
+            (home / name).chmod(0o755)
+        environment = {"PATH": f"{home}:{os.environ['PATH']}", "PLACER_NODE": "0", "JOB_COMPLETION_INDEX": "0", "LC_ALL": "C.UTF-8"}
+        environment |= {"PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1", "PLACER_INITIAL_PEERS": "/ip4/127.0.0.1/tcp/1/p2p/x"}
+        for target in ("env", "torchrun", "hivemind", "jobset"):
+            files = export(poisoned(plans["all-reduce"], value, target), target)
+            for script in scripts_of(files)[:1]:
+                body = f"{script}\ntorchrun\n" if target == "env" else script
+                subprocess.run([shutil.which("bash") or "bash", "-c", body], cwd=home, env=environment, check=True, capture_output=True)
+                assert (home / "seen").read_bytes().decode() == value
+                (home / "seen").unlink()
+                assert not (home / PROBE).exists()
+
+
+@pytest.mark.parametrize("value", ["a\0b", "\ud83d"])
+def test_text_that_no_shell_can_hold_is_refused(plans: dict[str, dict[str, Any]], value: str) -> None:
+    """NUL and half a surrogate pair: one line that names the field."""
+    with pytest.raises(PlacerError, match=r"model\.name holds"):
+        poisoned({**plans["none"], "model": {**plans["none"]["model"], "name": value}}, value, "env")
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_heading_says_what_is_expected(plans: dict[str, dict[str, Any]], target: str) -> None:
+    """Digest, date of the catalog and cost stand in every file but the copy of the manifest."""
+    document = plans["hierarchical" if target == "cloudformation" else "all-reduce"]
+    plan = Plan(manifest=read_manifest(document, "m.json"), text=json.dumps(document))
+    for name, body in export(plan, target).items():
+        assert document["digest"] in body
+        if name.endswith((".sh", ".yaml", ".md")):
+            assert document["inputs"]["as_of"] in body
+            assert f"{document['expected']['usd_per_hour']['total']:,.4g}" in body
