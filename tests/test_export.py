@@ -26,7 +26,7 @@ from placer.manifest import document_digest, read_manifest
 WORDS: dict[str, Any] = {"catalog": "phalak-2023", "workers": "2..4", "regions": "2", "budget": "3/h", "places": "aws/*"}
 
 
-def plan_of(document: dict[str, Any], **words: str) -> Plan:
+def plan_of(document: dict[str, Any], **words: Any) -> Plan:
     """The plan of a manifest."""
     return Plan(manifest=read_manifest(document, "m.json"), text=json.dumps(document), **words)
 
@@ -90,7 +90,7 @@ def test_ranks_of_all_groups_make_the_world(three: Plan) -> None:
 
 def test_scripts_pass_bash_and_shellcheck(three: Plan, server: Plan, tmp_path: Path) -> None:
     """All scripts of three targets parse; shellcheck, where it is installed, has nothing to say."""
-    names = []
+    names: list[str] = []
     for target, some in (("env", three), ("torchrun", three), ("hivemind", three), ("torchrun", server), ("torchrun", plan("central"))):
         folder = tmp_path / str(len(names))
         write_folder(str(folder), export(some, target))

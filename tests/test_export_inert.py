@@ -69,7 +69,7 @@ CHECKED_WORDS = {"hivemind": ("compression",), "cloudformation": ("compression",
 """Fields that a target checks and refuses: they keep their values there."""
 RUNS = {"hivemind": ["none", "all-reduce"], "cloudformation": ["hierarchical"], "trainjob": ["none", "all-reduce", "hierarchical"]}
 """Kinds of plans that a target takes; the others take all."""
-text = st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30) | st.sampled_from(HOSTILE)
+text = st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30) | st.sampled_from(HOSTILE)
 
 
 @pytest.fixture(scope="module")
