@@ -10,7 +10,7 @@ from placer.errors import PlacerError
 from placer.export.environment import group_environment, run_environment
 from placer.export.heading import heading
 from placer.export.plan import Plan
-from placer.export.readme import meeting_words, readme
+from placer.export.readme import meeting_words, readme, start_commands
 from placer.export.shell import script
 from placer.export.start import ASK_NODE, CHECK_NODE, ONLY_NODE
 
@@ -109,7 +109,7 @@ def batch_size_per_step(plan: Plan, devices: int) -> int:
 
 
 def _readme(plan: Plan) -> str:
-    manifest, first = plan.manifest, plan.manifest.groups[0]
+    manifest = plan.manifest
     last = manifest.rendezvous.port + manifest.world_size
     words = [
         "Needs hivemind 1.1 beside the training script, which gets `--run_id`, `--initial_peers`, `--identity_path`, `--host_maddrs`,",
@@ -121,7 +121,7 @@ def _readme(plan: Plan) -> str:
     address = manifest.rendezvous.address_variable
     start = [f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints /ip4/ADDRESS/tcp/.../p2p/ID"]
     start += ["export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh printed it; on every machine"]
-    start += [f"PLACER_NODE={node} bash {first.name}.sh    # on machine {node} of {first.name}" for node in range(min(2, first.count))]
+    start += start_commands(plan, [group.name for group in manifest.groups])
     sections = [
         ("Launch", words if manifest.world_size > 1 else [*words, *meeting_words(plan)], start),
         ("Watch", ["bootstrap.sh reports the number of peers every 30 s."], []),

@@ -49,6 +49,18 @@ def _groups(plan: Plan) -> str:
     return "\n".join(rows)
 
 
+def start_commands(plan: Plan, names: Sequence[str]) -> list[str]:
+    """Start the script of each group; of a large one the first machine stands for all."""
+    sizes = {group.name: group.count for group in plan.manifest.groups}
+    lines = []
+    for name in names:
+        count = sizes.get(name, 1)
+        several = f", and so on to PLACER_NODE={count - 1}" if count > 1 else ""
+        node = "PLACER_NODE=0 " if count > 1 else ""
+        lines.append(f"{node}bash {name}.sh    # on the first machine of {name}{several}")
+    return lines
+
+
 def meeting_words(plan: Plan) -> list[str]:
     """Say how the machines find each other, and what has to be open between them."""
     meeting = plan.manifest.rendezvous
@@ -58,7 +70,8 @@ def meeting_words(plan: Plan) -> list[str]:
         names = ", ".join(f"`{bucket.name}` ({plain(bucket.place)})" for bucket in plan.manifest.buckets)
         return [
             f"The workers meet in buckets, which must exist before the start: {names}. Names of buckets are global:",
-            "if one is taken, change it in the manifest and export again with `--edited`.",
+            "if one is taken, change it in the manifest and export again with `--edited`. On AWS, `placer export --to cloudformation`",
+            "writes stacks of the buckets and the aggregator: deploy them first.",
         ]
     return [
         f"`{meeting.address_variable}` is an address of rank 0 (the first machine of `{meeting.group}`) that every machine reaches.",

@@ -92,7 +92,7 @@ def _readme(plan: Plan) -> str:
     meeting, name = plan.manifest.rendezvous, plan.manifest.name
     asked = f" --env {meeting.address_variable}=ADDRESS" if meeting.method == "address" and not _one_task(plan) else ""
     words = [
-        "Needs SkyPilot 0.14 or newer. Put the training script into this folder: it is copied to every machine.",
+        "Needs SkyPilot 0.14 or newer. Put the training script into this folder and launch from here: every machine gets a copy of it.",
         *([] if _one_task(plan) else meeting_words(plan)),
     ]
     sections = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placer.export.environment import machines
 from placer.export.heading import heading
 from placer.export.plan import Plan
-from placer.export.readme import meeting_words, readme
+from placer.export.readme import meeting_words, readme, start_commands
 from placer.export.shell import script
 from placer.export.start import ASK_NODE, ONLY_NODE, start_lines
 
@@ -25,9 +25,8 @@ def group_scripts(plan: Plan, target: str) -> dict[str, str]:
 
 
 def _readme(plan: Plan) -> str:
-    first = plan.manifest.groups[0]
     needs = [f"export {plan.manifest.rendezvous.address_variable}=ADDRESS"] if plan.manifest.rendezvous.method == "address" else []
-    start = [f"PLACER_NODE={node} bash {first.name}.sh    # on machine {node} of {first.name}" for node in range(min(2, first.count))]
+    start = start_commands(plan, list(machines(plan)))
     words = [
         "Copy this folder and the training script to every machine, then, on each, start the script of its group.",
         *meeting_words(plan),
