@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,7 +49,7 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
     if not isinstance(document, Mapping):
         raise PlacerError(f"{where}: not a JSON object", "give a file that placer wrote")
     version_of(document, where)
-    _check_text(document, where)
+    _check_values(document, where)
     if edited(document) and not allow_edits:
         raise PlacerError(f"{where}: the digest differs: the manifest was edited by hand", "write it again with --manifest")
     try:
@@ -64,18 +65,20 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
     return manifest
 
 
-def _check_text(value: Any, where: str, at: str = "") -> None:
-    """Refuse text that no file, variable or argument can hold: NUL, and halves of surrogate pairs."""
+def _check_values(value: Any, where: str, at: str = "") -> None:
+    """Refuse what no file, variable or argument can hold: NUL, halves of surrogate pairs, infinite numbers."""
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
             raise PlacerError(f"{where}: {at.lstrip('.')} holds a NUL or half a character", "correct the name where it comes from")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise PlacerError(f"{where}: {at.lstrip('.')} is no finite number", "correct the figure")
     elif isinstance(value, Mapping):
         for key, part in value.items():
-            _check_text(key, where, f"{at} (a key)")
-            _check_text(part, where, f"{at}.{key}")
+            _check_values(key, where, f"{at} (a key)")
+            _check_values(part, where, f"{at}.{key}")
     elif isinstance(value, list):
         for number, part in enumerate(value):
-            _check_text(part, where, f"{at}[{number}]")
+            _check_values(part, where, f"{at}[{number}]")
 
 
 def _check_parts(manifest: Manifest, where: str) -> None:
@@ -115,3 +118,6 @@ def _check_roles(manifest: Manifest, where: str) -> None:
     for name in ("target_batch_size", "microbatch", "streams", "local_steps"):
         if getattr(exchange, name) < 1:
             raise PlacerError(f"{where}: exchange.{name} is {getattr(exchange, name)}", "give a whole number from 1")
+    for name in ("matchmaking_s", "averaging_s", "step_s", "round_s"):
+        if getattr(exchange.timeouts, name) <= 0:
+            raise PlacerError(f"{where}: timeouts.{name} is {getattr(exchange.timeouts, name):g}", "give seconds above 0")
