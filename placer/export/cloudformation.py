@@ -186,7 +186,7 @@ def _readme(plan: Plan) -> str:
         f"RUN = `{manifest.name}`, little-endian {'float32' if manifest.exchange.compression == 'none' else 'float16'}.",
     ]
     if asked > (aggregator.memory_gib or 0.0):
-        words.append(f"The function gets {asked:.2f} GiB, more than the {aggregator.memory_gib:g} GiB that the plan was priced with.")
+        words.append(f"The function gets {asked:.2f} GiB; the plan was priced with {aggregator.memory_gib or 0.0:g} GiB.")
     if "function" in built:
         words.append("The bucket lies in another region than the function, so S3 cannot call it: each worker invokes it after its upload.")
     if traits(manifest.exchange.strategy).transport == "regional-stores":
