@@ -155,12 +155,12 @@ def on_meta():
 def workload(**parts):
     from placer.profiler.workload import Workload
 
-    usual = {"name": "mine", "title": "mine", "family": "other", "module": network(), "batch": batch, "loss": loss, "optimizer": torch.optim.SGD}
-    return Workload(**{**usual, **parts})
+    usual = {"name": "mine", "title": "mine", "family": "other", "module": network(), "batch": batch, "loss": loss}
+    return Workload(**{"optimizer": torch.optim.SGD, **usual, **parts})
 
 
 def bad_name():
-    return workload(name="a\nb")
+    return workload(name="a\\nb")
 
 
 def bad_target():

@@ -50,7 +50,8 @@ class ProfileCommand(click.Command):
 
             context: click.Context = exchange.make_context(f"{info_name} exchange", args[1:], parent, **extra)
             return context
-        extra.setdefault("obj", shlex.join(["placer", "profile", *args]))
+        typed = shlex.join(["placer", "profile", *args])
+        extra.setdefault("obj", "".join(c if c.isprintable() else "?" for c in typed))
         return super().make_context(info_name, args, parent, **extra)
 
 

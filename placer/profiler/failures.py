@@ -53,5 +53,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """First line of an error's text."""
-    return (str(error).strip().splitlines() or ["no message"])[0]
+    """First line of an error's text, without characters that would steer a terminal."""
+    first = (str(error).strip().splitlines() or ["no message"])[0]
+    return "".join(c if c.isprintable() else " " for c in first)
