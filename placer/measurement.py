@@ -9,6 +9,13 @@ from placer.errors import PlacerError, unknown
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 """Precisions of a training step: plain, TensorFloat-32 products, and autocast to two halves."""
 
+LARGEST = 10**18
+"""Figures above are slips of the keyboard."""
+LARGEST_RATE = 10**15
+"""Samples/s, as for rates: a measurement that is read can become a rate."""
+WORDS = ("gpu", "device", "device_name", "torch", "date", "command", "driver", "failure")
+MAY_BE_EMPTY = ("command", "driver", "failure")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seconds:
@@ -66,11 +73,13 @@ class Point:
 
     def __post_init__(self) -> None:
         """Refuse rates that are not positive and ordered."""
-        if not 0 < self.low <= self.samples_per_second <= self.high:
+        if not 0 < self.low <= self.samples_per_second <= self.high <= LARGEST_RATE:
             said = f"{self.low} .. {self.samples_per_second} .. {self.high}"
             raise PlacerError(f"batch size {self.batch_size}: samples/s are {said}", "0 < low <= samples_per_second <= high")
-        if self.batch_size < 1 or self.accumulation < 1 or self.steps < 1 or not 0 <= self.confidence <= 1:
-            raise PlacerError(f"batch size {self.batch_size}: accumulation, steps or confidence are out of range", "measure it again")
+        _check_sizes(f"batch size {self.batch_size}", self, ("batch_size", "accumulation", "steps"), least=1)
+        _check_sizes(f"batch size {self.batch_size}", self, ("device_memory_bytes", "host_memory_bytes", "fraction_of_peak"), least=0)
+        if not 0 <= self.confidence <= 1:
+            raise PlacerError(f"batch size {self.batch_size}: confidence is {self.confidence}", "give a share between 0 and 1")
 
     @property
     def half_width(self) -> float:
@@ -135,6 +144,15 @@ class Measurement:
         """Refuse measurements without a point or of an unknown precision."""
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
+        where = f"measurement on {self.gpu}"
+        words = {name: getattr(self, name) or "" for name in WORDS}
+        broken = next((name for name, text in words.items() if not text.isprintable() or not (text or name in MAY_BE_EMPTY)), None)
+        if broken is not None:
+            raise PlacerError(f"measurement: {broken} is {ascii(words[broken])[:60]}", "give printable text")
+        _check_sizes(where, self, ("threads", "knee_batch_size", "largest_batch_size", "failed_batch_size"), least=1)
+        _check_sizes(where, self, ("clock_mhz", "memory_clock_mhz", "flops_per_sample", "loading_seconds_per_sample"), least=0)
+        if not 0 <= (self.loading_share or 0) <= 1:
+            raise PlacerError(f"{where}: loading_share is {self.loading_share}", "give a share between 0 and 1")
         if not self.points:
             raise PlacerError(f"measurement on {self.gpu} in {self.precision} has no points", "measure it again")
         if self.knee_batch_size not in {point.batch_size for point in self.points}:
@@ -144,3 +162,11 @@ class Measurement:
     def best(self) -> Point:
         """The point that stands for the device: the knee with most accumulation."""
         return max((p for p in self.points if p.batch_size == self.knee_batch_size), key=lambda p: p.accumulation)
+
+
+def _check_sizes(where: str, row: Point | Measurement, names: tuple[str, ...], *, least: int) -> None:
+    """Refuse figures that nothing could have measured; None is unknown."""
+    for name in names:
+        value = getattr(row, name)
+        if value is not None and not least <= value <= LARGEST:
+            raise PlacerError(f"{where}: {name} is {str(value)[:24]}", "measure it again")

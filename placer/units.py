@@ -271,6 +271,20 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else _digits(value)
 
 
+def format_parameters(value: int) -> str:
+    """Print a number of parameters with three digits, in millions from one million on.
+
+    Examples
+    --------
+    >>> format_parameters(560_142_482), format_parameters(272_474), format_parameters(33)
+    ('560 M', '272 k', '33')
+    """
+    for factor, unit in ((1e6, " M"), (1e3, " k")):
+        if value >= factor:
+            return f"{format_number(value / factor)}{unit}"
+    return f"{value:,}"
+
+
 def _digits(value: float) -> str:
     """Three significant digits without an exponent or trailing zeros."""
     if value == 0 or not math.isfinite(value):

@@ -110,6 +110,77 @@ def needs(something):
     return something
 
 
+class Own(BaseException):
+    pass
+
+
+def gives_up():
+    return limited(2, SystemExit(0))
+
+
+def own_exception():
+    return limited(2, Own("mine"))
+
+
+def chats():
+    def talking(module, batch):
+        print("a word from the loss")
+        return loss(module, batch)
+
+    return network(), batch, talking
+
+
+def moves():
+    os.chdir("/")
+    return good()
+
+
+def no_number():
+    return network(), batch, lambda module, samples: loss(module, samples) * float("nan")
+
+
+def no_loss():
+    return network(), batch, lambda module, samples: None
+
+
+def detached():
+    return network(), batch, lambda module, samples: loss(module, samples).detach()
+
+
+def on_meta():
+    with torch.device("meta"):
+        return network(), batch, loss
+
+
+def workload(**parts):
+    from placer.profiler.workload import Workload
+
+    usual = {"name": "mine", "title": "mine", "family": "other", "module": network(), "batch": batch, "loss": loss}
+    return Workload(**{"optimizer": torch.optim.SGD, **usual, **parts})
+
+
+def bad_name():
+    return workload(name="a\\nb")
+
+
+def bad_target():
+    return workload(target_batch_size=-4)
+
+
+def bad_microbatch():
+    return workload(microbatch="x")
+
+
+def bad_samples():
+    return workload(samples=7)
+
+
+def frozen_step():
+    step = step_function()
+    step.module.requires_grad_(False)
+    return step
+
+
 number = 7
 """
 """Text of a module ``mymodel``: 32 x 64 + 64 + 64 x 10 + 10 = 2,762 parameters in 4 tensors."""

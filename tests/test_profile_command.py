@@ -142,7 +142,20 @@ def test_a_crash_names_the_batch_size_and_leaves_a_valid_file(profile: Profile, 
         (("mymodel:leaves",), "mymodel:leaves fails: SystemExit: I leave"),
         (("mymodel:good", "--name", " "), "--name ' '"),
         (("mymodel:needs",), "mymodel:needs fails: TypeError"),
-        (("mymodel:vector",), "fails"),
+        (("mymodel:no_loss",), "the loss of mymodel:no_loss is NoneType"),
+        (("mymodel:detached",), "is a tensor of shape () without a gradient"),
+        (("mymodel:on_meta",), "mymodel:on_meta is on the meta device"),
+        (("mymodel:bad_name",), r"the Workload of mymodel:bad_name: name is 'a\nb'"),
+        (("mymodel:bad_target",), "target_batch_size is -4"),
+        (("mymodel:bad_microbatch",), "microbatch is 'x'"),
+        (("mymodel:bad_samples",), "samples is 7"),
+        (("mymodel:frozen_step",), "the module of mymodel:frozen_step has no trainable parameter"),
+        (("..:good",), "'..:good' is no package.module:function"),
+        (("../mymodel:good",), "'../mymodel:good' is no package.module:function"),
+        (("mymodel:good", "--out", ""), "'' is not the name of a file"),
+        (("mymodel:good", "--threads", "100000000"), "--threads"),
+        (("mymodel:good", "--estimate", "--framework", "ddp", "--device", "cpu"), "--estimate measures nothing"),
+        (("mymodel:vector",), "the loss of mymodel:vector is a tensor of shape (2, 10)"),
         (("mymodel:none_fits",), "one sample does not fit"),
         (("mymodel:hidden_step",), "returns a step function, which shows no parameters"),
         (("mymodel:good", "--device", "cuda:7"), "there is no device 'cuda:7'"),
@@ -198,6 +211,45 @@ def test_json_is_the_document_that_is_written(profile: Profile, capsys: pytest.C
     """On stdout alone; notes, and what the target prints, go to stderr."""
     profile("mymodel:talks", *FAST, "--batch-sizes", "2", "--json")
     assert json.loads(capsys.readouterr().out) == checked("talks.json")
+
+
+def test_what_a_loss_prints_is_no_result(profile: Profile, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also while operations are counted on the meta device, and with ``--estimate``: stdout is one JSON document."""
+    assert profile("mymodel:chats", *FAST, "--batch-sizes", "2", "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["name"] == "chats"
+    assert "a word from the loss" in said.err
+    assert profile("mymodel:chats", "--estimate", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "placer.profile-estimate/v1"
+
+
+@pytest.mark.parametrize(("function", "says"), [("gives_up", "SystemExit: 0"), ("own_exception", "Own: mine")])
+def test_code_that_leaves_does_not_end_placer(profile: Profile, capsys: pytest.CaptureFixture[str], function: str, says: str) -> None:
+    """``sys.exit(0)`` in a loss, on the meta device too, is a failure of the measured code: exit code 2, what was measured is kept."""
+    assert profile(f"mymodel:{function}", *FAST) == 2
+    assert f"error: the measured code fails at batch size 4: {says}\n" in capsys.readouterr().err
+    assert checked(f"{function}.json")["measurements"][0]["partial"]
+    assert profile(f"mymodel:{function}", "--estimate", "--out", "other.json") == 2
+    assert not Path("other.json").exists()
+
+
+def test_a_target_that_changes_the_folder_moves_no_file(profile: Profile, tmp_path: Path) -> None:
+    """The file lies where placer was started, though the target goes to /."""
+    assert profile("mymodel:moves", *FAST, "--batch-sizes", "2", "--out", "mine.json") == 0
+    assert checked(str(tmp_path / "mine.json"))["name"] == "moves"
+
+
+def test_a_loss_that_is_no_number_is_said(profile: Profile, capsys: pytest.CaptureFixture[str]) -> None:
+    """Seconds can be measured all the same; one note for all batch sizes."""
+    assert profile("mymodel:no_number", *FAST, "--batch-sizes", "2,4") == 0
+    assert capsys.readouterr().err.count("fp32: the loss is nan") == 1
+
+
+def test_a_huge_batch_is_not_tried(profile: Profile) -> None:
+    """1e12 samples of 32 FP32 inputs alone are 128 TB: refused before memory is taken, and so are three halves of it."""
+    assert profile("mymodel:good", *FAST, "--batch-sizes", "2,1e12") == 0
+    (row,) = checked("good.json")["measurements"]
+    assert "not tried" in row["failure"]
 
 
 def in_process(*arguments: str, cwd: Path, code: str = "") -> "subprocess.CompletedProcess[str]":

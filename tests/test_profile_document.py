@@ -229,3 +229,31 @@ def test_a_measured_rate_is_used() -> None:
 def test_gpus_have_their_names_of_the_catalog(name: str, memory: int | None, gpu: str) -> None:
     """As CUDA calls them; unknown ones keep their own, and so never pass for another."""
     assert gpu_name(name, memory) == gpu
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"gpu": ""}, "gpu is ''"),
+        ({"device_name": "T4\x1b[31m"}, "device_name is"),
+        ({"date": "2026\n"}, "date is"),
+        ({"threads": 0}, "threads is 0"),
+        ({"clock_mhz": -1.0}, "clock_mhz is -1"),
+        ({"largest_batch_size": -3}, "largest_batch_size is -3"),
+        ({"flops_per_sample": 1e300}, "flops_per_sample is 1e"),
+        ({"loading_share": 1.5}, "loading_share is 1.5"),
+    ],
+)
+def test_a_measurement_that_nothing_measured_is_refused(change: dict[str, Any], says: str) -> None:
+    """Files are edited by hand: text that steers a terminal, and figures below 0 or beyond reason, are named."""
+    with pytest.raises(PlacerError, match=says):
+        replace(ON_T4, **change)
+
+
+@pytest.mark.parametrize(
+    "change", [{"high": 1e16}, {"host_memory_bytes": -1}, {"steps": 0}, {"fraction_of_peak": -0.1}, {"confidence": 2.0}]
+)
+def test_a_point_that_nothing_measured_is_refused(change: dict[str, Any]) -> None:
+    """Refused when it is read: as a rate, 1e16 samples/s would be refused after the next measurement, which would be lost."""
+    with pytest.raises(PlacerError):
+        replace(POINT, **change)

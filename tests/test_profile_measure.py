@@ -13,6 +13,7 @@ from placer.errors import PlacerError
 from placer.measurement import Point
 from placer.profiler import memory
 from placer.profiler.batch_sizes import Findings
+from placer.profiler.device_facts import choose_device
 from placer.profiler.failures import OutOfMemory, told
 from placer.profiler.loading import loading_seconds_per_sample, samples_in
 from placer.profiler.measure import Effort, Timing, measure
@@ -239,3 +240,8 @@ def test_a_session_measures_all_that_was_asked_for() -> None:
         assert all(p.fraction_of_peak == pytest.approx(p.samples_per_second * 1e6 / 1e12) for p in points)
     assert session.loading_seconds_per_sample is not None
     assert any("bf16, batch 4" in line for line in words)
+
+
+def test_a_numbered_cpu_is_the_cpu() -> None:
+    """PyTorch knows one CPU: cpu:3 would be a device of its own in the profile, without its threads."""
+    assert choose_device("cpu:3") == torch.device("cpu")

@@ -10,6 +10,7 @@ from placer.errors import PlacerError
 from placer.units import (
     format_bandwidth,
     format_bytes,
+    format_parameters,
     format_seconds,
     format_usd,
     parse_bandwidth,
@@ -111,3 +112,20 @@ def test_printing_keeps_small_amounts_and_zero() -> None:
     """A tenth of a cent is not $0.00."""
     assert (format_usd(0.0), format_usd(0.001), format_usd(1234.5)) == ("$0.00", "$0.001", "$1,234.50")
     assert (format_seconds(0), format_seconds(0.0667)) == ("0 ms", "66.7 ms")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        (33, "33"),
+        (9_610, "9.61 k"),
+        (272_474, "272 k"),
+        (999_999, "1,000 k"),
+        (11_689_512, "11.7 M"),
+        (560_142_482, "560 M"),
+        (9 * 10**10, "90,000 M"),
+    ],
+)
+def test_no_model_has_0_million_parameters(parameters: int, says: str) -> None:
+    """Three digits; millions only from one million on."""
+    assert format_parameters(parameters) == says

@@ -50,11 +50,11 @@ def _show(p: ModelProfile) -> None:
 
 
 def _list(profiles: list[ModelProfile]) -> None:
-    from placer.units import format_bytes
+    from placer.units import format_bytes, format_parameters
 
     table = new_table(("model", "parameters", "gradients", "TBS", "known on"), right=("parameters", "gradients", "TBS"))
     for p in profiles:
         devices = ", ".join(dict.fromkeys(device_name(rate.gpu, rate.gpu_count) for rate in p.rates))
-        sizes = (f"{p.parameters / 1e6:.1f} M", format_bytes(p.gradient_bytes(p.compression)), f"{p.target_batch_size:,}")
+        sizes = (format_parameters(p.parameters), format_bytes(p.gradient_bytes(p.compression)), f"{p.target_batch_size:,}")
         table.add_row(p.name, *sizes, devices)
     console().print(table)

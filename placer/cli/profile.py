@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,8 @@ class ProfileCommand(click.Command):
 
             context: click.Context = exchange.make_context(f"{info_name} exchange", args[1:], parent, **extra)
             return context
-        extra.setdefault("obj", shlex.join(["placer", "profile", *args]))
+        typed = shlex.join(["placer", "profile", *args])
+        extra.setdefault("obj", "".join(c if c.isprintable() else "?" for c in typed))
         return super().make_context(info_name, args, parent, **extra)
 
 
@@ -69,7 +71,7 @@ class ProfileCommand(click.Command):
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Exactly so many steps for each batch size, instead of an interval.")
 @click.option("--quick", is_flag=True, help="30 s in all, intervals within 3 %; without it 120 s and 1 %.")
 @click.option("--thorough", is_flag=True, help="15 minutes in all, intervals within 0.5 %.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of PyTorch on a CPU; default: its own choice.")
+@click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help="Threads of PyTorch on a CPU; default: its own choice.")
 @click.option("--framework", metavar="NAME", help="Also measure what hivemind's or ddp's accumulation costs: hivemind, ddp or none.")
 @click.option("--estimate", is_flag=True, help="Measure nothing: memory, and speed on every GPU of the catalog, worked out.")
 @click.option("--name", metavar="NAME", help="Name of the model; default: that of the target.")
@@ -100,7 +102,6 @@ def command(ctx: click.Context, /, **words: Any) -> None:
 def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
     """Check everything that can be checked before time is spent."""
     from placer.layered import over_default
-    from placer.profile import load_profile
     from placer.profiler.device_facts import choose_device
     from placer.profiler.framework import FRAMEWORKS
     from placer.profiler.precision import default_precision
@@ -109,11 +110,11 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
     from placer.profiler.target import load_target
     from placer.units import parse_count
 
+    place = OutFile.of(words["out"])
     device = choose_device(words["device"])
     if words["framework"] not in (None, *FRAMEWORKS):
         raise unknown("framework", words["framework"], FRAMEWORKS)
     sizes, target_batch = words["batch_sizes"], words["target_batch_size"]
-    subject = load_target(words["target"], words["builtin"], words["name"])
     plan = Plan(
         device=device,
         precisions=tuple(dict.fromkeys(words["precisions"])) or (default_precision(device),),
@@ -121,16 +122,13 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
         batch_sizes=None if sizes is None else tuple(parse_count(part, "batch size") for part in sizes.split(",")),
         target_batch_size=None if target_batch is None else parse_count(target_batch, "target batch size"),
     )
-    path = words["out"] or f"{file_stem(subject.name)}.json"
-    check_targets(path)
-    old = load_profile(str(Path(path).resolve())) if Path(path).exists() else None
     catalog, _ = over_default(words["catalog"])
-    return Profiling(subject=subject, plan=plan, catalog=catalog, command=typed, old=old, path=path), path
+    subject = load_target(words["target"], words["builtin"], words["name"])
+    place = place.named(subject.name)
+    return Profiling(subject=subject, plan=plan, catalog=catalog, command=typed, old=place.old(), path=place.typed), place.path
 
 
 def _effort(words: dict[str, Any]) -> Any:
-    from dataclasses import replace
-
     from placer.profiler.measure import QUICK, THOROUGH, USUAL
 
     if words["quick"] and words["thorough"]:
@@ -139,9 +137,40 @@ def _effort(words: dict[str, Any]) -> Any:
     return replace(chosen, steps=words["steps"])
 
 
-def file_stem(name: str) -> str:
-    """Name of a file for a model."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutFile:
+    """The profile's file: as typed (empty: not yet named), and its folder before a target could change the current one."""
+
+    typed: str
+    folder: Path
+
+    @classmethod
+    def of(cls, typed: str | None) -> OutFile:
+        """Check what was typed, before the target is loaded."""
+        check_targets(typed)
+        made = cls(typed=typed or "", folder=Path.cwd())
+        if typed is not None:
+            made.old()
+        return made
+
+    def named(self, model: str) -> OutFile:
+        """Give the file the name of the model, if it has none yet."""
+        if self.typed:
+            return self
+        made = replace(self, typed=(re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model") + ".json")
+        check_targets(made.path)
+        return made
+
+    @property
+    def path(self) -> str:
+        """Where it is, whatever the current folder is now."""
+        return str(self.folder / self.typed)
+
+    def old(self) -> ModelProfile | None:
+        """The profile that is there already."""
+        from placer.profile import load_profile
+
+        return load_profile(str(Path(self.path).resolve())) if Path(self.path).exists() else None
 
 
 def _run(work: Profiling, path: str, framework: str | None, *, as_json: bool) -> int:
@@ -162,7 +191,7 @@ def _run(work: Profiling, path: str, framework: str | None, *, as_json: bool) ->
     profile = work.profile()
     if profile is not None:
         _write(path, profile)
-        _say(work, profile, path, as_json=as_json)
+        _say(work, profile, as_json=as_json)
     if failure is not None:
         raise failure
     if interrupted:
@@ -175,6 +204,7 @@ def _framework(work: Profiling, framework: str | None, told: Callable[[str], Non
     """Add the efficiency of a framework at the knee."""
     if framework is None or framework == "none":
         return
+    from placer.profiler import failures
     from placer.profiler.framework import measured_efficiency
     from placer.profiler.workload import Workload
 
@@ -183,7 +213,12 @@ def _framework(work: Profiling, framework: str | None, told: Callable[[str], Non
     told(f"accumulation under {framework}")
     knee = work.measurements[0].knee_batch_size
     target = work.plan.target_batch_size
-    work.efficiency.append(measured_efficiency(work.subject, work.plan.device, framework, microbatch=knee, target_batch_size=target))
+    try:
+        with failures.told(f"while batches of {knee:,} are accumulated"):
+            found = measured_efficiency(work.subject, work.plan.device, framework, microbatch=knee, target_batch_size=target)
+    except failures.OutOfMemory as error:
+        raise PlacerError(f"accumulation of batches of {knee:,} does not fit: {error}", "give --batch-sizes with smaller ones") from None
+    work.efficiency.append(found)
 
 
 def _write(path: str, profile: ModelProfile) -> None:
@@ -192,7 +227,7 @@ def _write(path: str, profile: ModelProfile) -> None:
     write_json(path, {"schema": SCHEMA, **profile_document(profile)})
 
 
-def _say(work: Profiling, profile: ModelProfile, path: str, *, as_json: bool) -> None:
+def _say(work: Profiling, profile: ModelProfile, *, as_json: bool) -> None:
     """Profile as JSON, or a table and the next command."""
     from placer.cli import profile_table
     from placer.profile import SCHEMA, profile_document
@@ -206,8 +241,8 @@ def _say(work: Profiling, profile: ModelProfile, path: str, *, as_json: bool) ->
     for note in work.notes:
         err.print(f"note: {note}", style="yellow", soft_wrap=True)
     partial = ", marked partial" if any(m.partial for m in work.measurements) else ""
-    err.print(f"{'added to' if work.old else 'wrote'} {path}{partial}", soft_wrap=True)
-    err.print(f"next: placer recommend --model {shlex.quote(model_word(path))} --budget 5/h", style="dim", soft_wrap=True)
+    err.print(f"{'added to' if work.old else 'wrote'} {work.path}{partial}", soft_wrap=True)
+    err.print(f"next: placer recommend --model {shlex.quote(model_word(work.path))} --budget 5/h", style="dim", soft_wrap=True)
 
 
 def model_word(path: str) -> str:

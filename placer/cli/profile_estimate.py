@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import nullcontext
-from pathlib import Path
+import sys
+from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.output import console, print_json, write_json
 from placer.errors import PlacerError
 
 
@@ -19,9 +19,9 @@ def estimate(words: dict[str, Any]) -> None:
     PlacerError
         If there are several precisions or batch sizes, or the model cannot run on the meta device.
     """
-    from placer.cli.profile import file_stem, model_word
+    from placer.cli.profile import OutFile, model_word
     from placer.layered import over_default
-    from placer.profile import SCHEMA, load_profile, profile_document
+    from placer.profile import SCHEMA, profile_document
     from placer.profiler.estimate import estimate as work_out
     from placer.profiler.estimate.tables import print_estimate
     from placer.profiler.target import load_target
@@ -30,27 +30,31 @@ def estimate(words: dict[str, Any]) -> None:
     from placer.profiler.workload import Workload
     from placer.units import parse_count
 
+    measuring = [name for name in ("device", "steps", "quick", "thorough", "threads", "framework") if words[name]]
+    if measuring:
+        raise PlacerError(f"--estimate measures nothing, so --{measuring[0]} says nothing", f"leave out --{measuring[0]} or --estimate")
+    place = OutFile.of(words["out"])
     precisions, batch = words["precisions"], words["batch_sizes"]
     if len(precisions) > 1 or "," in (batch or ""):
         raise PlacerError("--estimate takes one --precision and one of --batch-sizes", "run it once for each")
     target_batch = None if words["target_batch_size"] is None else parse_count(words["target_batch_size"], "target batch size")
     microbatch = None if batch is None else parse_count(batch, "batch size")
-    with load_torch().device("meta") if words["builtin"] else nullcontext():  # no memory for weights that nobody looks at
+    catalog, _ = over_default(words["catalog"])
+    with redirect_stdout(sys.stderr), load_torch().device("meta") if words["builtin"] else nullcontext():  # no memory for weights
         subject = load_target(words["target"], words["builtin"], words["name"])
     if not isinstance(subject, Workload):
         raise PlacerError(f"{subject.source} returns a step function, which cannot run on the meta device", "return (module, batch, loss)")
-    path = words["out"] or f"{file_stem(subject.name)}.json"
-    check_targets(path)
-    old = load_profile(str(Path(path).resolve())) if Path(path).exists() else None
-    catalog, _ = over_default(words["catalog"])
+    place = place.named(subject.name)
+    old = place.old()
     known = [] if old is None else [rate for rate in old.rates if rate.basis in ("measured", "published")]
-    found = work_out(subject, catalog, microbatch, precisions[0] if precisions else USUAL_PRECISION, known=known)
-    profile = estimated_profile(found, old, path, target_batch)
-    write_json(path, {"schema": SCHEMA, **profile_document(profile)})
+    with redirect_stdout(sys.stderr):  # what the target prints is no result
+        found = work_out(subject, catalog, microbatch, precisions[0] if precisions else USUAL_PRECISION, known=known)
+    profile = estimated_profile(found, old, place.typed, target_batch)
+    write_json(place.path, {"schema": SCHEMA, **profile_document(profile)})
     if words["as_json"]:
         print_json(found.to_dict())
     else:
         print_estimate(console(), found)
     err = console(stderr=True)
-    err.print(f"{'added to' if old else 'wrote'} {path}", soft_wrap=True)
-    err.print(f"next: placer recommend --model {shlex.quote(model_word(path))} --budget 5/h", style="dim", soft_wrap=True)
+    err.print(f"{'added to' if old else 'wrote'} {place.typed}", soft_wrap=True)
+    err.print(f"next: placer recommend --model {shlex.quote(model_word(place.typed))} --budget 5/h", style="dim", soft_wrap=True)

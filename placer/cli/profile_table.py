@@ -22,9 +22,10 @@ HEADERS = ("batch", "forward", "backward", "optimizer", "step", "samples/s", "±
 
 def print_measurements(out: Console, profile: ModelProfile, measurements: Sequence[Measurement]) -> None:
     """Print sizes, then a table for each measurement."""
-    tensors = f"{profile.tensors:,} tensors, " if profile.tensors else ""
+    tensors = f"{counted(profile.tensors, 'tensor')}, " if profile.tensors else ""
     gradients = f"gradients {tensors}{format_bytes(profile.gradient_bytes_fp32)} in FP32"
     out.print(f"{profile.name}: {profile.parameters:,} parameters, {gradients}", soft_wrap=True)
+    out.print(f"gradients {profile.gradient_source}", style="dim", soft_wrap=True)
     for m in measurements:
         out.print()
         _print(out, m)

@@ -57,7 +57,7 @@ def choose_device(name: str | None) -> Any:
         raise PlacerError(f"there is no device '{name}': PyTorch {torch.__version__} sees {count} CUDA devices", "try --device cpu")
     if device.type == "mps" and not mps:
         raise PlacerError("there is no device 'mps' on this machine", "try --device cpu")
-    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else torch.device(device.type)
 
 
 def facts(device: Any) -> DeviceFacts:

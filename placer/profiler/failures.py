@@ -34,11 +34,12 @@ def told(doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except (PlacerError, OutOfMemory):
+    except (PlacerError, OutOfMemory, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # sys.exit, and exceptions of the user's own, end the measured code and not placer
         if is_out_of_memory(error):
-            raise OutOfMemory(one_line(error)) from None  # without its frames, which hold the memory
+            said = one_line(error) if str(error).strip() else "out of memory"
+            raise OutOfMemory(said) from None  # without its frames, which hold the memory
         words = f"the measured code fails {doing}: {type(error).__name__}: {one_line(error)}"
         raise PlacerError(words, "run one step of it by hand to see where") from error
 
@@ -52,5 +53,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """First line of an error's text."""
-    return (str(error).strip().splitlines() or ["no message"])[0]
+    """First line of an error's text, without characters that would steer a terminal."""
+    first = (str(error).strip().splitlines() or ["no message"])[0]
+    return "".join(c if c.isprintable() else " " for c in first)

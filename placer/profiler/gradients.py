@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.profiler.torch_import import load_torch
+from placer.profiler.training import check_loss
 from placer.profiler.workload import Workload
 from placer.units import counted
 
@@ -119,9 +120,9 @@ def _said_of(workload: Workload, samples: int, device: torch.device) -> Iterator
     """Say in one line what goes wrong in the user's model, and with which batch."""
     try:
         yield
-    except PlacerError:
+    except (PlacerError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # also sys.exit
         said = next(iter(str(error).splitlines()), "")[:200]
         what = f"model '{workload.name}' fails with {counted(samples, 'sample')} on {device}: {type(error).__name__}: {said}"
         raise PlacerError(what, "correct the model, its batches or its loss") from error
@@ -165,7 +166,7 @@ def _counted(workload: Workload, declared: GradientSizes, arrived: Sequence[_Gra
     notes = list(declared.notes)
     if len(arrived) < declared.tensors:
         idle = sorted({name for name, p in parameters.items() if p.requires_grad} - {g.name for g in arrived})
-        some = ", ".join(idle[:3]) + (" ..." if len(idle) > 3 else "")
+        some = ", ".join(name if name.isprintable() else ascii(name) for name in idle[:3]) + (" ..." if len(idle) > 3 else "")
         notes.append(
             f"{counted(len(idle), 'tensor')} without a gradient ({some}): frameworks exchange zeros; "
             "DistributedDataParallel needs find_unused_parameters=True"
@@ -212,6 +213,7 @@ def _step(workload: Workload, module: torch.nn.Module, samples: int, device: tor
         handles = [p.register_post_accumulate_grad_hook(hook(name)) for name, p in parameters.items()]
         try:
             loss: Any = workload.loss(module, workload.batch(samples, device))
+            check_loss(workload, loss)
             loss.backward()
         finally:
             for handle in handles:

@@ -88,9 +88,19 @@ class Profiling:
         self.notes += [busy] if busy else []
         self.told("counting parameters, gradients and operations")
         self._count()
+        if self.estimate is not None:
+            self._session.bytes_per_sample = sum(c.per_sample for c in self.estimate.memory)
         self._session.run()
         self._ended = True
+        self.notes += dict.fromkeys(self._session.notes)
         self.notes += [note for found in self._session.findings for note in found.notes]
+        self.told("working out rates of other GPUs")
+        rows = self._rows()
+        self._estimate(main_measurement(rows), known_rates(self.old, measured_rates(rows)))
+
+    def _rows(self) -> tuple[Measurement, ...]:
+        """Old measurements and new ones."""
+        return merged_measurements(self.old.measurements if self.old else (), self.measurements)
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -120,11 +130,9 @@ class Profiling:
         """The profile with all that was measured so far; None if nothing was."""
         if self.sizes is None or not self.measurements:
             return None
-        rows = merged_measurements(self.old.measurements if self.old else (), self.measurements)
+        rows = self._rows()
         known, sizes = known_rates(self.old, measured_rates(rows)), self.sizes
         estimated = [rate for rate in (self.old.rates if self.old else ()) if rate.basis == "estimated"]
-        if self._ended:  # whoever has stopped it does not wait for estimates at the batch size that was found
-            self._estimate(main_measurement(rows), known)
         if self.estimate is not None:
             estimated, sizes = list(self.estimate.rates), with_memory(sizes, self.estimate)
         return profile_of(
@@ -186,6 +194,8 @@ def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
         assert subject.module is not None
         trained = [p for p in subject.module.parameters() if p.requires_grad]
         parameters, tensors = sum(p.numel() for p in subject.module.parameters()), len(trained)
+        if not trained:
+            raise PlacerError(f"the module of {subject.source} has no trainable parameter", "leave requires_grad of some parameters true")
         size, source = sum(p.numel() for p in trained) * 4, "trainable parameters of the module of a step function x 4"
         title, family = f"step function {subject.source}", "other"
     state = STATE_BYTES_PER_PARAMETER * parameters

@@ -55,6 +55,8 @@ class Session:
         What to measure.
     told
         Called after every block with a line for a progress bar.
+    bytes_per_sample
+        Memory of a sample that was worked out, if it could be: says which batches not to try until two have been measured.
     """
 
     subject: Workload | StepFunction
@@ -62,6 +64,8 @@ class Session:
     told: Told = lambda words: None
     findings: list[Findings] = field(default_factory=list)
     loading_seconds_per_sample: float | None = None
+    bytes_per_sample: float | None = None
+    notes: list[str] = field(default_factory=list)
 
     def run(self) -> None:
         """Measure everything.
@@ -94,6 +98,10 @@ class Session:
             if len(self.plan.precisions) > 1:
                 raise PlacerError("a step function has the precision that it has", "give one --precision, which names it")
             return
+        if any(parameter.is_meta for parameter in self.subject.module.parameters()):
+            raise PlacerError(
+                f"{self.subject.source or self.subject.name} is on the meta device and has no weights", "make it on the CPU, or --estimate"
+            )
         for precision in self.plan.precisions:
             check_precision(precision, self.plan.device)
 
@@ -127,7 +135,9 @@ class Session:
                 step: Any = FunctionStep(self.subject, size)
             else:
                 step = TrainingStep(self.subject, device, precision, size, timing.accumulation)
-            step.check()
+            odd = step.check()
+            if odd is not None:
+                self.notes.append(f"{precision}: {odd}")
             measure(step, stopwatch(device), timing, effort, told=lambda: self.told(_words(precision, timing)))
         timing.device_memory_bytes = _of_two(max, timing.device_memory_bytes, memory.device_peak_bytes(device))
         # what a larger batch took is not all given back, so of two visits the one with less says more about this batch
@@ -150,10 +160,12 @@ class Session:
             return
         peaks = [(s, t.host_memory_bytes) for s, t in sorted(found.timings.items()) if s < size and t.host_memory_bytes is not None]
         now, free = memory.host_peak_bytes(), memory.host_available_bytes()
-        if len(peaks) < 2 or now is None or free is None:
+        if now is None or free is None:
             return
-        (small, low), (large, high) = peaks[-2:]
-        expected = high + (high - low) / (large - small) * (size - large) - now
+        expected = (self.bytes_per_sample or 0.0) * size
+        if len(peaks) >= 2:
+            (small, low), (large, high) = peaks[-2:]
+            expected = high + (high - low) / (large - small) * (size - large) - now
         if expected > free * MEMORY_SHARE:
             raise OutOfMemory(f"not tried: about {format_bytes(expected)} more would be needed, {format_bytes(free)} are free")
 

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 from placer.errors import PlacerError
@@ -72,7 +73,7 @@ def _hugging_face(path: str) -> Workload:
 def _called(target: str) -> Any:
     """What the user's function returns."""
     module_name, _, function_name = target.partition(":")
-    if not module_name or not function_name.isidentifier():
+    if not all(map(str.isidentifier, (*module_name.split("."), function_name))):
         raise PlacerError(f"'{target}' is no package.module:function", "as in mymodel.train:profile, or hf:FILE, or --builtin NAME")
     here = os.getcwd()  # noqa: PTH109 - sys.path holds text
     if here not in sys.path:
@@ -82,7 +83,9 @@ def _called(target: str) -> Any:
     except ModuleNotFoundError as error:
         hint = "run placer in the folder that holds it" if error.name and module_name.startswith(error.name) else "install what it imports"
         raise PlacerError(f"cannot import {module_name}: {one_line(error)}", hint) from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also sys.exit
         raise PlacerError(f"cannot import {module_name}: {type(error).__name__}: {one_line(error)}", "correct the module") from error
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -90,8 +93,11 @@ def _called(target: str) -> Any:
         raise PlacerError(f"{module_name} has no function '{function_name}'", f"it has: {names or 'none'}")
     try:
         return function()
-    except (Exception, SystemExit) as error:
-        raise PlacerError(f"{target} fails: {type(error).__name__}: {one_line(error)}", "it is called without arguments") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also sys.exit
+        words = f"{target} fails: {type(error).__name__}: {one_line(error)}"
+        raise PlacerError(words, "correct the function, which is called without arguments") from error
 
 
 def _made(found: Any, target: str) -> Workload | StepFunction:
@@ -99,6 +105,7 @@ def _made(found: Any, target: str) -> Workload | StepFunction:
     torch = load_torch()
     name = target.partition(":")[2]
     if isinstance(found, Workload):
+        _check(found, target)
         return found if found.source else replace(found, source=target)
     if isinstance(found, tuple) and len(found) in (2, 3) and isinstance(found[0], torch.nn.Module) and all(map(callable, found[1:])):
         return Workload(
@@ -115,6 +122,28 @@ def _made(found: Any, target: str) -> Workload | StepFunction:
         module = getattr(found, "module", None)
         return StepFunction(name=name, source=target, run=found, module=module if isinstance(module, torch.nn.Module) else None)
     raise PlacerError(f"{target} returns {_kind(found)}, which cannot be profiled", PROTOCOL)
+
+
+def _check(workload: Workload, target: str) -> None:
+    """Refuse a workload whose parts are of the wrong kind, before time is spent on it."""
+    wrong = [
+        *(name for name in ("name", "title", "family", "source") if not _is_words(getattr(workload, name), empty=name == "source")),
+        *(name for name in ("batch", "loss", "optimizer") if not callable(getattr(workload, name))),
+        *(name for name in ("target_batch_size", "microbatch") if not _is_count(getattr(workload, name))),
+        *(["module"] if not isinstance(workload.module, load_torch().nn.Module) else []),
+        *(["samples"] if not isinstance(workload.samples, (Iterable, NoneType)) and not hasattr(workload.samples, "__getitem__") else []),
+    ]
+    if wrong:
+        said = ascii(getattr(workload, wrong[0]))[:80]
+        raise PlacerError(f"the Workload of {target}: {wrong[0]} is {said}", "see placer.profiler.workload for what each part is")
+
+
+def _is_words(value: Any, *, empty: bool) -> bool:
+    return isinstance(value, str) and value.isprintable() and (empty or bool(value.strip()))
+
+
+def _is_count(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and value >= 1)
 
 
 def _kind(found: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -86,20 +87,40 @@ class TrainingStep:
         self.optimizer.zero_grad(set_to_none=True)
         return [*marks, ("optimizer", watch.mark())]
 
-    def check(self) -> None:
+    def check(self) -> str | None:
         """Look at the loss once.
+
+        Returns
+        -------
+        str | None
+            What is odd about it, but does not hinder a measurement.
 
         Raises
         ------
         PlacerError
             If it is no scalar that a gradient can be taken of.
         """
-        torch = load_torch()
         with autocast(self.precision, self.device):
             loss = self.workload.loss(self.workload.module, self.batch)
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-            said = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-            raise PlacerError(f"the loss of {self.workload.source or self.workload.name} is {said}", "return a scalar that has a gradient")
+        check_loss(self.workload, loss)
+        return None if math.isfinite(float(loss.detach())) else f"the loss is {float(loss.detach())}: the training would learn nothing"
+
+
+def check_loss(workload: Workload, loss: Any) -> None:
+    """Refuse a loss that is no scalar, or that no gradient can be taken of.
+
+    Raises
+    ------
+    PlacerError
+        Says what it is.
+    """
+    torch = load_torch()
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
+        return
+    said = type(loss).__name__
+    if isinstance(loss, torch.Tensor):
+        said = f"a tensor of shape {tuple(loss.shape)}" + ("" if loss.requires_grad else " without a gradient")
+    raise PlacerError(f"the loss of {workload.source or workload.name} is {said}", "return a scalar that has a gradient")
 
 
 class FunctionStep:

@@ -22,6 +22,7 @@ from placer.units import (
     format_bytes,
     format_duration,
     format_number,
+    format_parameters,
     format_seconds,
     format_usd,
 )
@@ -107,7 +108,7 @@ def _context(problem: Problem) -> list[tuple[str, str]]:
     gradients = f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
     datasets = ", ".join(f"{d.samples:,} samples in {d.place} that {'may move' if d.may_move else 'stay'}" for d in wish.datasets)
     return [
-        ("model", f"{profile.name}: {profile.parameters / 1e6:,.0f} M parameters, {gradients}, {_batch_words(problem)}"),
+        ("model", f"{profile.name}: {format_parameters(profile.parameters)} parameters, {gradients}, {_batch_words(problem)}"),
         ("data", f"read from {store}" if store else datasets or "with the workers (assumed; name its store with --data)"),
         ("prices", f"catalog {problem.catalog.name}, {_ages(problem)}, {fitting} offers fit"),
     ]

@@ -12,6 +12,7 @@ from placer.profiler.estimate.counters import Kept, flop_counter, traffic_counte
 from placer.profiler.estimate.meta_twin import meta_twin
 from placer.profiler.estimate.work import Work
 from placer.profiler.torch_import import load_torch
+from placer.profiler.training import check_loss
 
 if TYPE_CHECKING:
     import torch
@@ -117,6 +118,7 @@ def _pass(workload: Workload, twin: torch.nn.Module, samples: int) -> Pass:
     with torch.enable_grad(), flop_counter() as flops, traffic_counter() as traffic:
         with torch.autograd.graph.saved_tensors_hooks(kept.keep, lambda tensor: tensor), _recurrent(twin, traffic) as fused:
             loss: Any = workload.loss(twin, batch)
+            check_loss(workload, loss)
         launched = 1 - fused[0] / max(1, traffic.kernels)
         loss.backward()
     return Pass(
@@ -161,10 +163,10 @@ def said_plainly(workload: Workload) -> Iterator[None]:
     """Turn what a user's code raises on the meta device into one line."""
     try:
         yield
-    except PlacerError:
+    except (PlacerError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        said = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    except BaseException as error:  # also sys.exit, which would end placer without a word
+        said = ": ".join(filter(None, (type(error).__name__, next(iter(str(error).strip().splitlines()), ""))))
         raise PlacerError(
             f"{workload.name} cannot be counted on the meta device: {said[:200]}",
             "tensors have no values there: a loss that needs them (.item(), shapes by data) can only be measured, without --estimate",

@@ -59,7 +59,7 @@ def estimate_document(got: Estimate) -> dict[str, Any]:
 def print_estimate(console: Console, got: Estimate) -> None:
     """Print sizes, memory, what fits where, and how fast it may run."""
     console.print(Text(f"{got.title} ({got.name}, {got.family})", style="bold"))
-    gradient = f"gradient {format_bytes(got.gradient_bytes)} in {got.gradient_tensors:,} tensors (FP32)"
+    gradient = f"gradient {format_bytes(got.gradient_bytes)} in {counted(got.gradient_tensors, 'tensor')} (FP32)"
     console.print(f"{got.parameters:,} parameters, {got.trainable:,} trainable; {gradient}")
     console.print(
         f"{_flops(got.flops_per_sample)} a sample forward and backward, {got.kernels:,.0f} kernels a step; counted on the meta device"
@@ -121,7 +121,7 @@ def _fits(fit: Fit) -> str:
 
 
 def _flops(value: float) -> str:
-    for unit, size in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
+    for unit, size in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3)):
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.0f} FLOP"
