@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from placer.book import load_catalog
 from placer.catalog import Catalog
@@ -19,6 +20,9 @@ from placer.problem import Problem
 from placer.profile import load_profile
 from placer.requirements import Requirements
 
+settings.register_profile("busy", deadline=None)
+settings.load_profile("busy")
+"""Examples have no time limit of their own: tests share a busy machine."""
 pytest.register_assert_rewrite("book_contract")
 os.environ["PLACER_HOME"] = tempfile.mkdtemp(prefix="placer-tests-")
 """No test reads or writes the books, pins and caches of the person who runs it."""
