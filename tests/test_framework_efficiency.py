@@ -18,7 +18,8 @@ from conftest import ROOT
 from placer.errors import PlacerError
 from placer.profile import load_profile
 from placer.profiler.framework import efficiency_of, measured_efficiency, published_efficiency
-from placer.profiler.paired import CONFIDENCE, LEAST_PAIRS, Ratio, left_out, ratio_of_pairs
+from placer.profiler.paired import CONFIDENCE, LEAST_PAIRS, Ratio, ratio_of_pairs
+from placer.profiler.statistics import ranks
 from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def test_intervals_of_the_sign_test_hold_the_median_as_often_as_they_say(count: 
     def held(out: int) -> float:
         return 1 - 2 * sum(math.comb(count, k) for k in range(out + 1)) / float(2**count)
 
-    out = left_out(count)
+    out = ranks(count, CONFIDENCE)[0] - 1
     assert held(out) >= CONFIDENCE
     assert held(out + 1) < CONFIDENCE
 

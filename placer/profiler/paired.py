@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from placer.errors import PlacerError
+from placer.profiler.statistics import ranks
 
 CONFIDENCE = 0.9
 """Share of such intervals that hold the true median."""
@@ -52,21 +52,5 @@ def ratio_of_pairs(above: Sequence[float], below: Sequence[float]) -> Ratio:
     ratios = sorted(a / b for a, b in zip(above, below, strict=True) if a > 0 and b > 0)
     if len(ratios) < max(LEAST_PAIRS, len(above)):
         raise PlacerError(f"{len(ratios)} pairs of times above 0 are too few", f"measure at least {LEAST_PAIRS}")
-    out = left_out(len(ratios))
-    return Ratio(value=median(ratios), low=ratios[out], high=ratios[-1 - out], pairs=len(ratios))
-
-
-def left_out(count: int) -> int:
-    """Values on each side of a sample that an interval of `CONFIDENCE` for its median leaves out.
-
-    Examples
-    --------
-    >>> left_out(7), left_out(8), left_out(20)  # 2 (1 + 8) / 2^8 = 7 % of the intervals of 8 without the ends miss
-    (0, 1, 5)
-    """
-    tail, out = 0.0, -1
-    while True:
-        tail += math.comb(count, out + 1) / 2**count
-        if 2 * tail > 1 - CONFIDENCE:
-            return max(out, 0)
-        out += 1
+    lowest, highest, _ = ranks(len(ratios), CONFIDENCE)
+    return Ratio(value=median(ratios), low=ratios[lowest - 1], high=ratios[highest - 1], pairs=len(ratios))
