@@ -156,10 +156,22 @@ def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: 
     0.08008
     """
     space = gradient_bytes / GIB * offer.usd_per_gib_month * step_s / (HOURS_PER_MONTH * SECONDS_PER_HOUR)
-    reads = (2 * workers + failed_polls) * offer.usd_per_thousand_reads / 1e3
-    writes = (workers + 1) * offer.usd_per_thousand_writes / 1e3
-    retrieved = 2 * workers * gradient_bytes / GIB * offer.usd_per_gib_retrieved
-    return space + reads + writes + workers * offer.usd_per_thousand_lists / 1e3 + retrieved
+    asked = store_requests(workers)
+    reads = (asked["read"] + failed_polls) * offer.usd_per_thousand_reads / 1e3
+    writes = asked["write"] * offer.usd_per_thousand_writes / 1e3
+    retrieved = asked["read"] * gradient_bytes / GIB * offer.usd_per_gib_retrieved
+    return space + reads + writes + asked["list"] * offer.usd_per_thousand_lists / 1e3 + retrieved
+
+
+def store_requests(workers: int) -> dict[str, int]:
+    """Requests to one store in one step, without polls that found nothing: n + 1 writes, 2 n reads, n lists.
+
+    Notes
+    -----
+    Phalak et al. (2024), eq. 5: each worker writes its gradient and reads the mean, the function lists after each upload, reads n
+    gradients and writes the mean.
+    """
+    return {"write": workers + 1, "read": 2 * workers, "list": workers}
 
 
 def data_usd_per_sample(bytes_per_sample: float, store_place: str, worker_place: str, network: Network) -> float:

@@ -11,7 +11,7 @@ from conftest import ROOT
 
 LAYERS = [
     {"cli", "__main__"},
-    {"worlds", "profiler"},
+    {"worlds", "profiler", "runtime"},
     {"explainer"},
     {"advisor", "saved", "reopened", "certificate_check", "certificate", "again"},
     {

@@ -29,6 +29,7 @@ COMMANDS = {
     "offers": "List what can be rented, filtered and sorted.",
     "network": "Show links between places: bandwidth, round-trip time, egress price.",
     "profile": "Measure a model on this device: speed by batch size, memory, gradients; or estimate it for others.",
+    "run": "Execute a launch manifest, measure, and compare with the prediction.",
     "calibrate": "Fit the timing model to your own measured runs.",
     "reproduce": "Work a published paper out again and compare.",
     "catalog": "List price books and what they cover.",

@@ -1,0 +1,165 @@
+"""``placer run``: execute a launch manifest and put what was measured beside what was predicted."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from placer.cli.options import json_option
+from placer.cli.output import console, new_table, print_json
+from placer.errors import PlacerError
+from placer.timing.store import POLL_SECONDS
+
+if TYPE_CHECKING:
+    from placer.runtime.context import Settings
+    from placer.runtime.plan import Plan
+
+EPILOG = """\b
+Examples:
+  placer run plan.json --train mymodel.train:profile --local --steps 20 --tbs 64 --microbatch 8
+  MASTER_ADDR=10.0.0.1 RANK=0 placer run plan.json --train mymodel.train:profile --steps 1000
+\b
+The function is the one of 'placer profile': it returns a Workload, (module, batch) or (module, batch, loss).
+--local starts one process for each worker here, and the server, function and object store that the plan needs.
+Without it, this machine's ranks are run (RANK or --rank); a server or function is the last rank.
+DIR/run.jsonl is the log: 'placer calibrate' reads it. DIR/checkpoints is what --resume goes on from.
+"""
+
+
+@click.command("run", epilog=EPILOG)
+@click.argument("manifest")
+@click.option("--train", required=True, metavar="MODULE:FUNCTION", help="Makes the model, its batches and its loss.")
+@click.option("--local", is_flag=True, help="Run all workers on this machine.")
+@click.option("--rank", "rank", metavar="N|N-M", help="Ranks of this machine; default: the environment's RANK.")
+@click.option("--steps", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Optimizer steps in all.")
+@click.option("--tbs", type=click.IntRange(1), metavar="N", help="Another target batch size than the plan's, for a try.")
+@click.option("--microbatch", type=click.IntRange(1), metavar="N", help="Samples that a worker takes at once; default: the plan's.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of parameters and samples.")
+@click.option("--elastic", is_flag=True, help="Go on without workers that die: parameter-server, central, hierarchical, asgd-ga.")
+@click.option("-o", "--out", metavar="DIR", help="Folder of log and checkpoints; default: ./NAME-run.")
+@click.option("--checkpoint-every", type=click.IntRange(0), default=100, show_default=True, metavar="N", help="Steps; 0: never.")
+@click.option("--resume", is_flag=True, help="Go on from the newest checkpoint that all ranks have.")
+@click.option("--device", metavar="NAME", help="cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of PyTorch in each process; default: 1 with --local.")
+@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="A silent peer is lost then; default: the plan's, at least 60.")
+@click.option("--endpoint-url", metavar="URL", help="Of an S3 object store; default: the provider's, with --local one of its own.")
+@click.option("--poll", type=click.FloatRange(min=0.001), default=POLL_SECONDS, show_default=True, metavar="SECONDS", help="Between two looks into the store.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where --local processes meet; default: a free one.")
+@json_option
+def command(manifest: str, as_json: bool, **words: Any) -> None:
+    """Execute the plan of MANIFEST for real: train a model with its strategy, measure, and compare with the prediction."""
+    from placer.profiler.torch_import import load_torch
+    from placer.runtime.compared import summary
+    from placer.runtime.plan import read_plan
+    from placer.runtime.run_log import append
+    from placer.runtime.runs import ranks_from, read_document, run_here, run_ranks
+
+    load_torch()
+    plan = read_plan(manifest)
+    document = read_document(manifest)
+    if words["local"] and words["rank"]:
+        raise PlacerError("--local runs all ranks, --rank some", "give one of the two")
+    ranks = () if words["local"] else ranks_from(words["rank"], plan)
+    folder = Path(words["out"] or f"{plan.name}-run")
+    settings = _settings(plan, words, folder)
+    watch = _watch(plan, settings, quiet=as_json)
+    if words["local"]:
+        records = run_here(plan, document, settings, folder, watch, words["port"])
+    else:
+        records = run_ranks(plan, document, settings, folder, watch, ranks)
+    if ranks and 0 not in ranks:
+        click.echo(f"done: the log is with rank 0; {folder}/run-rank-{ranks[0]}.jsonl holds this machine's part", err=True)
+        return
+    found = summary(plan, settings, records)
+    append(folder / "run.jsonl", found)
+    if as_json:
+        print_json(found)
+    else:
+        _print(plan, found, folder)
+
+
+def _settings(plan: Plan, words: dict[str, Any], folder: Path) -> Settings:
+    """Settings from the command's words, the manifest's where nothing is said."""
+    from placer.runtime.context import Settings
+
+    batch = words["tbs"] or plan.target_batch_size
+    if batch < plan.workers:
+        raise PlacerError(f"target batch size {batch} is below the {plan.workers} workers", "each needs a sample")
+    local = words["local"]
+    return Settings(
+        train=words["train"],
+        steps=words["steps"],
+        seed=words["seed"],
+        target_batch_size=batch,
+        microbatch=min(batch, words["microbatch"] or plan.microbatch),
+        elastic=words["elastic"],
+        checkpoints=str((folder / "checkpoints").absolute()),
+        checkpoint_every=words["checkpoint_every"],
+        resume=words["resume"],
+        device=words["device"] or ("cpu" if local else ""),
+        threads=words["threads"] or (1 if local else 0),
+        timeout_s=words["timeout"] or max(60.0, plan.round_timeout_s),
+        endpoint_url=words["endpoint_url"] or "",
+        poll_s=words["poll"],
+        attempt=f"{plan.name}-{secrets.token_hex(4)}" if local else f"{plan.name}-{words['seed']}",
+    )
+
+
+def _watch(plan: Plan, settings: Settings, *, quiet: bool) -> Callable[[dict[str, Any]], None]:
+    """Say how far the run is, once a second at most, and what happens beside."""
+    losses: dict[int, list[float]] = {}
+    last = [0.0]
+
+    def watch(record: dict[str, Any]) -> None:
+        if record["kind"] == "notice":
+            click.echo(f"warning: {record['message']}", err=True)
+        elif record["kind"] == "lost":
+            click.echo(f"warning: {plan.said(record['rank'])} stopped in step {record['step']}: {record['reason']}", err=True)
+        elif record["kind"] == "step" and record["loss"] is not None and not quiet:
+            losses.setdefault(record["step"], []).append(record["loss"])
+            done = len(losses[record["step"]]) == plan.workers
+            if done and (time.monotonic() - last[0] >= 1 or record["step"] + 1 == settings.steps):
+                last[0] = time.monotonic()
+                click.echo(f"step {record['step'] + 1}/{settings.steps}  loss {sum(losses[record['step']]):.4g}", err=True)
+
+    return watch
+
+
+def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
+    """Predicted beside measured."""
+    from rich.markup import escape
+
+    out = console()
+    rounds = f"{found['rounds']} rounds" if plan.steps_per_round == 1 else f"{found['rounds']} rounds of {plan.steps_per_round} steps"
+    out.print(f"{plan.name}: {plan.exchange.strategy}, {plan.workers} workers in {len(plan.regions)} regions; {rounds} measured")
+    table = new_table(("", "predicted", "measured", "difference"), right=("predicted", "measured", "difference"))
+    for row in found["seconds"]:
+        table.add_row(f"{row['what']}", *_figures(row, f" {row['unit']}"))
+    for row in found["bytes"]:
+        table.add_row(escape(f"{row['src']} -> {row['dst']}"), *_figures(row, " B"))
+    for row in found["requests"]:
+        table.add_row(f"{row['what']} requests", *_figures(row, ""))
+    out.print(table)
+    losses = found["losses"]
+    if losses:
+        out.print(f"loss {losses[0]['loss']:.4g} in step {losses[0]['step'] + 1}, {losses[-1]['loss']:.4g} in step {losses[-1]['step'] + 1}")
+    for remark in found["remarks"]:
+        out.print(f"note  {remark}")
+    click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
+    sys.stderr.flush()
+
+
+def _figures(row: dict[str, Any], unit: str) -> tuple[str, str, str]:
+    predicted, measured = row["predicted"], row["measured"]
+    change = f"{measured / predicted - 1:+.1%}" if predicted and measured is not None else ""
+    return tuple("-" if value is None else f"{_number(value)}{unit}" for value in (predicted, measured)) + (change,)  # type: ignore[return-value]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"

@@ -1,0 +1,77 @@
+"""Checkpoints: one file a rank and step, tensors only, written beside and renamed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from placer.errors import PlacerError
+
+KEPT = 2
+"""Newest steps whose checkpoints are kept: the last may be missing on another machine."""
+
+
+def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any]) -> None:
+    """Write the state of a rank before a step, whole or not at all; older ones than the last `KEPT` go.
+
+    Raises
+    ------
+    PlacerError
+        If the folder cannot be written.
+    """
+    import torch
+
+    target = _file(folder, step, rank)
+    temporary = ""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".writing-")
+        with os.fdopen(handle, "wb") as file:
+            torch.save({"step": step, **state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+    except (OSError, RuntimeError) as error:  # torch says RuntimeError where the disk is full
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        words = getattr(error, "strerror", None) or " ".join(str(error).split())[:160]
+        raise PlacerError(f"cannot write the checkpoint {target}: {words}", "free some space or choose another --out", exit_code=1) from None
+    for old in sorted(steps_of(folder, rank))[:-KEPT]:
+        _file(folder, old, rank).unlink(missing_ok=True)
+        if not any(_file(folder, old, rank).parent.iterdir()):
+            shutil.rmtree(_file(folder, old, rank).parent, ignore_errors=True)
+
+
+def load_checkpoint(folder: Path, step: int, rank: int, *, replicated: bool) -> dict[str, Any]:
+    """Read the state of a rank before a step; of replicas any rank's file will do.
+
+    Raises
+    ------
+    PlacerError
+        If the file is damaged or holds more than tensors and plain values.
+    """
+    import torch
+
+    path = _file(folder, step, rank)
+    if replicated and not path.exists():
+        path = min(path.parent.glob("rank-*.pt"))
+    try:
+        loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
+        words = " ".join(str(error).split())[:160]
+        raise PlacerError(f"cannot read the checkpoint {path}: {words}", "remove it: an older one is used then") from None
+    return loaded
+
+
+def steps_of(folder: Path, rank: int, *, replicated: bool = False) -> set[int]:
+    """Steps before which a rank has a checkpoint to go on from."""
+    pattern = "step-*/rank-*.pt" if replicated else f"step-*/rank-{rank}.pt"
+    return {int(path.parent.name.removeprefix("step-")) for path in folder.glob(pattern)}
+
+
+def _file(folder: Path, step: int, rank: int) -> Path:
+    return folder / f"step-{step:08d}" / f"rank-{rank}.pt"

@@ -1,0 +1,117 @@
+"""What a strategy works with in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from placer.runtime.meter import Meter
+from placer.runtime.plan import Plan
+from placer.runtime.trainer import Trainer
+from placer.runtime.wire import Wire
+from placer.timing.store import POLL_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a plan is run; what the manifest does not say.
+
+    Parameters
+    ----------
+    train
+        ``module:function`` of the user.
+    steps
+        Optimizer steps in all.
+    seed
+        Of the samples.
+    target_batch_size, microbatch
+        Samples, the manifest's unless the user asked for others.
+    elastic
+        Go on with the remaining workers where the strategy allows.
+    checkpoints
+        Folder of the checkpoints; empty: none.
+    checkpoint_every
+        Optimizer steps between checkpoints.
+    resume
+        Go on from the newest checkpoint that all ranks have.
+    device
+        ``cpu``, ``cuda`` or ``cuda:1``.
+    threads
+        Of PyTorch in each process; 0: its own choice.
+    timeout_s
+        A peer that does not answer for so long is lost.
+    endpoint_url
+        Of the object store; empty: the provider's own.
+    poll_s
+        Seconds between two looks for the mean in the object store.
+    attempt
+        Name of this run in the object store.
+    """
+
+    train: str
+    steps: int
+    seed: int = 0
+    target_batch_size: int
+    microbatch: int
+    elastic: bool = False
+    checkpoints: str = ""
+    checkpoint_every: int = 100
+    resume: bool = False
+    device: str = "cpu"
+    threads: int = 1
+    timeout_s: float = 60.0
+    endpoint_url: str = ""
+    poll_s: float = POLL_SECONDS
+    attempt: str = "run"
+
+
+@dataclass(kw_only=True)
+class Context:
+    """One process of a run.
+
+    Notes
+    -----
+    ``members`` are the workers that are still there, ``store`` the ``torch.distributed`` store where all meet, ``notice`` tells the
+    user something. A server or function has a trainer too: it knows how many elements travel.
+    """
+
+    plan: Plan
+    settings: Settings
+    rank: int
+    trainer: Trainer
+    meter: Meter
+    store: Any
+    notice: Callable[[str], None]
+    start: int = 0
+    wire: Wire | None = None
+    members: tuple[int, ...] = field(default=())
+
+    @property
+    def connected(self) -> Wire:
+        """The wire of a strategy that has one."""
+        assert self.wire is not None
+        return self.wire
+
+    def shares(self) -> dict[int, int]:
+        """Samples of each member."""
+        return self.plan.shares(self.settings.target_batch_size, self.members)
+
+    def calculated(self, step: int, of: int) -> tuple[Any, float]:
+        """Gradient and loss of this rank's share; see `Trainer.gradient`."""
+        with self.meter.phase("calculation"):
+            return self.trainer.gradient(step, self.shares()[self.rank], of)
+
+    def applied(self, gradient: Any) -> None:
+        """Take an optimizer step."""
+        with self.meter.phase("update"):
+            self.trainer.apply(gradient)
+
+    def ends_round(self, step: int) -> bool:
+        """Whether the exchange comes after this step; the last step always ends a round."""
+        return (step + 1) % self.plan.steps_per_round == 0 or step + 1 == self.settings.steps
+
+    def gone(self, rank: int, step: int) -> None:
+        """Go on without a worker."""
+        self.members = tuple(r for r in self.members if r != rank)
+        self.notice(f"{self.plan.said(rank)} is gone in step {step}: {len(self.members)} workers go on")

@@ -1,0 +1,49 @@
+"""What one process measures: seconds by phase, bytes by directed pair of places, requests by kind."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Meter:
+    """Counts what happens from one step to the next; `take` hands over and begins again."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin again."""
+        self.seconds: Counter[str] = Counter()
+        self.bytes: Counter[tuple[str, str]] = Counter()
+        self.control_bytes = 0
+        self.requests: Counter[str] = Counter()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the wall-clock seconds of a block to a phase."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start
+
+    def sent(self, src: str, dst: str, count: int) -> None:
+        """Count bytes of a payload that go from a place to a place."""
+        self.bytes[src, dst] += count
+
+    def take(self) -> dict[str, Any]:
+        """Return the figures of a record and begin again."""
+        exchange = {name: seconds for name, seconds in self.seconds.items() if name != "calculation"}
+        taken = {
+            "calculation_s": self.seconds["calculation"],
+            "exchange_s": exchange,
+            "sent": [{"src": src, "dst": dst, "bytes": count} for (src, dst), count in sorted(self.bytes.items())],
+            "control_bytes": self.control_bytes,
+            "requests": dict(sorted(self.requests.items())),
+        }
+        self.clear()
+        return taken

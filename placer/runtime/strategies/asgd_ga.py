@@ -1,0 +1,151 @@
+"""ASGD-GA: regions are synchronous inside; every H steps each sends the gradients it accumulated to one other and goes on.
+
+Partners rotate as in `placer.exchange.asgd_ga`. What comes is added to the gradient of the next step. Gradients are weighted with their
+share of the target batch, so own and late ones of all regions add up to the mean gradient.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from placer.runtime.butterfly import butterfly_sum
+from placer.runtime.context import Context
+from placer.runtime.lost import PeerLost
+from placer.runtime.regions import region_of
+
+WIRED = True
+REPLICATED = False
+ELASTIC = True
+
+
+@dataclass(kw_only=True)
+class Gossip:
+    """What a leader keeps: what it accumulated, what is on its way, what came, who is gone."""
+
+    accumulated: Any
+    posted: list[tuple[int, Any, Any]] = field(default_factory=list)
+    came: SimpleQueue[Any] = field(default_factory=SimpleQueue)
+    takers: list[threading.Thread] = field(default_factory=list)
+    dead: set[int] = field(default_factory=set)
+
+
+def partner(leaders: tuple[int, ...], leader: int, exchange: int) -> int:
+    """Leader to whom a leader sends in an exchange: all others in turn.
+
+    Examples
+    --------
+    >>> [partner((0, 2, 4), 0, e) for e in range(4)]
+    [2, 4, 2, 4]
+    """
+    count = len(leaders)
+    return leaders[(leaders.index(leader) + 1 + exchange % (count - 1)) % count]
+
+
+def open(context: Context) -> Gossip:  # noqa: A001 - the protocol's word
+    """Begin to take what other leaders will send: one thread each, so that nothing waits."""
+    import torch
+
+    state = Gossip(accumulated=torch.zeros(context.trainer.elements))
+    ranks, leaders = region_of(context)
+    if context.rank == ranks[0]:
+        h, settings = context.plan.steps_per_round, context.settings
+        exchanges = range(context.start // h, -(-settings.steps // h))
+        for peer in leaders:
+            count = sum(partner(leaders, peer, e) == context.rank for e in exchanges) if peer != context.rank else 0
+            if count:
+                state.takers.append(threading.Thread(target=_take, args=(context, state, peer, count), daemon=True))
+                state.takers[-1].start()
+    return state
+
+
+def _take(context: Context, state: Gossip, peer: int, count: int) -> None:
+    wire = context.connected
+    for _ in range(count):
+        message = wire.codec.empty(context.trainer.elements)
+        try:
+            wire.take(peer, message)
+        except PeerLost as lost:
+            state.came.put(lost)
+            return
+        state.came.put(wire.codec.decode(message))
+
+
+def step(context: Context, state: Gossip, step: int) -> float:
+    """Add what came to the own gradient, sum inside the region, update; at the end of a round send and go on."""
+    ranks, leaders = region_of(context)
+    gradient, loss = context.calculated(step, context.settings.target_batch_size)
+    foreign = _arrived(context, state, step)
+    total = butterfly_sum(context.connected, gradient if foreign is None else gradient + foreign, ranks, " inside regions")
+    state.accumulated += total if foreign is None else total - foreign
+    context.applied(total)
+    if context.ends_round(step):
+        if context.rank == ranks[0]:
+            _send(context, state, leaders, step)
+        state.accumulated.zero_()
+    return loss
+
+
+def _arrived(context: Context, state: Gossip, step: int) -> Any:
+    """Sum of what came since the last look, or None."""
+    total = None
+    while True:
+        try:
+            found = state.came.get_nowait()
+        except Empty:
+            return total
+        if isinstance(found, PeerLost):
+            _drop(context, state, found, step)
+        else:
+            total = found if total is None else total + found
+
+
+def _send(context: Context, state: Gossip, leaders: tuple[int, ...], step: int) -> None:
+    wire = context.connected
+    to = partner(leaders, context.rank, step // context.plan.steps_per_round)
+    with context.meter.phase("send"):
+        _settle(context, state, step)
+        if to not in state.dead:
+            message = wire.codec.encode(state.accumulated).clone()
+            try:
+                state.posted += [(to, work, message) for work in wire.post(to, message)]
+            except PeerLost as lost:
+                _drop(context, state, lost, step)
+
+
+def _settle(context: Context, state: Gossip, step: int) -> None:
+    """Wait until the last sends are taken: their memory is free then."""
+    posted, state.posted = state.posted, []
+    for to, work, _ in posted:
+        try:
+            work.wait(context.connected.patience)
+        except RuntimeError as error:
+            _drop(context, state, PeerLost(to, str(error)), step)
+
+
+def _drop(context: Context, state: Gossip, lost: PeerLost, step: int) -> None:
+    if not context.settings.elastic:
+        raise lost
+    if lost.rank not in state.dead:
+        state.dead.add(lost.rank)
+        context.notice(f"{context.plan.said(lost.rank)} is gone in step {step}: its region takes no part any more")
+
+
+def serve(context: Context, state: Gossip, step: int) -> None:
+    """There is no hub."""
+
+
+def close(context: Context, state: Gossip) -> None:
+    """Take all that is still on its way, and one last step with it."""
+    last = context.settings.steps
+    for thread in state.takers:
+        thread.join()
+    _settle(context, state, last)
+    late = _arrived(context, state, last)
+    ranks, _ = region_of(context)
+    mine = state.accumulated.new_zeros(context.trainer.elements) if late is None else late
+    total = butterfly_sum(context.connected, mine, ranks, " inside regions")
+    if bool(total.any()):
+        context.applied(total)

@@ -1,0 +1,116 @@
+"""Messages between ranks: point to point over gloo, counted by directed pair of places, failures with the name of the peer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from placer.runtime.codec import Codec
+from placer.runtime.lost import PeerLost
+from placer.runtime.meter import Meter
+from placer.runtime.plan import Plan
+
+Message = tuple[int, Any]
+"""Rank of the peer and a tensor of bytes."""
+
+
+class Wire:
+    """One rank's connections to all others.
+
+    Parameters
+    ----------
+    plan, rank
+        Who is where.
+    store
+        A ``torch.distributed`` store at which all ranks meet.
+    meter
+        Counts what is sent.
+    timeout_s
+        A peer that does not answer for so long is lost, seconds. gloo closes all connections then.
+
+    Notes
+    -----
+    The manifest's number of streams are as many process groups, each with TCP connections of its own; messages are cut evenly.
+    """
+
+    def __init__(self, plan: Plan, rank: int, store: Any, meter: Meter, timeout_s: float) -> None:
+        import torch.distributed as dist
+
+        self.plan, self.rank, self.meter = plan, rank, meter
+        self.codec = Codec(plan.exchange.compression)
+        self.patience = timedelta(seconds=timeout_s)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=plan.ranks, timeout=self.patience)
+        self.groups = [None, *(dist.new_group(backend="gloo", timeout=self.patience) for _ in range(plan.exchange.streams - 1))]
+
+    def swap(self, sends: Iterable[Message], receives: Iterable[Message], *, tolerate: bool = False, control: bool = False) -> set[int]:
+        """Send and receive messages side by side and wait for all of them.
+
+        Parameters
+        ----------
+        tolerate
+            Return the peers that are gone instead of raising `PeerLost`.
+        control
+            The messages are no payload: counted apart.
+        """
+        import torch.distributed as dist
+
+        waiting, lost = [], set()
+        for operation, messages in ((dist.irecv, receives), (dist.isend, sends)):
+            for peer, message in messages:
+                if message.numel() == 0:
+                    continue
+                if operation is dist.isend:
+                    self._count(peer, message.numel(), control=control)
+                try:
+                    waiting += [(peer, work, message) for work in self._begin(operation, peer, message)]
+                except RuntimeError as error:
+                    lost.add(self._lost(peer, error, tolerate=tolerate))
+        for peer, work, _ in waiting:
+            if peer in lost:
+                continue
+            try:
+                work.wait(self.patience)
+            except RuntimeError as error:
+                lost.add(self._lost(peer, error, tolerate=tolerate))
+        return lost
+
+    def post(self, peer: int, message: Any) -> list[Any]:
+        """Begin to send a message and go on; returns what to wait for."""
+        import torch.distributed as dist
+
+        self._count(peer, message.numel(), control=False)
+        try:
+            return self._begin(dist.isend, peer, message, tag=1)
+        except RuntimeError as error:
+            raise PeerLost(peer, str(error)) from None
+
+    def take(self, peer: int, message: Any) -> None:
+        """Wait for a message that was posted."""
+        import torch.distributed as dist
+
+        try:
+            for work in self._begin(dist.irecv, peer, message, tag=1):
+                work.wait(self.patience)
+        except RuntimeError as error:
+            raise PeerLost(peer, str(error)) from None
+
+    def _begin(self, operation: Any, peer: int, message: Any, tag: int = 0) -> list[Any]:
+        parts: Sequence[Any] = message.tensor_split(len(self.groups)) if len(self.groups) > 1 else (message,)
+        return [
+            operation(part, peer, group=group, tag=tag)
+            for part, group in zip(parts, self.groups, strict=True)
+            if part.numel()
+        ]
+
+    def _count(self, peer: int, size: int, *, control: bool) -> None:
+        if control:
+            self.meter.control_bytes += size
+        else:
+            self.meter.sent(self.plan.place_of(self.rank), self.plan.place_of(peer), size)
+
+    @staticmethod
+    def _lost(peer: int, error: RuntimeError, *, tolerate: bool) -> int:
+        if not tolerate:
+            raise PeerLost(peer, str(error)) from None
+        return peer

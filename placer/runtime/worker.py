@@ -1,0 +1,159 @@
+"""One process of a run: makes the model, meets the others, takes the steps, reports what it measures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.runtime.checkpoint import load_checkpoint, save_checkpoint, steps_of
+from placer.runtime.context import Context, Settings
+from placer.runtime.lost import PeerLost
+from placer.runtime.meter import Meter
+from placer.runtime.plan import Plan
+from placer.runtime.strategies import Executed, executed
+from placer.runtime.trainer import Trainer
+from placer.runtime.wire import Wire
+
+MEET_S = 120.0
+"""All processes of a run start within so many seconds."""
+Report = Callable[[dict[str, Any]], None]
+
+
+def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report) -> None:
+    """Run one rank from the first step to the last.
+
+    Parameters
+    ----------
+    store
+        A ``torch.distributed`` store at which all ranks meet.
+    report
+        Takes one record after the other: ``ready``, ``step``, ``notice``, ``fault``, ``end``.
+
+    Raises
+    ------
+    PlacerError
+        If the model, the device or a file is wrong.
+    PeerLost
+        If another rank is gone and the strategy cannot go on.
+    """
+    strategy = executed(plan)
+    trainer = _trainer(settings, rank)
+    folder = Path(settings.checkpoints)
+    start = _meet(plan, settings, rank, store, trainer, strategy)
+    if start and rank < plan.workers:
+        trainer.load_state(load_checkpoint(folder, start, rank, replicated=strategy.REPLICATED))
+    context = Context(
+        plan=plan,
+        settings=settings,
+        rank=rank,
+        trainer=trainer,
+        meter=Meter(),
+        store=store,
+        start=start,
+        members=tuple(range(plan.workers)),
+        notice=lambda words: report({"kind": "notice", "rank": rank, "message": words}),
+    )
+    if strategy.WIRED:
+        context.wire = Wire(plan, rank, store, context.meter, settings.timeout_s)
+    state = strategy.open(context)
+    report({"kind": "ready", "rank": rank, "pid": os.getpid(), "start": start, "elements": trainer.elements})
+    step = start
+    try:
+        for step in range(start, settings.steps):  # noqa: B007 - the fault names it
+            _take_step(context, strategy, state, step, report)
+    except PeerLost as lost:
+        saved = _rescue(context, strategy, folder, step)
+        report({"kind": "fault", "rank": rank, "step": step, "lost": _first(store, lost.rank), "reason": lost.reason, "checkpoint": saved})
+        raise
+    strategy.close(context, state)
+    digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
+    report({"kind": "end", "rank": rank, "steps": settings.steps - start, "parameters_sha256": digest, **context.meter.take()})
+
+
+def _trainer(settings: Settings, rank: int) -> Trainer:
+    """Make the model from the same seed everywhere."""
+    import torch
+
+    from placer.profiler.device_facts import choose_device
+    from placer.profiler.target import load_target
+    from placer.profiler.workload import Workload
+
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    torch.manual_seed(settings.seed)
+    workload = load_target(settings.train, None)
+    if not isinstance(workload, Workload):
+        raise PlacerError(f"{settings.train} returns a step function", "placer run needs the model: return a Workload or (module, batch, loss)")
+    return Trainer(workload, choose_device(settings.device), rank=rank, seed=settings.seed, microbatch=settings.microbatch)
+
+
+def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Trainer, strategy: Executed) -> int:
+    """Wait for all ranks, check that they begin alike, and agree on the step to begin with."""
+    digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
+    found = steps_of(Path(settings.checkpoints), rank, replicated=strategy.REPLICATED) if settings.resume and settings.checkpoints else set()
+    hello = {"digest": digest, "manifest": plan.digest, "steps": sorted(found), "hub": rank >= plan.workers}
+    store.set(f"hello/{rank}", json.dumps(hello))
+    others, until = {}, time.monotonic() + MEET_S
+    while len(others) < plan.ranks:
+        for other in set(range(plan.ranks)) - set(others):
+            if store.check([f"hello/{other}"]):
+                others[other] = json.loads(store.get(f"hello/{other}"))
+            elif store.check([f"dead/{other}"]):
+                raise PeerLost(other, "did not start")
+        if time.monotonic() > until:
+            missing = next(iter(set(range(plan.ranks)) - set(others)))
+            raise PeerLost(missing, f"did not come within {MEET_S:g} s")
+        time.sleep(0.01)
+    for other, said in others.items():
+        if said["manifest"] != others[0]["manifest"]:
+            raise PlacerError(f"{plan.said(other)} runs another manifest than rank 0", "give all the same file")
+        if said["digest"] != others[0]["digest"]:
+            raise PlacerError(
+                f"{plan.said(other)} begins with other parameters than rank 0", "make the model from torch's random numbers alone: they are seeded"
+            )
+    common = set.intersection(*(set(said["steps"]) for said in others.values() if not said["hub"]))
+    start = max((step for step in common if step <= settings.steps), default=0)
+    if settings.resume and not start:
+        raise PlacerError(f"no checkpoint in '{settings.checkpoints}' that all ranks have", "run without --resume")
+    return start
+
+
+def _take_step(context: Context, strategy: Executed, state: Any, step: int, report: Report) -> None:
+    """Take one step, report it, and keep a checkpoint where one is due."""
+    began = time.perf_counter()
+    record: dict[str, Any] = {"kind": "step", "step": step, "rank": context.rank, "place": context.plan.place_of(context.rank)}
+    if context.rank < context.plan.workers:
+        record |= {"samples": context.shares()[context.rank], "loss": strategy.step(context, state, step)}
+    else:
+        record |= {"samples": 0, "loss": None}
+        strategy.serve(context, state, step)
+    record["step_s"] = time.perf_counter() - began
+    record["exchanged"] = context.ends_round(step)
+    report({**record, **context.meter.take()})
+    settings, done = context.settings, step + 1
+    rounds = -(-settings.checkpoint_every // context.plan.steps_per_round) * context.plan.steps_per_round
+    due = settings.checkpoints and settings.checkpoint_every and (done % rounds == 0 or done == settings.steps)
+    if due and context.rank < context.plan.workers:
+        save_checkpoint(Path(settings.checkpoints), done, context.rank, context.trainer.state())
+
+
+def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> int | None:
+    """Keep the state before the step that failed, where it serves all ranks; returns that step."""
+    if not (strategy.REPLICATED and context.settings.checkpoints and context.rank < context.plan.workers and step > context.start):
+        return None
+    save_checkpoint(folder, step, context.rank, context.trainer.state())
+    return step
+
+
+def _first(store: Any, rank: int) -> int:
+    """Who was lost first: a rank that stops because of another is not the cause."""
+    try:
+        return int(store.compare_set("lost", "", str(rank)))
+    except (RuntimeError, ValueError):  # the store's own process is gone
+        return rank
