@@ -41,7 +41,7 @@ DIR/run.jsonl is the log: 'placer calibrate' reads it. DIR/checkpoints is what -
 @click.option("--tbs", type=click.IntRange(1), metavar="N", help="Another target batch size than the plan's, for a try.")
 @click.option("--microbatch", type=click.IntRange(1), metavar="N", help="Samples that a worker takes at once; default: the plan's.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of parameters and samples.")
-@click.option("--elastic", is_flag=True, help="Go on without workers that die: parameter-server, central, hierarchical, asgd-ga.")
+@click.option("--elastic", is_flag=True, help="Go on without workers that die: parameter-server, central, asgd-ga.")
 @click.option("-o", "--out", metavar="DIR", help="Folder of log and checkpoints; default: ./NAME-run.")
 @click.option("--checkpoint-every", type=click.IntRange(0), default=100, show_default=True, metavar="N", help="Steps; 0: never.")
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint that all ranks have.")

@@ -22,6 +22,8 @@ from placer.runtime.wire import Wire
 
 MEET_S = 120.0
 """All processes of a run start within so many seconds."""
+MOST_LOGGED = 100
+"""Models with so few parameters are written to the log."""
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -73,7 +75,7 @@ def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report) 
         raise
     strategy.close(context, state)
     digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
-    report({"kind": "end", "rank": rank, "steps": settings.steps - start, "parameters_sha256": digest, **context.meter.take()})
+    report({"kind": "end", "rank": rank, "steps": settings.steps - start, "parameters_sha256": digest, **_few(trainer), **context.meter.take()})
 
 
 def _trainer(settings: Settings, rank: int) -> Trainer:
@@ -157,3 +159,8 @@ def _first(store: Any, rank: int) -> int:
         return int(store.compare_set("lost", "", str(rank)))
     except (RuntimeError, ValueError):  # the store's own process is gone
         return rank
+
+
+def _few(trainer: Trainer) -> dict[str, Any]:
+    """Parameters of a model that has few, for tests and for reading a log by eye."""
+    return {"parameters": trainer.vector().tolist()} if trainer.elements <= MOST_LOGGED else {}

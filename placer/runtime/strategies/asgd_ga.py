@@ -1,7 +1,8 @@
 """ASGD-GA: regions are synchronous inside; every H steps each sends the gradients it accumulated to one other and goes on.
 
-Partners rotate as in `placer.exchange.asgd_ga`. What comes is added to the gradient of the next step. Gradients are weighted with their
-share of the target batch, so own and late ones of all regions add up to the mean gradient.
+Partners rotate as in `placer.exchange.asgd_ga`; each gets what was accumulated since it last had its turn, so no gradient is lost.
+What comes is added to the gradient of the next step. Gradients are weighted with their share of the target batch, so own and late
+ones of all regions add up to the mean gradient.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ ELASTIC = True
 
 @dataclass(kw_only=True)
 class Gossip:
-    """What a leader keeps: what it accumulated, what is on its way, what came, who is gone."""
+    """What a leader keeps: what it accumulated for each other leader, what is on its way, what came, who is gone."""
 
-    accumulated: Any
+    accumulated: dict[int, Any] = field(default_factory=dict)
     posted: list[tuple[int, Any, Any]] = field(default_factory=list)
     came: SimpleQueue[Any] = field(default_factory=SimpleQueue)
     takers: list[threading.Thread] = field(default_factory=list)
@@ -48,13 +49,15 @@ def open(context: Context) -> Gossip:  # noqa: A001 - the protocol's word
     """Begin to take what other leaders will send: one thread each, so that nothing waits."""
     import torch
 
-    state = Gossip(accumulated=torch.zeros(context.trainer.elements))
+    state = Gossip()
     ranks, leaders = region_of(context)
-    if context.rank == ranks[0]:
-        h, settings = context.plan.steps_per_round, context.settings
-        exchanges = range(context.start // h, -(-settings.steps // h))
-        for peer in leaders:
-            count = sum(partner(leaders, peer, e) == context.rank for e in exchanges) if peer != context.rank else 0
+    h, settings = context.plan.steps_per_round, context.settings
+    turns = range(context.start // h, -(-settings.steps // h))
+    if context.rank == ranks[0] and turns:
+        for peer in (leader for leader in leaders if leader != context.rank):
+            state.accumulated[peer] = torch.zeros(context.trainer.elements)
+            rest = partner(leaders, peer, turns[-1]) != context.rank  # sent at the end
+            count = sum(partner(leaders, peer, turn) == context.rank for turn in turns) + rest
             if count:
                 state.takers.append(threading.Thread(target=_take, args=(context, state, peer, count), daemon=True))
                 state.takers[-1].start()
@@ -79,12 +82,13 @@ def step(context: Context, state: Gossip, step: int) -> float:
     gradient, loss = context.calculated(step, context.settings.target_batch_size)
     foreign = _arrived(context, state, step)
     total = butterfly_sum(context.connected, gradient if foreign is None else gradient + foreign, ranks, " inside regions")
-    state.accumulated += total if foreign is None else total - foreign
+    for accumulated in state.accumulated.values():
+        accumulated += total if foreign is None else total - foreign
     context.applied(total)
-    if context.ends_round(step):
-        if context.rank == ranks[0]:
-            _send(context, state, leaders, step)
-        state.accumulated.zero_()
+    if context.ends_round(step) and context.rank == ranks[0]:
+        with context.meter.phase("send"):
+            _settle(context, state, step)
+            _send(context, state, partner(leaders, context.rank, step // context.plan.steps_per_round), step)
     return loss
 
 
@@ -102,17 +106,16 @@ def _arrived(context: Context, state: Gossip, step: int) -> Any:
             total = found if total is None else total + found
 
 
-def _send(context: Context, state: Gossip, leaders: tuple[int, ...], step: int) -> None:
+def _send(context: Context, state: Gossip, to: int, step: int) -> None:
+    """Hand over what was accumulated for a leader, without waiting, and begin anew."""
     wire = context.connected
-    to = partner(leaders, context.rank, step // context.plan.steps_per_round)
-    with context.meter.phase("send"):
-        _settle(context, state, step)
-        if to not in state.dead:
-            message = wire.codec.encode(state.accumulated).clone()
-            try:
-                state.posted += [(to, work, message) for work in wire.post(to, message)]
-            except PeerLost as lost:
-                _drop(context, state, lost, step)
+    if to not in state.dead:
+        message = wire.codec.encode(state.accumulated[to]).clone()
+        try:
+            state.posted += [(to, work, message) for work in wire.post(to, message)]
+        except PeerLost as lost:
+            _drop(context, state, lost, step)
+    state.accumulated[to].zero_()
 
 
 def _settle(context: Context, state: Gossip, step: int) -> None:
@@ -138,14 +141,18 @@ def serve(context: Context, state: Gossip, step: int) -> None:
 
 
 def close(context: Context, state: Gossip) -> None:
-    """Take all that is still on its way, and one last step with it."""
+    """Send what has not had its turn, take all that is on its way, and one last step with it."""
     last = context.settings.steps
+    ranks, leaders = region_of(context)
+    if state.accumulated:
+        served = partner(leaders, context.rank, (last - 1) // context.plan.steps_per_round)
+        for to in set(state.accumulated) - {served}:
+            _send(context, state, to, last)
     for thread in state.takers:
         thread.join()
     _settle(context, state, last)
     late = _arrived(context, state, last)
-    ranks, _ = region_of(context)
-    mine = state.accumulated.new_zeros(context.trainer.elements) if late is None else late
+    mine = context.trainer.vector().zero_() if late is None else late
     total = butterfly_sum(context.connected, mine, ranks, " inside regions")
     if bool(total.any()):
         context.applied(total)

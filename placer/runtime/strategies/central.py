@@ -52,10 +52,10 @@ def step(context: Context, state: ObjectStore, step: int) -> float:
     gradient, loss = context.calculated(step, context.settings.target_batch_size)
     body = codec.encode(gradient).numpy().tobytes()
     with meter.phase("upload"):
-        state.put(_gradient(context, step, context.rank), body)
+        state.put(gradient_key(context, step, context.rank), body)
     meter.sent(place, storage, len(body))
     context.store.set(f"uploaded/{step}/{context.rank}", "1")
-    body, notes = _polled(context, state, step)
+    body, notes = polled(context, state, step, _mean(context, step))
     meter.sent(storage, place, len(body))
     context.members = tuple(json.loads(notes["members"]))
     if context.rank not in context.members:
@@ -64,12 +64,12 @@ def step(context: Context, state: ObjectStore, step: int) -> float:
     return loss
 
 
-def _polled(context: Context, store: ObjectStore, step: int) -> tuple[bytes, dict[str, str]]:
+def polled(context: Context, store: ObjectStore, step: int, key: str) -> tuple[bytes, dict[str, str]]:
     """Ask for the mean until it is there; the answer that brings it is the download, the rest is the wait."""
     function, waited = context.plan.workers, time.perf_counter()
     while True:
         asked = time.perf_counter()
-        found = store.get(_mean(context, step))
+        found = store.get(key)
         now = time.perf_counter()
         if found is not None:
             context.meter.seconds["download"] += now - asked
@@ -91,11 +91,11 @@ def serve(context: Context, state: ObjectStore, step: int) -> None:
     storage, place = str(context.plan.exchange.storage), str(context.plan.exchange.aggregator)
     shares, batch, took_part = context.shares(), context.settings.target_batch_size, context.members
     with meter.phase("wait"):
-        _uploads(context, state, step)
+        uploads(context, state, step)
     total, counted = torch.zeros(context.trainer.elements), 0
     with meter.phase("fetch"):
         for rank in context.members:
-            body = _fetched(context, state, step, rank)
+            body = fetched(context, state, gradient_key(context, step, rank))
             meter.sent(storage, place, len(body))
             total += codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8))
             counted += shares[rank]
@@ -105,10 +105,10 @@ def serve(context: Context, state: ObjectStore, step: int) -> None:
     meter.sent(place, storage, len(body))
     with meter.phase("delete"):
         old = [_mean(context, step - 1)] if step - 1 >= context.start else []
-        state.delete([*(_gradient(context, step, rank) for rank in took_part), *old])
+        state.delete([*(gradient_key(context, step, rank) for rank in took_part), *old])
 
 
-def _uploads(context: Context, store: ObjectStore, step: int) -> None:
+def uploads(context: Context, store: ObjectStore, step: int) -> None:
     """Wait until all members have uploaded; who died, or is too slow, is left out where that is allowed."""
     waiting, began = set(context.members), time.perf_counter()
     while waiting:
@@ -125,24 +125,30 @@ def _uploads(context: Context, store: ObjectStore, step: int) -> None:
             time.sleep(LOOK_S)
 
 
-def _fetched(context: Context, store: ObjectStore, step: int, rank: int) -> bytes:
-    """Read a gradient that was announced; one that is not there yet is asked for again for a while."""
+def fetched(context: Context, store: ObjectStore, key: str) -> bytes:
+    """Read an object that was announced; one that is not there yet is asked for again for a while."""
     until = time.perf_counter() + context.settings.timeout_s
-    while (found := store.get(_gradient(context, step, rank))) is None:
+    while (found := store.get(key)) is None:
         if time.perf_counter() > until:
-            raise PlacerError(f"the gradient of rank {rank} in step {step} is not in bucket '{store.bucket}'", "who deletes there?", exit_code=1)
+            raise PlacerError(f"object '{key}' is not in bucket '{store.bucket}'", "it was uploaded: who deletes there?", exit_code=1)
         time.sleep(context.settings.poll_s)
     return found[0]
 
 
 def close(context: Context, state: ObjectStore) -> None:
-    """Workers say that they have read the last mean; the function deletes it then."""
+    """Delete the last mean when all have read it."""
+    all_done(context)
+    if context.rank == context.plan.workers:
+        state.delete([_mean(context, context.settings.steps - 1)])
+
+
+def all_done(context: Context) -> None:
+    """Workers say that they have read the last mean; the function waits for them."""
     if context.rank < context.plan.workers:
         context.store.set(f"done/{context.rank}", "1")
         return
     for rank in context.members:
         _wait_for(context, f"done/{rank}", rank, context.settings.timeout_s)
-    state.delete([_mean(context, context.settings.steps - 1)])
 
 
 def is_dead(context: Context, rank: int) -> bool:
@@ -157,7 +163,8 @@ def _wait_for(context: Context, key: str, rank: int, timeout_s: float) -> None:
         time.sleep(LOOK_S)
 
 
-def _gradient(context: Context, step: int, rank: int) -> str:
+def gradient_key(context: Context, step: int, rank: int) -> str:
+    """Name of the gradient of a rank in the store."""
     return f"{context.settings.attempt}/{step}/gradient-{rank}"
 
 

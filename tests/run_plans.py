@@ -1,0 +1,168 @@
+"""Small plans and the model that they train, for `test_runtime.py`; the model is a module of its own so that processes can import it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from placer.exchange import traits
+from placer.manifest.native import SCHEMA, document_digest
+from placer.profiler.workload import Workload
+from placer.runtime.context import Settings
+from placer.runtime.plan import Plan, plan_from
+
+A, B, C = "gcp/a", "gcp/b", "aws/c"
+INTERVAL = {"value": 1.0, "low": 1.0, "high": 1.0}
+
+
+def document(strategy: str, *counts: tuple[str, int], **exchange: Any) -> dict[str, Any]:
+    """Manifest of some workers; ``exchange`` overrides its part, such as ``local_steps=3``."""
+    groups, offset = [], 0
+    for number, (place, count) in enumerate(counts):
+        provider, region = place.split("/")
+        offer = {
+            "instance_type": "m",
+            "gpu": "T4",
+            "gpu_count": 1,
+            "market": "spot",
+            "usd_per_hour": 0.2,
+            "as_of": "2023-04-15",
+        }
+        group = {"name": f"workers-{number}", "place": place, "provider": provider, "region": region, "offer": offer}
+        groups.append({**group, "count": count, "rank_offset": offset})
+        offset += count
+    stores = strategy in ("central", "hierarchical")
+    hub = {
+        "function": {"kind": "function", "place": A, "function": "lambda", "memory_gib": 1.0, "max_seconds": 900.0},
+        "server": {"kind": "server", "place": A, "server": {"instance_type": "m", "market": "on_demand"}},
+        "region": {"kind": "region", "place": A, "server": None},
+        "": None,
+    }[traits(strategy).hub]
+    said = {
+        "schema": SCHEMA,
+        "name": f"tiny-{strategy}-{offset}",
+        "model": {"name": "tiny", "parameters": 33, "gradient_bytes": 132.0},
+        "world_size": offset,
+        "groups": groups,
+        "exchange": {
+            "strategy": strategy,
+            "target_batch_size": 24,
+            "microbatch": 3,
+            "compression": "none",
+            "streams": 1,
+            "overlap": False,
+            "local_steps": 1,
+            "timeouts": {"matchmaking_s": 1.0, "averaging_s": 1.0, "step_s": 1.0, "round_s": 1.0},
+            **exchange,
+        },
+        "aggregator": hub,
+        "storage": {"place": B, "store": "s3", "bucket": f"tiny-{strategy}"} if stores else None,
+        "data": {"store": None, "assumption": None},
+        "expected": {
+            "samples_per_second": INTERVAL,
+            "effective_samples_per_second": INTERVAL,
+            "samples_to_target": {**INTERVAL, "basis": "assumed", "source": ""},
+            "step_seconds": {"calculation": 1.0, "communication": 1.0, "total": 2.0},
+            "usd_per_hour": {},
+            "usd_per_hour_interval": INTERVAL,
+            "usd_per_million_samples": 1.0,
+            "links": [],
+            "status": "optimal",
+            "gap": None,
+        },
+        "drift": {"min_samples_per_second": 0.5, "max_usd_per_hour": 2.0},
+        "inputs": {"catalog": "test", "digest": "0", "profile_digest": "0"},
+    }
+    return {**said, "digest": document_digest(said)}
+
+
+def saved(folder: Path, told: dict[str, Any]) -> str:
+    """Write a manifest; returns its path."""
+    path = folder / "plan.json"
+    path.write_text(json.dumps(told))
+    return str(path)
+
+
+def plan_of(told: dict[str, Any]) -> Plan:
+    """Read a manifest."""
+    return plan_from(told, "test")
+
+
+def settings_of(folder: Path, plan: Plan, **other: Any) -> Settings:
+    """Six steps of the tiny model, its end kept."""
+    usual = Settings(
+        train="run_plans:tiny",
+        steps=6,
+        target_batch_size=plan.target_batch_size,
+        microbatch=plan.microbatch,
+        checkpoints=str(folder / "checkpoints"),
+        timeout_s=20.0,
+        poll_s=0.01,
+    )
+    return replace(usual, **other)
+
+
+def _regression(module: Any, batch: Any) -> Any:
+    return ((module(batch[0]) - batch[1]) ** 2).mean()
+
+
+def _samples(count: int, device: Any) -> Any:
+    import torch
+
+    x = torch.randn(count, 4)
+    return x.to(device), (x.sum(1, keepdim=True) + 0.1 * torch.randn(count, 1)).to(device)
+
+
+def _momentum(parameters: Iterable[Any]) -> Any:
+    import torch
+
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+def _plain(parameters: Iterable[Any]) -> Any:
+    import torch
+
+    return torch.optim.SGD(parameters, lr=0.05)
+
+
+def tiny() -> Workload:
+    """33 parameters: 4 x 5 + 5, 5 + 1, and 2 that are frozen; trained with momentum, so that the optimizer's state counts."""
+    import torch
+
+    class Net(torch.nn.Module):  # type: ignore[misc]
+        """Two layers and something frozen."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = torch.nn.Linear(4, 5), torch.nn.Linear(5, 1)
+            self.extra = torch.nn.Parameter(torch.ones(2))
+            self.frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+
+        def forward(self, x: Any) -> Any:
+            """Prediction."""
+            return self.last(self.first(x).tanh()) * self.extra.prod() * self.frozen.prod()
+
+    return Workload(name="tiny", title="tiny", family="other", module=Net(), batch=_samples, loss=_regression, optimizer=_momentum)
+
+
+def linear() -> Workload:
+    """A loss that is linear in its parameters: gradients do not depend on the model, so their order does not matter."""
+    import torch
+
+    module = torch.nn.Linear(4, 3)
+    loss = lambda m, batch: m(batch[0]).mean()  # noqa: E731
+    return Workload(name="linear", title="linear", family="other", module=module, batch=_samples, loss=loss, optimizer=_plain)
+
+
+def crooked() -> Workload:
+    """Parameters that differ from process to process."""
+    import os
+
+    import torch
+
+    module = torch.nn.Linear(4, 1)
+    torch.nn.init.constant_(module.weight, float(os.getpid()))
+    return Workload(name="crooked", title="crooked", family="other", module=module, batch=_samples, loss=_regression, optimizer=_plain)

@@ -1,0 +1,256 @@
+"""The reference runtime: each strategy with real processes against one process that does the same arithmetic in plain PyTorch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("needs gloo", allow_module_level=True)
+import run_plans  # noqa: E402
+from run_plans import A, B, C, document, plan_of, settings_of  # noqa: E402
+
+from placer.errors import PlacerError  # noqa: E402
+from placer.runtime.compared import summary  # noqa: E402
+from placer.runtime.plan import Plan  # noqa: E402
+from placer.runtime.runs import run_here  # noqa: E402
+from placer.runtime.trainer import batch_seed  # noqa: E402
+
+torch.set_num_threads(1)
+ELEMENTS = 33
+"""Trainable parameters of the tiny model."""
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-6}
+Records = list[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _environment() -> None:
+    """Processes find the tests' models; the credentials are those of moto."""
+    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """An object store: moto's S3 on a port of its own."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def ran(folder: Path, told: dict[str, Any], watch: Callable[[dict[str, Any]], None] = lambda record: None, **other: Any) -> Records:
+    """Run a manifest on this machine; returns the records of its log."""
+    plan = plan_of(told)
+    records: Records = []
+
+    def both(record: dict[str, Any]) -> None:
+        records.append(record)
+        watch(record)
+
+    run_here(plan, told, settings_of(folder, plan, **other), folder, both)
+    return records
+
+
+def models(folder: Path, plan: Plan, step: int = 6) -> list[Any]:
+    """Trainable parameters of each worker in its checkpoint, flat."""
+    names = [name for name, p in run_plans.tiny().module.named_parameters() if p.requires_grad]
+    found = []
+    for rank in range(plan.workers):
+        state = torch.load(folder / "checkpoints" / f"step-{step:08d}" / f"rank-{rank}.pt", weights_only=True)["module"]
+        found.append(torch.cat([state[name].flatten() for name in names]))
+    return found
+
+
+class Alone:
+    """One replica of the tiny model in this process."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.work = run_plans.tiny()
+        self.parameters = [p for p in self.work.module.parameters() if p.requires_grad]
+        self.optimizer = self.work.optimizer(self.parameters)
+
+    def step(self, step: int, samples: dict[int, int]) -> float:
+        """One optimizer step with the mean gradient over the samples of some ranks, in microbatches of 3."""
+        self.optimizer.zero_grad()
+        total = sum(samples.values())
+        loss_sum = 0.0
+        for rank, count in samples.items():
+            for number, start in enumerate(range(0, count, 3)):
+                size = min(3, count - start)
+                torch.manual_seed(batch_seed(0, step, rank, number))
+                loss = self.work.loss(self.work.module, self.work.batch(size, torch.device("cpu"))) * size / total
+                loss.backward()
+                loss_sum += float(loss.detach())
+        self.optimizer.step()
+        return loss_sum
+
+    @property
+    def vector(self) -> Any:
+        """Flat parameters."""
+        return torch.cat([p.detach().flatten() for p in self.parameters])
+
+    def load(self, vector: Any) -> None:
+        """Set the parameters."""
+        torch.nn.utils.vector_to_parameters(vector.clone(), self.parameters)
+
+
+def synchronous(samples: dict[int, int], steps: int = 6) -> tuple[Any, list[float]]:
+    """Large-batch SGD in one process: what every synchronous strategy must equal."""
+    alone = Alone()
+    losses = [alone.step(step, samples) for step in range(steps)]
+    return alone.vector, losses
+
+
+def averaged(groups: list[dict[int, int]], every: int, steps: int = 6) -> Any:
+    """Replicas, one for each group of ranks, whose models are averaged by samples after each ``every`` steps and at the end."""
+    replicas, total = [Alone() for _ in groups], sum(sum(g.values()) for g in groups)
+    for step in range(steps):
+        for replica, group in zip(replicas, groups, strict=True):
+            replica.step(step, group)
+        if (step + 1) % every == 0 or step + 1 == steps:
+            mean = sum(replica.vector * (sum(g.values()) / total) for replica, g in zip(replicas, groups, strict=True))
+            for replica in replicas:
+                replica.load(mean)
+    return replicas[0].vector
+
+
+def check_bytes(told: dict[str, Any], folder: Path, records: Records, tolerance: float = 0.0) -> dict[str, Any]:
+    """Bytes on each pair of places are those of `placer.exchange`; shards differ by one element where they do not divide."""
+    plan = plan_of(told)
+    found = summary(plan, settings_of(folder, plan), records)
+    assert found["bytes"]
+    for row in found["bytes"]:
+        assert row["measured"] == pytest.approx(row["predicted"], rel=tolerance, abs=1e-6), row
+    return found
+
+
+def test_all_reduce_is_large_batch_sgd(tmp_path: Path) -> None:
+    """Three workers with 8 of 24 samples each, in microbatches of 3, 3 and 2: the parameters of one process with all 24.
+
+    33 elements make three shards of 11, so each ordered pair carries 2 x 11 x 4 = 88 bytes, exactly.
+    """
+    told = document("all-reduce", (A, 2), (B, 1))
+    records = ran(tmp_path, told)
+    vector, losses = synchronous({0: 8, 1: 8, 2: 8})
+    for model in models(tmp_path, plan_of(told)):
+        torch.testing.assert_close(model, vector, **TOLERANCE)
+    found = check_bytes(told, tmp_path, records)
+    assert {(r["src"], r["dst"]): r["measured"] for r in found["bytes"]} == {(A, A): 176, (A, B): 176, (B, A): 176}
+    assert [row["loss"] for row in found["losses"]] == pytest.approx(losses, rel=1e-5)
+    assert found["rounds"] == 5
+
+
+def test_fp16_and_streams(tmp_path: Path) -> None:
+    """Half the bytes; the result is near, not equal, and the same on all workers to the last bit. Two streams send the same bytes."""
+    told = document("all-reduce", (A, 2), (B, 1), compression="fp16", streams=2)
+    records = ran(tmp_path, told)
+    vector, _ = synchronous({0: 8, 1: 8, 2: 8})
+    found = models(tmp_path, plan_of(told))
+    assert all(torch.equal(found[0], other) for other in found)
+    torch.testing.assert_close(found[0], vector, rtol=0.01, atol=0.005)
+    assert not torch.equal(found[0], vector)
+    assert {r["measured"] for r in check_bytes(told, tmp_path, records)["bytes"]} == {88}
+
+
+def test_local_sgd_averages_every_h_steps(tmp_path: Path) -> None:
+    """H = 3, six steps: two averages; 10 samples on two workers with 5 each."""
+    told = document("local-sgd", (A, 1), (B, 1), local_steps=3, target_batch_size=10)
+    records = ran(tmp_path, told)
+    vector = averaged([{0: 5}, {1: 5}], every=3)
+    for model in models(tmp_path, plan_of(told)):
+        torch.testing.assert_close(model, vector, **TOLERANCE)
+    check_bytes(told, tmp_path, records, tolerance=0.04)  # 33 elements make shards of 17 and 16
+
+
+def test_parameter_server(tmp_path: Path) -> None:
+    """A server of its own in A: each worker pushes and pulls 33 x 4 = 132 bytes; unequal shares 9, 8, 8 of 25."""
+    told = document("parameter-server", (A, 1), (B, 2), target_batch_size=25)
+    records = ran(tmp_path, told)
+    vector, _ = synchronous({0: 9, 1: 8, 2: 8})
+    for model in models(tmp_path, plan_of(told)):
+        torch.testing.assert_close(model, vector, **TOLERANCE)
+    found = check_bytes(told, tmp_path, records)
+    assert {(r["src"], r["dst"]): r["measured"] for r in found["bytes"]} == {(A, A): 264, (A, B): 264, (B, A): 264}
+
+
+def test_central_through_an_object_store(tmp_path: Path, endpoint: str) -> None:
+    """Two workers, a function and moto's S3: n + 1 = 3 writes, 2 n = 4 reads, n = 2 lists a step, and nothing is left in the bucket."""
+    told = document("central", (A, 1), (C, 1))
+    records = ran(tmp_path, told, endpoint_url=endpoint)
+    vector, _ = synchronous({0: 12, 1: 12})
+    for model in models(tmp_path, plan_of(told)):
+        torch.testing.assert_close(model, vector, **TOLERANCE)
+    found = check_bytes(told, tmp_path, records)
+    asked = {row["what"]: row for row in found["requests"]}
+    for kind, count in (("write", 3), ("read", 4), ("list", 2)):
+        assert asked[kind]["measured"] == asked[kind]["predicted"] == count
+    import boto3
+
+    left = boto3.client("s3", endpoint_url=endpoint).list_objects_v2(Bucket="tiny-central")
+    assert left["KeyCount"] == 0
+
+
+def test_hierarchical_all_reduce(tmp_path: Path) -> None:
+    """Two regions of two and one workers: the sum goes through the leaders, the result is that of all-reduce."""
+    told = document("hierarchical-all-reduce", (A, 2), (B, 1))
+    records = ran(tmp_path, told)
+    vector, _ = synchronous({0: 8, 1: 8, 2: 8})
+    for model in models(tmp_path, plan_of(told)):
+        torch.testing.assert_close(model, vector, **TOLERANCE)
+    check_bytes(told, tmp_path, records, tolerance=0.04)
+
+
+def test_model_averaging(tmp_path: Path) -> None:
+    """Regions of two and one workers, H = 3, hub A: regions are synchronous inside, models are averaged by samples."""
+    told = document("model-averaging", (A, 2), (B, 1), local_steps=3)
+    records = ran(tmp_path, told)
+    vector = averaged([{0: 8, 1: 8}, {2: 8}], every=3)
+    for model in models(tmp_path, plan_of(told)):
+        torch.testing.assert_close(model, vector, **TOLERANCE)
+    check_bytes(told, tmp_path, records, tolerance=0.04)
+
+
+def test_asgd_ga_loses_no_gradient(tmp_path: Path) -> None:
+    """Three regions, H = 2: with a loss that is linear in the parameters the order of gradients does not matter.
+
+    After the late ones are taken, each region has the model of synchronous SGD: w0 less lr times all mean gradients.
+    """
+    told = document("asgd-ga", (A, 2), (B, 1), (C, 1), local_steps=2)
+    records = ran(tmp_path, told, train="run_plans:linear", checkpoints="")
+    ends = {r["rank"]: r for r in records if r["kind"] == "end"}
+    torch.manual_seed(0)
+    work = run_plans.linear()
+    optimizer = work.optimizer(work.module.parameters())
+    for step in range(6):
+        optimizer.zero_grad()
+        for rank in range(4):
+            for number in range(2):
+                torch.manual_seed(batch_seed(0, step, rank, number))
+                (work.loss(work.module, work.batch(3, torch.device("cpu"))) * 3 / 24).backward()
+        optimizer.step()
+    wanted = torch.cat([p.detach().flatten() for p in work.module.parameters()])
+    for end in ends.values():
+        torch.testing.assert_close(torch.tensor(end["parameters"]), wanted, **TOLERANCE)
+    assert len(ends) == 4
+
+
+def test_hierarchical_serverless(tmp_path: Path, endpoint: str) -> None:
+    """Regions of two and one workers, each with a store: the result is that of all-reduce, bytes those of eight phases."""
+    told = document("hierarchical", (A, 2), (B, 1))
+    records = ran(tmp_path, told, endpoint_url=endpoint, steps=3)
+    vector, _ = synchronous({0: 8, 1: 8, 2: 8}, steps=3)
+    for model in models(tmp_path, plan_of(told), step=3):
+        torch.testing.assert_close(model, vector, **TOLERANCE)
+    check_bytes(told, tmp_path, records)
