@@ -53,6 +53,7 @@ SCHEMA_FILES = {
     "robust": ("placer.report", "robust-v1.json"),
     "sweep": ("placer.report", "sweep-v1.json"),
     "whatif": ("placer.report", "whatif-v1.json"),
+    "run": ("placer.runtime", "run-v1.json"),
 }
 """Where each JSON Schema lies."""
 RESULT_KEYS = (

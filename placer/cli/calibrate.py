@@ -19,6 +19,7 @@ RUNS is a CSV file, one line a measured run of an all-reduce:
   calculation_s            optional: wall-clock calculation of a step; tells the speed of the machines
   communication_s          optional: wall-clock exchange of a step
   target_batch_size,compression,streams   optional
+or the log of one run of an all-reduce, run.jsonl of 'placer run'.
 """
 
 

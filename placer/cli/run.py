@@ -47,9 +47,18 @@ DIR/run.jsonl is the log: 'placer calibrate' reads it. DIR/checkpoints is what -
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint that all ranks have.")
 @click.option("--device", metavar="NAME", help="cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of PyTorch in each process; default: 1 with --local.")
-@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="A silent peer is lost then; default: the plan's, at least 60.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="A silent peer is lost then; default: the plan's, at least 60."
+)
 @click.option("--endpoint-url", metavar="URL", help="Of an S3 object store; default: the provider's, with --local one of its own.")
-@click.option("--poll", type=click.FloatRange(min=0.001), default=POLL_SECONDS, show_default=True, metavar="SECONDS", help="Between two looks into the store.")
+@click.option(
+    "--poll",
+    type=click.FloatRange(min=0.001),
+    default=POLL_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks into the store.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where --local processes meet; default: a free one.")
 @json_option
 def command(manifest: str, as_json: bool, **words: Any) -> None:
@@ -148,7 +157,9 @@ def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
     out.print(table)
     losses = found["losses"]
     if losses:
-        out.print(f"loss {losses[0]['loss']:.4g} in step {losses[0]['step'] + 1}, {losses[-1]['loss']:.4g} in step {losses[-1]['step'] + 1}")
+        out.print(
+            f"loss {losses[0]['loss']:.4g} in step {losses[0]['step'] + 1}, {losses[-1]['loss']:.4g} in step {losses[-1]['step'] + 1}"
+        )
     for remark in found["remarks"]:
         out.print(f"note  {remark}")
     click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
@@ -157,8 +168,9 @@ def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
 
 def _figures(row: dict[str, Any], unit: str) -> tuple[str, str, str]:
     predicted, measured = row["predicted"], row["measured"]
-    change = f"{measured / predicted - 1:+.1%}" if predicted and measured is not None else ""
-    return tuple("-" if value is None else f"{_number(value)}{unit}" for value in (predicted, measured)) + (change,)  # type: ignore[return-value]
+    change = "" if not predicted or measured is None else f"{measured / predicted - 1:+.1%}"
+    shown = ["-" if value is None else f"{_number(value)}{unit}" for value in (predicted, measured)]
+    return shown[0], shown[1], change
 
 
 def _number(value: float) -> str:

@@ -14,6 +14,7 @@ from placer.csv_rows import file_columns, read_numbered_rows
 from placer.errors import PlacerError
 from placer.estimator import exchange_phases, pool_of
 from placer.exchange.phase import Phase
+from placer.fitting.run_log import run_log_row
 from placer.overlay import NOTHING, Overlay
 from placer.placement import Placement
 from placer.problem import Pool, Problem
@@ -102,7 +103,7 @@ class MeasuredRun:
 
 
 def read_runs(path: Path, catalog: Catalog) -> tuple[MeasuredRun, ...]:
-    """Read a runs file against a price book.
+    """Read a runs file, or the log of one run (``.jsonl``), against a price book.
 
     Raises
     ------
@@ -111,7 +112,8 @@ def read_runs(path: Path, catalog: Catalog) -> tuple[MeasuredRun, ...]:
     """
     profiles: dict[str, ModelProfile] = {}
     runs = []
-    for line, row in read_numbered_rows(path, TABLE):
+    logged = path.suffix == ".jsonl"
+    for line, row in [run_log_row(path)] if logged else read_numbered_rows(path, TABLE):
         try:
             runs.append(_run(line, {**dict.fromkeys(file_columns(TABLE)), **row}, catalog, profiles))
         except PlacerError as error:

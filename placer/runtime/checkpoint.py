@@ -39,7 +39,9 @@ def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any]) -
         if temporary:
             Path(temporary).unlink(missing_ok=True)
         words = getattr(error, "strerror", None) or " ".join(str(error).split())[:160]
-        raise PlacerError(f"cannot write the checkpoint {target}: {words}", "free some space or choose another --out", exit_code=1) from None
+        raise PlacerError(
+            f"cannot write the checkpoint {target}: {words}", "free some space or choose another --out", exit_code=1
+        ) from None
     for old in sorted(steps_of(folder, rank))[:-KEPT]:
         _file(folder, old, rank).unlink(missing_ok=True)
         if not any(_file(folder, old, rank).parent.iterdir()):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from placer.cost import store_requests
 from placer.exchange.phase import bytes_by_link
+from placer.fitting.run_log import OTHER_MODEL, round_seconds, whole_rounds
 from placer.runtime.codec import Codec
 from placer.runtime.context import Settings
 from placer.runtime.plan import Plan
 
 Record = Mapping[str, Any]
-OTHER_MODEL = 0.05
-"""Gradients that differ by more than this share belong to another model than the plan's."""
 
 
 def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[str, Any]:
@@ -31,8 +29,8 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     Returns
     -------
     dict
-        ``rounds`` that count (the first is warm-up where there are more, cut-off ones do not count), ``seconds`` and ``bytes`` and ``requests`` as rows of predicted
-        and measured (None: nobody predicts it), ``losses`` by step, ``remarks``: what must be known to read the rows.
+        ``rounds`` that count (the first is warm-up where there are more, cut-off ones do not count); ``seconds``, ``bytes`` and
+        ``requests`` as rows of predicted and measured (None: nobody predicts it); ``losses`` by step, ``remarks``: what must be known to read the rows.
 
     Notes
     -----
@@ -40,7 +38,7 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     the model that was trained.
     """
     steps = [r for r in records if r["kind"] == "step"]
-    rounds = _rounds(plan, steps)
+    rounds = whole_rounds(steps, plan.workers, plan.steps_per_round)
     counted = rounds[1:] if len(rounds) > 1 else rounds
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
     return {
@@ -54,28 +52,6 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     }
 
 
-def _rounds(plan: Plan, steps: Iterable[Record]) -> list[list[Record]]:
-    """Records of each round that is whole: as many steps as the plan says, of every rank that took part to its end."""
-    h = plan.steps_per_round
-    grouped: dict[int, list[Record]] = defaultdict(list)
-    for record in steps:
-        grouped[record["step"] // h].append(record)
-    whole = []
-    for number in sorted(grouped):
-        per_rank = Counter(r["rank"] for r in grouped[number])
-        if all(count == h for count in per_rank.values()) and any(rank < plan.workers for rank in per_rank):
-            whole.append(grouped[number])
-    return whole
-
-
-def _by_rank(plan: Plan, found: Iterable[Record], key: str) -> dict[int, float]:
-    totals: dict[int, float] = defaultdict(float)
-    for record in found:
-        if record["rank"] < plan.workers:
-            totals[record["rank"]] += record[key]
-    return totals
-
-
 def _seconds(plan: Plan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
     """Medians over rounds: the slowest worker's calculation and round, what is between them, and samples/s."""
     expected = plan.expected["step_seconds"]
@@ -85,15 +61,8 @@ def _seconds(plan: Plan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, A
         {"what": "round", "unit": "s", "predicted": expected["total"]},
         {"what": "throughput", "unit": "samples/s", "predicted": plan.expected["samples_per_second"]["value"]},
     ]
-    calculation = [max(_by_rank(plan, found, "calculation_s").values()) for found in rounds]
-    whole = [max(_by_rank(plan, found, "step_s").values()) for found in rounds]
-    samples = [sum(_by_rank(plan, found, "samples").values()) for found in rounds]
-    measured = [None] * 4 if not rounds else [
-        median(calculation),
-        median(w - c for w, c in zip(whole, calculation, strict=True)),
-        median(whole),
-        median(s / w for s, w in zip(samples, whole, strict=True)),
-    ]  # fmt: skip
+    found = round_seconds(rounds, plan.workers)
+    measured = [None] * 4 if found is None else [found.calculation, found.between, found.whole, found.samples_per_second]
     return [{**row, "measured": value} for row, value in zip(rows, measured, strict=True)]
 
 

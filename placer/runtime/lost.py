@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class PeerLost(Exception):
+class PeerLostError(Exception):
     """A peer does not answer any more.
 
     Parameters

@@ -97,11 +97,8 @@ class ObjectStore:
             else:
                 self.meter.requests[kind] += 1
                 return answer
-        raise PlacerError(
-            f"object store: {kind} in bucket '{self.bucket}' at {self.where} failed after {attempt + 1} attempts: {' '.join(words.split())[:160]}",
-            "check the bucket, the credentials and the address",
-            exit_code=1,
-        )
+        words = f"{kind} in bucket '{self.bucket}' at {self.where} failed after {attempt + 1} attempts: {' '.join(words.split())[:160]}"
+        raise PlacerError(f"object store: {words}", "check the bucket, the credentials and the address", exit_code=1)
 
 
 def _client(endpoint_url: str, timeout_s: float) -> Any:
@@ -118,4 +115,6 @@ def _client(endpoint_url: str, timeout_s: float) -> Any:
             config=Config(connect_timeout=min(10.0, timeout_s), read_timeout=timeout_s, retries={"total_max_attempts": 1}),
         )
     except (BotoCoreError, ValueError) as error:
-        raise PlacerError(f"cannot use the object store at '{endpoint_url}': {error}", "give an address such as http://127.0.0.1:5000") from None
+        raise PlacerError(
+            f"cannot use the object store at '{endpoint_url}': {error}", "give an address such as http://127.0.0.1:5000"
+        ) from None

@@ -18,7 +18,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.runtime.context import Settings
-from placer.runtime.lost import PeerLost
+from placer.runtime.lost import PeerLostError
 from placer.runtime.plan import Plan, plan_from
 
 FAILED, LOST = 1, 75
@@ -57,7 +57,7 @@ def _code(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> int:
     except PlacerError as error:
         report({"kind": "error", "rank": job["rank"], "message": error.message, "hint": error.hint, "exit_code": error.exit_code})
         return FAILED
-    except PeerLost:
+    except PeerLostError:
         return LOST
     except BaseException as error:
         words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
@@ -106,7 +106,9 @@ def _store(job: dict[str, Any]) -> Any:
         words = " ".join(str(error).split())
         if "in use" in words:
             raise PlacerError(f"port {port} is taken", "choose another: MASTER_PORT, or --port", exit_code=1) from None
-        raise PlacerError(f"cannot reach rank 0 at {host}:{port}: {words[:160]}", "start rank 0, check MASTER_ADDR and firewalls", exit_code=1) from None
+        raise PlacerError(
+            f"cannot reach rank 0 at {host}:{port}: {words[:160]}", "start rank 0, check MASTER_ADDR and firewalls", exit_code=1
+        ) from None
 
 
 def _gather(plan: Plan, job: dict[str, Any], store: Any, mine: list[dict[str, Any]], report: Callable[[dict[str, Any]], None]) -> None:
@@ -121,4 +123,3 @@ def _gather(plan: Plan, job: dict[str, Any], store: Any, mine: list[dict[str, An
             report(record)
     store.set("gathered", "1")
     threading.Event().wait(0.5)  # the others read the answer before the store goes
-

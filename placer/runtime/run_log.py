@@ -8,10 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.fitting.run_log import SCHEMA
 from placer.runtime.context import Settings
 from placer.runtime.plan import Plan
-
-SCHEMA = "placer.run/v1"
 
 
 class RunLog:
@@ -44,7 +43,9 @@ class RunLog:
             self.file.write(json.dumps(record, allow_nan=True) + "\n")
             self.file.flush()
         except OSError as error:
-            raise PlacerError(f"cannot write '{self.path}': {error.strerror}", "free some space or choose another --out", exit_code=1) from None
+            raise PlacerError(
+                f"cannot write '{self.path}': {error.strerror}", "free some space or choose another --out", exit_code=1
+            ) from None
 
     def __enter__(self) -> RunLog:
         return self

@@ -56,7 +56,9 @@ def run_here(
     except RuntimeError as error:
         if "in use" in str(error):
             raise PlacerError(f"port {port} is taken", "choose another --port, or leave it out for a free one", exit_code=1) from None
-        raise PlacerError(f"cannot serve on port {port}: {' '.join(str(error).split())[:160]}", "choose another --port", exit_code=1) from None
+        raise PlacerError(
+            f"cannot serve on port {port}: {' '.join(str(error).split())[:160]}", "choose another --port", exit_code=1
+        ) from None
     with ExitStack() as stack:
         extra: dict[str, str] = {}
         if plan.bucket is not None and not settings.endpoint_url:
@@ -96,10 +98,15 @@ def ranks_from(words: str | None, plan: Plan) -> tuple[int, ...]:
     text = words if words is not None else os.environ.get("RANK", "")
     match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", text.strip())
     if match is None:
-        raise PlacerError(f"rank '{text}' is no rank" if text else "no rank is given", "set RANK, or --rank 3 or --rank 0-3, or add --local")
+        raise PlacerError(
+            f"rank '{text}' is no rank" if text else "no rank is given", "set RANK, or --rank 3 or --rank 0-3, or add --local"
+        )
     first, last = int(match[1]), int(match[2] or match[1])
     if not first <= last < plan.ranks:
-        raise PlacerError(f"rank '{text}' is not among 0 to {plan.ranks - 1}", f"the manifest has {plan.workers} workers" + (f" and a {plan.hub}, the last rank" if plan.hub else ""))
+        raise PlacerError(
+            f"rank '{text}' is not among 0 to {plan.ranks - 1}",
+            f"the manifest has {plan.workers} workers" + (f" and a {plan.hub}, the last rank" if plan.hub else ""),
+        )
     return tuple(range(first, last + 1))
 
 
@@ -120,11 +127,12 @@ def local_object_store(folder: Path) -> Iterator[str]:
     """Serve an object store on this machine with moto for the time of a run; yields its address."""
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
         raise PlacerError(
-            "this exchange needs an object store, and none is given", "give --endpoint-url, or install a local one: pip install 'moto[server]'"
+            "this exchange needs an object store, and none is given",
+            "give --endpoint-url, or install a local one: pip install 'moto[server]'",
         )
     said = folder / "object-store.log"
     with said.open("wb") as file:
-        process = subprocess.Popen(  # noqa: S603 - this interpreter and a module of placer
+        process = subprocess.Popen(
             [sys.executable, "-m", "placer.runtime.local_store"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True
         )
     try:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from placer.runtime.codec import Codec
-from placer.runtime.lost import PeerLost
+from placer.runtime.lost import PeerLostError
 from placer.runtime.meter import Meter
 from placer.runtime.plan import Plan
 
@@ -49,7 +49,7 @@ class Wire:
         Parameters
         ----------
         tolerate
-            Return the peers that are gone instead of raising `PeerLost`.
+            Return the peers that are gone instead of raising `PeerLostError`.
         control
             The messages are no payload: counted apart.
         """
@@ -83,7 +83,7 @@ class Wire:
         try:
             return self._begin(dist.isend, peer, message, tag=1)
         except RuntimeError as error:
-            raise PeerLost(peer, str(error)) from None
+            raise PeerLostError(peer, str(error)) from None
 
     def take(self, peer: int, message: Any) -> None:
         """Wait for a message that was posted."""
@@ -93,15 +93,11 @@ class Wire:
             for work in self._begin(dist.irecv, peer, message, tag=1):
                 work.wait(self.patience)
         except RuntimeError as error:
-            raise PeerLost(peer, str(error)) from None
+            raise PeerLostError(peer, str(error)) from None
 
     def _begin(self, operation: Any, peer: int, message: Any, tag: int = 0) -> list[Any]:
         parts: Sequence[Any] = message.tensor_split(len(self.groups)) if len(self.groups) > 1 else (message,)
-        return [
-            operation(part, peer, group=group, tag=tag)
-            for part, group in zip(parts, self.groups, strict=True)
-            if part.numel()
-        ]
+        return [operation(part, peer, group=group, tag=tag) for part, group in zip(parts, self.groups, strict=True) if part.numel()]
 
     def _count(self, peer: int, size: int, *, control: bool) -> None:
         if control:
@@ -112,5 +108,5 @@ class Wire:
     @staticmethod
     def _lost(peer: int, error: RuntimeError, *, tolerate: bool) -> int:
         if not tolerate:
-            raise PeerLost(peer, str(error)) from None
+            raise PeerLostError(peer, str(error)) from None
         return peer

@@ -13,7 +13,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.runtime.checkpoint import load_checkpoint, save_checkpoint, steps_of
 from placer.runtime.context import Context, Settings
-from placer.runtime.lost import PeerLost
+from placer.runtime.lost import PeerLostError
 from placer.runtime.meter import Meter
 from placer.runtime.plan import Plan
 from placer.runtime.strategies import Executed, executed
@@ -41,7 +41,7 @@ def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report) 
     ------
     PlacerError
         If the model, the device or a file is wrong.
-    PeerLost
+    PeerLostError
         If another rank is gone and the strategy cannot go on.
     """
     strategy = executed(plan)
@@ -67,15 +67,17 @@ def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report) 
     report({"kind": "ready", "rank": rank, "pid": os.getpid(), "start": start, "elements": trainer.elements})
     step = start
     try:
-        for step in range(start, settings.steps):  # noqa: B007 - the fault names it
+        for step in range(start, settings.steps):
             _take_step(context, strategy, state, step, report)
-    except PeerLost as lost:
+    except PeerLostError as lost:
         saved = _rescue(context, strategy, folder, step)
         report({"kind": "fault", "rank": rank, "step": step, "lost": _first(store, lost.rank), "reason": lost.reason, "checkpoint": saved})
         raise
     strategy.close(context, state)
     digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
-    report({"kind": "end", "rank": rank, "steps": settings.steps - start, "parameters_sha256": digest, **_few(trainer), **context.meter.take()})
+    report(
+        {"kind": "end", "rank": rank, "steps": settings.steps - start, "parameters_sha256": digest, **_few(trainer), **context.meter.take()}
+    )
 
 
 def _trainer(settings: Settings, rank: int) -> Trainer:
@@ -91,14 +93,18 @@ def _trainer(settings: Settings, rank: int) -> Trainer:
     torch.manual_seed(settings.seed)
     workload = load_target(settings.train, None)
     if not isinstance(workload, Workload):
-        raise PlacerError(f"{settings.train} returns a step function", "placer run needs the model: return a Workload or (module, batch, loss)")
+        raise PlacerError(
+            f"{settings.train} returns a step function", "placer run needs the model: return a Workload or (module, batch, loss)"
+        )
     return Trainer(workload, choose_device(settings.device), rank=rank, seed=settings.seed, microbatch=settings.microbatch)
 
 
 def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Trainer, strategy: Executed) -> int:
     """Wait for all ranks, check that they begin alike, and agree on the step to begin with."""
     digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
-    found = steps_of(Path(settings.checkpoints), rank, replicated=strategy.REPLICATED) if settings.resume and settings.checkpoints else set()
+    found = (
+        steps_of(Path(settings.checkpoints), rank, replicated=strategy.REPLICATED) if settings.resume and settings.checkpoints else set()
+    )
     hello = {"digest": digest, "manifest": plan.digest, "steps": sorted(found), "hub": rank >= plan.workers}
     store.set(f"hello/{rank}", json.dumps(hello))
     others, until = {}, time.monotonic() + MEET_S
@@ -107,17 +113,18 @@ def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Traine
             if store.check([f"hello/{other}"]):
                 others[other] = json.loads(store.get(f"hello/{other}"))
             elif store.check([f"dead/{other}"]):
-                raise PeerLost(other, "did not start")
+                raise PeerLostError(other, "did not start")
         if time.monotonic() > until:
             missing = next(iter(set(range(plan.ranks)) - set(others)))
-            raise PeerLost(missing, f"did not come within {MEET_S:g} s")
+            raise PeerLostError(missing, f"did not come within {MEET_S:g} s")
         time.sleep(0.01)
     for other, said in others.items():
         if said["manifest"] != others[0]["manifest"]:
             raise PlacerError(f"{plan.said(other)} runs another manifest than rank 0", "give all the same file")
         if said["digest"] != others[0]["digest"]:
             raise PlacerError(
-                f"{plan.said(other)} begins with other parameters than rank 0", "make the model from torch's random numbers alone: they are seeded"
+                f"{plan.said(other)} begins with other parameters than rank 0",
+                "make the model from torch's random numbers alone: they are seeded",
             )
     common = set.intersection(*(set(said["steps"]) for said in others.values() if not said["hub"]))
     start = max((step for step in common if step <= settings.steps), default=0)

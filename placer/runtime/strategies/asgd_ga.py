@@ -14,7 +14,7 @@ from typing import Any
 
 from placer.runtime.butterfly import butterfly_sum
 from placer.runtime.context import Context
-from placer.runtime.lost import PeerLost
+from placer.runtime.lost import PeerLostError
 from placer.runtime.regions import region_of
 
 WIRED = True
@@ -70,7 +70,7 @@ def _take(context: Context, state: Gossip, peer: int, count: int) -> None:
         message = wire.codec.empty(context.trainer.elements)
         try:
             wire.take(peer, message)
-        except PeerLost as lost:
+        except PeerLostError as lost:
             state.came.put(lost)
             return
         state.came.put(wire.codec.decode(message))
@@ -83,7 +83,7 @@ def step(context: Context, state: Gossip, step: int) -> float:
     foreign = _arrived(context, state, step)
     total = butterfly_sum(context.connected, gradient if foreign is None else gradient + foreign, ranks, " inside regions")
     for accumulated in state.accumulated.values():
-        accumulated += total if foreign is None else total - foreign
+        accumulated.add_(total if foreign is None else total - foreign)
     context.applied(total)
     if context.ends_round(step) and context.rank == ranks[0]:
         with context.meter.phase("send"):
@@ -100,7 +100,7 @@ def _arrived(context: Context, state: Gossip, step: int) -> Any:
             found = state.came.get_nowait()
         except Empty:
             return total
-        if isinstance(found, PeerLost):
+        if isinstance(found, PeerLostError):
             _drop(context, state, found, step)
         else:
             total = found if total is None else total + found
@@ -113,7 +113,7 @@ def _send(context: Context, state: Gossip, to: int, step: int) -> None:
         message = wire.codec.encode(state.accumulated[to]).clone()
         try:
             state.posted += [(to, work, message) for work in wire.post(to, message)]
-        except PeerLost as lost:
+        except PeerLostError as lost:
             _drop(context, state, lost, step)
     state.accumulated[to].zero_()
 
@@ -125,10 +125,10 @@ def _settle(context: Context, state: Gossip, step: int) -> None:
         try:
             work.wait(context.connected.patience)
         except RuntimeError as error:
-            _drop(context, state, PeerLost(to, str(error)), step)
+            _drop(context, state, PeerLostError(to, str(error)), step)
 
 
-def _drop(context: Context, state: Gossip, lost: PeerLost, step: int) -> None:
+def _drop(context: Context, state: Gossip, lost: PeerLostError, step: int) -> None:
     if not context.settings.elastic:
         raise lost
     if lost.rank not in state.dead:

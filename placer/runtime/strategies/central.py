@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
 from placer.errors import PlacerError
 from placer.runtime.codec import Codec
 from placer.runtime.context import Context
-from placer.runtime.lost import PeerLost
+from placer.runtime.lost import PeerLostError
 from placer.runtime.object_store import ObjectStore
 from placer.units import GIB
 
@@ -59,7 +58,7 @@ def step(context: Context, state: ObjectStore, step: int) -> float:
     meter.sent(storage, place, len(body))
     context.members = tuple(json.loads(notes["members"]))
     if context.rank not in context.members:
-        raise PeerLost(plan.workers, f"rank {context.rank} was too slow: the function went on without it")
+        raise PeerLostError(plan.workers, f"rank {context.rank} was too slow: the function went on without it")
     context.applied(codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8)))
     return loss
 
@@ -76,9 +75,9 @@ def polled(context: Context, store: ObjectStore, step: int, key: str) -> tuple[b
             return found
         context.meter.seconds["aggregate"] += now - asked
         if is_dead(context, function):
-            raise PeerLost(function, "the function is gone")
+            raise PeerLostError(function, "the function is gone")
         if now - waited > context.settings.timeout_s:
-            raise PeerLost(function, f"no mean after {context.settings.timeout_s:g} s")
+            raise PeerLostError(function, f"no mean after {context.settings.timeout_s:g} s")
         with context.meter.phase("aggregate"):
             time.sleep(context.settings.poll_s)
 
@@ -118,7 +117,7 @@ def uploads(context: Context, store: ObjectStore, step: int) -> None:
                 waiting.remove(rank)
             elif is_dead(context, rank) or time.perf_counter() - began > context.settings.timeout_s:
                 if not context.settings.elastic or len(context.members) == 1:
-                    raise PeerLost(rank, f"no gradient of step {step}")
+                    raise PeerLostError(rank, f"no gradient of step {step}")
                 waiting.remove(rank)
                 context.gone(rank, step)
         if waiting:

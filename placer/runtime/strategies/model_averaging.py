@@ -49,8 +49,8 @@ def _through_hub(context: Context, change: Any, leaders: tuple[int, ...]) -> Any
     with context.meter.phase("up"):
         wire.swap([], list(came.items()))
     total = change.clone()
-    for rank in came:
-        total += codec.decode(came[rank])
+    for answer in came.values():
+        total += codec.decode(answer)
     message = codec.encode(total)
     with context.meter.phase("down"):
         wire.swap([(rank, message) for rank in came], [])

@@ -66,12 +66,12 @@ def serve(context: Context, state: Any, step: int) -> None:
 
 
 def _without(context: Context, lost: set[int], step: int) -> None:
-    from placer.runtime.lost import PeerLost
+    from placer.runtime.lost import PeerLostError
 
     for rank in sorted(lost):
         context.gone(rank, step)
     if not context.members:
-        raise PeerLost(min(lost), "the last worker is gone")
+        raise PeerLostError(min(lost), "the last worker is gone")
 
 
 def close(context: Context, state: Any) -> None:

@@ -1,0 +1,165 @@
+"""Runs logged by ``placer run``: what a round took, and the row of a runs file that it is."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from placer.errors import PlacerError
+
+SCHEMA = "placer.run/v1"
+LEAST_ROUNDS = 3
+"""Fewer rounds after the first are no measurement."""
+OTHER_MODEL = 0.05
+"""Gradients that differ by more than this share belong to another model than the plan's."""
+LARGEST = 1 << 30
+"""Bytes of the largest log that is read."""
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundSeconds:
+    """Medians over rounds, from exchange to exchange.
+
+    Parameters
+    ----------
+    calculation, whole
+        Of the slowest worker in each round; seconds.
+    between
+        What is between them: exchange and waiting; seconds.
+    samples_per_second
+        Samples of all workers over the whole round.
+    """
+
+    calculation: float
+    between: float
+    whole: float
+    samples_per_second: float
+
+
+def whole_rounds(steps: Iterable[Record], workers: int, local_steps: int) -> list[list[Record]]:
+    """Group step records by round; those that some rank did not end are left out, and the first where there are more: it is warm-up.
+
+    Parameters
+    ----------
+    steps
+        Records of kind ``step``, of all ranks.
+    workers
+        Ranks below are workers.
+    local_steps
+        Optimizer steps of a round.
+    """
+    grouped: dict[int, list[Record]] = defaultdict(list)
+    for record in steps:
+        grouped[record["step"] // local_steps].append(record)
+    whole = []
+    for number in sorted(grouped):
+        per_rank = Counter(record["rank"] for record in grouped[number])
+        if any(rank < workers for rank in per_rank) and set(per_rank.values()) == {local_steps}:
+            whole.append(grouped[number])
+    return whole
+
+
+def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeconds | None:
+    """Medians of some rounds; None without any."""
+    if not rounds:
+        return None
+    calculation = [max(_by_rank(found, "calculation_s", workers)) for found in rounds]
+    whole = [max(_by_rank(found, "step_s", workers)) for found in rounds]
+    samples = [sum(_by_rank(found, "samples", workers)) for found in rounds]
+    return RoundSeconds(
+        calculation=median(calculation),
+        between=median(w - c for w, c in zip(whole, calculation, strict=True)),
+        whole=median(whole),
+        samples_per_second=median(s / w for s, w in zip(samples, whole, strict=True)),
+    )
+
+
+def _by_rank(found: Iterable[Record], key: str, workers: int) -> list[float]:
+    totals: dict[int, float] = defaultdict(float)
+    for record in found:
+        if record["rank"] < workers:
+            totals[record["rank"]] += record[key]
+    return list(totals.values())
+
+
+def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
+    """Read a log of ``placer run`` as one row of a runs file, with the line of its header.
+
+    Raises
+    ------
+    PlacerError
+        If it is no such log, or says nothing about the plan's machines and links: run on one machine, with another model, of another
+        strategy than all-reduce, or too short.
+    """
+    records = read_log(path)
+    head = records[0]
+    workers = sum(group["count"] for group in head["groups"])
+    _check(path, head, records)
+    rounds = [r for r in whole_rounds((r for r in records if r["kind"] == "step"), workers, 1) if len(r) == workers]
+    found = round_seconds(rounds[1:], workers)
+    if found is None or len(rounds) <= LEAST_ROUNDS:
+        raise PlacerError(
+            f"{path}: {max(0, len(rounds) - 1)} rounds of all workers after the first", f"run at least {LEAST_ROUNDS + 1} steps"
+        )
+    return 1, {
+        "model": head["model"],
+        "workers": ",".join(_spec(group) for group in head["groups"]),
+        "step_s": found.whole,
+        "calculation_s": found.calculation,
+        "communication_s": found.between if workers > 1 else None,
+        "target_batch_size": head["target_batch_size"],
+        "compression": head["compression"],
+        "streams": head["streams"],
+    }
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Read the records of a log; the last line may be cut off, as a run that was killed leaves it."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise PlacerError(f"{path} is larger than 1 GiB", "give the log of a shorter run")
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "give a log of placer run") from None
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
+                raise ValueError("no record")
+        except (ValueError, RecursionError) as error:
+            if number == len(lines) and records:
+                break
+            raise PlacerError(f"{path}:{number}: not a record of placer run: {error}", "give run.jsonl as placer run wrote it") from None
+        records.append(record)
+    if not records or records[0].get("schema") != SCHEMA:
+        found = records[0].get("schema") if records else None
+        raise PlacerError(f"{path}: schema {found!r} is no {SCHEMA}", "give run.jsonl of placer run")
+    return records
+
+
+def _check(path: Path, head: Record, records: Sequence[Record]) -> None:
+    """Refuse runs that say nothing about the plan's machines and links."""
+    if head["strategy"] not in ("all-reduce", "none"):
+        raise PlacerError(f"{path}: a run of {head['strategy']}", "placer calibrate fits runs of an all-reduce")
+    if head["links"] == "loopback":
+        raise PlacerError(f"{path}: all workers ran on one machine", "its links are not the plan's: run it where the plan says")
+    elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
+    size = elements * {"none": 4, "fp16": 2, "int8": 1}[head["compression"]]
+    if abs(size - head["gradient_bytes"]) > OTHER_MODEL * head["gradient_bytes"]:
+        words = f"{path}: the run exchanged {size:,} bytes, gradients of {head['model']} are {head['gradient_bytes']:,.0f}"
+        raise PlacerError(words, "train the plan's model")
+
+
+def _spec(group: Record) -> str:
+    """A group as on the command line."""
+    from placer.catalog import device_name
+
+    device = device_name(group["gpu"], group["gpu_count"])
+    return f"{group['place']}={group['count']}x{device}:{group['market'].replace('_', '-')}"
