@@ -166,3 +166,17 @@ def crooked() -> Workload:
     module = torch.nn.Linear(4, 1)
     torch.nn.init.constant_(module.weight, float(os.getpid()))
     return Workload(name="crooked", title="crooked", family="other", module=module, batch=_samples, loss=_regression, optimizer=_plain)
+
+
+def loose() -> tuple[Any, Any, Any]:
+    """The tiny model in the loose form of ``placer profile``; it prints, as users' code does."""
+    import torch
+
+    print("loading data ...")
+    work = tiny()
+    return work.module, lambda count: _samples(count, torch.device("cpu")), work.loss
+
+
+def stepping() -> Any:
+    """A step function: nothing to exchange."""
+    return lambda batch_size: None

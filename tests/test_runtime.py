@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +253,99 @@ def test_hierarchical_serverless(tmp_path: Path, endpoint: str) -> None:
     for model in models(tmp_path, plan_of(told), step=3):
         torch.testing.assert_close(model, vector, **TOLERANCE)
     check_bytes(told, tmp_path, records)
+
+
+def killing(rank: int, at_step: int) -> Callable[[dict[str, Any]], None]:
+    """Kill a rank with SIGKILL when it has reported a step."""
+    pids: dict[int, int] = {}
+
+    def watch(record: dict[str, Any]) -> None:
+        if record["kind"] == "ready":
+            pids[record["rank"]] = record["pid"]
+        elif record["kind"] == "step" and (record["rank"], record["step"]) == (rank, at_step):
+            os.kill(pids[rank], signal.SIGKILL)
+
+    return watch
+
+
+def losses_of(told: dict[str, Any], folder: Path, records: Records) -> dict[int, float]:
+    """Loss of each step."""
+    plan = plan_of(told)
+    return {row["step"]: row["loss"] for row in summary(plan, settings_of(folder, plan), records)["losses"]}
+
+
+def test_a_killed_worker_stops_all_reduce_and_the_run_goes_on_from_there(tmp_path: Path) -> None:
+    """The error names rank and place, the others keep the state before the step; --resume has the losses of a run that was not disturbed.
+
+    The kill comes when the record of step 20 arrives, by then the others may be a few steps on.
+    """
+    told = document("all-reduce", (A, 2), (B, 1))
+    with pytest.raises(PlacerError, match=r"rank 2 \(gcp/b\) stopped in step \d+: killed by SIGKILL") as caught:
+        ran(tmp_path, told, killing(2, 20), steps=5000)
+    assert "--resume: it goes on before step" in caught.value.hint
+    logged = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    faults = [record for record in logged if record["kind"] == "fault"]
+    assert {fault["lost"] for fault in faults} == {2}
+    kept = max(fault["checkpoint"] for fault in faults)
+    again = ran(tmp_path, told, steps=kept + 4, resume=True)
+    assert {record["start"] for record in again if record["kind"] == "ready"} == {kept}
+    _, undisturbed = synchronous({0: 8, 1: 8, 2: 8}, steps=kept + 4)
+    found = losses_of(told, tmp_path, again)
+    assert [found[step] for step in range(kept, kept + 4)] == pytest.approx(undisturbed[kept:], rel=1e-4)
+
+
+def test_local_sgd_resumes_with_each_workers_own_state(tmp_path: Path) -> None:
+    """Momentum is each worker's own: three steps, a checkpoint, three more are six in one go, to the last bit."""
+    told = document("local-sgd", (A, 1), (B, 1), local_steps=3)
+    ran(tmp_path, told, steps=3)
+    ran(tmp_path, told, steps=6, resume=True)
+    resumed = models(tmp_path, plan_of(told))
+    ran(tmp_path / "whole", told)
+    assert all(torch.equal(a, b) for a, b in zip(resumed, models(tmp_path / "whole", plan_of(told)), strict=True))
+
+
+@pytest.mark.parametrize("strategy", ["parameter-server", "asgd-ga"])
+def test_elastic_goes_on_without_a_killed_worker(tmp_path: Path, strategy: str) -> None:
+    """The others reach the last step; with a server they share the whole batch: 12 samples each instead of 8."""
+    told = document(strategy, (A, 1), (B, 1), (C, 1))
+    records = ran(tmp_path, told, killing(2, 2), steps=60, elastic=True, checkpoints="")
+    ended = {record["rank"] for record in records if record["kind"] == "end"}
+    assert ended >= {0, 1}
+    assert 2 not in ended
+    assert any("rank 2 (aws/c) is gone" in record["message"] for record in records if record["kind"] == "notice")
+    last = {record["rank"]: record["samples"] for record in records if record["kind"] == "step" and record["step"] == 59}
+    assert last[0] == last[1] == (12 if strategy == "parameter-server" else 8)
+
+
+def test_elastic_central(tmp_path: Path, endpoint: str) -> None:
+    """The function leaves out the dead worker and says in its answer who is left."""
+    told = document("central", (A, 1), (B, 1), (C, 1))
+    records = ran(tmp_path, told, killing(1, 1), steps=8, elastic=True, endpoint_url=endpoint)
+    assert {record["rank"] for record in records if record["kind"] == "end"} == {0, 2, 3}
+    last = {record["rank"]: record["samples"] for record in records if record["kind"] == "step" and record["step"] == 7}
+    assert last == {0: 12, 2: 12, 3: 0}
+
+
+def test_a_dead_server_is_named(tmp_path: Path) -> None:
+    """Nobody goes on without the server, elastic or not."""
+    told = document("parameter-server", (A, 1), (B, 1))
+    with pytest.raises(PlacerError, match=r"server rank 2 \(gcp/a\) stopped in step \d+: killed by SIGKILL"):
+        ran(tmp_path, told, killing(2, 3), steps=5000, elastic=True)
+
+
+def test_processes_that_begin_differently_are_refused(tmp_path: Path) -> None:
+    """Parameters that depend on the process would make the workers drift apart silently."""
+    with pytest.raises(PlacerError, match="begins with other parameters than rank 0"):
+        ran(tmp_path, document("all-reduce", (A, 2)), train="run_plans:crooked")
+
+
+def test_a_taken_port_is_said(tmp_path: Path) -> None:
+    """Another program listens on the port."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        told = document("all-reduce", (A, 2))
+        plan = plan_of(told)
+        with pytest.raises(PlacerError, match=f"port {port} is taken"):
+            run_here(plan, told, settings_of(tmp_path, plan), tmp_path, lambda record: None, port)

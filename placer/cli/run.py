@@ -69,7 +69,6 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     from placer.runtime.run_log import append
     from placer.runtime.runs import ranks_from, read_document, run_here, run_ranks
 
-    load_torch()
     plan = read_plan(manifest)
     document = read_document(manifest)
     if words["local"] and words["rank"]:
@@ -77,6 +76,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     ranks = () if words["local"] else ranks_from(words["rank"], plan)
     folder = Path(words["out"] or f"{plan.name}-run")
     settings = _settings(plan, words, folder)
+    load_torch()
     watch = _watch(plan, settings, quiet=as_json)
     if words["local"]:
         records = run_here(plan, document, settings, folder, watch, words["port"])

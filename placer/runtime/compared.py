@@ -29,8 +29,8 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     Returns
     -------
     dict
-        ``rounds`` that count (the first is warm-up where there are more, cut-off ones do not count); ``seconds``, ``bytes`` and
-        ``requests`` as rows of predicted and measured (None: nobody predicts it); ``losses`` by step, ``remarks``: what must be known to read the rows.
+        ``rounds`` that count: whole ones, without the first where there are more; ``seconds``, ``bytes`` and ``requests`` as rows of
+        predicted and measured (None: nobody predicts it); ``losses`` by step; ``remarks``: what must be known to read the rows.
 
     Notes
     -----

@@ -1,0 +1,125 @@
+"""The S3 client of the runtime against moto, with a server in front that fails, is slow, or sends damaged objects."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from placer.errors import PlacerError
+from placer.runtime import object_store
+from placer.runtime.meter import Meter
+from placer.runtime.object_store import ATTEMPTS, ObjectStore
+
+pytest.importorskip("boto3")
+server: Any = pytest.importorskip("moto.server")
+serving: Any = pytest.importorskip("werkzeug.serving")
+Answer = Callable[..., Any]
+
+
+class Faults:
+    """Moto's S3 behind a list of faults: each request takes the next one."""
+
+    def __init__(self) -> None:
+        self.behind = server.DomainDispatcherApplication(server.create_backend_app)
+        self.next: list[str] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Answer) -> Any:
+        """Answer one request."""
+        fault = self.next.pop(0) if self.next else ""
+        if fault in ("500", "503"):
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start_response(f"{fault} Failed", [("Content-Length", "0")])
+            return [b""]
+        if fault == "slow":
+            time.sleep(0.6)
+        body = b"".join(self.behind(environ, start_response))
+        return [body[:-1] + b"?" if fault == "damaged" else body]
+
+
+@pytest.fixture(scope="module")
+def faults() -> Iterator[tuple[Faults, str]]:
+    """The server and its address."""
+    app = Faults()
+    made = serving.make_server("127.0.0.1", 0, app, threaded=True)
+    thread = Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    yield app, f"http://127.0.0.1:{made.server_port}"
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def store(faults: tuple[Faults, str], monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """A bucket; waits between attempts are 1 ms."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setattr(object_store, "FIRST_WAIT_S", 0.001)
+    faults[0].next = []
+    made = ObjectStore("plan", faults[1], Meter(), timeout_s=0.3)
+    made.create()
+    made.meter.clear()
+    return made
+
+
+def test_every_request_is_counted_by_kind(store: ObjectStore) -> None:
+    """A write, a read, a read that finds nothing, a list, two deletes; the bucket may exist already."""
+    store.create()
+    store.put("run/0/gradient-1", b"abc", members="[1]")
+    assert store.get("run/0/gradient-1") == (b"abc", {"sha256": store.get("run/0/gradient-1")[1]["sha256"], "members": "[1]"})  # type: ignore[index]
+    assert store.get("run/0/mean") is None
+    assert store.list("run/0/") == ["run/0/gradient-1"]
+    store.delete(["run/0/gradient-1", "run/0/mean"])
+    assert store.list("run/") == []
+    assert dict(store.meter.requests) == {"create": 1, "write": 1, "read": 2, "poll": 1, "list": 2, "delete": 2}
+
+
+def test_a_failing_store_is_asked_again(store: ObjectStore, faults: tuple[Faults, str]) -> None:
+    """Two failures, then the object is there: one write that counts and two retries."""
+    faults[0].next = ["503", "500"]
+    store.put("a", b"1")
+    assert dict(store.meter.requests) == {"write": 1, "retry": 2}
+
+
+def test_a_store_that_never_answers_is_named(store: ObjectStore, faults: tuple[Faults, str]) -> None:
+    """After six attempts: which request, bucket and address."""
+    faults[0].next = ["503"] * (ATTEMPTS + 1)
+    with pytest.raises(PlacerError, match=r"write in bucket 'plan' at http://127\.0\.0\.1:\d+ failed after 6 attempts: 503") as caught:
+        store.put("a", b"1")
+    assert caught.value.exit_code == 1
+
+
+def test_a_slow_answer_is_given_up_and_asked_again(store: ObjectStore, faults: tuple[Faults, str]) -> None:
+    """0.6 s are longer than the 0.3 s that one answer may take."""
+    faults[0].next = ["", "slow"]
+    store.put("a", b"1")
+    assert store.get("a") is not None
+    assert store.meter.requests["retry"] == 1
+
+
+def test_damaged_objects_are_read_again(store: ObjectStore, faults: tuple[Faults, str]) -> None:
+    """The SHA-256 in the notes differs from what came."""
+    faults[0].next = ["", "damaged"]
+    store.put("a", b"gradient")
+    found = store.get("a")
+    assert found is not None
+    assert found[0] == b"gradient"
+    assert store.meter.requests["retry"] == 1
+
+
+def test_a_missing_bucket_is_said_at_once(faults: tuple[Faults, str], store: ObjectStore) -> None:
+    """No answer will change it, so it is not asked again."""
+    other = ObjectStore("nowhere", faults[1], Meter())
+    with pytest.raises(PlacerError, match=r"failed after 1 attempts: NoSuchBucket"):
+        other.put("a", b"1")
+
+
+def test_a_wrong_address_is_said() -> None:
+    """No scheme."""
+    with pytest.raises(PlacerError, match="cannot use the object store at 'somewhere'"):
+        ObjectStore("plan", "somewhere", Meter())

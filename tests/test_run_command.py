@@ -1,0 +1,153 @@
+"""``placer run`` as a user calls it: output, log, bad input, a killed launcher, ranks from the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from run_plans import A, B, document, saved
+
+from conftest import ROOT, Run
+from placer.saved import schema_text
+
+torch: Any = pytest.importorskip("torch")
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("needs gloo", allow_module_level=True)
+TESTS = str(Path(__file__).parent)
+PATHS = {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}"}
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that waits to be collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_test_manifest_follows_the_schema() -> None:
+    """Else the tests would run what placer does not write."""
+    check = Draft202012Validator(json.loads(schema_text("manifest")))
+    for strategy in ("all-reduce", "central", "parameter-server", "model-averaging"):
+        check.validate(document(strategy, (A, 2), (B, 1)))
+
+
+def test_a_recommended_plan_runs(run: Run, tmp_path: Path) -> None:
+    """Manifest of `placer recommend`, four workers in two regions: table, notes, and a log that follows its schema.
+
+    ResNet-18 has 11.7 million parameters, the tiny model 33; 4 workers, FP16: each ordered pair of workers carries 2 x 33 x 2 / 4 = 33
+    bytes, 4 pairs each way between the regions make 132; shards of 8 and 9 elements differ from that by up to 9 %.
+    """
+    made = run("recommend", "--model", "resnet18", "--catalog", "erben-2023", "--exchange", "all-reduce", "--budget", "5/h", "--in", "gcp/*",
+               "--regions", "2..2", "--workers", "4..4", "--time-limit", "5s", "--manifest", "plan.json", cwd=tmp_path)  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    done = run("run", "plan.json", "--train", "run_plans:loose", "--local", "--steps", "5", "--tbs", "16", "--microbatch", "2", "-o", "out",
+               cwd=tmp_path, columns=120, **PATHS)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "loading data" in done.stderr
+    assert "loading data" not in done.stdout
+    assert "all-reduce, 4 workers in 2 regions; 4 rounds measured" in done.stdout
+    assert "the plan's resnet18 exchanges 23,400,000 bytes, this model 66: seconds do not compare" in done.stdout
+    records = [json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()]
+    check = Draft202012Validator(json.loads(schema_text("run")))
+    for record in records:
+        check.validate(record)
+    pairs = [row for row in records[-1]["bytes"] if row["src"] != row["dst"]]
+    assert [row["predicted"] for row in pairs] == pytest.approx([132.0, 132.0])
+    assert [row["measured"] for row in pairs] == pytest.approx([132.0, 132.0], rel=0.09)
+    refused = run("calibrate", str(tmp_path / "out" / "run.jsonl"), "--catalog", "erben-2023")
+    assert refused.returncode == 2
+    assert "all workers ran on one machine" in refused.stderr
+
+
+def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
+    """Exit code 2, the thing and what to do; nothing is started."""
+    told = document("all-reduce", (A, 2))
+    cases = [
+        ({**told, "world_size": 3}, ("--local",), "the digest differs: the manifest was edited by hand"),
+        ({**told, "schema": "placer.manifest/v9"}, ("--local",), "'placer.manifest/v9' is no placer.manifest/v1"),
+        (document("all-reduce", (A, 2), overlap=True), ("--local",), "the plan runs the exchange beside the next step"),
+        (told, ("--local", "--tbs", "1"), "target batch size 1 is below the 2 workers"),
+        (told, (), "no rank is given"),
+        (told, ("--rank", "0-2"), "rank '0-2' is not among 0 to 1"),
+    ]
+    for document_, words, said in cases:
+        done = run("run", saved(tmp_path, document_), "--train", "run_plans:tiny", *words, cwd=tmp_path, **PATHS)
+        assert done.returncode == 2, (said, done.stderr)
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (tmp_path / "tiny-all-reduce-2-run").exists()
+
+
+def test_a_wrong_train_function_is_said_once(run: Run, tmp_path: Path) -> None:
+    """Both processes fail alike; the user reads it once, without a traceback."""
+    done = run("run", saved(tmp_path, document("all-reduce", (A, 2))), "--train", "run_plans:stepping", "--local", cwd=tmp_path, **PATHS)
+    assert done.returncode == 2
+    assert "error: run_plans:stepping returns a step function" in done.stderr
+    assert done.stderr.count("error:") == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_process_outlives_the_launcher(tmp_path: Path, how: signal.Signals) -> None:
+    """Killed or interrupted while it runs: all ranks end by themselves."""
+    path = saved(tmp_path, document("all-reduce", (A, 1), (B, 1)))
+    words = [sys.executable, "-m", "placer", "run", path, "--train", "run_plans:tiny", "--local", "--steps", "1000000", "-o", "out"]
+    with (tmp_path / "said").open("w") as said:
+        launcher = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, **PATHS}, stdout=said, stderr=said)
+    log, pids = tmp_path / "out" / "run.jsonl", []
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and launcher.poll() is None:
+            lines = log.read_text().splitlines() if log.exists() else []
+            if any('"step"' in line for line in lines):
+                pids = [json.loads(line)["pid"] for line in lines if '"kind": "ready"' in line]
+                break
+            time.sleep(0.05)
+        launcher.send_signal(how)
+        code = launcher.wait(timeout=20)
+    finally:
+        launcher.kill()
+        launcher.wait()
+    assert len(pids) == 2, (tmp_path / "said").read_text()
+    assert code == (-9 if how == signal.SIGKILL else 130)
+    until = time.monotonic() + 10
+    while time.monotonic() < until and any(map(alive, pids)):
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+
+
+def test_ranks_from_the_environment(tmp_path: Path) -> None:
+    """Two launchers, as on two machines: one with RANK=0, one with --rank 1-2; rank 0 has the whole log, and its links are real."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    path = saved(tmp_path, document("all-reduce", (A, 1), (B, 2)))
+    words = [sys.executable, "-m", "placer", "run", path, "--train", "run_plans:tiny", "--steps", "6", "--device", "cpu", "--threads", "1"]
+    where = {**os.environ, **PATHS, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    started = [
+        subprocess.Popen([*words, *more], cwd=tmp_path, env={**where, **extra}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for more, extra in ((["-o", "zero"], {"RANK": "0"}), (["-o", "one", "--rank", "1-2"], {}))
+    ]
+    try:
+        said = [process.communicate(timeout=60) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in started] == [0, 0], said
+    records = [json.loads(line) for line in (tmp_path / "zero" / "run.jsonl").read_text().splitlines()]
+    assert records[0]["links"] == "real"
+    steps = [(record["rank"], record["step"]) for record in records if record["kind"] == "step"]
+    assert sorted(steps) == [(rank, step) for rank in range(3) for step in range(6)]
+    assert "5 rounds measured" in said[0][0]
