@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -172,7 +173,7 @@ def loose() -> tuple[Any, Any, Any]:
     """The tiny model in the loose form of ``placer profile``; it prints, as users' code does."""
     import torch
 
-    print("loading data ...")
+    sys.stdout.write("loading data ...\n")
     work = tiny()
     return work.module, lambda count: _samples(count, torch.device("cpu")), work.loss
 

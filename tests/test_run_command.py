@@ -46,11 +46,11 @@ def test_a_recommended_plan_runs(run: Run, tmp_path: Path) -> None:
     ResNet-18 has 11.7 million parameters, the tiny model 33; 4 workers, FP16: each ordered pair of workers carries 2 x 33 x 2 / 4 = 33
     bytes, 4 pairs each way between the regions make 132; shards of 8 and 9 elements differ from that by up to 9 %.
     """
-    made = run("recommend", "--model", "resnet18", "--catalog", "erben-2023", "--exchange", "all-reduce", "--budget", "5/h", "--in", "gcp/*",
-               "--regions", "2..2", "--workers", "4..4", "--time-limit", "5s", "--manifest", "plan.json", cwd=tmp_path)  # fmt: skip
+    words = "--model resnet18 --catalog erben-2023 --exchange all-reduce --budget 5/h --in gcp/* --regions 2..2 --workers 4..4"
+    made = run("recommend", *words.split(), "--manifest", "plan.json", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    done = run("run", "plan.json", "--train", "run_plans:loose", "--local", "--steps", "5", "--tbs", "16", "--microbatch", "2", "-o", "out",
-               cwd=tmp_path, columns=120, **PATHS)  # fmt: skip
+    more = "--train run_plans:loose --local --steps 5 --tbs 16 --microbatch 2 -o out"
+    done = run("run", "plan.json", *more.split(), cwd=tmp_path, columns=120, **PATHS)
     assert done.returncode == 0, done.stderr
     assert "loading data" in done.stderr
     assert "loading data" not in done.stdout

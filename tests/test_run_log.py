@@ -117,5 +117,5 @@ def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> Non
     with pytest.raises(PlacerError, match="1 rounds of all workers after the first"):
         run_log_row(path)
     path.write_text("")
-    with pytest.raises(PlacerError, match="is no placer.run/v1"):
+    with pytest.raises(PlacerError, match=r"is no placer\.run/v1"):
         run_log_row(path)

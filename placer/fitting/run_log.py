@@ -127,7 +127,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "give a log of placer run") from None
-    records = []
+    records: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)

@@ -221,7 +221,5 @@ def _template() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(
-        ["torch", "torch.distributed", "placer.runtime.worker", "placer.profiler.target", "placer.profiler.device_facts"]
-    )
+    made.set_forkserver_preload(["placer.runtime.template"])
     return made

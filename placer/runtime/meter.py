@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +17,7 @@ class Meter:
 
     def clear(self) -> None:
         """Begin again."""
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.bytes: Counter[tuple[str, str]] = Counter()
         self.control_bytes = 0
         self.requests: Counter[str] = Counter()

@@ -107,7 +107,8 @@ def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Traine
     )
     hello = {"digest": digest, "manifest": plan.digest, "steps": sorted(found), "hub": rank >= plan.workers}
     store.set(f"hello/{rank}", json.dumps(hello))
-    others, until = {}, time.monotonic() + MEET_S
+    others: dict[int, dict[str, Any]] = {}
+    until = time.monotonic() + MEET_S
     while len(others) < plan.ranks:
         for other in set(range(plan.ranks)) - set(others):
             if store.check([f"hello/{other}"]):
