@@ -349,3 +349,24 @@ def test_a_taken_port_is_said(tmp_path: Path) -> None:
         plan = plan_of(told)
         with pytest.raises(PlacerError, match=f"port {port} is taken"):
             run_here(plan, told, settings_of(tmp_path, plan), tmp_path, lambda record: None, port)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stops a process")
+@pytest.mark.parametrize("strategy", ["all-reduce", "parameter-server"])
+def test_a_silent_worker_is_given_up_after_the_timeout(tmp_path: Path, strategy: str) -> None:
+    """Stopped, not dead: all-reduce ends and names it; a server goes on with the others and the run ends without it."""
+    pids: dict[int, int] = {}
+
+    def watch(record: dict[str, Any]) -> None:
+        if record["kind"] == "ready":
+            pids[record["rank"]] = record["pid"]
+        elif record["kind"] == "step" and (record["rank"], record["step"]) == (1, 2):
+            os.kill(pids[1], signal.SIGSTOP)
+
+    told = document(strategy, (A, 1), (B, 1), (C, 1))
+    if strategy == "all-reduce":
+        with pytest.raises(PlacerError, match=r"rank 1 \(gcp/b\) was lost in step \d+: Timed out"):
+            ran(tmp_path, told, watch, steps=5000, timeout_s=2.0)
+    else:
+        records = ran(tmp_path, told, watch, steps=40, timeout_s=2.0, elastic=True, checkpoints="")
+        assert {record["rank"] for record in records if record["kind"] == "end"} == {0, 2, 3}

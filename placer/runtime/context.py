@@ -73,7 +73,7 @@ class Context:
     Notes
     -----
     ``members`` are the workers that are still there, ``store`` the ``torch.distributed`` store where all meet, ``notice`` tells the
-    user something. A server or function has a trainer too: it knows how many elements travel.
+    user that a rank is given up. A server or function has a trainer too: it knows how many elements travel.
     """
 
     plan: Plan
@@ -82,7 +82,7 @@ class Context:
     trainer: Trainer
     meter: Meter
     store: Any
-    notice: Callable[[str], None]
+    notice: Callable[[int, str], None]
     start: int = 0
     wire: Wire | None = None
     members: tuple[int, ...] = field(default=())
@@ -114,4 +114,4 @@ class Context:
     def gone(self, rank: int, step: int) -> None:
         """Go on without a worker."""
         self.members = tuple(r for r in self.members if r != rank)
-        self.notice(f"{self.plan.said(rank)} is gone in step {step}: {len(self.members)} workers go on")
+        self.notice(rank, f"{self.plan.said(rank)} is gone in step {step}: {len(self.members)} workers go on")

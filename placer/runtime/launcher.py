@@ -77,6 +77,7 @@ class Launcher:
         self.steps: dict[int, int] = {}
         self.faults: dict[int, Record] = {}
         self.ended: set[int] = set()
+        self.gone: set[int] = set()
         self.lost: list[tuple[int, str]] = []
 
     def run(self) -> None:
@@ -149,14 +150,23 @@ class Launcher:
             running.discard(rank)
             if self._is_loss(rank) and not self._goes_on(rank, running):
                 until = min(until, time.monotonic() + GRACE_S)
+            if running and running <= self._silent(until):
+                break
         if until != float("inf"):
             raise self._failure()
+
+    def _silent(self, until: float) -> set[int]:
+        """Ranks that the others have given up: nobody waits for them."""
+        accused = {fault["lost"] for fault in self.faults.values() if fault["kind"] == "fault"} if until != float("inf") else set()
+        return self.gone | accused
 
     def _take(self, rank: int, record: Record) -> None:
         if record["kind"] == "step":
             self.steps[record["rank"]] = record["step"]
         elif record["kind"] == "end":
             self.ended.add(record["rank"])
+        elif record["kind"] == "notice":
+            self.gone.add(record["gone"])
         elif record["kind"] in ("error", "fault"):
             self.faults[rank] = record
         self.handle(record)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class PeerLostError(Exception):
     """A peer does not answer any more.
@@ -17,4 +19,10 @@ class PeerLostError(Exception):
     def __init__(self, rank: int, reason: str) -> None:
         super().__init__(f"rank {rank}: {reason}")
         self.rank = rank
-        self.reason = " ".join(reason.split())[:200]
+        self.reason = _said(reason)
+
+
+def _said(reason: str) -> str:
+    """First sentence of what a transport said, without the place in its source."""
+    words = re.sub(r"\[[^\]]*\.cc:\d+\]\s*", "", " ".join(reason.split()))
+    return re.sub(r"\. [A-Z].*", "", words)[:200]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -74,6 +76,30 @@ class Wire:
             except RuntimeError as error:
                 lost.add(self._lost(peer, error, tolerate=tolerate))
         return lost
+
+    def swap_each(self, sends: Iterable[Message], receives: Iterable[Message], seconds: float, *, control: bool = False) -> set[int]:
+        """Send and receive as `swap` does, one thread for each peer; returns those that failed or did not end in time.
+
+        Notes
+        -----
+        gloo closes all connections when one wait times out, so the deadline is kept here; the thread of a silent peer waits on.
+        """
+        jobs: dict[int, tuple[list[Message], list[Message]]] = {}
+        for which, messages in enumerate((sends, receives)):
+            for peer, message in messages:
+                jobs.setdefault(peer, ([], []))[which].append((peer, message))
+        done: dict[int, set[int]] = {}
+
+        def one(peer: int) -> None:
+            done[peer] = self.swap(*jobs[peer], tolerate=True, control=control)
+
+        threads = [threading.Thread(target=one, args=(peer,), daemon=True) for peer in jobs]
+        until = time.monotonic() + seconds
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        return {peer for peer in jobs if done.get(peer, {peer})}
 
     def post(self, peer: int, message: Any) -> list[Any]:
         """Begin to send a message and go on; returns what to wait for."""

@@ -22,6 +22,8 @@ from placer.runtime.wire import Wire
 
 MEET_S = 120.0
 """All processes of a run start within so many seconds."""
+PATIENT_S = 86_400.0
+"""Time-out of gloo where one slow peer must not close the connections to all."""
 MOST_LOGGED = 100
 """Models with so few parameters are written to the log."""
 Report = Callable[[dict[str, Any]], None]
@@ -59,10 +61,11 @@ def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report) 
         store=store,
         start=start,
         members=tuple(range(plan.workers)),
-        notice=lambda words: report({"kind": "notice", "rank": rank, "message": words}),
+        notice=lambda gone, words: report({"kind": "notice", "rank": rank, "gone": gone, "message": words}),
     )
     if strategy.WIRED:
-        context.wire = Wire(plan, rank, store, context.meter, settings.timeout_s)
+        patient = settings.elastic and strategy.ELASTIC  # those have deadlines of their own, see Wire.swap_each
+        context.wire = Wire(plan, rank, store, context.meter, PATIENT_S if patient else settings.timeout_s)
     state = strategy.open(context)
     report({"kind": "ready", "rank": rank, "pid": os.getpid(), "start": start, "elements": trainer.elements})
     step = start

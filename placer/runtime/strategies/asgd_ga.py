@@ -8,7 +8,9 @@ ones of all regions add up to the mean gradient.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
+from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -29,7 +31,7 @@ class Gossip:
     accumulated: dict[int, Any] = field(default_factory=dict)
     posted: list[tuple[int, Any, Any]] = field(default_factory=list)
     came: SimpleQueue[Any] = field(default_factory=SimpleQueue)
-    takers: list[threading.Thread] = field(default_factory=list)
+    takers: dict[int, threading.Thread] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
 
 
@@ -59,8 +61,8 @@ def open(context: Context) -> Gossip:  # noqa: A001 - the protocol's word
             rest = partner(leaders, peer, turns[-1]) != context.rank  # sent at the end
             count = sum(partner(leaders, peer, turn) == context.rank for turn in turns) + rest
             if count:
-                state.takers.append(threading.Thread(target=_take, args=(context, state, peer, count), daemon=True))
-                state.takers[-1].start()
+                state.takers[peer] = threading.Thread(target=_take, args=(context, state, peer, count), daemon=True)
+                state.takers[peer].start()
     return state
 
 
@@ -119,21 +121,33 @@ def _send(context: Context, state: Gossip, to: int, step: int) -> None:
 
 
 def _settle(context: Context, state: Gossip, step: int) -> None:
-    """Wait until the last sends are taken: their memory is free then."""
+    """Wait until the last sends are taken, for a time-out each: their memory is free then."""
     posted, state.posted = state.posted, []
     for to, work, _ in posted:
-        try:
-            work.wait(context.connected.patience)
-        except RuntimeError as error:
-            _drop(context, state, PeerLostError(to, str(error)), step)
+        failed: list[str] = []
+        thread = threading.Thread(target=_wait, args=(work, context.connected.patience, failed), daemon=True)
+        thread.start()
+        thread.join(context.settings.timeout_s)
+        if thread.is_alive() or failed:
+            _drop(context, state, PeerLostError(to, failed[0] if failed else "does not take what is sent"), step)
+
+
+def _wait(work: Any, patience: timedelta, failed: list[str]) -> None:
+    try:
+        work.wait(patience)
+    except RuntimeError as error:
+        failed.append(str(error))
 
 
 def _drop(context: Context, state: Gossip, lost: PeerLostError, step: int) -> None:
+    """Give up the region of a leader."""
     if not context.settings.elastic:
         raise lost
     if lost.rank not in state.dead:
         state.dead.add(lost.rank)
-        context.notice(f"{context.plan.said(lost.rank)} is gone in step {step}: its region takes no part any more")
+        region = dict(context.plan.regions)[context.plan.place_of(lost.rank)]
+        for rank in region:
+            context.notice(rank, f"{context.plan.said(rank)} is gone in step {step}: its region takes no part any more")
 
 
 def serve(context: Context, state: Gossip, step: int) -> None:
@@ -148,8 +162,11 @@ def close(context: Context, state: Gossip) -> None:
         served = partner(leaders, context.rank, (last - 1) // context.plan.steps_per_round)
         for to in set(state.accumulated) - {served}:
             _send(context, state, to, last)
-    for thread in state.takers:
-        thread.join()
+    until = time.monotonic() + context.settings.timeout_s
+    for peer, thread in state.takers.items():
+        thread.join(max(0.0, until - time.monotonic()) if context.settings.elastic else None)
+        if thread.is_alive():
+            state.came.put(PeerLostError(peer, "sends nothing any more"))
     _settle(context, state, last)
     late = _arrived(context, state, last)
     mine = context.trainer.vector().zero_() if late is None else late

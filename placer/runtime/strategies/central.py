@@ -19,6 +19,8 @@ from placer.units import GIB
 WIRED = False
 REPLICATED = True
 ELASTIC = True
+PATIENCE = 2.0
+"""Workers wait so many time-outs for the mean: the function waits one for a slow worker."""
 LOOK_S = 0.005
 """Seconds between two looks for notifications."""
 
@@ -76,8 +78,8 @@ def polled(context: Context, store: ObjectStore, step: int, key: str) -> tuple[b
         context.meter.seconds["aggregate"] += now - asked
         if is_dead(context, function):
             raise PeerLostError(function, "the function is gone")
-        if now - waited > context.settings.timeout_s:
-            raise PeerLostError(function, f"no mean after {context.settings.timeout_s:g} s")
+        if now - waited > PATIENCE * context.settings.timeout_s:
+            raise PeerLostError(function, f"no mean after {PATIENCE * context.settings.timeout_s:g} s")
         with context.meter.phase("aggregate"):
             time.sleep(context.settings.poll_s)
 

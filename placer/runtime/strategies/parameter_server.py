@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from placer.runtime.context import Context
+from placer.runtime.lost import PeerLostError
+from placer.runtime.wire import Message
 
 WIRED = True
 REPLICATED = True
@@ -43,31 +45,33 @@ def serve(context: Context, state: Any, step: int) -> None:
     """
     import torch
 
-    wire, elastic = context.connected, context.settings.elastic
     shares, batch = context.shares(), context.settings.target_batch_size
-    came = {rank: wire.codec.empty(context.trainer.elements) for rank in context.members}
+    came = {rank: context.connected.codec.empty(context.trainer.elements) for rank in context.members}
     with context.meter.phase("push"):
-        lost = wire.swap([], list(came.items()), tolerate=elastic)
+        lost = _swap(context, [], list(came.items()))
     with context.meter.phase("reduce"):
+        _without(context, lost, step)
         total = torch.zeros(context.trainer.elements)
         for rank in context.members:
-            if rank not in lost:
-                total += wire.codec.decode(came[rank])
-        _without(context, lost, step)
+            total += context.connected.codec.decode(came[rank])
         counted = sum(shares[rank] for rank in context.members)
-        message = wire.codec.encode(total * (batch / counted) if counted < batch else total)
+        message = context.connected.codec.encode(total * (batch / counted) if counted < batch else total)
     with context.meter.phase("pull"):
-        if elastic:
+        if context.settings.elastic:
             there = torch.zeros(context.plan.workers, dtype=torch.uint8)
             there[list(context.members)] = 1
-            _without(context, wire.swap([(rank, there) for rank in context.members], [], tolerate=True, control=True), step)
-        lost = wire.swap([(rank, message) for rank in context.members], [], tolerate=elastic)
-    _without(context, lost, step)
+            _without(context, _swap(context, [(rank, there) for rank in context.members], [], control=True), step)
+        _without(context, _swap(context, [(rank, message) for rank in context.members], []), step)
+
+
+def _swap(context: Context, sends: list[Message], receives: list[Message], *, control: bool = False) -> set[int]:
+    """Swap with all; where the run may go on without some, with a deadline for each."""
+    if context.settings.elastic:
+        return context.connected.swap_each(sends, receives, context.settings.timeout_s, control=control)
+    return context.connected.swap(sends, receives, control=control)
 
 
 def _without(context: Context, lost: set[int], step: int) -> None:
-    from placer.runtime.lost import PeerLostError
-
     for rank in sorted(lost):
         context.gone(rank, step)
     if not context.members:
