@@ -74,7 +74,7 @@ class ObjectStore:
 
     def _call(self, kind: str, request: Callable[[], Any], fine: Collection[str] = ()) -> Any:
         """Ask until there is an answer, `ATTEMPTS` times at most; answers in ``fine`` are None."""
-        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
         words = ""
         for attempt in range(ATTEMPTS):
@@ -94,6 +94,8 @@ class ObjectStore:
                     break
             except (BotoCoreError, OSError) as error:
                 words = str(error)
+                if not isinstance(error, (HTTPClientError, OSError)):  # such as credentials that are missing
+                    break
             else:
                 self.meter.requests[kind] += 1
                 return answer

@@ -131,7 +131,12 @@ def local_object_store(folder: Path) -> Iterator[str]:
             "give --endpoint-url, or install a local one: pip install 'moto[server]'",
         )
     said = folder / "object-store.log"
-    with said.open("wb") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = said.open("wb")
+    except OSError as error:
+        raise PlacerError(f"cannot write '{said}': {error.strerror}", "choose another --out") from None
+    with file:
         process = subprocess.Popen(
             [sys.executable, "-m", "placer.runtime.local_store"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True
         )
