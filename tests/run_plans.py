@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from placer.exchange import traits
-from placer.manifest.native import SCHEMA, document_digest
+from placer.manifest import SCHEMA, document_digest
+from placer.manifest.versions import completed
 from placer.profiler.workload import Workload
 from placer.runtime.context import Settings
 from placer.runtime.plan import Plan, plan_from
@@ -77,7 +78,8 @@ def document(strategy: str, *counts: tuple[str, int], **exchange: Any) -> dict[s
         "drift": {"min_samples_per_second": 0.5, "max_usd_per_hour": 2.0},
         "inputs": {"catalog": "test", "digest": "0", "profile_digest": "0"},
     }
-    return {**said, "digest": document_digest(said)}
+    whole = completed(said)
+    return {**whole, "digest": document_digest(whole)}
 
 
 def saved(folder: Path, told: dict[str, Any]) -> str:

@@ -123,3 +123,14 @@ def test_a_wrong_address_is_said() -> None:
     """No scheme."""
     with pytest.raises(PlacerError, match="cannot use the object store at 'somewhere'"):
         ObjectStore("plan", "somewhere", Meter())
+
+
+def test_missing_credentials_are_said_at_once(faults: tuple[Faults, str], store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the environment nor in a file, and no metadata service is asked."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(PlacerError, match="failed after 1 attempts: Unable to locate credentials"):
+        ObjectStore("plan", faults[1], Meter()).put("a", b"1")

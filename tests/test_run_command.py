@@ -73,7 +73,7 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
     told = document("all-reduce", (A, 2))
     cases = [
         ({**told, "world_size": 3}, ("--local",), "the digest differs: the manifest was edited by hand"),
-        ({**told, "schema": "placer.manifest/v9"}, ("--local",), "'placer.manifest/v9' is no placer.manifest/v1"),
+        ({**told, "schema": "placer.manifest/v9"}, ("--local",), "manifest version 9 is newer than this placer"),
         (document("all-reduce", (A, 2), overlap=True), ("--local",), "the plan runs the exchange beside the next step"),
         (told, ("--local", "--tbs", "1"), "target batch size 1 is below the 2 workers"),
         (told, (), "no rank is given"),

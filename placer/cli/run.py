@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import secrets
 import sys
 import time
@@ -51,32 +52,25 @@ DIR/run.jsonl is the log: 'placer calibrate' reads it. DIR/checkpoints is what -
     "--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="A silent peer is lost then; default: the plan's, at least 60."
 )
 @click.option("--endpoint-url", metavar="URL", help="Of an S3 object store; default: the provider's, with --local one of its own.")
-@click.option(
-    "--poll",
-    type=click.FloatRange(min=0.001),
-    default=POLL_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="Between two looks into the store.",
-)
+@click.option("--poll", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Between two looks into the store; default: the plan's.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where --local processes meet; default: a free one.")
 @json_option
 def command(manifest: str, as_json: bool, **words: Any) -> None:
     """Execute the plan of MANIFEST for real: train a model with its strategy, measure, and compare with the prediction."""
-    from placer.profiler.torch_import import load_torch
     from placer.runtime.compared import summary
-    from placer.runtime.plan import read_plan
+    from placer.runtime.plan import plan_from, read_document
     from placer.runtime.run_log import append
-    from placer.runtime.runs import ranks_from, read_document, run_here, run_ranks
+    from placer.runtime.runs import ranks_from, run_here, run_ranks
 
-    plan = read_plan(manifest)
     document = read_document(manifest)
+    plan = plan_from(document, manifest)
     if words["local"] and words["rank"]:
         raise PlacerError("--local runs all ranks, --rank some", "give one of the two")
     ranks = () if words["local"] else ranks_from(words["rank"], plan)
     folder = Path(words["out"] or f"{plan.name}-run")
     settings = _settings(plan, words, folder)
-    load_torch()
+    if importlib.util.find_spec("torch") is None:
+        raise PlacerError("placer run needs PyTorch, which is not installed", "install it: pip install 'placer[profile]'")
     watch = _watch(plan, settings, quiet=as_json)
     if words["local"]:
         records = run_here(plan, document, settings, folder, watch, words["port"])
@@ -113,9 +107,9 @@ def _settings(plan: Plan, words: dict[str, Any], folder: Path) -> Settings:
         resume=words["resume"],
         device=words["device"] or ("cpu" if local else ""),
         threads=words["threads"] or (1 if local else 0),
-        timeout_s=words["timeout"] or max(60.0, plan.round_timeout_s),
+        timeout_s=words["timeout"] or max(60.0, plan.timeouts.round_s),
         endpoint_url=words["endpoint_url"] or "",
-        poll_s=words["poll"],
+        poll_s=words["poll"] or plan.timeouts.poll_s or POLL_SECONDS,
         attempt=f"{plan.name}-{secrets.token_hex(4)}" if local else f"{plan.name}-{words['seed']}",
     )
 

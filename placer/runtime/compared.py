@@ -54,12 +54,12 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
 
 def _seconds(plan: Plan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
     """Medians over rounds: the slowest worker's calculation and round, what is between them, and samples/s."""
-    expected = plan.expected["step_seconds"]
+    expected = plan.expected.step_seconds
     rows: list[dict[str, Any]] = [
-        {"what": "calculation", "unit": "s", "predicted": expected["calculation"]},
-        {"what": "exchange and waiting", "unit": "s", "predicted": expected["communication"]},
+        {"what": "calculation", "unit": "s", "predicted": expected.get("calculation")},
+        {"what": "exchange and waiting", "unit": "s", "predicted": expected.get("communication")},
         {"what": "round", "unit": "s", "predicted": expected["total"]},
-        {"what": "throughput", "unit": "samples/s", "predicted": plan.expected["samples_per_second"]["value"]},
+        {"what": "throughput", "unit": "samples/s", "predicted": plan.expected.samples_per_second.value},
     ]
     found = round_seconds(rounds, plan.workers)
     measured = [None] * 4 if found is None else [found.calculation, found.between, found.whole, found.samples_per_second]

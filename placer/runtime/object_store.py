@@ -74,7 +74,14 @@ class ObjectStore:
 
     def _call(self, kind: str, request: Callable[[], Any], fine: Collection[str] = ()) -> Any:
         """Ask until there is an answer, `ATTEMPTS` times at most; answers in ``fine`` are None."""
-        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+        from botocore.exceptions import (
+            BotoCoreError,
+            ClientError,
+            NoCredentialsError,
+            NoRegionError,
+            ParamValidationError,
+            PartialCredentialsError,
+        )
 
         words = ""
         for attempt in range(ATTEMPTS):
@@ -94,7 +101,7 @@ class ObjectStore:
                     break
             except (BotoCoreError, OSError) as error:
                 words = str(error)
-                if not isinstance(error, (HTTPClientError, OSError)):  # such as credentials that are missing
+                if isinstance(error, (NoCredentialsError, PartialCredentialsError, NoRegionError, ParamValidationError)):
                     break
             else:
                 self.meter.requests[kind] += 1

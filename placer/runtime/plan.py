@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.exchange import STRATEGIES, strategy, traits
+from placer.exchange import strategy, traits
 from placer.exchange.phase import Phase
-from placer.manifest import SCHEMA
+from placer.manifest import read_manifest
+from placer.manifest.document import Expected, Group, Rendezvous, Timeouts
 from placer.placement import Exchange
-from placer.saved import check_document
 
 BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1}
 """Bytes that travel for one parameter."""
@@ -35,16 +35,12 @@ class Plan:
         Groups of the manifest.
     exchange
         Strategy, compression, local steps, streams, aggregator, storage.
-    memory_gib
-        Of the function that aggregates, if there is one; GiB.
     bucket
         Of the object store, if there is one.
     target_batch_size, microbatch
         Samples of an optimizer step over all workers; samples that one worker takes at once.
-    round_timeout_s
-        After so long without an answer a peer counts as lost.
-    expected
-        The manifest's predicted figures.
+    timeouts, rendezvous, expected
+        As in the manifest.
     """
 
     name: str
@@ -52,14 +48,14 @@ class Plan:
     model: str
     gradient_bytes: float
     places: tuple[str, ...]
-    groups: tuple[Mapping[str, Any], ...]
+    groups: tuple[Group, ...]
     exchange: Exchange
-    memory_gib: float | None
     bucket: str | None
     target_batch_size: int
     microbatch: int
-    round_timeout_s: float
-    expected: Mapping[str, Any]
+    timeouts: Timeouts
+    rendezvous: Rendezvous
+    expected: Expected
 
     @property
     def workers(self) -> int:
@@ -125,61 +121,47 @@ def read_plan(path: str) -> Plan:
     PlacerError
         If it is no manifest, was edited by hand, or asks for what the runtime does not do.
     """
+    return plan_from(read_document(path), path)
+
+
+def read_document(path: str) -> Any:
+    """JSON of a manifest file, not yet checked."""
     try:
-        document = json.loads(Path(path).read_bytes())
-    except OSError as error:
-        raise PlacerError(f"cannot read '{path}': {error.strerror}", "give a file of placer recommend --manifest") from None
-    except (ValueError, RecursionError) as error:
-        raise PlacerError(f"{path}: not valid JSON: {error}", "write it again with --manifest") from None
-    if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-        found = document.get("schema") if isinstance(document, Mapping) else None
-        raise PlacerError(f"{path}: schema {found!r} is no {SCHEMA}", "give a file of placer recommend --manifest")
-    check_document(document, path)
-    return plan_from(document, path)
+        return json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        words = getattr(error, "strerror", None) or f"not valid JSON: {error}"
+        raise PlacerError(f"cannot read '{path}': {words}", "give a file of placer recommend --manifest") from None
 
 
-def plan_from(document: Mapping[str, Any], where: str) -> Plan:
-    """Build the plan of a checked manifest."""
-    said, hub, storage = document["exchange"], document["aggregator"] or {}, document["storage"] or {}
-    name = said["strategy"]
-    if name not in STRATEGIES:
-        raise PlacerError(f"{where}: unknown strategy '{name}'", f"known: {', '.join(STRATEGIES)}")
-    if said["compression"] not in BYTES_PER_ELEMENT:
-        raise PlacerError(f"{where}: compression '{said['compression']}' is unknown", "none, fp16 or int8")
-    if said["overlap"]:
+def plan_from(document: Any, where: str) -> Plan:
+    """Build the plan of a manifest."""
+    manifest = read_manifest(document, where)
+    said, hub, storage = manifest.exchange, manifest.aggregator, manifest.storage
+    if said.compression not in BYTES_PER_ELEMENT:
+        raise PlacerError(f"{where}: compression '{said.compression}' is unknown", "none, fp16 or int8")
+    if said.overlap:
         raise PlacerError(f"{where}: the plan runs the exchange beside the next step", "placer run does not: plan without --overlap")
     exchange = Exchange(
-        strategy=name,
-        compression=said["compression"],
-        local_steps=said["local_steps"],
-        streams=said["streams"],
-        aggregator=hub.get("place"),
-        aggregator_memory_gib=hub.get("memory_gib"),
-        storage=storage.get("place"),
+        strategy=said.strategy,
+        compression=said.compression,
+        local_steps=said.local_steps,
+        streams=said.streams,
+        aggregator=None if hub is None else hub.place,
+        aggregator_memory_gib=None if hub is None else hub.memory_gib,
+        storage=None if storage is None else storage.place,
     )
     return Plan(
-        name=document["name"],
-        digest=document["digest"],
-        model=document["model"]["name"],
-        gradient_bytes=document["model"]["gradient_bytes"],
-        places=_places(document["groups"], where),
-        groups=tuple(document["groups"]),
+        name=manifest.name,
+        digest=manifest.digest,
+        model=manifest.model.name,
+        gradient_bytes=manifest.model.gradient_bytes,
+        places=tuple(group.place for group in manifest.groups for _ in range(group.count)),
+        groups=manifest.groups,
         exchange=exchange,
-        memory_gib=hub.get("memory_gib"),
-        bucket=storage.get("bucket"),
-        target_batch_size=said["target_batch_size"],
-        microbatch=said["microbatch"],
-        round_timeout_s=said["timeouts"]["round_s"],
-        expected=document["expected"],
+        bucket=None if storage is None else storage.bucket,
+        target_batch_size=said.target_batch_size,
+        microbatch=said.microbatch,
+        timeouts=said.timeouts,
+        rendezvous=manifest.rendezvous,
+        expected=manifest.expected,
     )
-
-
-def _places(groups: Sequence[Mapping[str, Any]], where: str) -> tuple[str, ...]:
-    places: list[str] = []
-    for group in groups:
-        if group["rank_offset"] != len(places):
-            raise PlacerError(
-                f"{where}: group {group['name']} begins at rank {group['rank_offset']}, not {len(places)}", "write it again with --manifest"
-            )
-        places += [group["place"]] * group["count"]
-    return tuple(places)

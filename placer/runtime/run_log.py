@@ -12,6 +12,9 @@ from placer.fitting.run_log import SCHEMA
 from placer.runtime.context import Settings
 from placer.runtime.plan import Plan
 
+OFFER = ("gpu", "gpu_count", "market")
+"""What a log keeps of a group's offer."""
+
 
 class RunLog:
     """Writes records to a file and keeps them.
@@ -63,9 +66,7 @@ def header(plan: Plan, settings: Settings, *, loopback: bool) -> dict[str, Any]:
         "manifest": {"name": plan.name, "digest": plan.digest},
         "model": plan.model,
         "gradient_bytes": plan.gradient_bytes,
-        "groups": [
-            {"place": g["place"], "count": g["count"], **{k: g["offer"][k] for k in ("gpu", "gpu_count", "market")}} for g in plan.groups
-        ],
+        "groups": [{"place": g.place, "count": g.count, **{key: getattr(g.offer, key) for key in OFFER}} for g in plan.groups],
         "strategy": exchange.strategy,
         "compression": exchange.compression,
         "local_steps": exchange.local_steps,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import subprocess
@@ -72,12 +71,14 @@ def run_here(
 def run_ranks(
     plan: Plan, document: Mapping[str, Any], settings: Settings, folder: Path, watch: Callable[[Record], None], ranks: tuple[int, ...]
 ) -> list[Record]:
-    """Run this machine's ranks; the others run elsewhere and meet at ``MASTER_ADDR``:``MASTER_PORT``."""
-    host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "29500")
+    """Run this machine's ranks; the others run elsewhere and meet at ``MASTER_ADDR``:``MASTER_PORT``, or as the manifest says."""
+    meet = plan.rendezvous
+    host = os.environ.get("MASTER_ADDR") or os.environ.get(meet.address_variable)
+    port = os.environ.get("MASTER_PORT") or str(meet.port)
     if not host:
-        raise PlacerError("MASTER_ADDR is not set", "set it to the address of rank 0, or add --local")
+        raise PlacerError(f"neither MASTER_ADDR nor {meet.address_variable} is set", "set it to the address of rank 0, or add --local")
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise PlacerError(f"MASTER_PORT is '{port}'", "give a port, such as 29500")
+        raise PlacerError(f"MASTER_PORT is '{port}'", "give a port, such as 29400")
     world = os.environ.get("WORLD_SIZE", str(plan.ranks))
     if world != str(plan.ranks):
         words = f"WORLD_SIZE is {world}, the manifest has {plan.workers} workers" + (f" and a {plan.hub}" if plan.hub else "")
@@ -150,9 +151,3 @@ def local_object_store(folder: Path) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
-
-
-def read_document(path: str) -> dict[str, Any]:
-    """Raw manifest of a file that `read_plan` has checked."""
-    document: dict[str, Any] = json.loads(Path(path).read_bytes())
-    return document

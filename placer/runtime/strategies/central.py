@@ -32,8 +32,9 @@ def open(context: Context) -> ObjectStore:  # noqa: A001 - the protocol's word
         raise PlacerError("the manifest has no bucket", "write it again with --manifest")
     store = ObjectStore(plan.bucket, settings.endpoint_url, context.meter, settings.timeout_s)
     need = plan.workers * Codec(plan.exchange.compression).size(context.trainer.elements) / GIB
-    if context.rank == plan.workers and plan.memory_gib is not None and need > plan.memory_gib:
-        words = f"aggregator out of memory: {plan.workers} gradients are {need:.3g} GiB, the function has {plan.memory_gib:g} GiB"
+    memory_gib = plan.exchange.aggregator_memory_gib
+    if context.rank == plan.workers and memory_gib is not None and need > memory_gib:
+        words = f"aggregator out of memory: {plan.workers} gradients are {need:.3g} GiB, the function has {memory_gib:g} GiB"
         raise PlacerError(words, "plan with the real size of the gradients, or fewer workers", exit_code=1)
     if settings.endpoint_url and context.rank == plan.workers:
         store.create()
