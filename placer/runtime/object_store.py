@@ -118,7 +118,7 @@ def _client(endpoint_url: str, timeout_s: float) -> Any:
     except ImportError:
         raise PlacerError("this exchange needs boto3, which is not installed", "install it: pip install 'placer[aws]'") from None
     try:
-        return boto3.client(
+        return boto3.session.Session().client(
             "s3",
             endpoint_url=endpoint_url or None,
             config=Config(connect_timeout=min(10.0, timeout_s), read_timeout=timeout_s, retries={"total_max_attempts": 1}),
