@@ -76,6 +76,7 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
         ({**told, "schema": "placer.manifest/v9"}, ("--local",), "manifest version 9 is newer than this placer"),
         (document("all-reduce", (A, 2), overlap=True), ("--local",), "the plan runs the exchange beside the next step"),
         (told, ("--local", "--tbs", "1"), "target batch size 1 is below the 2 workers"),
+        (told, ("--local", "--elastic"), "all-reduce cannot go on without a worker"),
         (told, (), "no rank is given"),
         (told, ("--rank", "0-2"), "rank '0-2' is not among 0 to 1"),
     ]
@@ -133,7 +134,7 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     path = saved(tmp_path, document("all-reduce", (A, 1), (B, 2)))
-    words = [sys.executable, "-m", "placer", "run", path, "--train", "run_plans:tiny", "--steps", "6", "--device", "cpu", "--threads", "1"]
+    words = [sys.executable, "-m", "placer", "run", path, "--train", "run_plans:tiny", "--steps", "6", "--threads", "1"]
     where = {**os.environ, **PATHS, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
     started = [
         subprocess.Popen([*words, *more], cwd=tmp_path, env={**where, **extra}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

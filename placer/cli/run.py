@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import secrets
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from placer.runtime.context import Settings
     from placer.runtime.plan import Plan
 
+LOCAL_JOIN_S = 120.0
+"""Processes of one machine have started by then."""
 EPILOG = """\b
 Examples:
   placer run plan.json --train mymodel.train:profile --local --steps 20 --tbs 64 --microbatch 8
@@ -90,10 +91,13 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
 def _settings(plan: Plan, words: dict[str, Any], folder: Path) -> Settings:
     """Settings from the command's words, the manifest's where nothing is said."""
     from placer.runtime.context import Settings
+    from placer.runtime.strategies import executed
 
     batch = words["tbs"] or plan.target_batch_size
     if batch < plan.workers:
         raise PlacerError(f"target batch size {batch} is below the {plan.workers} workers", "each needs a sample")
+    if words["elastic"] and not executed(plan).ELASTIC:
+        raise PlacerError(f"{plan.exchange.strategy} cannot go on without a worker", "leave --elastic out: --resume goes on after a loss")
     local = words["local"]
     return Settings(
         train=words["train"],
@@ -108,9 +112,10 @@ def _settings(plan: Plan, words: dict[str, Any], folder: Path) -> Settings:
         device=words["device"] or ("cpu" if local else ""),
         threads=words["threads"] or (1 if local else 0),
         timeout_s=words["timeout"] or max(60.0, plan.timeouts.round_s),
+        join_s=LOCAL_JOIN_S if local else plan.rendezvous.join_s,
         endpoint_url=words["endpoint_url"] or "",
         poll_s=words["poll"] or plan.timeouts.poll_s or POLL_SECONDS,
-        attempt=f"{plan.name}-{secrets.token_hex(4)}" if local else f"{plan.name}-{words['seed']}",
+        attempt=plan.name,
     )
 
 

@@ -36,17 +36,19 @@ class Settings:
     resume
         Go on from the newest checkpoint that all ranks have.
     device
-        ``cpu``, ``cuda`` or ``cuda:1``.
+        ``cpu``, ``cuda`` or ``cuda:1``; empty: the first GPU, else the CPU.
     threads
         Of PyTorch in each process; 0: its own choice.
     timeout_s
         A peer that does not answer for so long is lost.
+    join_s
+        All processes of a run come within so many seconds.
     endpoint_url
         Of the object store; empty: the provider's own.
     poll_s
         Seconds between two looks for the mean in the object store.
     attempt
-        Name of this run in the object store.
+        Name of this run in the object store; each attempt adds a word of its own.
     """
 
     train: str
@@ -61,6 +63,7 @@ class Settings:
     device: str = "cpu"
     threads: int = 1
     timeout_s: float = 60.0
+    join_s: float = 120.0
     endpoint_url: str = ""
     poll_s: float = POLL_SECONDS
     attempt: str = "run"

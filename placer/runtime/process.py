@@ -101,7 +101,7 @@ def _store(job: dict[str, Any]) -> Any:
 
     host, port, serves = job["store"]
     try:
-        return TCPStore(host, port, is_master=serves, wait_for_workers=False, timeout=timedelta(seconds=120))
+        return TCPStore(host, port, is_master=serves, wait_for_workers=False, timeout=timedelta(seconds=job["settings"]["join_s"]))
     except (RuntimeError, ValueError) as error:
         words = " ".join(str(error).split())
         if "in use" in words:

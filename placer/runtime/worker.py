@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,6 @@ from placer.runtime.strategies import Executed, executed
 from placer.runtime.trainer import Trainer
 from placer.runtime.wire import Wire
 
-MEET_S = 120.0
-"""All processes of a run start within so many seconds."""
 PATIENT_S = 86_400.0
 """Time-out of gloo where one slow peer must not close the connections to all."""
 MOST_LOGGED = 100
@@ -49,7 +49,8 @@ def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report) 
     strategy = executed(plan)
     trainer = _trainer(settings, rank)
     folder = Path(settings.checkpoints)
-    start = _meet(plan, settings, rank, store, trainer, strategy)
+    start, token = _meet(plan, settings, rank, store, trainer, strategy)
+    settings = replace(settings, attempt=f"{settings.attempt}-{token}")  # objects that another run left are not this one's
     if start and rank < plan.workers:
         trainer.load_state(load_checkpoint(folder, start, rank, replicated=strategy.REPLICATED))
     context = Context(
@@ -99,19 +100,19 @@ def _trainer(settings: Settings, rank: int) -> Trainer:
         raise PlacerError(
             f"{settings.train} returns a step function", "placer run needs the model: return a Workload or (module, batch, loss)"
         )
-    return Trainer(workload, choose_device(settings.device), rank=rank, seed=settings.seed, microbatch=settings.microbatch)
+    return Trainer(workload, choose_device(settings.device or None), rank=rank, seed=settings.seed, microbatch=settings.microbatch)
 
 
-def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Trainer, strategy: Executed) -> int:
-    """Wait for all ranks, check that they begin alike, and agree on the step to begin with."""
+def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Trainer, strategy: Executed) -> tuple[int, str]:
+    """Wait for all ranks, check that they begin alike, and agree on the step to begin with and on a name for this attempt."""
     digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
     found = (
         steps_of(Path(settings.checkpoints), rank, replicated=strategy.REPLICATED) if settings.resume and settings.checkpoints else set()
     )
-    hello = {"digest": digest, "manifest": plan.digest, "steps": sorted(found), "hub": rank >= plan.workers}
+    hello = {"digest": digest, "manifest": plan.digest, "steps": sorted(found), "hub": rank >= plan.workers, "token": secrets.token_hex(4)}
     store.set(f"hello/{rank}", json.dumps(hello))
     others: dict[int, dict[str, Any]] = {}
-    until = time.monotonic() + MEET_S
+    until = time.monotonic() + settings.join_s
     while len(others) < plan.ranks:
         for other in set(range(plan.ranks)) - set(others):
             if store.check([f"hello/{other}"]):
@@ -120,7 +121,7 @@ def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Traine
                 raise PeerLostError(other, "did not start")
         if time.monotonic() > until:
             missing = next(iter(set(range(plan.ranks)) - set(others)))
-            raise PeerLostError(missing, f"did not come within {MEET_S:g} s")
+            raise PeerLostError(missing, f"did not come within {settings.join_s:g} s")
         time.sleep(0.01)
     for other, said in others.items():
         if said["manifest"] != others[0]["manifest"]:
@@ -134,7 +135,7 @@ def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Traine
     start = max((step for step in common if step <= settings.steps), default=0)
     if settings.resume and not start:
         raise PlacerError(f"no checkpoint in '{settings.checkpoints}' that all ranks have", "run without --resume")
-    return start
+    return start, str(others[0]["token"])
 
 
 def _take_step(context: Context, strategy: Executed, state: Any, step: int, report: Report) -> None:
