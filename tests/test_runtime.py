@@ -300,8 +300,9 @@ def test_local_sgd_resumes_with_each_workers_own_state(tmp_path: Path) -> None:
     ran(tmp_path, told, steps=3)
     ran(tmp_path, told, steps=6, resume=True)
     resumed = models(tmp_path, plan_of(told))
-    ran(tmp_path / "whole", told)
-    assert all(torch.equal(a, b) for a, b in zip(resumed, models(tmp_path / "whole", plan_of(told)), strict=True))
+    ran(tmp_path, told)  # what was there is set aside
+    assert all(torch.equal(a, b) for a, b in zip(resumed, models(tmp_path, plan_of(told)), strict=True))
+    assert {path.name for path in tmp_path.iterdir()} == {"run.jsonl", "run.jsonl.1", "run.jsonl.2", "checkpoints", "checkpoints.1"}
 
 
 @pytest.mark.parametrize("strategy", ["parameter-server", "asgd-ga"])

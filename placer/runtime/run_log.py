@@ -22,7 +22,7 @@ class RunLog:
     Parameters
     ----------
     path
-        Of the log; an older one of that name is replaced.
+        Of the log.
     plan, settings
         What is run, for the header.
     loopback

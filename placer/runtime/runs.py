@@ -8,9 +8,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,7 @@ def ranks_from(words: str | None, plan: Plan) -> tuple[int, ...]:
 
 def _logged(plan: Plan, settings: Settings, job: Job, store: Any, folder: Path, watch: Callable[[Record], None]) -> list[Record]:
     name = "run.jsonl" if 0 in job.ranks else f"run-rank-{job.ranks[0]}.jsonl"
+    set_aside([folder / name] if settings.resume else [folder / name, Path(settings.checkpoints or folder / "checkpoints")])
     with RunLog(folder / name, plan, settings, loopback=job.loopback) as log:
 
         def handle(record: Record) -> None:
@@ -121,6 +123,17 @@ def _logged(plan: Plan, settings: Settings, job: Job, store: Any, folder: Path, 
 
         Launcher(plan, settings, job, store, handle).run()
         return log.records
+
+
+def set_aside(paths: Iterable[Path]) -> None:
+    """Give what an earlier run left another name, so that it is neither lost nor taken for this run's: ``run.jsonl.1``."""
+    for path in paths:
+        if path.exists():
+            free = next(other for n in count(1) if not (other := path.with_name(f"{path.name}.{n}")).exists())
+            try:
+                path.rename(free)
+            except OSError as error:
+                raise PlacerError(f"cannot rename '{path}': {error.strerror}", "choose another --out") from None
 
 
 @contextmanager
