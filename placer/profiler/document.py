@@ -10,12 +10,8 @@ from placer.measurement import Measurement, Point
 from placer.profile import Efficiency, ModelProfile, Rate
 from placer.profiler.batch_sizes import Findings
 from placer.profiler.device_facts import DeviceFacts
+from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE
 from placer.units import counted
-
-ASSUMED_TARGET_BATCH_SIZE = 32_768
-"""Target batch size where nobody gives one: that of the published runs in profiles/."""
-COMPRESSION = "fp16"
-"""Gradients are sent in half precision unless a request says otherwise, as in the shipped profiles."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,9 +208,9 @@ def profile_of(
         memory_source=source if memory else f"device: {sizes.memory_source}" + (f"; host: {source}" if host else ""),
         bytes_per_sample=old.bytes_per_sample if old else None,
         bytes_per_sample_source=old.bytes_per_sample_source if old else None,
-        target_batch_size=target_batch_size or (old.target_batch_size if old else ASSUMED_TARGET_BATCH_SIZE),
+        target_batch_size=target_batch_size or (old.target_batch_size if old else USUAL_TARGET_BATCH_SIZE),
         microbatch=main.knee_batch_size if main else old.microbatch if old else 1,
-        compression=old.compression if old else COMPRESSION,
+        compression=old.compression if old else USUAL_COMPRESSION,
         efficiency=tuple(frameworks.values()),
         rates=tuple(rates),
         measurements=tuple(measurements),

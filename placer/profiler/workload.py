@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+USUAL_TARGET_BATCH_SIZE = 32_768
+"""Samples of an optimizer step where nobody has said: as in the published runs of profiles/."""
+USUAL_COMPRESSION = "fp16"
+"""Gradients are sent in half precision unless a request says otherwise, as in the shipped profiles."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:

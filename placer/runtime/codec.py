@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from placer.errors import unknown
-from placer.runtime.plan import BYTES_PER_ELEMENT
+from placer.profile import COMPRESSION_BYTES
 
 SCALE_BYTES = 4
 """Bytes before an INT8 message: its scale, a 32-bit float."""
@@ -23,13 +23,13 @@ class Codec:
     """
 
     def __init__(self, compression: str) -> None:
-        if compression not in BYTES_PER_ELEMENT:
-            raise unknown("compression", compression, BYTES_PER_ELEMENT)
+        if compression not in COMPRESSION_BYTES:
+            raise unknown("compression", compression, COMPRESSION_BYTES)
         self.compression = compression
 
     def payload(self, elements: int) -> int:
         """Bytes of some elements without what surrounds them."""
-        return elements * BYTES_PER_ELEMENT[self.compression]
+        return int(elements * COMPRESSION_BYTES[self.compression])
 
     def size(self, elements: int) -> int:
         """Bytes of a message of some elements."""

@@ -14,9 +14,7 @@ from placer.exchange.phase import Phase
 from placer.manifest import read_manifest
 from placer.manifest.document import Expected, Group, Rendezvous, Timeouts
 from placer.placement import Exchange
-
-BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1}
-"""Bytes that travel for one parameter."""
+from placer.profile import COMPRESSION_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,23 +103,11 @@ class Plan:
 
         Examples
         --------
-        >>> from dataclasses import fields
         >>> Plan.shares(None, 10, [0, 1, 3])
         {0: 4, 1: 3, 3: 3}
         """
         each, more = divmod(batch, len(members))
         return {rank: each + (i < more) for i, rank in enumerate(members)}
-
-
-def read_plan(path: str) -> Plan:
-    """Read and check a manifest file.
-
-    Raises
-    ------
-    PlacerError
-        If it is no manifest, was edited by hand, or asks for what the runtime does not do.
-    """
-    return plan_from(read_document(path), path)
 
 
 def read_document(path: str) -> Any:
@@ -137,7 +123,7 @@ def plan_from(document: Any, where: str) -> Plan:
     """Build the plan of a manifest."""
     manifest = read_manifest(document, where)
     said, hub, storage = manifest.exchange, manifest.aggregator, manifest.storage
-    if said.compression not in BYTES_PER_ELEMENT:
+    if said.compression not in COMPRESSION_BYTES:
         raise PlacerError(f"{where}: compression '{said.compression}' is unknown", "none, fp16 or int8")
     if said.overlap:
         raise PlacerError(f"{where}: the plan runs the exchange beside the next step", "placer run does not: plan without --overlap")

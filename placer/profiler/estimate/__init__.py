@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placer.catalog import Catalog
 from placer.errors import PlacerError, unknown
@@ -12,15 +12,11 @@ from placer.profile import ModelProfile, Rate
 from placer.profiler.devices import PRECISIONS
 from placer.profiler.estimate.memory import Component, Fit
 from placer.profiler.estimate.throughput import Check, rates_from_flops
-
-if TYPE_CHECKING:
-    from placer.profiler.workload import Workload
+from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
 
 __all__ = ["Estimate", "estimate", "rates_from_flops"]
 USUAL_MICROBATCH = 32
 """Samples that a device takes at once where nobody has said, as in the published runs."""
-USUAL_TARGET = 32768
-"""Samples of an optimizer step where nobody has said, as in the published runs."""
 HOST_BYTES_PER_PARAMETER = 50
 LEAST_HOST_BYTES = 4_000_000_000
 """Host memory as in the shipped profiles: 28 GB for 560 M parameters in Erben et al. (2024), scaled; not below 4 GB."""
@@ -101,7 +97,7 @@ class Estimate:
             bytes_per_sample_source=None,
             target_batch_size=self.target_batch_size,
             microbatch=self.microbatch,
-            compression="fp16",
+            compression=USUAL_COMPRESSION,
             efficiency=(),
             rates=self.rates,
         )
@@ -162,7 +158,7 @@ def estimate(
         precision=precision,
         optimizer=state.name,
         microbatch=samples,
-        target_batch_size=workload.target_batch_size or USUAL_TARGET,
+        target_batch_size=workload.target_batch_size or USUAL_TARGET_BATCH_SIZE,
         parameters=sizes.parameters,
         trainable=sizes.trainable,
         gradient_tensors=sizes.tensors,
