@@ -9,17 +9,14 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
-from placer.catalog import Catalog
 from placer.certificate import certificate_document, relaxation_document
 from placer.certificate_check import Checked, check_certificate
 from placer.errors import PlacerError, unknown
-from placer.estimator import Estimate, estimate, pool_of
-from placer.exchanges import server_offer
+from placer.estimator import Estimate, estimate
 from placer.manifest.native import build_manifest
 from placer.manifest.reading import read_manifest
 from placer.manifest.versions import FAMILY as MANIFEST_FAMILY
 from placer.manifest.versions import SCHEMA as MANIFEST_SCHEMA
-from placer.network import largest_cards
 from placer.overlay import FAMILY, overlay_from
 from placer.overlay import SCHEMA as CALIBRATION_SCHEMA
 from placer.placement import Exchange, Placement, WorkerGroup
@@ -39,6 +36,7 @@ from placer.report.document import (
 from placer.report.frontier import SCHEMA as PARETO_SCHEMA
 from placer.report.frontier import check_frontier
 from placer.result import Result, value_of
+from placer.used_problem import used_problem
 from placer.violations import violations
 
 SCHEMA_FILES = {
@@ -99,27 +97,6 @@ def _asked(problem: Problem) -> Problem:
     regions = {place: region for place, region in book.regions.items() if place in places}
     bare = replace(book, regions=regions, offers=(), functions=(), stores=(), egress=(), links=())
     return replace(problem, catalog=bare)
-
-
-def used_problem(problem: Problem, placement: Placement) -> Problem:
-    """Cut the catalog down to the regions, offers, prices and links that a placement uses."""
-    exchange, book = placement.exchange, problem.catalog
-    wish = problem.requirements
-    places = {*placement.places, *filter(None, (exchange.aggregator, exchange.storage, wish.data_store)), *(d.place for d in wish.datasets)}
-    server = [] if exchange.server is None else [server_offer(exchange.server, problem)]
-    providers = {book.region(place).provider for place in places}
-    catalog: Catalog = replace(
-        book,
-        regions={place: region for place, region in book.regions.items() if place in places},
-        offers=tuple(
-            dict.fromkeys([*(pool_of(group, problem).offer for group in placement.groups), *server, *largest_cards(book, sorted(places))])
-        ),
-        functions=tuple(f for f in book.functions if f.place in places),
-        stores=tuple(s for s in book.stores if s.place in places),
-        egress=tuple(price for price in book.egress if price.provider in providers),
-        links=tuple(link for link in book.links if link.src in places and link.dst in places),
-    )
-    return replace(problem, catalog=catalog)
 
 
 def check_document(document: Any, where: str) -> str:

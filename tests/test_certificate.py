@@ -35,8 +35,9 @@ from placer.problem import Problem
 from placer.proof import ModeProof
 from placer.report.document import placement_document
 from placer.result import Result, SolveOptions, Status, objective_value
-from placer.saved import check_document, examine_document, schema_text, used_problem
+from placer.saved import check_document, examine_document, schema_text
 from placer.solve import solve
+from placer.used_problem import used_problem
 from placer.violations import violations
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements

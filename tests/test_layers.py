@@ -55,6 +55,7 @@ LAYERS = [
         "promised_network",
         "report",
         "manifest",
+        "used_problem",
         "export",
         "reproduce",
         "fitting",

@@ -13,11 +13,13 @@ import pytest
 import placer
 from conftest import Run
 from placer.errors import PlacerError
+from placer.estimator import estimate
 from placer.manifest import document_digest, read_manifest
+from placer.manifest.question import question_of
 from placer.manifest.versions import STEPS, completed
 from placer.saved import check_document, manifest_of, schema_text
 
-LATER = ("rendezvous", "buckets")
+LATER = ("rendezvous", "buckets", "question")
 
 
 def made(exchange: str, **words: Any) -> dict[str, Any]:
@@ -45,7 +47,28 @@ def without_later_keys(document: dict[str, Any]) -> dict[str, Any]:
     early["drift"].pop("max_round_seconds")
     for group in early["groups"]:
         group.pop("data")
+        group.pop("samples_per_second")
     return signed(early)
+
+
+@pytest.mark.parametrize("exchange", ["all-reduce", "hierarchical", "parameter-server", "local-sgd"])
+def test_a_plan_can_be_priced_again_from_its_manifest_alone(exchange: str) -> None:
+    """The question that it carries gives the figures that it expects, and speeds of machines that add up to its throughput."""
+    document = made(exchange, workers="2", local_steps="4") if exchange == "local-sgd" else made(exchange)
+    problem, placement = question_of(read_manifest(document, "plan.json"), "plan.json")
+    again, expected = estimate(placement, problem), document["expected"]
+    assert again.samples_per_second.value == expected["samples_per_second"]["value"]
+    assert (again.step.total, again.usd_per_hour.total) == (expected["step_seconds"]["total"], expected["usd_per_hour"]["total"])
+    assert placement.workers == document["world_size"]
+    speed = sum(group["count"] * group["samples_per_second"] for group in document["groups"])
+    if exchange == "all-reduce":  # fast machines do more: B over the sum of all speeds
+        assert again.step.calculation == pytest.approx(problem.batch / speed)
+
+
+def test_an_early_manifest_has_no_question(hierarchical: dict[str, Any]) -> None:
+    """It cannot be timed again, and one line says so."""
+    with pytest.raises(PlacerError, match=r"plan\.json: an early manifest without links and prices"):
+        question_of(read_manifest(without_later_keys(hierarchical), "plan.json"), "plan.json")
 
 
 def test_serverless_plans_meet_in_buckets(hierarchical: dict[str, Any]) -> None:

@@ -39,7 +39,12 @@ class GroupData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Equal workers in one place; their ranks are ``rank_offset`` to ``rank_offset + count - 1``."""
+    """Equal workers in one place; their ranks are ``rank_offset`` to ``rank_offset + count - 1``.
+
+    Notes
+    -----
+    ``samples_per_second`` is what one of them calculates as the plan expects; None in early files.
+    """
 
     name: str
     place: str
@@ -49,6 +54,7 @@ class Group:
     count: int
     rank_offset: int
     data: GroupData
+    samples_per_second: float | None
 
     @property
     def on_cpu(self) -> bool:
@@ -183,7 +189,13 @@ class Inputs:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """A launch manifest, checked; ``data`` is kept as it is in the file."""
+    """A launch manifest, checked.
+
+    Notes
+    -----
+    ``data`` and ``question`` are kept as they are in the file. ``question`` is the problem that the plan answers, cut down to what
+    it uses, so that the plan can be priced and timed again; None in early files.
+    """
 
     schema: str
     name: str
@@ -199,6 +211,7 @@ class Manifest:
     inputs: Inputs
     rendezvous: Rendezvous
     buckets: tuple[Bucket, ...]
+    question: dict[str, Any] | None
     digest: str
 
     @property

@@ -17,6 +17,8 @@ from placer.problem import Problem
 from placer.profile import profile_document
 from placer.report.document import data_document, estimate_document
 from placer.result import Result
+from placer.round import worker_rate
+from placer.used_problem import used_problem
 
 EXPECTED = (
     "samples_per_second",
@@ -84,15 +86,17 @@ def build_manifest(
             "max_round_seconds": estimate.slow_step.total * (1 + DRIFT),
         },
         "inputs": {**(data or data_document(problem)), "profile_digest": document_digest(_profile(problem))},
+        "question": used_problem(problem, placement).to_dict(),
     }
     document = completed(document)
     return {**document, "digest": document_digest(document)}
 
 
 def _groups(placement: Placement, problem: Problem) -> list[dict[str, Any]]:
-    built, offset = [], 0
+    built, offset, framework = [], 0, traits(placement.exchange.strategy).framework
     for number, group in enumerate(placement.groups):
-        offer: VmOffer = pool_of(group, problem).offer
+        pool = pool_of(group, problem)
+        offer: VmOffer = pool.offer
         built.append(
             {
                 "name": f"workers-{number}",
@@ -109,6 +113,7 @@ def _groups(placement: Placement, problem: Problem) -> list[dict[str, Any]]:
                 },
                 "count": group.count,
                 "rank_offset": offset,
+                "samples_per_second": worker_rate(pool, framework).value,
             }
         )
         offset += group.count

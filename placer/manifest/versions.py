@@ -51,7 +51,13 @@ def migrated(document: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def completed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the keys that follow from the others: rendezvous, buckets, polling, data of each group, alarm of the round."""
+    """Add what early files of this version lack.
+
+    Notes
+    -----
+    Rendezvous, buckets, polling, data of each group and the alarm of the round follow from the rest. Speeds of machines and the
+    question do not: they are null.
+    """
     made = dict(document)
     if not {"rendezvous", "buckets"} <= made.keys():
         made |= {key: value for key, value in meeting(document).items() if key not in made}
@@ -60,8 +66,9 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
     made["exchange"] = {**document["exchange"], "timeouts": _with(waits, "poll_s", poll)}
     place_shares, store = document["data"].get("shares", {}), document["data"]["store"]
     made["groups"] = [_with(g, "data", {"store": store, "place_share": place_shares.get(g["place"])}) for g in document["groups"]]
+    made["groups"] = [_with(g, "samples_per_second", None) for g in made["groups"]]
     made["drift"] = _with(document["drift"], "max_round_seconds", waits["round_s"])
-    return made
+    return _with(made, "question", None)
 
 
 def _with(part: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from placer.exchange import strategy, traits
 from placer.exchange.phase import Phase
 from placer.manifest import read_manifest
 from placer.manifest.document import Expected, Group, Rendezvous, Timeouts
+from placer.manifest.question import exchange_of
 from placer.placement import Exchange
 from placer.profile import COMPRESSION_BYTES
 
@@ -122,20 +123,11 @@ def read_document(path: str) -> Any:
 def plan_from(document: Any, where: str) -> Plan:
     """Build the plan of a manifest."""
     manifest = read_manifest(document, where)
-    said, hub, storage = manifest.exchange, manifest.aggregator, manifest.storage
+    said, storage = manifest.exchange, manifest.storage
     if said.compression not in COMPRESSION_BYTES:
         raise PlacerError(f"{where}: compression '{said.compression}' is unknown", "none, fp16 or int8")
     if said.overlap:
         raise PlacerError(f"{where}: the plan runs the exchange beside the next step", "placer run does not: plan without --overlap")
-    exchange = Exchange(
-        strategy=said.strategy,
-        compression=said.compression,
-        local_steps=said.local_steps,
-        streams=said.streams,
-        aggregator=None if hub is None else hub.place,
-        aggregator_memory_gib=None if hub is None else hub.memory_gib,
-        storage=None if storage is None else storage.place,
-    )
     return Plan(
         name=manifest.name,
         digest=manifest.digest,
@@ -143,7 +135,7 @@ def plan_from(document: Any, where: str) -> Plan:
         gradient_bytes=manifest.model.gradient_bytes,
         places=tuple(group.place for group in manifest.groups for _ in range(group.count)),
         groups=manifest.groups,
-        exchange=exchange,
+        exchange=exchange_of(manifest),
         bucket=None if storage is None else storage.bucket,
         target_batch_size=said.target_batch_size,
         microbatch=said.microbatch,
