@@ -11,7 +11,7 @@ out=${1:-$(mktemp -d)}
 show() { printf '\n$ %s\n' "$*"; "$@"; }
 command -v torchrun >/dev/null || { echo "error: torchrun is not installed; pip install 'placer[profile]'" >&2; exit 2; }
 
-show placer recommend --model roberta-xlm --catalog erben-2023 --gpu T4 --in 'gcp/*' --regions 2 --workers 2 --top 1 \
+show placer recommend --model roberta-xlm --catalog erben-2023 --gpu T4 --in gcp --regions 2 --workers 2 --top 1 \
   --exchange all-reduce --manifest "$out/plan.json"
 show placer export "$out/plan.json" --to torchrun --dir "$out/launch" --train own_loop.py
 cp "$here/own_loop.py" "$here/train_tiny.py" "$out/launch"

@@ -12,5 +12,5 @@ out=${1:-$(mktemp -d)}
 show() { printf '\n$ placer %s\n' "$*"; placer "$@"; }
 cd "$here" # placer finds train_tiny.py in the current folder
 
-show recommend --model roberta-xlm --catalog erben-2023 --gpu T4 --in 'gcp/*' --regions 2 --workers 4 --top 1 --manifest "$out/plan.json"
+show recommend --model roberta-xlm --catalog erben-2023 --gpu T4 --in gcp --regions 2 --workers 4 --top 1 --manifest "$out/plan.json"
 show run "$out/plan.json" --train train_tiny:workload --local --steps 30 --tbs 64 --microbatch 16 --out "$out/run"
