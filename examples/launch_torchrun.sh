@@ -8,6 +8,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$(mktemp -d)}
+mkdir -p "$out" && out=$(cd "$out" && pwd)
 show() { printf '\n$ %s\n' "$*"; "$@"; }
 command -v torchrun >/dev/null || { echo "error: torchrun is not installed; pip install 'placer[profile]'" >&2; exit 2; }
 

@@ -7,7 +7,8 @@
 # Usage: sh profile_to_skypilot.sh [FOLDER for what is written [MODULE:FUNCTION [options of placer profile]]]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-out=$(cd "${1:-$(mktemp -d)}" && pwd)
+out=${1:-$(mktemp -d)}
+mkdir -p "$out" && out=$(cd "$out" && pwd)
 model=${2:-train_tiny:ten_million}
 if [ $# -ge 2 ]; then shift 2; else set -- --quick; fi
 show() { printf '\n$ %s\n' "$*"; "$@"; }

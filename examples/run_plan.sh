@@ -9,6 +9,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$(mktemp -d)}
+mkdir -p "$out" && out=$(cd "$out" && pwd)
 show() { printf '\n$ placer %s\n' "$*"; placer "$@"; }
 cd "$here" # placer finds train_tiny.py in the current folder
 

@@ -31,14 +31,14 @@ def said(result: Result) -> str:
     return f"{workers}, {result.estimate.samples_per_second.value:,.0f} samples/s for {result.estimate.usd_per_hour.total:.2f} USD/h"
 
 
-advisor = Advisor()  # catalogs and profiles are read once, at the first request; safe to share between threads
-advisor.problem(**QUEUE[0])
+advisor = Advisor()  # catalogs and profiles are read once, at the first request for them; safe to share between threads
 
 print("the queue")
-started = time.perf_counter()
+accepted = []
 for job in QUEUE:
     try:
         result = advisor.recommend(**job, alternatives=False)  # no comparison with anything else: faster
+        accepted.append(job)
         if result.placement is None:
             fits = advisor.recommend(**job).nearest  # asked again, with what would fit
             print(f"  {job['model']}: {result.status}; a change that works: {'; or '.join(option.note for option in fits)}")
@@ -46,7 +46,10 @@ for job in QUEUE:
             print(f"  {job['model']}: {said(result)}")
     except PlacerError as error:  # what a person typed; the loop goes on
         print(f"  {job['model']}: refused: {error.message} ({error.hint})")
-print(f"  {len(QUEUE) / (time.perf_counter() - started):.0f} requests/s; the first of each model takes longest")
+started = time.perf_counter()
+for job in accepted:
+    advisor.recommend(**job, alternatives=False)
+print(f"  the {len(accepted)} valid ones once more: {len(accepted) / (time.perf_counter() - started):.0f} requests/s")
 
 print("\none job, many budgets")
 question = advisor.problem("roberta-xlm", budget="20/h")
