@@ -52,6 +52,7 @@ SCHEMA_FILES = {
     "sweep": ("placer.report", "sweep-v1.json"),
     "whatif": ("placer.report", "whatif-v1.json"),
     "run": ("placer.runtime", "run-v1.json"),
+    "rehearsal": ("placer.rehearsal", "rehearsal-v1.json"),
 }
 """Where each JSON Schema lies."""
 RESULT_KEYS = (

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -147,6 +148,9 @@ def test_two_processes_meet_through_the_scripts(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(code, encoding="utf-8")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1", "PLACER_NODE": "0", "OMP_NUM_THREADS": "1"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        environment["PLACER_PORT"] = str(free.getsockname()[1])
     started = [
         subprocess.Popen(["bash", f"launch/{g.name}.sh"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
         for g in two.manifest.groups
