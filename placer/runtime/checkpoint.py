@@ -26,26 +26,36 @@ def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any]) -
     import torch
 
     target = _file(folder, step, rank)
-    temporary = ""
+    temporary, mark = "", f".writing-{rank}-"
+    for left in folder.glob(f"step-*/{mark}*"):  # of an attempt that was killed while it wrote
+        left.unlink(missing_ok=True)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".writing-")
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=mark)
         with os.fdopen(handle, "wb") as file:
             torch.save({"step": step, **state}, file)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(target)
-    except (OSError, RuntimeError) as error:  # torch says RuntimeError where the disk is full
+    except (OSError, RuntimeError) as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
-        words = getattr(error, "strerror", None) or " ".join(str(error).split())[:160]
-        raise PlacerError(
-            f"cannot write the checkpoint {target}: {words}", "free some space or choose another --out", exit_code=1
-        ) from None
+        words = f"cannot write the checkpoint {target}: {_cause(error)}"
+        raise PlacerError(words, "free some space or choose another --out", exit_code=1) from None
     for old in sorted(steps_of(folder, rank))[:-KEPT]:
         _file(folder, old, rank).unlink(missing_ok=True)
         if not any(_file(folder, old, rank).parent.iterdir()):
             shutil.rmtree(_file(folder, old, rank).parent, ignore_errors=True)
+
+
+def _cause(error: BaseException) -> str:
+    """What the system said: torch puts an error about its own archive over that of a full disk."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror
+        inner = inner.__context__
+    return " ".join(str(error).split())[:160]
 
 
 def load_checkpoint(folder: Path, step: int, rank: int, *, replicated: bool) -> dict[str, Any]:
