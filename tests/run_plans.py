@@ -160,6 +160,21 @@ def linear() -> Workload:
     return Workload(name="linear", title="linear", family="other", module=module, batch=_samples, loss=loss, optimizer=_plain)
 
 
+def hungry() -> Workload:
+    """Two million parameters, and a server or function (rank 2) that gets 12 MB more of addresses than it has: too few for the sums."""
+    import multiprocessing
+    import resource
+
+    import torch
+
+    if multiprocessing.current_process().name == "placer rank 2":
+        has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (has + 12_000_000 + 8_000_000, resource.RLIM_INFINITY))
+    module = torch.nn.Linear(4, 500_000, bias=False)
+    loss = lambda m, batch: m(batch[0]).mean()  # noqa: E731
+    return Workload(name="hungry", title="hungry", family="other", module=module, batch=_samples, loss=loss, optimizer=_plain)
+
+
 def crooked() -> Workload:
     """Parameters that differ from process to process."""
     import os
