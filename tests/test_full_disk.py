@@ -42,13 +42,18 @@ def files_of_at_most(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def _fill(log: RunLog) -> None:
+    for step in range(1000):
+        log.write({"kind": "step", "step": step, "rank": 0, "place": A})
+
+
 def test_a_log_ends_with_a_whole_record(tmp_path: Path) -> None:
     """4,000 bytes: the record that does not fit is taken back, so every line of the file can be read; so too a summary that is added."""
     told = document("all-reduce", (A, 2))
     plan, path = plan_of(told), tmp_path / "out" / "run.jsonl"
     with RunLog(path, plan, settings_of(tmp_path, plan), links="loopback") as log, files_of_at_most(4000):
         with pytest.raises(PlacerError, match=r"cannot write '.*out/run\.jsonl': File too large") as caught:
-            [log.write({"kind": "step", "step": step, "rank": 0, "place": A}) for step in range(1000)]
+            _fill(log)
         with pytest.raises(PlacerError, match=r"cannot write '.*run\.jsonl'"):
             append(path, {"kind": "summary", "words": "x" * 1000})
     assert caught.value.exit_code == 1
@@ -64,7 +69,7 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
     """The one before stays; what a killed attempt left is removed by the next one of that rank."""
     torch: Any = pytest.importorskip("torch")
     save_checkpoint(tmp_path, 1, 0, {"a": torch.ones(3)})
-    (tmp_path / "step-00000001" / ".writing-0-killed").write_bytes(b"half")
+    (tmp_path / ".writing-0-killed").write_bytes(b"half")
     with files_of_at_most(2000), pytest.raises(PlacerError, match=r"checkpoint .*step-00000002/rank-0\.pt: File too large") as caught:
         save_checkpoint(tmp_path, 2, 0, {"a": torch.ones(10_000)})
     assert caught.value.hint.startswith("free some space")
@@ -88,6 +93,18 @@ def test_documents_and_exports_stay_as_they_were(tmp_path: Path) -> None:
     assert json.loads(target.read_text()) == {"old": 1}
     assert (folder / "start.sh").read_text() == "old\n"
     assert sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*")) == before
+
+
+def test_checkpoints_stay_until_the_slowest_has_newer_ones(tmp_path: Path) -> None:
+    """Two are kept; where a rank has come no further than step 3, also the last one before it."""
+    pytest.importorskip("torch")
+    for step in range(1, 7):
+        save_checkpoint(tmp_path, step, 0, {}, needed=min(step, 3))
+    assert steps_of(tmp_path, 0) == {3, 4, 5, 6}
+    save_checkpoint(tmp_path, 7, 0, {}, needed=7)
+    assert steps_of(tmp_path, 0) == {6, 7}
+    save_checkpoint(tmp_path, 8, 0, {})
+    assert steps_of(tmp_path, 0) == {7, 8}
 
 
 TRIAL = """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,16 @@ from placer.errors import PlacerError
 
 KEPT = 2
 """Newest steps whose checkpoints are kept: the last may be missing on another machine."""
+ATTEMPTS = 100
 
 
-def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any]) -> None:
+def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any], needed: int | None = None) -> None:
     """Write the state of a rank before a step, whole or not at all; older ones than the last `KEPT` go.
+
+    Parameters
+    ----------
+    needed
+        A rank has come no further than this step: the newest checkpoint before it, and later ones, stay.
 
     Raises
     ------
@@ -27,25 +33,38 @@ def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any]) -
 
     target = _file(folder, step, rank)
     temporary, mark = "", f".writing-{rank}-"
-    for left in folder.glob(f"step-*/{mark}*"):  # of an attempt that was killed while it wrote
+    for left in folder.glob(f"{mark}*"):  # of an attempt that was killed while it wrote
         left.unlink(missing_ok=True)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=mark)
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=mark)
         with os.fdopen(handle, "wb") as file:
             torch.save({"step": step, **state}, file)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(target)
+        _rename(Path(temporary), target)
     except (OSError, RuntimeError) as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
         words = f"cannot write the checkpoint {target}: {_cause(error)}"
         raise PlacerError(words, "free some space or choose another --out", exit_code=1) from None
-    for old in sorted(steps_of(folder, rank))[:-KEPT]:
+    present = sorted(steps_of(folder, rank))
+    oldest = max((s for s in present if needed is not None and s <= needed), default=0 if needed is not None else step)
+    for old in (s for s in present[:-KEPT] if s < oldest):
         _file(folder, old, rank).unlink(missing_ok=True)
-        if not any(_file(folder, old, rank).parent.iterdir()):
-            shutil.rmtree(_file(folder, old, rank).parent, ignore_errors=True)
+        with suppress(OSError):  # other ranks have files there, or were first
+            _file(folder, old, rank).parent.rmdir()
+
+
+def _rename(temporary: Path, target: Path) -> None:
+    """Put a file in the folder of its step, which a rank that is steps ahead may remove as soon as it is empty."""
+    for _ in range(ATTEMPTS - 1):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            temporary.replace(target)
+            return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary.replace(target)
 
 
 def _cause(error: BaseException) -> str:

@@ -166,7 +166,16 @@ def _take_step(context: Context, strategy: Executed, state: Any, step: int, repo
     rounds = -(-settings.checkpoint_every // context.plan.steps_per_round) * context.plan.steps_per_round
     due = settings.checkpoints and settings.checkpoint_every and (done % rounds == 0 or done == settings.steps)
     if due and context.rank < context.plan.workers:
-        save_checkpoint(Path(settings.checkpoints), done, context.rank, context.trainer.state())
+        needed = None if strategy.REPLICATED else _slowest(context, done)
+        save_checkpoint(Path(settings.checkpoints), done, context.rank, context.trainer.state(), needed)
+
+
+def _slowest(context: Context, done: int) -> int:
+    """The newest step before which every worker that lives has a checkpoint; regions that do not wait for each other drift apart."""
+    store, others = context.store, set(range(context.plan.workers)) - {context.rank}
+    store.set(f"kept/{context.rank}", str(done))
+    lives = [rank for rank in others if not store.check([f"dead/{rank}"])]
+    return min((int(store.get(f"kept/{rank}")) if store.check([f"kept/{rank}"]) else context.start for rank in lives), default=done)
 
 
 def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> int | None:
