@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,6 +17,8 @@ from placer.profiler.workload import Workload
 from placer.runtime.context import Settings
 from placer.runtime.plan import Plan, plan_from
 
+for _name, _value in (("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_DEFAULT_REGION", "us-east-1")):
+    os.environ.setdefault(_name, _value)  # before the first run: its processes are forked from one with the environment of its start
 A, B, C = "gcp/a", "gcp/b", "aws/c"
 INTERVAL = {"value": 1.0, "low": 1.0, "high": 1.0}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -22,7 +21,6 @@ from placer.errors import PlacerError  # noqa: E402
 from placer.runtime.runs import run_here  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
-os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 STEPS, ROUND = 8, 2
 """Steps of a run; steps of a round where workers also step alone."""
 CASES = [  # strategy, rank, when, phase, how often the phase came (of poll and download: the step), the step that it belongs to

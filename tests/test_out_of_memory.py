@@ -20,7 +20,6 @@ from placer.runtime import memory  # noqa: E402
 from placer.runtime.runs import run_here  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
-os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 def with_gradients(told: dict[str, Any], gradient_bytes: float) -> dict[str, Any]:
