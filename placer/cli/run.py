@@ -31,7 +31,7 @@ Examples:
 The function is the one of 'placer profile': it returns a Workload, (module, batch) or (module, batch, loss).
 --local starts one process for each worker here, and the server, function and object store that the plan needs.
 Without it, this machine's ranks are run (RANK or --rank); a server or function is the last rank.
-DIR/run.jsonl is the log: 'placer calibrate' reads it. DIR/checkpoints is what --resume goes on from.
+DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/checkpoints is what --resume goes on from.
 """
 
 
