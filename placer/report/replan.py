@@ -128,7 +128,14 @@ def _verdict(got: Replan) -> str:
     kept = f"{got.kept_machines} of {counted(crew, 'machine')} in use stay" if crew else "all machines are new"
     words = {"restore": "start the lost machines again", "move": "move"}[got.verdict]
     if gain is None or after is None:
-        return f"{words}: what runs cannot go on; {kept}"
+        why = (
+            "nothing runs any more"
+            if not got.running
+            else "what runs cannot go on"
+            if not got.running.estimate
+            else "what runs breaks a limit"
+        )
+        return f"{words}: {why}; {kept}"
     objective = got.answer.problem.requirements.objective
     return f"{words}: {100 * gain:.1f} % {GAINS.get(objective, f'better ({objective})')}{_difference(got)}; {kept}; " + (
         f"a stop of {format_duration(got.move_s)} has paid off after {format_duration(after)}"
