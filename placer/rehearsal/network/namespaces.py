@@ -115,7 +115,7 @@ def _told(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], *, use
     networks = _networks(places)
     windows = {
         here: {
-            networks[there]: window_bytes(shape.rate_bytes_per_s, shape.rtt_s)
+            networks[there]: window_bytes(min(shape.rate_bytes_per_s, CARRIES_BYTES_PER_S), shape.rtt_s)
             for (there, dst), shape in shapes.items()
             if dst == here and there in networks
         }

@@ -92,13 +92,6 @@ class Queues:
         if len(stream.waiting) == 1:
             self._arm(stream, now)
 
-    def pass_by(self, link: Link, packet: Any, now: float) -> None:
-        """Take a packet that carries nothing: it waits for no bucket, only for the way."""
-        if self.on:
-            heappush(self.events, (now + link.delay_s, next(self.order), None, link, packet))
-        else:
-            link.deliver(packet)
-
     def run(self, now: float) -> float | None:
         """Deliver what is due; returns the time of the next event, or None."""
         events = self.events
