@@ -18,13 +18,14 @@ QUEUE_PACKETS = 10_000
 LATE_S, LATE_BYTES_PER_S = 0.05, 60e6
 """A busy machine wakes a process so late; windows cover it, up to this rate."""
 LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 2**18, 2**27
-BUFFER = 1.25
+BUFFER = 2.0
 """Send buffer over the largest window."""
 TCP = {
     "tcp_congestion_control": "reno",  # its window only grows where nothing is lost; bbr probes and paces by itself
     "tcp_slow_start_after_idle": "0",
     "tcp_rmem": "4096 1048576 536870912",
     "tcp_min_tso_segs": "7",  # packets of 60 KiB at any rate: fewer for the relay
+    "tcp_timestamps": "0",  # they would show which packets were overtaken, see router.Outlet
     "tcp_no_metrics_save": "1",
 }
 """Under /proc/sys/net/ipv4, for the namespace alone; what a kernel refuses is left as it is."""

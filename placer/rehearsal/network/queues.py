@@ -55,7 +55,8 @@ class Queues:
 
     Notes
     -----
-    A packet of n bytes occupies its stream for n / rate, then the pair of machines for n / the pair's rate, then the delay line.
+    A packet of n bytes occupies its stream for n / rate and, ending no earlier, the pair of machines for n / the pair's rate; then
+    comes the delay line.
     Of each stream one packet at a time asks for the pair, so streams share it evenly and none waits for the queue of another.
     """
 
@@ -92,6 +93,13 @@ class Queues:
         if len(stream.waiting) == 1:
             self._arm(stream, now)
 
+    def pass_by(self, link: Link, packet: Any, now: float) -> None:
+        """Take a packet that carries nothing: it waits for no bucket, only for the way."""
+        if self.on:
+            heappush(self.events, (now + link.delay_s, next(self.order), None, link, packet))
+        else:
+            link.deliver(packet)
+
     def run(self, now: float) -> float | None:
         """Deliver what is due; returns the time of the next event, or None."""
         events = self.events
@@ -126,11 +134,11 @@ class Queues:
         _, size, packet = stream.waiting.popleft()
         stream.queued_bytes -= size
         link = stream.link
-        began = max(at, link.free_at)
+        began = max(at - size / max(link.stream_bytes_per_s, link.pair_bytes_per_s), link.free_at)
         link.free_at = began + size / link.pair_bytes_per_s
         heappush(self.events, (link.free_at + link.delay_s, next(self.order), None, link, packet))
         if stream.waiting:
-            self._arm(stream, began)
+            self._arm(stream, max(at, began))
 
     def _new(self, link: Link, key: bytes, now: float) -> Stream:
         if len(self.streams) > MANY_STREAMS:
