@@ -151,7 +151,8 @@ def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
     out.print(f"{plan.name}: {exchange}, {crew}; {rounds} measured")
     table = new_table(("", "predicted", "measured", "difference"), right=("predicted", "measured", "difference"))
     for row in found["seconds"]:
-        table.add_row(f"{row['what']}", *_figures(row, f" {row['unit']}"))
+        predicted, measured, change = _figures(row, f" {row['unit']}")
+        table.add_row(f"{row['what']}", predicted, measured, change if found["seconds_compare"] else "")
     for row in found["bytes"]:
         table.add_row(escape(f"{row['src']} -> {row['dst']}"), *_figures(row, " B"))
     for row in found["requests"]:

@@ -14,6 +14,7 @@ from placer.runtime.context import Settings
 from placer.runtime.plan import Plan
 
 Record = Mapping[str, Any]
+LOOPBACK = "loopback"
 
 
 def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[str, Any]:
@@ -30,7 +31,8 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     -------
     dict
         ``rounds`` that count: whole ones, without the first where there are more; ``seconds``, ``bytes`` and ``requests`` as rows of
-        predicted and measured (None: nobody predicts it); ``losses`` by step; ``remarks``: what must be known to read the rows.
+        predicted and measured (None: nobody predicts it); ``seconds_compare``: whether the seconds are of the plan's model, batch and
+        links; ``losses`` by step; ``remarks``: what must be known to read the rows.
 
     Notes
     -----
@@ -41,10 +43,14 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     rounds = whole_rounds(steps, plan.workers, plan.steps_per_round)
     counted = rounds[1:] if len(rounds) > 1 else rounds
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
+    alike = same_size(plan, elements) and settings.target_batch_size == plan.target_batch_size and _links(records) != LOOPBACK
     return {
         "kind": "summary",
         "rounds": len(counted),
         "seconds": _seconds(plan, counted),
+        "seconds_compare": same_size(plan, elements)
+        and settings.target_batch_size == plan.target_batch_size
+        and _links(records) != LOOPBACK,
         "bytes": _bytes(plan, elements, rounds),
         "requests": _requests(plan, rounds),
         "losses": _losses(plan, steps),
@@ -107,14 +113,24 @@ def _losses(plan: Plan, steps: Iterable[Record]) -> list[dict[str, Any]]:
     return [{"step": step, "loss": total[step]} for step in sorted(total)]
 
 
+def same_size(plan: Plan, elements: int) -> bool:
+    """Whether a model of so many trained elements exchanges what the plan's does."""
+    size = Codec(plan.exchange.compression).payload(elements)
+    return abs(size - plan.gradient_bytes) <= OTHER_MODEL * plan.gradient_bytes
+
+
+def _links(records: Sequence[Record]) -> str:
+    return str(next((r["links"] for r in records if r["kind"] == "run"), ""))
+
+
 def _remarks(plan: Plan, settings: Settings, elements: int, records: Sequence[Record]) -> list[str]:
     said = []
     size = Codec(plan.exchange.compression).payload(elements)
-    if abs(size - plan.gradient_bytes) > OTHER_MODEL * plan.gradient_bytes:
+    if not same_size(plan, elements):
         said.append(f"the plan's {plan.model} exchanges {plan.gradient_bytes:,.0f} bytes, this model {size:,.0f}: seconds do not compare")
     if settings.target_batch_size != plan.target_batch_size:
         said.append(f"target batch size {settings.target_batch_size:,}, the plan's is {plan.target_batch_size:,}")
-    if next((r for r in records if r["kind"] == "run"), {}).get("links") == "loopback":
+    if _links(records) == LOOPBACK:
         said.append("all processes shared this machine: links and machines were not those of the plan")
     lost = [f"{plan.said(r['rank'])} in step {r['step']}: {r['reason']}" for r in records if r["kind"] == "lost"]
     ends = {r["parameters_sha256"] for r in records if r["kind"] == "end" and r["rank"] < plan.workers}
