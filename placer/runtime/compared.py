@@ -48,9 +48,7 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
         "kind": "summary",
         "rounds": len(counted),
         "seconds": _seconds(plan, counted),
-        "seconds_compare": same_size(plan, elements)
-        and settings.target_batch_size == plan.target_batch_size
-        and _links(records) != LOOPBACK,
+        "seconds_compare": alike,
         "bytes": _bytes(plan, elements, rounds),
         "requests": _requests(plan, rounds),
         "losses": _losses(plan, steps),
