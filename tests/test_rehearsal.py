@@ -117,44 +117,32 @@ class TestSmall:
             fewer(many, None)
 
 
-def records_of(seconds: dict[str, float], ranks: int, calculation_s: float, whole_s: float) -> list[list[dict[str, Any]]]:
-    """Two rounds in which every rank takes as long."""
-    return [
-        [
-            {
-                "kind": "step",
-                "step": n,
-                "rank": rank,
-                "calculation_s": calculation_s,
-                "step_s": whole_s,
-                "samples": 1,
-                "exchange_s": seconds,
-            }
-            for rank in range(ranks)
-        ]
-        for n in range(2)
-    ]
+def rounds_of(*ranks: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Two alike rounds, a record for each rank."""
+    alike = {"kind": "step", "calculation_s": 0.0, "step_s": 1.0, "wire_s": 0.0, "samples": 1, "exchange_s": {}}
+    return [[{**alike, **told, "step": n, "rank": rank} for rank, told in enumerate(ranks)] for n in range(2)]
 
 
 class TestMachine:
     """What this machine takes."""
 
-    def test_a_butterfly_takes_what_is_not_calculation_and_a_round_trip(self) -> None:
-        """0.75 s of 1 s, and twice the 103 ms to the other continent."""
+    def test_a_butterfly_takes_what_is_beside_calculation_and_messages_and_two_round_trips(self) -> None:
+        """1 - 0.25 - 0.35 = 0.4 s of the slower rank, and twice the 103 ms to the other continent."""
         small = scaled(*by_hand(), 0.01, 1e9)
-        found = calibrated(small, records_of({}, 2, 0.25, 1.0))
+        found = calibrated(small, rounds_of({"calculation_s": 0.25, "wire_s": 0.35}, {"calculation_s": 0.25, "wire_s": 0.5}))
         rtt_s = max(small.problem.network.link(*way).rtt_s for way in ((US, EU), (EU, US)))
-        assert found.hosts["t4"].base_s == pytest.approx(0.75 + 2 * rtt_s)
+        assert found.hosts["t4"].base_s == pytest.approx(0.4 + 2 * rtt_s)
         step = small.calibrated(found).estimate.step
-        assert step.communication == pytest.approx(0.75 + 2 * rtt_s + small.problem.gradient_bytes / 26.25e6)
+        assert step.communication == pytest.approx(0.4 + 2 * rtt_s + small.problem.gradient_bytes / 26.25e6)
 
-    def test_stores_take_their_transfers_and_what_is_left(self) -> None:
-        """Up 0.2 s, down 0.4 s: 0.3 s for each of three objects on the way; the other 0.1 s of the second are sums of 3 gradients."""
+    def test_stores_take_the_fastest_transfers_and_the_function_its_sums(self) -> None:
+        """Up 0.2 s and down 0.4 s at best: 0.3 s an object; the function's 0.5 s hold one of them, the other 0.2 s are 3 gradients."""
         words = {"exchange": "central", "aggregator": OREGON, "storage": OREGON}
         small = scaled(*by_hand("niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words), 0.1, 1e9)
-        found = calibrated(small, records_of({"upload": 0.2, "download": 0.4}, 3, 0.0, 1.0)).services
+        slow, fast = ({"exchange_s": {"upload": up, "download": down}} for up, down in ((0.3, 0.9), (0.2, 0.4)))
+        found = calibrated(small, rounds_of(slow, fast, slow, {"exchange_s": {"fetch": 0.4, "put": 0.1, "wait": 9.0}})).services
         assert found.start_s == pytest.approx(0.3)
-        assert found.sum_bytes_per_s == pytest.approx(3 * small.problem.gradient_bytes / 0.1)
+        assert found.sum_bytes_per_s == pytest.approx(3 * small.problem.gradient_bytes / 0.2)
 
 
 class TestWords:

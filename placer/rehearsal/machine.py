@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
 
 from placer.calibration import Calibration, HostConstants, ServiceConstants
 from placer.exchange import traits
-from placer.fitting.run_log import round_seconds
 from placer.rehearsal.scaled import NOTHING, Scaled
 
 AVERAGES = {"butterfly": 1, "leaders": 2, "region-hub": 1, "region-gossip": 1}
@@ -34,27 +33,31 @@ def calibrated(small: Scaled, rounds: Sequence[Sequence[Record]]) -> Calibration
 
     Notes
     -----
-    The constants hold for this number of workers and these bytes only. The published form of an average inside a zone knows no
+    The constants hold for this number of workers and these bytes only. Time in which messages are under way is left out: with
+    shaped links it passes while the slowest of them is waited for. The published form of an average inside a zone knows no
     way between regions; at full size it is nothing beside the bytes, in small it is not: a round trip of the slowest pair is added
     here for each of the two phases, as gloo asks before it sends.
     """
     placement, problem = small.placement, small.problem
     transport = traits(placement.exchange.strategy).transport
-    found = round_seconds(rounds, placement.workers)
-    between = 0.0 if found is None else max(found.between, LEAST_S)
     if transport == "store":
-        return replace(NOTHING, name="this machine", hosts=_hosts(small, 0.0), services=_services(small, rounds, between))
+        return replace(NOTHING, name="this machine", hosts=_hosts(small, 0.0), services=_services(small, rounds))
+    beside_s = max(_beside_s(rounds, placement.workers), LEAST_S)
     if transport == "server":
-        rate = placement.workers * problem.gradient_bytes / between
-        services = replace(NOTHING.services, sum_bytes_per_s=rate)
+        services = replace(NOTHING.services, sum_bytes_per_s=placement.workers * problem.gradient_bytes / beside_s)
         return replace(NOTHING, name="this machine", hosts=_hosts(small, 0.0), services=services)
     averages = AVERAGES.get(transport, 1)
     steps = placement.exchange.local_steps if transport.startswith("region-") else 1
-    return replace(NOTHING, name="this machine", hosts=_hosts(small, between / averages / steps + _way_s(small, transport)))
+    return replace(NOTHING, name="this machine", hosts=_hosts(small, beside_s / averages / steps + _way_s(small, transport)))
 
 
 def _hosts(small: Scaled, base_s: float) -> dict[str, HostConstants]:
     return {gpu.host: HostConstants(base_s, 0.0, 0.0) for gpu in small.problem.catalog.gpus.values()}
+
+
+def _beside_s(rounds: Sequence[Sequence[Record]], workers: int) -> float:
+    """Seconds of a round beside calculation and messages under way: the slowest rank's of each round, their median."""
+    return _median(rounds, lambda r: r["step_s"] - r["calculation_s"] - r["wire_s"], max, range(workers))
 
 
 def _way_s(small: Scaled, transport: str) -> float:
@@ -66,25 +69,43 @@ def _way_s(small: Scaled, transport: str) -> float:
     return 2 * slowest / AVERAGES[transport]
 
 
-def _services(small: Scaled, rounds: Sequence[Sequence[Record]], between: float) -> ServiceConstants:
-    """Starts from uploads and downloads, sums from what is left of the round."""
-    start_s = 0.5 * (_slowest(rounds, "upload") + _slowest(rounds, "download"))
-    rest = max(LEAST_S, between - 3 * start_s)
+def _services(small: Scaled, rounds: Sequence[Sequence[Record]]) -> ServiceConstants:
+    """Starts from uploads and downloads that had the store to themselves, sums from what the function does beside.
+
+    Notes
+    -----
+    Behind shaped links workers come one after the other, so the fastest of a round says how long the store takes for one.
+    """
+    workers = small.placement.workers
+    up, down = _phase_s(rounds, ("upload",), min, range(workers)), _phase_s(rounds, ("download",), min, range(workers))
+    function_s = _phase_s(rounds, ("fetch", "put"), max, (workers,))
+    start_s = (up + down) / 2
     return ServiceConstants(
         start_s=start_s,
         round_trips=KEPT_ALIVE_ROUND_TRIPS,
         stream_bytes_per_s=FAST,
         function_bytes_per_s=FAST,
-        sum_bytes_per_s=small.placement.workers * small.problem.gradient_bytes / rest,
+        sum_bytes_per_s=workers * small.problem.gradient_bytes / max(LEAST_S, function_s - start_s),
     )
 
 
-def _slowest(rounds: Sequence[Sequence[Record]], phase: str) -> float:
-    """Median over rounds of the slowest rank's seconds in a phase."""
+def _phase_s(
+    rounds: Sequence[Sequence[Record]], phases: Sequence[str], pick: Callable[[Iterable[float]], float], ranks: Collection[int]
+) -> float:
+    """Median over rounds of what one of some ranks took for some phases."""
+    return _median(rounds, lambda record: sum(record["exchange_s"].get(phase, 0.0) for phase in phases), pick, ranks)
+
+
+def _median(
+    rounds: Sequence[Sequence[Record]], seconds: Callable[[Record], float], pick: Callable[[Iterable[float]], float], ranks: Collection[int]
+) -> float:
+    """Median over rounds of the least or most that one of some ranks took."""
     each = []
     for found in rounds:
         by_rank: defaultdict[int, float] = defaultdict(float)
         for record in found:
-            by_rank[record["rank"]] += record["exchange_s"].get(phase, 0.0)
-        each.append(max(by_rank.values(), default=0.0))
+            if record["rank"] in ranks:
+                by_rank[record["rank"]] += seconds(record)
+        if by_rank:
+            each.append(pick(by_rank.values()))
     return median(each) if each else 0.0

@@ -21,6 +21,16 @@ class Meter:
         self.bytes: Counter[tuple[str, str]] = Counter()
         self.control_bytes = 0
         self.requests: Counter[str] = Counter()
+        self.wire_s = 0.0
+
+    @contextmanager
+    def on_the_wire(self) -> Iterator[None]:
+        """Add the wall-clock seconds of a block to those in which messages are under way: a part of its phase."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.wire_s += time.perf_counter() - start
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -41,6 +51,7 @@ class Meter:
         taken = {
             "calculation_s": self.seconds["calculation"],
             "exchange_s": exchange,
+            "wire_s": self.wire_s,
             "sent": [{"src": src, "dst": dst, "bytes": count} for (src, dst), count in sorted(self.bytes.items())],
             "control_bytes": self.control_bytes,
             "requests": dict(sorted(self.requests.items())),

@@ -55,6 +55,10 @@ class Wire:
         control
             The messages are no payload: counted apart.
         """
+        with self.meter.on_the_wire():
+            return self._swap(sends, receives, tolerate=tolerate, control=control)
+
+    def _swap(self, sends: Iterable[Message], receives: Iterable[Message], *, tolerate: bool, control: bool) -> set[int]:
         import torch.distributed as dist
 
         waiting, lost = [], set()
@@ -91,14 +95,15 @@ class Wire:
         done: dict[int, set[int]] = {}
 
         def one(peer: int) -> None:
-            done[peer] = self.swap(*jobs[peer], tolerate=True, control=control)
+            done[peer] = self._swap(*jobs[peer], tolerate=True, control=control)
 
         threads = [threading.Thread(target=one, args=(peer,), daemon=True) for peer in jobs]
         until = time.monotonic() + seconds
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
+        with self.meter.on_the_wire():
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(max(0.0, until - time.monotonic()))
         return {peer for peer in jobs if done.get(peer, {peer})}
 
     def post(self, peer: int, message: Any) -> list[Any]:
