@@ -19,21 +19,37 @@ STRATEGIES = ("none", "all-reduce", "local-sgd")
 COMPRESSIONS = {"none": "NoCompression", "fp16": "Float16Compression", "int8": "Uniform8BitQuantization"}
 """Classes of hivemind.compression for each compression of placer."""
 FILE = "optimizer.json"
+AVERAGE_STATE_EVERY = 50
+"""Gradients that peers average in FP16 leave their parameters a rounding apart; averaging these every 50 steps costs 2 % more bytes."""
+NEXT_CHUNK_S = 15.0
+"""Least wait for the next part of a peer's gradients: a peer may come late by a whole micro-batch."""
+KIND = 'kind() { case "$1" in *:*) echo ip6 ;; *[!0-9.]*) echo dns4 ;; *) echo ip4 ;; esac; }'
+LISTEN = [
+    KIND,
+    'PLACER_LISTEN_ADDRESS="${PLACER_LISTEN_ADDRESS:-0.0.0.0}"',
+    'listen="/$(kind "$PLACER_LISTEN_ADDRESS")/$PLACER_LISTEN_ADDRESS/tcp"',
+    'mkdir -p "$PLACER_KEYS" && chmod 700 "$PLACER_KEYS"',
+]
 BOOTSTRAP = [
     ': "${PLACER_RENDEZVOUS_ADDRESS:?set it to an address of this machine that every machine reaches}"',
-    'case "$PLACER_RENDEZVOUS_ADDRESS" in *:*) kind=ip6 ;; *[!0-9.]*) kind=dns4 ;; *) kind=ip4 ;; esac',
-    'mkdir -p "$PLACER_KEYS" && chmod 700 "$PLACER_KEYS"',
-    'exec hivemind-dht --identity_path "$PLACER_KEYS/bootstrap.key" \\',
-    '  --host_maddrs "/ip4/0.0.0.0/tcp/$PLACER_RENDEZVOUS_PORT" \\',
-    '  --announce_maddrs "/$kind/$PLACER_RENDEZVOUS_ADDRESS/tcp/$PLACER_RENDEZVOUS_PORT" "$@"',
+    *LISTEN,
+    'exec hivemind-dht --no_relay --identity_path "$PLACER_KEYS/bootstrap.key" \\',
+    '  --host_maddrs "$listen/$PLACER_RENDEZVOUS_PORT" \\',
+    '  --announce_maddrs "/$(kind "$PLACER_RENDEZVOUS_ADDRESS")/$PLACER_RENDEZVOUS_ADDRESS/tcp/$PLACER_RENDEZVOUS_PORT" "$@"',
 ]
+"""Without relaying: gradients that went through the bootstrap peer would be bytes that no plan has."""
 TRAINER = [
     ': "${PLACER_INITIAL_PEERS:?set it to the address that bootstrap.sh prints: /ip4/.../p2p/...}"',
     'read -r -a peers <<< "$PLACER_INITIAL_PEERS"',
-    'mkdir -p "$PLACER_KEYS" && chmod 700 "$PLACER_KEYS"',
+    *LISTEN,
+    'PLACER_OPTIMIZER="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)/optimizer.json"',
+    "export PLACER_OPTIMIZER",
+    "port=$((PLACER_RENDEZVOUS_PORT + 1 + PLACER_RANK))",
+    'if [ -n "${PLACER_PEER_ADDRESS:-}" ]; then',
+    '  set -- --announce_maddrs "/$(kind "$PLACER_PEER_ADDRESS")/$PLACER_PEER_ADDRESS/tcp/$port" "$@"',
+    "fi",
     'exec python3 "$PLACER_TRAIN" --run_id "$PLACER_RUN" --initial_peers "${peers[@]}" \\',
-    '  --identity_path "$PLACER_KEYS/rank-$PLACER_RANK.key" \\',
-    '  --host_maddrs "/ip4/0.0.0.0/tcp/$((PLACER_RENDEZVOUS_PORT + 1 + PLACER_RANK))" \\',
+    '  --identity_path "$PLACER_KEYS/rank-$PLACER_RANK.key" --host_maddrs "$listen/$port" \\',
     '  --target_batch_size "$PLACER_EPOCH_SAMPLES" --batch_size_per_step "$PLACER_BATCH_SIZE_PER_STEP" \\',
     '  --matchmaking_time "$PLACER_MATCHMAKING_S" --averaging_timeout "$PLACER_AVERAGING_TIMEOUT_S" "$@"',
 ]
@@ -85,6 +101,8 @@ def optimizer_arguments(plan: Plan) -> dict[str, Any]:
             "target_batch_size": _epoch_samples(plan),
             "matchmaking_time": exchange.timeouts.matchmaking_s,
             "averaging_timeout": exchange.timeouts.averaging_s,
+            "next_chunk_timeout": max(NEXT_CHUNK_S, exchange.timeouts.matchmaking_s),
+            "average_state_every": 1 if local else AVERAGE_STATE_EVERY,
             "use_local_updates": local,
             "delay_grad_averaging": late,
             "delay_optimizer_step": late,
