@@ -11,7 +11,7 @@ from conftest import ROOT
 
 LAYERS = [
     {"cli", "__main__"},
-    {"worlds", "profiler", "runtime"},
+    {"worlds", "profiler", "runtime", "rehearsal"},
     {"explainer"},
     {"advisor", "saved", "reopened", "certificate_check", "certificate", "again"},
     {

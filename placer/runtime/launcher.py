@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -41,10 +41,12 @@ class Job:
         Of the store at which all meet.
     serves
         Whether rank 0 serves that store (else it is there already).
-    loopback
-        All ranks are here and meet on 127.0.0.1.
+    links
+        ``loopback``: all ranks are here and meet on 127.0.0.1; ``shaped``: all are here, each in a network of its own; ``real``.
     extra
         Variables for the environment of the processes.
+    network
+        Rank to an entry of `placer.rehearsal.network.ShapedNetwork`, for ranks that join such a network.
     """
 
     document: Mapping[str, Any]
@@ -52,8 +54,9 @@ class Job:
     host: str
     port: int
     serves: bool
-    loopback: bool
+    links: str
     extra: Mapping[str, str]
+    network: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Launcher:
@@ -105,7 +108,9 @@ class Launcher:
             pipe.close()
 
     def _start(self, rank: int) -> None:
-        loop = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"} if self.job.loopback else {}
+        network = self.job.network.get(rank)
+        loop = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"} if self.job.links == "loopback" else {}
+        card = {} if network is None else {"GLOO_SOCKET_IFNAME": str(network["interface"])}
         told = {
             "manifest": self.job.document,
             "settings": asdict(self.settings),
@@ -113,7 +118,8 @@ class Launcher:
             "store": [self.job.host, self.job.port, self.job.serves and rank == 0],
             "gather": len(self.job.ranks) < self.plan.ranks,
             "here": list(self.job.ranks),
-            "extra": {**loop, **self.job.extra},
+            "extra": {**loop, **card, **self.job.extra},
+            "network": network,
         }
         template = _template()
         records, theirs = template.Pipe(duplex=False)

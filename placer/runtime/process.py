@@ -40,19 +40,20 @@ def main(job: dict[str, Any], records: Connection, alive: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the launcher, which ends all
     os.dup2(2, 1)  # what the user's code prints is no result
     os.environ.update(job["extra"])
-    threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
     lock = threading.Lock()
 
     def report(record: dict[str, Any]) -> None:
         with lock:
             records.send_bytes(json.dumps(record).encode())
 
-    os._exit(_code(job, report))
+    os._exit(_code(job, alive, report))
 
 
-def _code(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> int:
+def _code(job: dict[str, Any], alive: Connection, report: Callable[[dict[str, Any]], None]) -> int:
     """Run the job; every failure becomes a record and an exit code."""
     try:
+        _join_user(job)
+        threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
         _run(job, report)
     except PlacerError as error:
         report({"kind": "error", "rank": job["rank"], "message": error.message, "hint": error.hint, "exit_code": error.exit_code})
@@ -70,6 +71,14 @@ def _code(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> int:
     return 0
 
 
+def _join_user(job: dict[str, Any]) -> None:
+    """Join the user namespace of a network that needs no root: the kernel wants that before there is a second thread."""
+    if job["network"] is not None:
+        from placer.rehearsal.network.enter import enter_user
+
+        enter_user(job["network"])
+
+
 def _end_with(alive: Connection) -> None:
     try:
         alive.recv_bytes()
@@ -82,6 +91,10 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
 
     plan, settings, rank = plan_from(job["manifest"], "manifest"), Settings(**job["settings"]), job["rank"]
     store = _store(job)
+    if job["network"] is not None:  # the socket to the store stays outside: control is not shaped
+        from placer.rehearsal.network.enter import enter
+
+        enter(job["network"])
     if not job["gather"]:
         work(plan, settings, rank, store, report)
         return

@@ -25,11 +25,11 @@ class RunLog:
         Of the log.
     plan, settings
         What is run, for the header.
-    loopback
-        All ranks are on one machine.
+    links
+        ``loopback``, ``shaped`` or ``real``.
     """
 
-    def __init__(self, path: Path, plan: Plan, settings: Settings, *, loopback: bool) -> None:
+    def __init__(self, path: Path, plan: Plan, settings: Settings, *, links: str) -> None:
         self.path = path
         self.records: list[dict[str, Any]] = []
         try:
@@ -37,7 +37,7 @@ class RunLog:
             self.file = path.open("w", encoding="utf-8")
         except OSError as error:
             raise PlacerError(f"cannot write '{path}': {error.strerror}", "choose another --out") from None
-        self.write(header(plan, settings, loopback=loopback))
+        self.write(header(plan, settings, links=links))
 
     def write(self, record: dict[str, Any]) -> None:
         """Add a record."""
@@ -57,7 +57,7 @@ class RunLog:
         self.file.close()
 
 
-def header(plan: Plan, settings: Settings, *, loopback: bool) -> dict[str, Any]:
+def header(plan: Plan, settings: Settings, *, links: str) -> dict[str, Any]:
     """First line of a log: which plan is run, and how."""
     exchange = plan.exchange
     return {
@@ -80,7 +80,7 @@ def header(plan: Plan, settings: Settings, *, loopback: bool) -> dict[str, Any]:
         "microbatch": settings.microbatch,
         "device": settings.device,
         "elastic": settings.elastic,
-        "links": "loopback" if loopback else "real",
+        "links": links,
     }
 
 

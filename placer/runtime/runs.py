@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.runtime.context import Settings
@@ -21,13 +22,22 @@ from placer.runtime.launcher import Job, Launcher, Record
 from placer.runtime.plan import Plan
 from placer.runtime.run_log import RunLog
 
+if TYPE_CHECKING:
+    from placer.rehearsal.network import ShapedNetwork
+
 LOOPBACK = "127.0.0.1"
 MOTO_S = 30.0
 """moto_server answers within so many seconds of its start."""
 
 
 def run_here(
-    plan: Plan, document: Mapping[str, Any], settings: Settings, folder: Path, watch: Callable[[Record], None], port: int = 0
+    plan: Plan,
+    document: Mapping[str, Any],
+    settings: Settings,
+    folder: Path,
+    watch: Callable[[Record], None],
+    port: int = 0,
+    network: ShapedNetwork | None = None,
 ) -> list[Record]:
     """Run all ranks of a plan on this machine.
 
@@ -43,6 +53,8 @@ def run_here(
         Called with each record.
     port
         Of the store at which the processes meet; 0: a free one.
+    network
+        Rank i runs on its machine i, a local object store on the machine after the last rank; None: all on the loopback device.
 
     Returns
     -------
@@ -59,13 +71,16 @@ def run_here(
         raise PlacerError(
             f"cannot serve on port {port}: {' '.join(str(error).split())[:160]}", "choose another --port", exit_code=1
         ) from None
+    joined = {} if network is None else {rank: network.entry(rank) for rank in range(plan.ranks)}
+    store_entry = network.entry(plan.ranks) if network is not None and plan.bucket is not None else None
+    links = "loopback" if network is None else "shaped"
     with ExitStack() as stack:
         extra: dict[str, str] = {}
         if plan.bucket is not None and not settings.endpoint_url:
-            settings = replace(settings, endpoint_url=stack.enter_context(local_object_store(folder)))
+            settings = replace(settings, endpoint_url=stack.enter_context(local_object_store(folder, store_entry)))
             extra = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "us-east-1"}
         ranks = tuple(range(plan.ranks))
-        job = Job(document=document, ranks=ranks, host=LOOPBACK, port=store.port, serves=False, loopback=True, extra=extra)
+        job = Job(document=document, ranks=ranks, host=LOOPBACK, port=store.port, serves=False, links=links, extra=extra, network=joined)
         return _logged(plan, settings, job, store, folder, watch)
 
 
@@ -85,7 +100,7 @@ def run_ranks(
         words = f"WORLD_SIZE is {world}, the manifest has {plan.workers} workers" + (f" and a {plan.hub}" if plan.hub else "")
         raise PlacerError(words, f"set it to {plan.ranks}, or leave it out")
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # under torchrun its agent serves the store
-    job = Job(document=document, ranks=ranks, host=host, port=int(port), serves=served, loopback=False, extra={})
+    job = Job(document=document, ranks=ranks, host=host, port=int(port), serves=served, links="real", extra={})
     return _logged(plan, settings, job, None, folder, watch)
 
 
@@ -115,7 +130,7 @@ def ranks_from(words: str | None, plan: Plan) -> tuple[int, ...]:
 def _logged(plan: Plan, settings: Settings, job: Job, store: Any, folder: Path, watch: Callable[[Record], None]) -> list[Record]:
     name = "run.jsonl" if 0 in job.ranks else f"run-rank-{job.ranks[0]}.jsonl"
     set_aside([folder / name] if settings.resume else [folder / name, Path(settings.checkpoints or folder / "checkpoints")])
-    with RunLog(folder / name, plan, settings, loopback=job.loopback) as log:
+    with RunLog(folder / name, plan, settings, links=job.links) as log:
 
         def handle(record: Record) -> None:
             log.write(record)
@@ -137,8 +152,16 @@ def set_aside(paths: Iterable[Path]) -> None:
 
 
 @contextmanager
-def local_object_store(folder: Path) -> Iterator[str]:
-    """Serve an object store on this machine with moto for the time of a run; yields its address."""
+def local_object_store(folder: Path, entry: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """Serve an object store on this machine with moto for the time of a run; yields its address.
+
+    Parameters
+    ----------
+    folder
+        Of its log.
+    entry
+        Machine of a `placer.rehearsal.network.ShapedNetwork` that it runs on; None: 127.0.0.1.
+    """
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
         raise PlacerError(
             "this exchange needs an object store, and none is given",
@@ -151,8 +174,12 @@ def local_object_store(folder: Path) -> Iterator[str]:
     except OSError as error:
         raise PlacerError(f"cannot write '{said}': {error.strerror}", "choose another --out") from None
     with file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "placer.runtime.local_store"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, a document of our own
+            [sys.executable, "-m", "placer.runtime.local_store", *([] if entry is None else [json.dumps(entry)])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
         )
     try:
         assert process.stdout is not None

@@ -1,0 +1,161 @@
+"""A network namespace for each machine, made and joined by one relay process (`placer.rehearsal.network.relay`)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import product
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.rehearsal.network.enter import INTERFACE
+from placer.rehearsal.network.namespace import window_bytes
+from placer.rehearsal.network.shape import Shape
+from placer.rehearsal.network.shaped_network import ShapedNetwork
+
+CARRIES_BYTES_PER_S = 375e6
+MOST_PLACES, MOST_MACHINES = 200, 250
+"""Networks are 10.1.0.0/16, 10.2.0.0/16 and so on; a relay of this kind carries no more machines anyway."""
+
+
+class Namespaces(ShapedNetwork):
+    """Network namespaces and the relay between them.
+
+    Parameters
+    ----------
+    process, made
+        The relay and its first answer.
+    """
+
+    method = "namespaces"
+
+    def __init__(
+        self,
+        places: Sequence[str],
+        shapes: Mapping[tuple[str, str], Shape],
+        process: subprocess.Popen[str],
+        made: dict[str, Any],
+    ) -> None:
+        super().__init__(places, shapes)
+        self.addresses = addresses_of(places)
+        self.process, self.made = process, made
+        self.lock = threading.Lock()
+
+    def entry(self, machine: int) -> dict[str, Any]:
+        """What a process needs to join a machine."""
+        shared = {"method": self.method, "interface": INTERFACE, "address": self.addresses[machine]}
+        return {**shared, "pid": self.made["pid"], "user_inode": self.made["user_inode"], **self.made["machines"][machine]}
+
+    def shape(self, on: bool) -> None:
+        """Turn shaping on or off."""
+        self.ask(shape=on)
+
+    def sent_bytes(self) -> dict[tuple[int, int], int]:
+        """Bytes of IP packets sent so far, as if cut to the MTU, by ordered pair of machines."""
+        return {(src, dst): sent for src, dst, sent in self.ask()["sent"]}
+
+    def carries_bytes_per_s(self) -> float:
+        """`CARRIES_BYTES_PER_S`."""
+        return CARRIES_BYTES_PER_S
+
+    def ask(self, **call: Any) -> dict[str, Any]:
+        """Call the relay; its answer always has ``sent`` bytes, ``dropped`` packets and ``cpu_s``, the relay's CPU time so far."""
+        with self.lock:
+            return _call(self.process, call)
+
+
+@contextmanager
+def namespaces(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> Iterator[ShapedNetwork]:
+    """Make the network, with a user namespace of its own where this user may not.
+
+    Raises
+    ------
+    PlacerError
+        Says why it cannot be made here.
+    """
+    if sys.platform != "linux":
+        raise PlacerError("network namespaces are Linux's", "rehearse on Linux")
+    if importlib.util.find_spec("pyroute2") is None:
+        raise PlacerError("shaped links need pyroute2, which is not installed", "install it: pip install 'placer[rehearse]'")
+    process, made = _start(places, shapes)
+    try:
+        yield Namespaces(places, shapes, process, made)
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _start(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    reasons = []
+    for user in (False, True) if os.geteuid() == 0 else (True,):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "placer.rehearsal.network.relay"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        made = _call(process, _told(places, shapes, user=user))
+        if "error" not in made:
+            return process, made
+        process.communicate()
+        reasons.append(made["error"])
+    words = "as root, or where users may make network namespaces and open /dev/net/tun"
+    raise PlacerError(f"no network namespaces here: {'; '.join(dict.fromkeys(reasons))}", f"run it {words}", exit_code=1)
+
+
+def _told(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], *, user: bool) -> dict[str, Any]:
+    """What the relay is to make."""
+    found = addresses_of(places)
+    networks = _networks(places)
+    windows = {
+        here: {
+            networks[there]: window_bytes(shape.rate_bytes_per_s, shape.rtt_s)
+            for (there, dst), shape in shapes.items()
+            if dst == here and there in networks
+        }
+        for here in networks
+    }
+    pairs = [(i, j, shapes[places[i], places[j]]) for i, j in product(range(len(places)), repeat=2) if i != j]
+    return {
+        "user": user,
+        "machines": [{"address": address, "windows": windows[place]} for address, place in zip(found, places, strict=True)],
+        "links": [[i, j, shape.stream_bytes_per_s, shape.pair_bytes_per_s, shape.rtt_s / 2] for i, j, shape in pairs],
+    }
+
+
+def addresses_of(places: Sequence[str]) -> tuple[str, ...]:
+    """An address for each machine in the network of its place.
+
+    Examples
+    --------
+    >>> addresses_of(["US", "EU", "US"])
+    ('10.1.0.1', '10.2.0.1', '10.1.0.2')
+    """
+    if len(set(places)) > MOST_PLACES or len(places) > MOST_MACHINES:
+        raise PlacerError(
+            f"{len(places)} machines in {len(set(places))} places", f"rehearse with {MOST_MACHINES} and {MOST_PLACES} at most"
+        )
+    networks = _networks(places)
+    return tuple(f"{networks[place].removesuffix('0/16')}{places[: i + 1].count(place)}" for i, place in enumerate(places))
+
+
+def _networks(places: Sequence[str]) -> dict[str, str]:
+    return {place: f"10.{i + 1}.0.0/16" for i, place in enumerate(dict.fromkeys(places))}
+
+
+def _call(process: subprocess.Popen[str], call: dict[str, Any]) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(call) + "\n")
+        process.stdin.flush()
+        answer: dict[str, Any] = json.loads(process.stdout.readline())
+    except (OSError, ValueError):
+        raise PlacerError("the relay of the rehearsal's network has ended", "start the rehearsal again", exit_code=1) from None
+    return answer

@@ -1,0 +1,95 @@
+"""A wide-area network on one machine: what those who use it see, whatever carries it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.rehearsal.network.shape import Shape, shapes_between
+
+METHODS = ("namespaces",)
+"""The better first."""
+
+
+class ShapedNetwork(ABC):
+    """Machines with addresses of their own and shaped links between them.
+
+    Attributes
+    ----------
+    method
+        ``namespaces``.
+    why_not
+        Why no better method; empty if there is none.
+    addresses
+        IP address of each machine.
+    """
+
+    method: str
+    why_not: str = ""
+
+    def __init__(self, places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> None:
+        self.places, self.shapes = tuple(places), shapes
+        self.addresses: tuple[str, ...] = ()
+
+    @abstractmethod
+    def entry(self, machine: int) -> dict[str, Any]:
+        """What `placer.rehearsal.network.enter.enter` needs to join a machine; plain JSON."""
+
+    @abstractmethod
+    def shape(self, on: bool) -> None:
+        """Turn shaping on or off, at once, for running connections too. Off: no delay and no limit, as fast as this machine goes."""
+
+    @abstractmethod
+    def sent_bytes(self) -> dict[tuple[int, int], int]:
+        """Bytes sent so far by ordered pair of machines, headers included."""
+
+    @abstractmethod
+    def carries_bytes_per_s(self) -> float:
+        """What all links together carry on a usual machine: a measured constant."""
+
+    @property
+    def slower(self) -> tuple[Shape, ...]:
+        """Links that are asked to be faster than what is carried here: they are as fast as this machine goes."""
+        counts = Counter(self.places)
+        used = (s for (src, dst), s in self.shapes.items() if counts[dst] > (src == dst) and counts[src])
+        return tuple(shape for shape in used if shape.rate_bytes_per_s > self.carries_bytes_per_s())
+
+
+@contextmanager
+def shaped_network(places: Sequence[str], shapes: Iterable[Shape], method: str = "auto") -> Iterator[ShapedNetwork]:
+    """Make a network for the time of a ``with`` block.
+
+    Parameters
+    ----------
+    places
+        Place of each machine.
+    shapes
+        For each direction between places that have machines, and inside a place with two machines or more.
+    method
+        ``namespaces``: root, or user namespaces with a TUN device that users may open. ``auto``: the best that works here.
+
+    Raises
+    ------
+    PlacerError
+        If a link is missing, or no method works here.
+
+    Examples
+    --------
+    >>> from placer.rehearsal.network import Shape
+    >>> way = {"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 4e7, "rtt_s": 0.1}
+    >>> ways = [Shape(src="US", dst="EU", **way), Shape(src="EU", dst="US", **way)]
+    >>> with shaped_network(["US", "EU"], ways) as network:  # doctest: +SKIP
+    ...     network.addresses
+    ('10.1.0.1', '10.2.0.1')
+    """
+    from placer.rehearsal.network.namespaces import namespaces
+
+    if method not in ("auto", *METHODS):
+        raise PlacerError(f"method '{method}' is unknown", f"one of: auto, {', '.join(METHODS)}")
+    checked = shapes_between(places, shapes)
+    with namespaces(places, checked) as network:
+        yield network
