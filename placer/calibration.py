@@ -24,6 +24,40 @@ class HostConstants:
                 raise PlacerError(f"{name} of a host is {getattr(self, name)}", "give a time of 0 or more")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceConstants:
+    """What object stores, cloud functions and parameter servers take.
+
+    Parameters
+    ----------
+    start_s
+        First byte of an object store for a client that connects anew, in region (public S3 measurements); also the start of a function.
+    round_trips
+        TCP and TLS handshakes and the request itself.
+    stream_bytes_per_s
+        One connection to an object store: assumed, as S3's guidance of 85 to 90 MB/s per request.
+    function_bytes_per_s
+        Network of a cloud function, about 600 Mb/s: assumed.
+    sum_bytes_per_s
+        Bytes that a cloud function or a parameter server sums per second: assumed.
+    """
+
+    start_s: float = 0.5
+    round_trips: float = 4.0
+    stream_bytes_per_s: float = 90e6
+    function_bytes_per_s: float = 75e6
+    sum_bytes_per_s: float = 500e6
+
+    def __post_init__(self) -> None:
+        """Refuse negative times and speeds that are not positive."""
+        for name in ("start_s", "round_trips"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise PlacerError(f"{name} of a service is {getattr(self, name)}", "give a figure of 0 or more")
+        for name in ("stream_bytes_per_s", "function_bytes_per_s", "sum_bytes_per_s"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise PlacerError(f"{name} of a service is {getattr(self, name)}", "give bytes per second above 0")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
     """Host constants by class, the factor on links between regions, and how far measurements lie around them.
@@ -40,6 +74,7 @@ class Calibration:
     averaging_spread: tuple[float, float, float]
     spreads: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     most_workers: int = 10
+    services: ServiceConstants = ServiceConstants()
 
     def __post_init__(self) -> None:
         """Refuse factors that are not positive and ordered."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
+from placer.calibration import ServiceConstants
 from placer.elastic import shares
 from placer.exchange import traits
 from placer.exchange.phase import Phase
@@ -40,6 +41,11 @@ class Round:
     def network(self) -> Network:
         """Links of the catalog."""
         return self.problem.network
+
+    @property
+    def services(self) -> ServiceConstants:
+        """What stores, functions and servers take."""
+        return self.problem.calibration.services
 
     @property
     def size(self) -> float:

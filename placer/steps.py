@@ -123,7 +123,7 @@ def _server(this: Round) -> StepSeconds:
         pulls += [this.streaming(hub, place)] * count
     slowest, pull = max(calculation), arrival_seconds(waits, pulls, shared)
     push = arrival_seconds(starts, pushes, shared) - slowest
-    summing = STORE_SPREAD[this.case] * sum_seconds(this.size, this.workers)
+    summing = STORE_SPREAD[this.case] * sum_seconds(this.size, this.workers, this.services)
     parts = (("push", push), ("sum", summing), ("pull", pull))
     return StepSeconds(calculation=slowest, communication=push + summing + pull, parts=parts, waiting=slowest - min(calculation))
 
@@ -131,13 +131,15 @@ def _server(this: Round) -> StepSeconds:
 def _store(this: Round) -> StepSeconds:
     """max(calculation + upload) + aggregate + max(download), through one store and one function."""
     function, store = this.exchange.aggregator or "", this.exchange.storage or ""
-    streams, case, network = this.exchange.streams, this.case, this.network
+    streams, case, network, services = this.exchange.streams, this.case, this.network, this.services
     calculation = _equal(this)
     ready, downloads = [], []
     for (place, _, _), own in zip(this.crew, calculation, strict=True):
-        ready.append(own + stores.worker_transfer_seconds(this.size, network.link(place, store), streams, case))
-        downloads.append(stores.worker_transfer_seconds(this.size, network.link(store, place), streams, case))
-    aggregate = stores.aggregate_seconds(this.size, this.workers, network.link(store, function), network.link(function, store), case)
+        ready.append(own + stores.worker_transfer_seconds(this.size, network.link(place, store), services, streams, case))
+        downloads.append(stores.worker_transfer_seconds(this.size, network.link(store, place), services, streams, case))
+    aggregate = stores.aggregate_seconds(
+        this.size, this.workers, network.link(store, function), network.link(function, store), this.services, case
+    )
     slowest, waiting = max(calculation), max(ready) - min(ready)
     upload, download = max(ready) - slowest, max(downloads)
     return StepSeconds(
@@ -153,20 +155,20 @@ def _store(this: Round) -> StepSeconds:
 def _regional_stores(this: Round) -> StepSeconds:
     """A store and a function in each region, then a global pair; the mean comes back through the regions' stores."""
     function, store, case, size = this.exchange.aggregator or "", this.exchange.storage or "", this.case, this.size
-    network, counts, calculation = this.network, this.at_places(), _equal(this)
+    network, services, counts, calculation = this.network, this.services, this.at_places(), _equal(this)
     slowest, arrived, copies, runs, uses = max(calculation), [], [], [], []
     for place, count in counts.items():
         home = network.link(place, place)
-        move = stores.worker_transfer_seconds(size, home, this.exchange.streams, case)
+        move = stores.worker_transfer_seconds(size, home, services, this.exchange.streams, case)
         own = [c for (p, _, _), c in zip(this.crew, calculation, strict=True) if p == place]
         waiting = max(own) - min(own)
-        forward = stores.aggregate_seconds(size, count, home, network.link(place, store), case)
-        copy = stores.copy_seconds(size, network.link(store, place), home, case)
+        forward = stores.aggregate_seconds(size, count, home, network.link(place, store), services, case)
+        copy = stores.copy_seconds(size, network.link(store, place), home, services, case)
         arrived.append(max(own) + move + forward)
         copies.append(copy + move)
         runs += [FunctionRun(place=place, seconds=waiting + forward), FunctionRun(place=place, seconds=copy)]
         uses.append(StoreUse(place=place, gradients=count, failed_polls=int(waiting / stores.POLL_SECONDS)))
-    aggregate = stores.aggregate_seconds(size, len(counts), network.link(store, function), network.link(function, store), case)
+    aggregate = stores.aggregate_seconds(size, len(counts), network.link(store, function), network.link(function, store), services, case)
     waiting, collect, back = max(arrived) - min(arrived), max(arrived) - slowest, max(copies)
     return StepSeconds(
         calculation=slowest,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer import cost
+from placer.calibration import ServiceConstants
 from placer.catalog import VmOffer
 from placer.exchange import strategy, traits
 from placer.exchange.central import memory_gib
@@ -65,6 +66,11 @@ class Hub:
         return self.problem.gradient_bytes
 
     @property
+    def services(self) -> ServiceConstants:
+        """What stores, functions and servers take."""
+        return self.problem.calibration.services
+
+    @property
     def transport(self) -> str:
         """Transport of the strategy."""
         return traits(self.mode.strategy).transport
@@ -88,9 +94,9 @@ class Hub:
     def aggregate(self, workers: Any) -> Any:
         """Seconds between the last gradient and the result; ``workers`` is a number or an array."""
         if self.transport == "server":
-            return sum_seconds(self.size, workers)
+            return sum_seconds(self.size, workers, self.services)
         fetch, put = self.link(self.storage, self.aggregator), self.link(self.aggregator, self.storage)
-        return stores.aggregate_seconds(self.size, self.gradients(workers), fetch, put)
+        return stores.aggregate_seconds(self.size, self.gradients(workers), fetch, put, self.services)
 
     def shared(self, workers: Any) -> Any:
         """Seconds in which all gradients pass through the hub's own network, one way; ``workers`` is a number or an array."""
@@ -115,19 +121,19 @@ class Hub:
         if self.transport == "server":
             return direct_seconds(self.size, self.link(place, self.aggregator), self.mode.streams)
         if self.transport == "store":
-            return stores.worker_transfer_seconds(self.size, self.link(place, self.storage), self.mode.streams)
+            return stores.worker_transfer_seconds(self.size, self.link(place, self.storage), self.services, self.mode.streams)
         home = self.link(place, place)
-        forward = stores.aggregate_seconds(self.size, 1, home, self.link(place, self.storage))
-        return stores.worker_transfer_seconds(self.size, home, self.mode.streams) + forward
+        forward = stores.aggregate_seconds(self.size, 1, home, self.link(place, self.storage), self.services)
+        return stores.worker_transfer_seconds(self.size, home, self.services, self.mode.streams) + forward
 
     def _down(self, place: str) -> float:
         if self.transport == "server":
             return direct_seconds(self.size, self.link(self.aggregator, place), self.mode.streams)
         if self.transport == "store":
-            return stores.worker_transfer_seconds(self.size, self.link(self.storage, place), self.mode.streams)
+            return stores.worker_transfer_seconds(self.size, self.link(self.storage, place), self.services, self.mode.streams)
         home = self.link(place, place)
-        return stores.copy_seconds(self.size, self.link(self.storage, place), home) + stores.worker_transfer_seconds(
-            self.size, home, self.mode.streams
+        return stores.copy_seconds(self.size, self.link(self.storage, place), home, self.services) + stores.worker_transfer_seconds(
+            self.size, home, self.services, self.mode.streams
         )
 
     def egress(self, places: Indices) -> tuple[Array, Array]:

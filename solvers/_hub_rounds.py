@@ -63,7 +63,9 @@ def server(crew: Crew) -> None:
     pulled.append(times(shared, crew.total))
     crew.exact = False
     round_s = plus(
-        crew.model.largest(pushed, exact=False), {CONSTANT: sum_seconds(size, part.low)}, crew.model.largest(pulled, exact=False)
+        crew.model.largest(pushed, exact=False),
+        {CONSTANT: sum_seconds(size, part.low, problem.calibration.services)},
+        crew.model.largest(pulled, exact=False),
     )
     each = [strategy("parameter-server").phases([(p, 1)], size, crew.frame.exchange) for p in crew.places]
     usd = [times(egress(crew, phases), crew.workers_at(p)) for p, phases in zip(crew.places, each, strict=True)]
@@ -80,12 +82,15 @@ def _function_usd(crew: Crew, place: str, gradients: int) -> tuple[float, float]
 def store(crew: Crew) -> None:
     problem, part, network = crew.problem, crew.part, crew.problem.network
     function, store = str(crew.frame.aggregator), str(crew.frame.storage)
+    services = problem.calibration.services
     size, streams, exact = problem.gradient_bytes, crew.frame.exchange.streams, part.least_s > 0
-    uploads = {p: stores.worker_transfer_seconds(size, network.link(p, store), streams) for p in crew.places}
+    uploads = {p: stores.worker_transfer_seconds(size, network.link(p, store), services, streams) for p in crew.places}
     ready = _equal_shares(crew, lambda p: uploads[p])
     last = crew.model.largest(ready, exact=exact and crew.exact)
-    down: list[Terms] = [{crew.used(p): stores.worker_transfer_seconds(size, network.link(store, p), streams)} for p in crew.places]
-    aggregate = stores.aggregate_seconds(size, part.low, network.link(store, function), network.link(function, store))
+    down: list[Terms] = [
+        {crew.used(p): stores.worker_transfer_seconds(size, network.link(store, p), services, streams)} for p in crew.places
+    ]
+    aggregate = stores.aggregate_seconds(size, part.low, network.link(store, function), network.link(function, store), services)
     round_s = plus(last, {CONSTANT: aggregate}, crew.model.largest(down, exact=exact))
     per_second, per_run = _function_usd(crew, function, part.low)
     waiting = _waiting(crew, ready, last)
@@ -116,18 +121,18 @@ def _waiting(crew: Crew, ready: list[Terms], last: Terms) -> dict[int, float]:
 def regional_stores(crew: Crew) -> None:
     problem, network = crew.problem, crew.problem.network
     function, store, regions = str(crew.frame.aggregator), str(crew.frame.storage), crew.frame.regions or 2
-    size, streams = problem.gradient_bytes, crew.frame.exchange.streams
+    size, streams, services = problem.gradient_bytes, crew.frame.exchange.streams, problem.calibration.services
 
     def moved(p: str) -> float:
-        return stores.worker_transfer_seconds(size, network.link(p, p), streams)
+        return stores.worker_transfer_seconds(size, network.link(p, p), services, streams)
 
     def forward(p: str, k: int) -> float:
-        return stores.aggregate_seconds(size, k, network.link(p, p), network.link(p, store))
+        return stores.aggregate_seconds(size, k, network.link(p, p), network.link(p, store), services)
 
-    copies = {p: stores.copy_seconds(size, network.link(store, p), network.link(p, p)) for p in crew.places}
+    copies = {p: stores.copy_seconds(size, network.link(store, p), network.link(p, p), services) for p in crew.places}
     arrived = crew.model.largest(_equal_shares(crew, moved, forward), exact=False)
     back = crew.model.largest([{crew.used(p): copies[p] + moved(p)} for p in crew.places], exact=False)
-    aggregate = stores.aggregate_seconds(size, regions, network.link(store, function), network.link(function, store))
+    aggregate = stores.aggregate_seconds(size, regions, network.link(store, function), network.link(function, store), services)
     crew.exact = False
     round_s = plus(arrived, {CONSTANT: aggregate}, back)
     usd = [{CONSTANT: _run_usd(crew, function, aggregate) + cost.storage_usd(problem.catalog.store(store), size, regions, 0.0, 0)}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean, median
 
+from placer.calibration import PUBLISHED
 from placer.reproduce import phalak_hierarchy
 from placer.reproduce.comparison import LINK_ERROR, Claim, Finding, Verdict, decided, percent_range
 from placer.reproduce.phalak_placements import (
@@ -202,7 +203,7 @@ def upload_rate(study: Study, vms: str, city: str, store: str, store_city: str) 
     """Bytes per second of one gradient on its way from a VM to a store, start-up included."""
     size = study.gradient_bytes[MODEL]
     link = study.network.link(CITIES[city][vms], CITIES[store_city][store])
-    return size / worker_transfer_seconds(size, link)
+    return size / worker_transfer_seconds(size, link, PUBLISHED.services)
 
 
 def _ratio(study: Study, vms: str, city: str, store_city: str, winner: str) -> float:

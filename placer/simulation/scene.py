@@ -48,6 +48,7 @@ class Scene:
     def __init__(self, placement: Placement, problem: Problem, noise: Noise) -> None:
         self.problem, self.exchange, self.noise = problem, placement.exchange, noise
         self.network, self.size = problem.network, problem.gradient_bytes
+        self.services = problem.calibration.services
         self.loop = Loop()
         self.fluid = Fluid(self.loop)
         self.workers: Crew = tuple(self._hired(placement))

@@ -5,20 +5,13 @@ from __future__ import annotations
 from placer.simulation.fluid import Port
 from placer.simulation.loop import Process, Signal
 from placer.simulation.scene import Crew, Machine, Scene
-from placer.timing.store import (
-    FUNCTION_BYTES_PER_S,
-    STORE_ROUND_TRIPS,
-    STORE_START_S,
-    STORE_STREAM_BYTES_PER_S,
-)
-from placer.timing.transfer import SUM_BYTES_PER_S
 
 
 def server(scene: Scene) -> Process:
     """Every worker computes and pushes as soon as it can; all pull when the last gradient is there."""
     hub = scene.machine(str(scene.exchange.aggregator))
     yield from scene.meet([((worker,), _push(scene, worker, hub)) for worker in scene.workers])
-    yield len(scene.workers) * scene.size / SUM_BYTES_PER_S
+    yield len(scene.workers) * scene.size / scene.services.sum_bytes_per_s
     yield from scene.meet([((), scene.direct(hub, worker)) for worker in scene.workers])
 
 
@@ -77,7 +70,7 @@ def _region(scene: Scene, place: str, top: Bucket) -> Process:
 
 def _back(scene: Scene, place: str, top: str) -> Process:
     """Copy the mean to the store of a region, from where its workers take it."""
-    yield STORE_START_S
+    yield scene.services.start_s
     yield from _moved(scene, top, place)
     yield from _moved(scene, place, place)
     yield from _downloads(scene, scene.crews[place], place)
@@ -96,22 +89,22 @@ def _downloads(scene: Scene, crew: Crew, place: str) -> Process:
 def _object(scene: Scene, src: str, dst: str, port: Port) -> Process:
     """Move an object between a worker and a store: connect anew, then some streams."""
     scene.moved(src, dst, scene.size)
-    yield STORE_START_S + STORE_ROUND_TRIPS * scene.network.link(src, dst).rtt_s
-    yield scene.fluid.send(scene.size, min(STORE_STREAM_BYTES_PER_S * scene.exchange.streams, scene.bandwidth(src, dst)), (port,))
+    yield scene.services.start_s + scene.services.round_trips * scene.network.link(src, dst).rtt_s
+    yield scene.fluid.send(scene.size, min(scene.services.stream_bytes_per_s * scene.exchange.streams, scene.bandwidth(src, dst)), (port,))
 
 
 def _aggregate(scene: Scene, place: str, bucket: Bucket, to: str) -> Process:
     """Run a function: wait for all objects, read them one after the other, sum them, write the result."""
     yield bucket.full
-    yield STORE_START_S
+    yield scene.services.start_s
     for _ in range(bucket.wanted):
         yield from _moved(scene, bucket.place, place)
-        yield scene.size / SUM_BYTES_PER_S
+        yield scene.size / scene.services.sum_bytes_per_s
     yield from _moved(scene, place, to)
 
 
 def _moved(scene: Scene, src: str, dst: str) -> Process:
     """Move an object between a function, whose network is its own, and a store."""
     scene.moved(src, dst, scene.size)
-    yield STORE_ROUND_TRIPS * scene.network.link(src, dst).rtt_s
-    yield scene.fluid.send(scene.size, min(FUNCTION_BYTES_PER_S, scene.bandwidth(src, dst, 1)), ())
+    yield scene.services.round_trips * scene.network.link(src, dst).rtt_s
+    yield scene.fluid.send(scene.size, min(scene.services.function_bytes_per_s, scene.bandwidth(src, dst, 1)), ())

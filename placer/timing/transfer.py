@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from placer.calibration import ServiceConstants
 from placer.exchange.phase import Phase
 from placer.network import Link, Network
 
-SUM_BYTES_PER_S = 500e6
-"""Bytes that a cloud function or a parameter server sums per second: assumed."""
 
-
-def sum_seconds(gradient_bytes: float, gradients: int) -> float:
+def sum_seconds(gradient_bytes: float, gradients: int, services: ServiceConstants) -> float:
     """Time in which one machine or function sums some gradients."""
-    return gradients * gradient_bytes / SUM_BYTES_PER_S
+    return gradients * gradient_bytes / services.sum_bytes_per_s
 
 
 def transfer_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 0) -> float:
