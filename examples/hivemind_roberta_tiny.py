@@ -15,6 +15,7 @@ import importlib.util
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -146,6 +147,7 @@ def train(options: argparse.Namespace, rank: int, world: int) -> None:
     import hivemind
     import torch
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     torch.set_num_threads(1)
     outcomes = Outcomes()
     logging.getLogger("hivemind").addHandler(outcomes)

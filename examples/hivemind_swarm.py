@@ -11,8 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
+
+from placer import network
+from placer.manifest import Manifest
+from placer.manifest.question import question_of
+from placer.rehearsal.network import Shape, shaped_network
 
 JOIN = (
     "import json, os, sys\n"
@@ -94,72 +100,77 @@ class Loopback:
 
 
 @contextlib.contextmanager
-def network_of(manifest: dict[str, Any], *, shaped: bool) -> Iterator[Any]:
+def network_of(manifest: Manifest, *, shaped: bool) -> Iterator[Any]:
     """The network of a plan: a namespace for each machine and links as the plan has them, or loopback."""
-    places = [group["place"] for group in manifest["groups"] for _ in range(group["count"])]
+    places = [group.place for group in manifest.groups for _ in range(group.count)]
     if not shaped:
         yield Loopback(len(places))
         return
-    from placer.rehearsal.network import Shape, shaped_network
-
+    problem, _placement = question_of(manifest, "plan.json")
+    links = [network.network_of(problem.catalog).link(src, dst) for src, dst in product(set(places), repeat=2)]
     shapes = [
-        Shape(
-            src=link["from"],
-            dst=link["to"],
-            stream_bytes_per_s=link["bytes_per_second"],
-            pair_bytes_per_s=link["cap"],
-            rtt_s=link["rtt_s"],
-        )
-        for link in manifest["network"]["links"]
-        if {link["from"], link["to"]} <= set(places)
+        Shape(src=link.src, dst=link.dst, stream_bytes_per_s=link.bytes_per_second, pair_bytes_per_s=link.speed(99), rtt_s=link.rtt_s)
+        for link in links
     ]
-    with shaped_network(places, shapes) as network:
-        yield network
+    with shaped_network(places, shapes) as found:
+        yield found
 
 
-def train(folder: Path, manifest: dict[str, Any], *, steps: int, shaped: bool) -> dict[str, Any]:
+def train(folder: Path, manifest: Manifest, *, steps: int, pace: float, shaped: bool) -> dict[str, Any]:
     """Start the exported scripts as they are, wait for all peers, and return what they and the relay counted.
+
+    Parameters
+    ----------
+    folder
+        With the exported scripts.
+    pace
+        Samples/s of each machine.
 
     Returns
     -------
     dict
-        ``rows``: of each peer, one a step. ``sent_bytes``: of each ordered pair of machines, empty on loopback.
+        ``rows``: of each peer, one a step. ``sent``: times and the bytes that a machine had sent to another one until then, the mean
+        of all ordered pairs; empty on loopback.
     """
-    machines, limit_s = Machines(folder), START_S + steps * manifest["exchange"]["timeouts"]["round_s"] + 2 * END_S
+    machines, limit_s = Machines(folder), START_S + steps * manifest.exchange.timeouts.round_s + 2 * END_S
     try:
-        with network_of(manifest, shaped=shaped) as network:
-            first = network.addresses[0]
-            listen = [{"PLACER_LISTEN_ADDRESS": address} for address in network.addresses]
-            machines.start("bootstrap", ["bash", "bootstrap.sh"], network.entry(0), {**listen[0], "PLACER_RENDEZVOUS_ADDRESS": first})
+        with network_of(manifest, shaped=shaped) as lines:
+            first = lines.addresses[0]
+            listen = [{"PLACER_LISTEN_ADDRESS": address} for address in lines.addresses]
+            machines.start("bootstrap", ["bash", "bootstrap.sh"], lines.entry(0), {**listen[0], "PLACER_RENDEZVOUS_ADDRESS": first})
             address = machines.wait_for_words("bootstrap", r"/ip4/\S+/p2p/\w+", START_S)
             peers = []
-            for group in manifest["groups"]:
-                for node in range(group["count"]):
-                    rank = group["rank_offset"] + node
+            for group in manifest.groups:
+                for node in range(group.count):
+                    rank = group.rank_offset + node
                     own = {**listen[rank], "PLACER_INITIAL_PEERS": address, "PLACER_NODE": str(node)}
-                    words = ["--steps", str(steps), "--samples_per_second", f"{group['samples_per_second']:.4f}"]
-                    words += ["--weights", f"weights-{rank}.pt"]
-                    machines.start(f"peer-{rank}", ["bash", f"{group['name']}.sh", *words], network.entry(rank), own)
+                    words = ["--steps", str(steps), "--samples_per_second", f"{pace:.4f}", "--weights", f"weights-{rank}.pt"]
+                    machines.start(f"peer-{rank}", ["bash", f"{group.name}.sh", *words], lines.entry(rank), own)
                     peers.append(f"peer-{rank}")
-            watch(machines, peers, limit_s)
-            return {"rows": [machines.rows(peer) for peer in peers], "sent_bytes": network.sent_bytes()}
+            sent = watch(machines, peers, limit_s, lines)
+            return {"rows": [machines.rows(peer) for peer in peers], "sent": sent}
     finally:
         machines.end()
 
 
-def watch(machines: Machines, peers: list[str], limit_s: float) -> None:
-    """Show each step until all peers are done; stop where one fails."""
+def watch(machines: Machines, peers: list[str], limit_s: float, lines: Any) -> list[tuple[float, float]]:
+    """Show each step until all peers are done; stop where one fails. Returns what was sent, as `train`."""
     shown, deadline = 0, time.monotonic() + limit_s
+    sent: list[tuple[float, float]] = []
     while True:
-        codes = [machines.running[peer].poll() for peer in peers]
+        codes = {peer: machines.running[peer].poll() for peer in peers}
+        counted = lines.sent_bytes().values()
+        if counted:
+            sent.append((time.time(), sum(counted) / len(counted)))
         for row in machines.rows(peers[0])[shown:]:
             print(f"  step {row['step']:>2}: loss {row['loss']:.3f}, {row['seconds']:.1f} s", flush=True)
             shown += 1
-        failed = [peer for peer, code in zip(peers, codes, strict=True) if code]
-        if failed or time.monotonic() > deadline:
-            late = [peer for peer, code in zip(peers, codes, strict=True) if code is None]
-            what = f"{failed[0]} failed" if failed else f"{late[0]} was not done after {limit_s:.0f} s"
-            sys.exit(f"error: {what}; see {machines.folder / (failed or late)[0]}.log")
-        if all(code == 0 for code in codes):
-            return
+        failed = [peer for peer, code in codes.items() if code]
+        late = [peer for peer, code in codes.items() if code is None]
+        if failed:
+            sys.exit(f"error: {failed[0]} failed; see {machines.folder / failed[0]}.log")
+        if not late:
+            return sent
+        if time.monotonic() > deadline:
+            sys.exit(f"error: {late[0]} was not done after {limit_s:.0f} s; see {machines.folder / late[0]}.log")
         time.sleep(POLL_S)

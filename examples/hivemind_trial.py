@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import os
 import statistics
@@ -18,14 +19,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from hivemind_roberta_tiny import Text, build_model
 from hivemind_swarm import train
 
+from placer.manifest import Manifest, read_manifest
+
 PLACES = ("aws/us-west-2", "aws/eu-west-1", "gcp/us-central1")
-MODEL, DEVICE, MICROBATCH, PART = "roberta-tiny", "CPU-2", 8, 0.4
+MODEL, DEVICE, MICROBATCH, PART = "roberta-tiny", "CPU-2", 8, 0.25
 REFERENCE_STEPS = 5
 
 
@@ -40,7 +44,7 @@ def main() -> int:
     write_profile(folder, pace, alone)
     print(f"one peer alone: {alone:.1f} samples/s; the machines of the plan do {pace:.1f}; files in {folder}")
     print("reference: two peers in one region")
-    reference = trial(folder / "reference", [f"{PLACES[0]}=2x{DEVICE}:on-demand"], options, 2, REFERENCE_STEPS)
+    reference = trial(folder / "reference", [f"{PLACES[0]}=2x{DEVICE}:on-demand"], options, 2, REFERENCE_STEPS, shaped=shaped)
     calibrate(folder, reference)
     groups = [f"{place}=1x{DEVICE}:on-demand" for place in PLACES[: options.peers]]
     print(f"trial: {options.peers} peers, {'links of the plan' if shaped else 'loopback, one region'}")
@@ -156,32 +160,31 @@ def trial(
     plan, script = folder / "plan.json", Path(__file__).with_name("hivemind_roberta_tiny.py")
     placer("recommend", *words, "--manifest", str(plan))
     placer("export", str(plan), "--to", "hivemind", "--dir", str(folder / "launch"), "--train", str(script))
-    manifest = json.loads(plan.read_text())
-    return summary(folder / "launch", manifest, train(folder / "launch", manifest, steps=steps, shaped=shaped), steps)
+    manifest = read_manifest(json.loads(plan.read_text()), str(plan))
+    return summary(folder / "launch", manifest, train(folder / "launch", manifest, steps=steps, pace=pace, shaped=shaped), steps)
 
 
-def summary(launch: Path, manifest: dict[str, Any], run: dict[str, Any], steps: int) -> dict[str, Any]:
+def summary(launch: Path, manifest: Manifest, run: dict[str, Any], steps: int) -> dict[str, Any]:
     """Medians over all peers of the steps after the first one, which includes that the peers find each other."""
     rows = [row for peer in run["rows"] for row in peer]
     warm = [row for row in rows if row["step"] > 1]
     last = [peer[-1] for peer in run["rows"]]
-    expected = manifest["expected"]
-    pairs = len(run["sent_bytes"])
+    expected, exchange = manifest.expected, manifest.exchange
     return {
         "peers": len(run["rows"]),
-        "target_batch_size": manifest["exchange"]["target_batch_size"],
-        "timeouts": manifest["exchange"]["timeouts"],
+        "target_batch_size": exchange.target_batch_size,
+        "timeouts": asdict(exchange.timeouts),
         "predicted": {
-            **{name: expected["step_seconds"][name] for name in ("calculation", "communication", "total")},
-            "low": manifest["exchange"]["target_batch_size"] / expected["samples_per_second"]["high"],
-            "high": manifest["exchange"]["target_batch_size"] / expected["samples_per_second"]["low"],
-            "pair_bytes": 2 * manifest["model"]["gradient_bytes"] / manifest["world_size"],
+            **{name: expected.step_seconds[name] for name in ("calculation", "communication", "total")},
+            "low": exchange.target_batch_size / expected.samples_per_second.high,
+            "high": exchange.target_batch_size / expected.samples_per_second.low,
+            "pair_bytes": 2 * manifest.model.gradient_bytes / manifest.world_size,
         },
         "measured": {
             "calculation": statistics.median(row["seconds"] - row["communication_s"] for row in warm),
             "communication": statistics.median(row["communication_s"] for row in warm),
             "total": statistics.median(row["seconds"] for row in warm),
-            "pair_bytes": sum(run["sent_bytes"].values()) / pairs / steps if pairs else None,
+            **sent_bytes(run["sent"], min(row["ended"] for row in warm), max(row["ended"] for row in warm), steps - 2),
             "first_step": statistics.median(row["seconds"] for row in rows if row["step"] == 1),
         },
         "loss": [statistics.fmean(row["loss"] for row in rows if row["step"] == step) for step in (1, steps)],
@@ -189,6 +192,22 @@ def summary(launch: Path, manifest: dict[str, Any], run: dict[str, Any], steps: 
         "rounds": {name: [row[name] for row in last] for name in ("averaged", "failed", "retried", "out_of_sync")},
         "apart": weights_apart(launch, len(last)),
     }
+
+
+def sent_bytes(sent: list[tuple[float, float]], began: float, ended: float, rounds: int) -> dict[str, float | None]:
+    """Bytes of a round from one machine to another, and what passes all the time beside (progress of each peer, DHT), bytes/s.
+
+    Notes
+    -----
+    Most of the time nothing is averaged: the median rate is that of the rest.
+    """
+    counted = [(at, count) for at, count in sent if began <= at <= ended + 1]
+    if len(counted) < 3:
+        return {"pair_bytes": None, "other_bytes_per_s": None}
+    pairs = list(itertools.pairwise(counted))
+    other = statistics.median((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs)
+    total, seconds = counted[-1][1] - counted[0][1], counted[-1][0] - counted[0][0]
+    return {"pair_bytes": (total - other * seconds) / rounds, "other_bytes_per_s": other}
 
 
 def weights_apart(launch: Path, peers: int) -> float:
@@ -223,6 +242,7 @@ def show(found: dict[str, Any]) -> None:
     if measured["pair_bytes"]:
         share = measured["pair_bytes"] / predicted["pair_bytes"] - 1
         print(f"{'2 S / N a pair and step, MB':30}{predicted['pair_bytes'] / 1e6:>12.2f}{measured['pair_bytes'] / 1e6:>12.2f}{share:>+12.1%}")
+        print(f"beside it, all the time: {measured['other_bytes_per_s'] / 1e3:.1f} kB/s a pair (progress of the peers, DHT)")
     print(f"interval of the plan: {predicted['low']:.1f} to {predicted['high']:.1f} s a step; first step, apart: {measured['first_step']:.1f} s")
     waits = found["timeouts"]
     print(f"time-outs of the plan: matchmaking {waits['matchmaking_s']:g} s, averaging {waits['averaging_s']:g} s")
