@@ -1,11 +1,11 @@
 """Train a tiny RoBERTa with real hivemind from an exported plan, and compare the run with what the plan expects.
 
-    python examples/hivemind_roberta_tiny.py                    # plan, export, two peers as processes of their own, table; 3 minutes
-    python examples/hivemind_roberta_tiny.py --peers 3 --shaped # links with the plan's bandwidth and delay (as root; else loopback)
+    python examples/hivemind_roberta_tiny.py                       # plan, export, two peers as processes, table; 4 minutes
+    python examples/hivemind_roberta_tiny.py --peers 3 --shaped    # links with the plan's bandwidth and delay; needs root
 
-The scripts that ``placer export --to hivemind`` writes start this same file once a machine, with the options of `peer_options`. The model is
-a masked language model of 2 million parameters, the text a Markov chain made in memory: nothing is downloaded.
-Needs ``pip install hivemind==1.1.12`` beside PyTorch.
+The scripts that ``placer export --to hivemind`` writes start this same file once a machine, with the options of `peer_options`.
+The model is a masked language model of 2 million parameters, the text a Markov chain made in memory: nothing is downloaded.
+Needs ``pip install hivemind==1.1.12`` beside PyTorch, and pyroute2 for shaped links.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def build_model() -> Any:
     import torch
     from torch import nn
 
-    class TinyRoberta(nn.Module):
+    class TinyRoberta(nn.Module):  # type: ignore[misc]
         """Predicts masked words; the loss is the mean over them, in nats."""
 
         def __init__(self) -> None:
@@ -197,9 +197,9 @@ def main() -> int:
     if "--run_id" in sys.argv:
         train(peer_options().parse_args(), int(os.environ["PLACER_RANK"]), int(os.environ["PLACER_WORLD_SIZE"]))
         return 0
-    import hivemind_trial
+    from hivemind_parts.trial import main as whole_example
 
-    return hivemind_trial.main()
+    return whole_example()
 
 
 if __name__ == "__main__":

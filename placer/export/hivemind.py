@@ -131,10 +131,13 @@ def _readme(plan: Plan) -> str:
     last = manifest.rendezvous.port + manifest.world_size
     words = [
         "Needs hivemind 1.1 beside the training script, which gets `--run_id`, `--initial_peers`, `--identity_path`, `--host_maddrs`,",
-        "`--target_batch_size`, `--batch_size_per_step`, `--matchmaking_time` and `--averaging_timeout`;",
-        f"`{FILE}` holds the same as arguments of hivemind.Optimizer. Keys are made at the first start, in `keys/`, and stay there:",
-        "a peer that comes back has its old identity. Keep them private. "
-        f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines.",
+        "`--target_batch_size`, `--batch_size_per_step`, `--matchmaking_time` and `--averaging_timeout`; all arguments of",
+        f"hivemind.Optimizer, with compression and what else the plan says, are in `{FILE}`, whose path is in `PLACER_OPTIMIZER`.",
+        "`examples/hivemind_roberta_tiny.py` of placer is such a script. Let all peers start from the same weights, and start",
+        "hivemind.DHT with `use_relay=False`: gradients that another peer passes on are not in the plan. Keys are made at the first",
+        "start, in `keys/`, and stay there: a peer that comes back has its old identity. Keep them private.",
+        f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines; where a machine has its public address on no",
+        "interface of its own, as clouds do, set `PLACER_PEER_ADDRESS` to it. `PLACER_LISTEN_ADDRESS` limits a peer to one interface.",
     ]
     address = manifest.rendezvous.address_variable
     start = [f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints /ip4/ADDRESS/tcp/.../p2p/ID"]

@@ -1,4 +1,4 @@
-"""Machines of an exported plan as processes on this computer, and the network between them; used by `hivemind_trial.py`."""
+"""Machines of an exported plan as processes on this computer, and the network between them; used by `trial.py`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Machines:
         """Start a program in the network of a machine; its output goes to NAME.log."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         with (self.folder / f"{name}.log").open("wb") as log:
-            self.running[name] = subprocess.Popen(
+            self.running[name] = subprocess.Popen(  # noqa: S603 - scripts of the export
                 [sys.executable, "-c", JOIN, json.dumps(entry), *words],
                 cwd=self.folder,
                 env={**os.environ, "PATH": path, **environment},

@@ -1,9 +1,10 @@
 """Plan, export, train, compare: what `hivemind_roberta_tiny.py` does when it is started by hand.
 
-1. One peer alone: samples/s of this computer. The machines of the plans calculate at a part of that (``PART``), so that all of them find room
-   on the cores of this computer; a peer that is early waits.
-2. Two peers side by side in one region: their calculation and communication go through ``placer calibrate``, as a user's own runs do.
-3. ``placer recommend`` with that calibration and the links asked for, ``placer export --to hivemind``, and the exported scripts as they are.
+1. One peer alone: samples/s of this computer. The machines of the plans calculate at a part of that (``PART``), so that all of
+   them find room on the cores of this computer; a peer that is early waits.
+2. Two peers side by side in one region: what they measure goes through ``placer calibrate``, as a user's own runs do.
+3. ``placer recommend`` with that calibration and the links asked for, ``placer export --to hivemind``, and the exported scripts
+   as they are.
 4. The step that the plan expects beside the step that was measured.
 """
 
@@ -24,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from hivemind_roberta_tiny import Text, build_model
-from hivemind_swarm import train
 
+from hivemind_parts.swarm import train
 from placer.manifest import Manifest, read_manifest
 
 PLACES = ("aws/us-west-2", "aws/eu-west-1", "gcp/us-central1")
@@ -132,7 +133,9 @@ def placer(*words: str) -> None:
     """Run the command line, shown as one would type it; its own output goes to a file, since it is long."""
     shown = " ".join(f"'{word}'" if set(word) & set("*&; ()") else word for word in words)
     print(f"$ placer {shown}", flush=True)
-    done = subprocess.run([sys.executable, "-m", "placer", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(  # noqa: S603 - its own words
+        [sys.executable, "-m", "placer", *words], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(done.stderr.strip() or done.stdout.strip())
 
@@ -157,7 +160,7 @@ def trial(
     words += ["--use", ",".join(groups), "--workers", f"{peers}..{peers}", "--regions", str(regions), *(more or [])]
     used = [group.partition("=")[0] for group in groups]
     words += [word for a in used for b in used if a != b for word in ("--link", f"{a}:{b}={options.link}")]
-    plan, script = folder / "plan.json", Path(__file__).with_name("hivemind_roberta_tiny.py")
+    plan, script = folder / "plan.json", Path(__file__).parents[1] / "hivemind_roberta_tiny.py"
     placer("recommend", *words, "--manifest", str(plan))
     placer("export", str(plan), "--to", "hivemind", "--dir", str(folder / "launch"), "--train", str(script))
     manifest = read_manifest(json.loads(plan.read_text()), str(plan))
@@ -233,18 +236,19 @@ def calibrate(folder: Path, reference: dict[str, Any]) -> None:
 
 def show(found: dict[str, Any]) -> None:
     """Print what was expected beside what was measured."""
-    predicted, measured, rounds = found["predicted"], found["measured"], found["rounds"]
+    predicted, measured, waits = found["predicted"], found["measured"], found["timeouts"]
     print(f"\n{'':30}{'predicted':>12}{'measured':>12}{'difference':>12}")
-    names = {"calculation": "calculation", "communication": "communication", "total": "step (median, warm)"}
-    for name, title in names.items():
-        share = measured[name] / predicted[name] - 1
-        print(f"{title + ', s':30}{predicted[name]:>12.2f}{measured[name]:>12.2f}{share:>+12.1%}")
-    if measured["pair_bytes"]:
-        share = measured["pair_bytes"] / predicted["pair_bytes"] - 1
-        print(f"{'2 S / N a pair and step, MB':30}{predicted['pair_bytes'] / 1e6:>12.2f}{measured['pair_bytes'] / 1e6:>12.2f}{share:>+12.1%}")
-        print(f"beside it, all the time: {measured['other_bytes_per_s'] / 1e3:.1f} kB/s a pair (progress of the peers, DHT)")
-    print(f"interval of the plan: {predicted['low']:.1f} to {predicted['high']:.1f} s a step; first step, apart: {measured['first_step']:.1f} s")
-    waits = found["timeouts"]
+    titles = {"calculation": "calculation, s", "communication": "communication, s", "total": "step, s", "pair_bytes": "2 S / N, MB a pair"}
+    for name, title in titles.items():
+        if measured[name] is not None:
+            unit = 1e6 if name == "pair_bytes" else 1.0
+            share = measured[name] / predicted[name] - 1
+            print(f"{title:30}{predicted[name] / unit:>12.2f}{measured[name] / unit:>12.2f}{share:>+12.1%}")
+    print(f"medians of the steps after the first one, which took {measured['first_step']:.1f} s: the peers find each other")
+    print(f"the plan's interval of a step: {predicted['low']:.1f} to {predicted['high']:.1f} s")
+    if measured["other_bytes_per_s"] is not None:
+        print(f"beside the rounds: {measured['other_bytes_per_s'] / 1e3:.1f} kB/s a pair (progress of the peers, DHT)")
     print(f"time-outs of the plan: matchmaking {waits['matchmaking_s']:g} s, averaging {waits['averaging_s']:g} s")
-    print("rounds of each peer: " + "; ".join(f"{name.replace('_', ' ')} {', '.join(map(str, counts))}" for name, counts in rounds.items()))
+    rounds = (f"{name.replace('_', ' ')} {', '.join(map(str, counts))}" for name, counts in found["rounds"].items())
+    print(f"rounds of each peer: {'; '.join(rounds)}")
     print(f"loss {found['loss'][0]:.3f} -> {found['loss'][1]:.3f}; weights of the peers apart by {found['apart']:.1e} of the largest")
