@@ -199,7 +199,10 @@ def main() -> int:
         return 0
     from hivemind_parts.trial import main as whole_example
 
-    return whole_example()
+    try:
+        return whole_example()
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

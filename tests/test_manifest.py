@@ -206,7 +206,7 @@ def test_the_command_says_it_in_one_line(run: Run, tmp_path: Path, hierarchical:
 
 
 def test_groups_form_beside_the_calculation() -> None:
-    """hivemind waits for its group forming even where the calculation is over: half of it, but 5 s at least and its own 15 s at most."""
+    """A peer of hivemind waits for its group forming even where the calculation is over: half of it, but 5 s at least, 15 s at most."""
     found = set()
     for batch in ("64", "4K", "1M"):
         document = made("all-reduce", tbs=batch)

@@ -21,12 +21,14 @@ from placer.manifest.question import question_of
 from placer.rehearsal.network import Shape, shaped_network
 
 JOIN = (
-    "import json, os, sys\n"
+    "import json, os, signal, sys\n"
+    "from placer.rehearsal.network.kernel import end_with_parent\n"
     "entry = json.loads(sys.argv[1])\n"
+    "if sys.platform == 'linux':\n    end_with_parent(signal.SIGTERM)\n"
     "if entry:\n    from placer.rehearsal.network.enter import enter; enter(entry)\n"
     "os.execvp(sys.argv[2], sys.argv[2:])"
 )
-"""Program that joins a machine's network, then becomes the machine's own program."""
+"""Program that joins a machine's network, then becomes the machine's own program; it is asked to end when this one is killed."""
 START_S, END_S, POLL_S = 120.0, 20.0, 0.5
 
 

@@ -27,7 +27,9 @@ from typing import Any
 from hivemind_roberta_tiny import Text, build_model
 
 from hivemind_parts.swarm import train
+from placer.errors import PlacerError
 from placer.manifest import Manifest, read_manifest
+from placer.rehearsal.network import shaped_network
 
 PLACES = ("aws/us-west-2", "aws/eu-west-1", "gcp/us-central1")
 MODEL, DEVICE, MICROBATCH, PART = "roberta-tiny", "CPU-2", 8, 0.25
@@ -80,10 +82,12 @@ def read_options() -> argparse.Namespace:
 
 def can_shape() -> bool:
     """Whether links can be shaped here; says why not."""
-    if os.geteuid() == 0 and Path("/dev/net/tun").exists():
-        return True
-    print("note: shaped links need root and /dev/net/tun; this run is on loopback")
-    return False
+    try:
+        with shaped_network(["here"], []):
+            return True
+    except PlacerError as error:
+        print(f"note: {error.message} ({error.hint}); this run is on loopback")
+        return False
 
 
 def speed_alone(seconds: float = 6.0) -> float:
@@ -137,7 +141,8 @@ def placer(*words: str) -> None:
         [sys.executable, "-m", "placer", *words], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        sys.exit(done.stderr.strip() or done.stdout.strip())
+        print(done.stderr.strip() or done.stdout.strip(), file=sys.stderr)
+        sys.exit(done.returncode)
 
 
 def trial(
