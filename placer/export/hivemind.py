@@ -28,23 +28,28 @@ LISTEN = [
     KIND,
     'PLACER_LISTEN_ADDRESS="${PLACER_LISTEN_ADDRESS:-0.0.0.0}"',
     'listen="/$(kind "$PLACER_LISTEN_ADDRESS")/$PLACER_LISTEN_ADDRESS/tcp"',
+    'if (exec 3<> "/dev/tcp/$PLACER_LISTEN_ADDRESS/$port") 2> /dev/null; then',
+    '  echo "port $port of this machine is taken: another run?" >&2',
+    "  exit 2",
+    "fi",
     'mkdir -p "$PLACER_KEYS" && chmod 700 "$PLACER_KEYS"',
 ]
+"""hivemind's daemon shares a port that is taken, and then nobody reaches it."""
 BOOTSTRAP = [
     ': "${PLACER_RENDEZVOUS_ADDRESS:?set it to an address of this machine that every machine reaches}"',
+    'port="$PLACER_RENDEZVOUS_PORT"',
     *LISTEN,
-    'exec hivemind-dht --no_relay --identity_path "$PLACER_KEYS/bootstrap.key" \\',
-    '  --host_maddrs "$listen/$PLACER_RENDEZVOUS_PORT" \\',
-    '  --announce_maddrs "/$(kind "$PLACER_RENDEZVOUS_ADDRESS")/$PLACER_RENDEZVOUS_ADDRESS/tcp/$PLACER_RENDEZVOUS_PORT" "$@"',
+    'exec hivemind-dht --no_relay --identity_path "$PLACER_KEYS/bootstrap.key" --host_maddrs "$listen/$port" \\',
+    '  --announce_maddrs "/$(kind "$PLACER_RENDEZVOUS_ADDRESS")/$PLACER_RENDEZVOUS_ADDRESS/tcp/$port" "$@"',
 ]
 """Without relaying: gradients that went through the bootstrap peer would be bytes that no plan has."""
 TRAINER = [
     ': "${PLACER_INITIAL_PEERS:?set it to the address that bootstrap.sh prints: /ip4/.../p2p/...}"',
     'read -r -a peers <<< "$PLACER_INITIAL_PEERS"',
+    "port=$((PLACER_RENDEZVOUS_PORT + 1 + PLACER_RANK))",
     *LISTEN,
     'PLACER_OPTIMIZER="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)/optimizer.json"',
     "export PLACER_OPTIMIZER",
-    "port=$((PLACER_RENDEZVOUS_PORT + 1 + PLACER_RANK))",
     'if [ -n "${PLACER_PEER_ADDRESS:-}" ]; then',
     '  set -- --announce_maddrs "/$(kind "$PLACER_PEER_ADDRESS")/$PLACER_PEER_ADDRESS/tcp/$port" "$@"',
     "fi",
