@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from conftest import Run
+from conftest import ROOT, Run
 from placer.audit import Finding, audit
 from placer.book import devices, load_catalog, located_rows
 from placer.book_diff import differences
@@ -184,3 +185,10 @@ def test_a_contract_below_its_offers_is_said_to_do_nothing(tmp_path: Path) -> No
     layers = [find_layer(str(path)), find_layer("default")]
     found = audit(located_rows([devices(), *layers]), load_catalog([str(path), "default"]), TODAY)
     assert [f.where for f in found if "no machine has this discount" in f.message] == [f"{path}:2"]
+
+
+def test_diff_shows_no_rounding_errors(run: Run) -> None:
+    """63.3217 USD/h less 20 % are 50.65736, which binary numbers cannot hold; six digits of it are shown."""
+    shown = run("catalog", "diff", "default", str(ROOT / "examples" / "contract.csv"), columns=160).stdout
+    row = next(line for line in shown.splitlines() if "a3-highgpu-4g" in line)
+    assert re.search(r" 63\.3217 +50\.6574 +-20\.0%", row)

@@ -19,6 +19,7 @@ from conftest import Run
 from placer.errors import PlacerError
 from placer.export import TARGETS, export
 from placer.export.folder import difference, left_over, write_folder
+from placer.export.heading import heading
 from placer.export.plan import Plan
 from placer.export.shell import assignments
 from placer.manifest import document_digest, read_manifest
@@ -123,6 +124,17 @@ def test_a_script_starts_torchrun_with_its_rank(three: Plan, tmp_path: Path) -> 
     assert "is no number: x" in start(PLACER_NODE="x").stderr
     assert "set it to the number of this machine" in start().stderr
     assert "address of rank 0" in start(PLACER_NODE="0").stderr
+
+
+def test_heading_says_figures_as_people_write_them() -> None:
+    """Large ones in full; no interval where there is none; one machine exchanges nothing: its step is a step."""
+    document = placer.recommend("roberta-xlm", catalog="erben-2023", budget="20/h", gpu="V100").to_manifest()
+    fast = {**document["expected"]["samples_per_second"], "value": 12_345.6, "low": 9_876.5, "high": 23_456.7}
+    one = dict.fromkeys(("value", "low", "high"), document["expected"]["usd_per_hour_interval"]["value"])
+    expected = {**document["expected"], "samples_per_second": fast, "usd_per_hour_interval": one}
+    lines = heading(plan_of(changed(document, expected=expected)), "env")
+    assert any(line.startswith("expected 12,346 (9,876 to 23,457) samples/s, ") and line.endswith(" s a step") for line in lines)
+    assert f"expected cost {one['value']:.4g} USD/h" in lines
 
 
 def test_two_processes_meet_through_the_scripts(tmp_path: Path) -> None:

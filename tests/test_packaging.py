@@ -52,7 +52,7 @@ def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
 
 
 def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> None:
-    """Installed with its dependencies into a fresh venv, the main job runs from / on shipped data."""
+    """Installed with its dependencies into a fresh venv, the main job and two examples run from / on shipped data."""
     venv, clean = tmp_path / "venv", {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=120, env=clean)
     pip = [
@@ -70,3 +70,9 @@ def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=120, env=clean)
     assert done.returncode == 0, done.stderr
     assert "samples/s" in done.stdout
+    examples = shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for name in ("first_recommendation.py", "own_prices.py"):
+        script = [str(venv / "bin" / "python"), str(examples / name)]
+        done = subprocess.run(script, capture_output=True, text=True, check=False, cwd="/", timeout=120, env=clean)
+        assert done.returncode == 0, done.stderr
+        assert "USD/h" in done.stdout

@@ -29,6 +29,7 @@ COMMANDS = {
     "offers": "List what can be rented, filtered and sorted.",
     "network": "Show links between places: bandwidth, round-trip time, egress price.",
     "profile": "Measure a model on this device: speed by batch size, memory, gradients; or estimate it for others.",
+    "rehearse": "Run a plan's geography on this machine in small and compare line by line.",
     "run": "Execute a launch manifest, measure, and compare with the prediction.",
     "calibrate": "Fit the timing model to your own measured runs.",
     "reproduce": "Work a published paper out again and compare.",

@@ -7,30 +7,35 @@ from typing import Any
 import click
 
 from placer.cli.options import json_option, request_options
-from placer.cli.output import console, print_json
+from placer.cli.output import check_targets, console, print_json, write_json
 
 EXAMPLE = """\b
 Example:
   placer estimate --model roberta-xlm --catalog erben-2023 --exchange all-reduce \\
-    --workers gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot
+    --workers gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot --manifest plan.json
 """
 
 
 @click.command("estimate", epilog=EXAMPLE)
 @click.option("--workers", required=True, metavar="GROUPS", help="place=COUNTxGPU[:GPUS][:spot|on-demand], comma between groups.")
 @request_options
+@click.option("--manifest", metavar="FILE", help="Write the launch manifest of the placement as JSON.")
 @click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus[,scope]; default 8 GPUs per region, type and market.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, model: str, workers: str, catalog: tuple[str, ...], as_json: bool, **words: Any) -> None:
+def command(
+    ctx: click.Context, /, model: str, workers: str, catalog: tuple[str, ...], manifest: str | None, as_json: bool, **words: Any
+) -> None:
     """Time and price a placement given by hand; nothing is searched, limits are reported."""
     from placer.advice import notes_of, warnings_of
     from placer.advisor import Advisor
     from placer.by_hand import place_by_hand
     from placer.estimator import estimate
+    from placer.manifest import build_manifest
     from placer.report import document, sentences, terminal
     from placer.violations import violations
 
+    check_targets(manifest)
     problem = Advisor(catalog).problem(model, **words)
     placement = place_by_hand(workers, problem)
     broken = violations(placement, problem)
@@ -57,6 +62,9 @@ def command(ctx: click.Context, /, model: str, workers: str, catalog: tuple[str,
             err.print(line, style="yellow")
     for number, violation in enumerate(broken):
         click.echo(f"{'   also' if number else 'error'}: {violation.message}", err=True)
+    if manifest and not broken:
+        write_json(manifest, build_manifest(problem, placement, got, "feasible", None))
+        click.echo(f"wrote manifest to {manifest}", err=True)
     if broken:
         click.echo("  tip: the estimate above ignores these limits; change --workers or raise --quota FILE", err=True)
     ctx.exit(2 if broken else 0)

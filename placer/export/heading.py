@@ -17,11 +17,12 @@ def heading(plan: Plan, target: str) -> list[str]:
     """Lines of the heading, each printable and without a line break."""
     manifest, expected = plan.manifest, plan.manifest.expected
     speed, usd = expected.samples_per_second, expected.usd_per_hour_interval
+    each = "a step" if manifest.world_size == 1 else "from exchange to exchange"
     lines = [
         f"{manifest.name} for {target}, {MARK}: change the manifest and export again.",
         f"manifest {shown(manifest.digest)}",
         f"catalog {shown(manifest.inputs.catalog)}, prices as of {shown(manifest.inputs.as_of or 'unknown')}",
-        f"expected {_range(speed)} samples/s, {expected.step_seconds['total']:.3g} s from exchange to exchange",
+        f"expected {_range(speed)} samples/s, {expected.step_seconds['total']:.3g} s {each}",
         f"expected cost {_range(usd)} USD/h",
     ]
     edited = ["edited by hand: the expected figures are those of the plan before the edit"] if plan.edited else []
@@ -40,4 +41,6 @@ def shown(text: str) -> str:
 
 
 def _range(figure: Range) -> str:
-    return f"{figure.value:,.4g} ({figure.low:,.4g} to {figure.high:,.4g})"
+    """A figure with its interval, if that is any wider."""
+    value, low, high = (f"{part:,.0f}" if abs(part) >= 1000 else f"{part:.4g}" for part in (figure.value, figure.low, figure.high))
+    return value if low == value == high else f"{value} ({low} to {high})"

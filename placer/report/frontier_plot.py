@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import io
+import math
 from pathlib import Path
 
 from placer.errors import PlacerError, unknown
 from placer.frontier import LEAST_USD_PER_HOUR, Frontier
 
 FORMATS = ("svg", "png", "pdf")
+MOST_TICKS = 10
+"""More labels would overlap."""
 
 
 def check_plot(path: str) -> None:
@@ -53,6 +56,25 @@ def drawn(frontier: Frontier, ending: str) -> bytes:
     if frontier.knee is not None:
         axes.annotate("knee", (costs[frontier.knee], speeds[frontier.knee]), xytext=(-8, 8), textcoords="offset points", ha="right")
     axes.set(xscale="log", yscale="log", xlabel="USD/h", ylabel="samples/s that count", title=frontier.problem.profile.name)
+    for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        figures = ticks(*limits)
+        if len(figures) > 1:  # else what matplotlib writes
+            axis.set_ticks(figures, [f"{one:,.6g}" for one in figures])
+            axis.set_ticks([], minor=True)
     written = io.BytesIO()
     figure.savefig(written, format=ending, dpi=150, metadata={"Date": None} if ending == "svg" else None)
     return written.getvalue()
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round figures within a range for a logarithmic axis: 1, 2 and 5 times powers of ten, of a wide range the powers alone.
+
+    Examples
+    --------
+    >>> ticks(0.13, 6.3), ticks(0.002, 3e4)
+    ([0.2, 0.5, 1.0, 2.0, 5.0], [0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0])
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [float(f"{digit}e{decade}") for decade in decades for digit in (1, 2, 5)]
+    within = [figure for figure in found if low <= figure <= high]
+    return within if len(within) <= MOST_TICKS else [figure for figure in within if figure in found[::3]]

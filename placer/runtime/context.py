@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +50,8 @@ class Settings:
         Seconds between two looks for the mean in the object store.
     attempt
         Name of this run in the object store; each attempt adds a word of its own.
+    paced
+        Samples/s of each worker: a calculation that is through sooner waits, as in a rehearsal of faster or slower machines; empty: not.
     """
 
     train: str
@@ -67,6 +70,7 @@ class Settings:
     endpoint_url: str = ""
     poll_s: float = POLL_SECONDS
     attempt: str = "run"
+    paced: Sequence[float] = ()
 
 
 @dataclass(kw_only=True)
@@ -101,9 +105,13 @@ class Context:
         return self.plan.shares(self.settings.target_batch_size, self.members)
 
     def calculated(self, step: int, of: int) -> tuple[Any, float]:
-        """Gradient and loss of this rank's share; see `Trainer.gradient`."""
+        """Gradient and loss of this rank's share, no sooner than its pace allows; see `Trainer.gradient`."""
         with self.meter.phase("calculation"):
-            return self.trainer.gradient(step, self.shares()[self.rank], of)
+            began, samples, pace = time.perf_counter(), self.shares()[self.rank], self.settings.paced
+            found = self.trainer.gradient(step, samples, of)
+            if pace:
+                time.sleep(max(0.0, began + samples / pace[self.rank] - time.perf_counter()))
+            return found
 
     def applied(self, gradient: Any) -> None:
         """Take an optimizer step."""

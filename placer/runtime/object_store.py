@@ -54,7 +54,8 @@ class ObjectStore:
 
         def read() -> tuple[bytes, dict[str, str]]:
             answer = self.client.get_object(Bucket=self.bucket, Key=key)
-            body, notes = answer["Body"].read(), answer["Metadata"]
+            body = answer["Body"].read()
+            notes = {name.lower(): value for name, value in answer["Metadata"].items()}  # servers between may write header names anew
             if hashlib.sha256(body).hexdigest() != notes.get("sha256"):
                 raise OSError(f"{key} came damaged, {len(body):,} bytes")
             return body, notes

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 MOTO_S = 30.0
-"""moto_server answers within so many seconds of its start."""
+"""The local object store answers within so many seconds of its start."""
 
 
 def run_here(
@@ -38,6 +39,7 @@ def run_here(
     watch: Callable[[Record], None],
     port: int = 0,
     network: ShapedNetwork | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Record]:
     """Run all ranks of a plan on this machine.
 
@@ -55,6 +57,8 @@ def run_here(
         Of the store at which the processes meet; 0: a free one.
     network
         Rank i runs on its machine i, a local object store on the machine after the last rank; None: all on the loopback device.
+    environment
+        Variables that all processes get.
 
     Returns
     -------
@@ -75,10 +79,10 @@ def run_here(
     store_entry = network.entry(plan.ranks) if network is not None and plan.bucket is not None else None
     links = "loopback" if network is None else "shaped"
     with ExitStack() as stack:
-        extra: dict[str, str] = {}
+        extra = dict(environment)
         if plan.bucket is not None and not settings.endpoint_url:
             settings = replace(settings, endpoint_url=stack.enter_context(local_object_store(folder, store_entry)))
-            extra = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "us-east-1"}
+            extra |= {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "us-east-1"}
         ranks = tuple(range(plan.ranks))
         job = Job(document=document, ranks=ranks, host=LOOPBACK, port=store.port, serves=False, links=links, extra=extra, network=joined)
         return _logged(plan, settings, job, store, folder, watch)
@@ -162,10 +166,10 @@ def local_object_store(folder: Path, entry: Mapping[str, Any] | None = None) -> 
     entry
         Machine of a `placer.rehearsal.network.ShapedNetwork` that it runs on; None: 127.0.0.1.
     """
-    if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
+    if any(importlib.util.find_spec(name) is None for name in ("moto", "flask", "waitress")):
         raise PlacerError(
             "this exchange needs an object store, and none is given",
-            "give --endpoint-url, or install a local one: pip install 'moto[server]'",
+            "give --endpoint-url, or install a local one: pip install 'placer[rehearse]'",
         )
     said = folder / "object-store.log"
     try:

@@ -117,4 +117,4 @@ def flat(tensors: list[Any]) -> Any:
     """One vector of 32-bit floats on the CPU from some tensors; it shares memory with none."""
     import torch
 
-    return torch.cat([t.detach().reshape(-1).to("cpu", torch.float32) for t in tensors]).clone()
+    return torch.cat([t.detach().reshape(-1).to("cpu", torch.float32) for t in tensors])

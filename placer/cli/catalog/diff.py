@@ -50,6 +50,13 @@ def _table(out: Any, changes: Any) -> None:
     for change in changes:
         numbers = isinstance(change.before, int | float) and isinstance(change.after, int | float) and change.before > 0
         share = f"{change.after / change.before - 1:+.1%}" if numbers else ""
-        before, after = ("" if value is None else str(value) for value in (change.before, change.after))
+        before, after = (_shown(value) for value in (change.before, change.after))
         table.add_row(change.file.removesuffix(".csv"), " ".join(change.key), change.field or change.kind, before, after, share)
     out.print(table)
+
+
+def _shown(value: Any) -> str:
+    """A figure of a book; six digits are all that it has, the rest is what multiplying by a discount leaves."""
+    if not isinstance(value, float):
+        return "" if value is None else str(value)
+    return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.0f}"

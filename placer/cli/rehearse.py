@@ -1,0 +1,128 @@
+"""``placer rehearse``: run a plan's geography on this machine and compare line by line."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from placer.cli.options import json_option
+from placer.cli.output import console, new_table, print_json, write_json
+from placer.errors import PlacerError
+
+if TYPE_CHECKING:
+    from placer.rehearsal.compared import Line
+    from placer.rehearsal.rehearse import Rehearsal
+
+EPILOG = """\b
+Examples:
+  placer rehearse plan.json
+  placer rehearse plan.json --scale 1/100 --rounds 8 -o rehearsal.json
+  placer rehearse plan.json --kill 1@3
+\b
+Each machine of the plan is a process here, with a network of its own; each TCP stream gets the plan's bandwidth and
+round-trip time. Bytes and calculation are scaled down by one factor, links and exchange are not. As root, or with user
+namespaces, networks are real ones; else relays carry the streams. Nothing outside this machine is reached.
+Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the bytes of a link, requests exactly).
+"""
+
+
+@click.command("rehearse", epilog=EPILOG)
+@click.argument("manifest")
+@click.option("--scale", metavar="1/N", help="Bytes and calculation over those of the plan; default: a round takes a few seconds.")
+@click.option("--rounds", type=click.IntRange(3, 1000), default=5, show_default=True, metavar="N", help="Rounds that are measured.")
+@click.option("--per-group", type=click.IntRange(1), metavar="N", help="At most so many workers of each group.")
+@click.option("--train", metavar="MODULE:FUNCTION", help="Your own model, as for 'placer run'; its size gives the scale.")
+@click.option("--kill", metavar="RANK@STEP", help="Kill a worker in a step, and say what is lost.")
+@click.option("--method", type=click.Choice(["auto", "namespaces", "relays"]), default="auto", show_default=True, help="Of the network.")
+@click.option("--limit", metavar="TIME", default="10min", show_default=True, help="Longest predicted time of all rounds.")
+@click.option("--dir", "folder", metavar="DIR", help="Of the logs; default: ./NAME-rehearsal.")
+@click.option("-o", "--out", metavar="FILE", help="Write the comparison as JSON.")
+@json_option
+def command(manifest: str, as_json: bool, **words: Any) -> None:
+    """Rehearse the plan of MANIFEST on this machine, links shaped to the plan's, and compare seconds, bytes and cost."""
+    from placer.manifest import read_manifest
+    from placer.rehearsal.kill import Kill
+    from placer.runtime.plan import read_document
+    from placer.units import parse_seconds
+
+    plan = read_manifest(read_document(manifest), manifest)
+    kill = None if words["kill"] is None else Kill.of(words["kill"])
+    scale, limit_s = _scale(words["scale"]), parse_seconds(words["limit"])
+    if words["train"] and scale is not None:
+        raise PlacerError("--scale and --train: the size of your model is the scale", "leave one out")
+    if importlib.util.find_spec("torch") is None:
+        raise PlacerError("placer rehearse needs PyTorch, which is not installed", "install it: pip install 'placer[rehearse]'")
+    from placer.rehearsal.compared import confirmed, document_of, lines_of
+    from placer.rehearsal.rehearse import Wishes, rehearse
+
+    wishes = Wishes(
+        scale=scale,
+        rounds=words["rounds"],
+        per_group=words["per_group"],
+        method=words["method"],
+        limit_s=limit_s,
+        kill=kill,
+        train=words["train"],
+    )
+    folder = Path(words["folder"] or f"{plan.name}-rehearsal")
+    found = rehearse(plan, manifest, wishes, folder, lambda said: click.echo(said, err=True))
+    lines = lines_of(found)
+    document = document_of(found, lines)
+    if words["out"]:
+        write_json(words["out"], document)
+    if as_json:
+        print_json(document)
+    else:
+        _print(found, lines, folder)
+    if not confirmed(lines):
+        sys.exit(6)
+
+
+def _scale(words: str | None) -> float | None:
+    """Read ``1/50``, ``0.02`` or ``2%``."""
+    if words is None:
+        return None
+    top, _, below = words.strip().rstrip("%").partition("/")
+    try:
+        value = float(top) / (float(below) if below else 1.0) / (100 if words.strip().endswith("%") else 1)
+    except (ValueError, ZeroDivisionError):
+        value = -1.0
+    if not 0 < value <= 1:
+        raise PlacerError(f"--scale '{words}' is no share of the plan", "give 1/100, 0.01 or 1%, at most 1")
+    return value
+
+
+def _print(found: Rehearsal, lines: list[Line], folder: Path) -> None:
+    """Predicted beside measured."""
+    from rich.markup import escape
+
+    from placer.units import counted, format_bytes, format_number
+
+    out, small, plan = console(), found.small, found.plan
+    regions = counted(len(plan.regions), "region")
+    out.print(
+        f"{escape(plan.name)}: {plan.exchange.strategy}, {counted(plan.workers, 'worker')} in {regions}, bytes and calculation x "
+        f"{format_number(small.scale)} ({format_bytes(small.problem.gradient_bytes)} a gradient), links by {found.method}"
+    )
+    table = new_table(("", "predicted", "measured", "difference", ""), right=("predicted", "measured", "difference"))
+    for line in lines:
+        off = line.difference
+        mark = {True: "ok", False: "OFF", None: ""}[line.within]
+        shown = ["-" if value is None else f"{_figure(value)} {line.unit}" for value in (line.predicted, line.measured)]
+        table.add_row(escape(line.what), *shown, "" if off is None else f"{off:+.1%}", mark)
+    out.print(table)
+    for src, dst in found.slower:
+        out.print(f"note  {escape(src)} -> {escape(dst)} is faster in the plan than this machine carries: cut, also in the prediction")
+    if found.why_not:
+        out.print(f"note  {escape(found.why_not)}")
+    for words in found.deaths:
+        out.print(escape(words))
+    click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"

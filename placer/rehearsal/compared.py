@@ -1,0 +1,122 @@
+"""A rehearsal line by line: seconds, bytes on each link, requests and dollars, predicted and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placer.exchange.phase import bytes_by_link
+from placer.rehearsal.rehearse import Rehearsal
+from placer.runtime.compared import summary
+from placer.units import SECONDS_PER_HOUR
+
+SCHEMA = "placer.rehearsal/v1"
+SECONDS_TOLERANCE, BYTES_TOLERANCE = 0.15, 0.02
+"""Within these a rehearsal confirms its plan: the round, and what each link carries."""
+LEAST_SHARE = 0.01
+"""Pairs that carry less of a round than this share are acknowledgements and polls: shown, not judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One figure: ``kind`` is seconds, bytes, requests or usd; ``within`` None: not judged."""
+
+    kind: str
+    what: str
+    unit: str
+    predicted: float | None
+    measured: float | None
+    within: bool | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Measured over predicted less 1."""
+        return self.measured / self.predicted - 1 if self.predicted and self.measured is not None else None
+
+
+def lines_of(found: Rehearsal) -> list[Line]:
+    """Compare a rehearsal with its prediction."""
+    told = summary(found.plan, found.settings, found.records)
+    seconds = [_line("seconds", row["what"], row["unit"], row) for row in told["seconds"]]
+    judged = [_judged(line, SECONDS_TOLERANCE) if line.what == "round" else line for line in seconds]
+    round_s = next(line.measured for line in judged if line.what == "round")
+    requests = [
+        Line(
+            kind="requests",
+            what=row["what"],
+            unit="a round",
+            predicted=row["predicted"],
+            measured=row["measured"],
+            within=None if row["predicted"] is None else row["predicted"] == row["measured"],
+        )
+        for row in told["requests"]
+    ]
+    return [*judged, *_bytes(found), *requests, *_usd(found, round_s)]
+
+
+def _line(kind: str, what: str, unit: str, row: dict[str, Any]) -> Line:
+    return Line(kind=kind, what=what, unit=unit, predicted=row["predicted"], measured=row["measured"])
+
+
+def _judged(line: Line, tolerance: float) -> Line:
+    off = line.difference
+    within = None if off is None else abs(off) <= tolerance
+    return Line(kind=line.kind, what=line.what, unit=line.unit, predicted=line.predicted, measured=line.measured, within=within)
+
+
+def _bytes(found: Rehearsal) -> list[Line]:
+    """Bytes on the wire, counted by the relay, beside the payload that the exchange should send."""
+    small = found.small
+    predicted = bytes_by_link(found.plan.phases(small.problem.gradient_bytes))
+    least = LEAST_SHARE * max(predicted.values(), default=0.0)
+    lines = []
+    for src, dst in sorted({*predicted, *found.sent}):
+        should, did = predicted.get((src, dst)), found.sent.get((src, dst), 0.0)
+        line = Line(kind="bytes", what=f"{src} -> {dst}", unit="B a round", predicted=should, measured=did)
+        lines.append(_judged(line, BYTES_TOLERANCE) if should is not None and should > least else line)
+    return lines
+
+
+def _usd(found: Rehearsal, round_s: float | None) -> list[Line]:
+    """Dollars per hour of the plan in small: bytes and seconds shrink alike, so they are near those of the plan."""
+    usd, network = found.small.estimate.usd_per_hour, found.small.problem.network
+    same_zone = found.small.problem.requirements.same_zone
+    egress = sum(count * network.usd_per_byte(src, dst, same_zone=same_zone) for (src, dst), count in found.sent.items())
+    lines = [Line(kind="usd", what="machines", unit="USD/h", predicted=usd.compute, measured=usd.compute)]
+    if round_s:
+        lines.append(Line(kind="usd", what="egress", unit="USD/h", predicted=usd.egress, measured=egress * SECONDS_PER_HOUR / round_s))
+    return lines
+
+
+def document_of(found: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
+    """Build the JSON document of a rehearsal."""
+    small = found.small
+    return {
+        "schema": SCHEMA,
+        "plan": found.plan.name,
+        "strategy": found.plan.exchange.strategy,
+        "workers": found.plan.workers,
+        "scale": small.scale,
+        "gradient_bytes": small.problem.gradient_bytes,
+        "network": {"method": found.method, "why_not": found.why_not, "slower": [list(pair) for pair in found.slower]},
+        "lines": [
+            {
+                "kind": line.kind,
+                "what": line.what,
+                "unit": line.unit,
+                "predicted": line.predicted,
+                "measured": line.measured,
+                "difference": line.difference,
+                "within": line.within,
+            }
+            for line in lines
+        ],
+        "deaths": list(found.deaths),
+        "confirmed": confirmed(lines),
+    }
+
+
+def confirmed(lines: Sequence[Line]) -> bool:
+    """Whether every line that is judged is within its tolerance."""
+    return all(line.within is not False for line in lines)

@@ -1,0 +1,113 @@
+"""The death of a worker in a rehearsal: what happens, and what is lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from placer.errors import PlacerError
+from placer.runtime.context import Settings
+from placer.runtime.launcher import Record
+from placer.runtime.plan import Plan
+from placer.runtime.strategies import executed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """A worker that gets SIGKILL when it has done some steps: it dies in the next one."""
+
+    rank: int
+    step: int
+
+    @staticmethod
+    def of(words: str) -> Kill:
+        """Read ``RANK@STEP``.
+
+        Raises
+        ------
+        PlacerError
+            If the words are no rank and step.
+
+        Examples
+        --------
+        >>> Kill.of("2@3")
+        Kill(rank=2, step=3)
+        """
+        found = re.fullmatch(r"([0-9]{1,6})@([0-9]{1,9})", words.strip())
+        if found is None or int(found[2]) < 1:
+            raise PlacerError(f"'{words}' is no death of a worker", "give RANK@STEP with a step from 1, such as 1@2")
+        return Kill(rank=int(found[1]), step=int(found[2]))
+
+
+def survived(
+    kill: Kill,
+    plan: Plan,
+    settings: Settings,
+    run: Callable[[Settings, Callable[[Record], None]], list[Record]],
+    watch: Callable[[Record], None],
+    tell: Callable[[str], None],
+) -> list[Record]:
+    """Run with a death; where the strategy cannot go on without the worker, resume from what was kept.
+
+    Parameters
+    ----------
+    run
+        Runs the plan with settings and a watch.
+    tell
+        Takes sentences on what happened.
+
+    Returns
+    -------
+    list
+        Records of the whole: those of the run that was ended and of the one that resumed it.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such worker or step, or the run cannot be resumed.
+    """
+    if kill.rank >= plan.workers or kill.step >= settings.steps:
+        raise PlacerError(
+            f"there is no worker {kill.rank} that dies in step {kill.step}",
+            f"ranks are 0 to {plan.workers - 1}, steps 1 to {settings.steps - 1}",
+        )
+    pids: dict[int, int] = {}
+    seen: list[Record] = []
+    died = [0.0]
+
+    def both(record: Record) -> None:
+        watch(record)
+        seen.append(record)
+        if record["kind"] == "ready":
+            pids[record["rank"]] = record["pid"]
+        if record["kind"] == "step" and record["rank"] == kill.rank and record["step"] + 1 == kill.step and not died[0]:
+            died[0] = time.monotonic()
+            os.kill(pids[kill.rank], signal.SIGKILL)
+
+    elastic = executed(plan).ELASTIC
+    every = 1 if plan.steps_per_round == 1 else plan.steps_per_round
+    settings = replace(settings, elastic=elastic, checkpoint_every=every)
+    try:
+        records = run(settings, both)
+    except PlacerError as error:
+        waited_s = time.monotonic() - died[0]
+        tell(f"{plan.said(kill.rank)} killed in step {kill.step}; {waited_s:.1f} s later the run had ended: {error.message}")
+        before = [r for r in seen if r["kind"] != "run"]
+        records = run(replace(settings, resume=True), watch)
+        start = next(r["start"] for r in records if r["kind"] == "ready")
+        done = min((r["step"] for r in before if r["kind"] == "step" and r["rank"] == kill.rank), default=0) + kill.step
+        tell(f"resumed before step {start}: {_lost(done - start)}")
+        return [records[0], *(r for r in before if r["kind"] != "step" or r["step"] < start), *records[1:]]
+    went_on = f"{plan.workers - 1} workers went on, its samples of the step under way were left out"
+    tell(f"{plan.said(kill.rank)} killed in step {kill.step}; {went_on}")
+    return records
+
+
+def _lost(steps: int) -> str:
+    if steps <= 0:
+        return "nothing was lost but the step under way"
+    return f"{steps} whole steps were done again, and the step under way"

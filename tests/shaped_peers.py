@@ -1,0 +1,49 @@
+"""A process on each machine of a shaped network, for `test_rehearsal_network.py`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from placer.rehearsal.network import ShapedNetwork
+
+PEER = Path(__file__).with_name("shaped_peer.py")
+
+
+class Peers:
+    """A process on each machine."""
+
+    def __init__(self, network: ShapedNetwork) -> None:
+        self.network = network
+        run = [sys.executable, str(PEER)]
+        self.processes = [
+            subprocess.Popen([*run, json.dumps(network.entry(i))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for i in range(len(network.addresses))
+        ]
+        self.ports = [self.answer(i) for i in range(len(self.processes))]
+
+    def begin(self, src: int, dst: int, size: int, streams: int = 1) -> None:
+        """Start a transfer."""
+        stdin = self.processes[src].stdin
+        assert stdin is not None
+        stdin.write(json.dumps([self.network.addresses[dst], self.ports[dst], size, streams]) + "\n")
+        stdin.flush()
+
+    def answer(self, machine: int) -> Any:
+        """What a process says."""
+        stdout = self.processes[machine].stdout
+        assert stdout is not None
+        return json.loads(stdout.readline())
+
+    def seconds(self, src: int, dst: int, size: int, streams: int = 1) -> float:
+        """Of a transfer."""
+        self.begin(src, dst, size, streams)
+        return float(self.answer(src))
+
+    def end(self) -> None:
+        """End all."""
+        for process in self.processes:
+            process.communicate()

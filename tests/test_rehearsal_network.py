@@ -1,0 +1,356 @@
+"""The network of a rehearsal: queues by the formula, then real processes in real namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shaped_peers import Peers
+
+from placer.errors import PlacerError
+from placer.rehearsal.network import Shape, shaped_network
+from placer.rehearsal.network.queues import Link, Queues
+from placer.rehearsal.network.shape import shapes_between
+
+HERE = Path(__file__).parent
+PAIR = 2.5
+"""The pair's rate over the stream's, in the network of these tests."""
+WAYS = {"EU": (20e6, 0.005), "ASIA": (100e6, 0.27), "AUS": (400e6, 0.1), "AF": (1e9, 0.02)}
+"""Bit/s of a stream and round-trip time from US, both ways."""
+US, US2, EU, ASIA, AUS, AF = range(6)
+PLACES = ("US", "US", "EU", "ASIA", "AUS", "AF")
+
+
+def shape(src: str, dst: str, bits_per_s: float = 8e9, rtt_s: float = 0.0) -> Shape:
+    """A link."""
+    return Shape(src=src, dst=dst, stream_bytes_per_s=bits_per_s / 8, pair_bytes_per_s=PAIR * bits_per_s / 8, rtt_s=rtt_s)
+
+
+def sent(queues: Queues, until: float) -> None:
+    """Let time pass."""
+    due: float | None = 0.0
+    while due is not None and due <= until:
+        due = queues.run(due)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5000), st.floats(0, 3)), min_size=1, max_size=40))
+def test_queues_keep_order_lose_nothing_and_are_never_faster_than_asked(packets: list[tuple[int, int, float]]) -> None:
+    """Any stretch of a stream takes its bytes / the rate and the delay; the same holds for the pair with its rate."""
+    came: list[tuple[float, int, int, float]] = []  # delivered at, stream, bytes, came at
+    clock = [0.0]
+    link = Link(1000.0, 2500.0, 0.5, lambda packet: came.append((clock[0], *packet)))
+    queues = Queues()
+    for stream, size, at in sorted(packets, key=lambda packet: packet[2]):
+        while queues.events and queues.events[0][0] <= at:
+            clock[0] = queues.events[0][0]
+            queues.run(clock[0])
+        queues.accept(link, bytes((stream,)), size, (stream, size, at), at)
+    while queues.events:
+        clock[0] = queues.events[0][0]
+        queues.run(clock[0])
+    assert len(came) == len(packets)
+    for rate, rows in ((2500.0, came), *((1000.0, [row for row in came if row[1] == stream]) for stream in range(3))):
+        for first in range(len(rows)):
+            size = sum(row[2] for row in rows[first:])
+            assert rows[-1][0] - min(row[3] for row in rows[first:]) >= size / rate + 0.5 - 1e-6
+    for stream in range(3):
+        times = [row[3] for row in came if row[1] == stream]
+        assert times == sorted(times)
+
+
+def test_a_packet_takes_its_size_over_the_rates_and_the_delay() -> None:
+    """1000 bytes at 1000 and 2500 bytes/s, then half a second: 1 + 0.4 + 0.5 s; the next of the stream comes a second later."""
+    came: list[int] = []
+    link, queues = Link(1000.0, 2500.0, 0.5, came.append), Queues()
+    queues.accept(link, b"a", 1000, 1, 0.0)
+    queues.accept(link, b"a", 1000, 2, 0.0)
+    sent(queues, 1.89)
+    assert came == []
+    sent(queues, 1.91)
+    assert came == [1]
+    sent(queues, 2.89)
+    assert came == [1]
+    sent(queues, 2.91)
+    assert came == [1, 2]
+
+
+def test_one_stream_does_not_wait_for_the_queue_of_another() -> None:
+    """A stream with ten seconds of backlog leaves the pair free: 100 bytes of another take 0.1 s, at most a packet of 0.4 s and 0.5 s."""
+    came: list[int] = []
+    link, queues = Link(1000.0, 2500.0, 0.5, came.append), Queues()
+    for number in range(10):
+        queues.accept(link, b"a", 1000, number, 0.0)
+    queues.accept(link, b"b", 100, 99, 0.95)
+    sent(queues, 2.1)
+    assert 99 in came
+
+
+def test_shaping_off_delivers_what_is_under_way_at_once() -> None:
+    """Nothing is lost and nothing waits."""
+    came: list[int] = []
+    link, queues = Link(1000.0, 2500.0, 0.5, came.append), Queues()
+    for number in range(3):
+        queues.accept(link, b"a", 1000, number, 0.0)
+    sent(queues, 1.0)
+    queues.flush()
+    queues.on = False
+    queues.accept(link, b"a", 1000, 3, 1.0)
+    assert came == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"stream_bytes_per_s": 0.0}, "stream_bytes_per_s is 0"),
+        ({"pair_bytes_per_s": float("nan")}, "nan"),
+        ({"rtt_s": -1.0}, "rtt_s is -1"),
+    ],
+)
+def test_impossible_links_are_named(change: dict[str, Any], words: str) -> None:
+    """Rates are positive, times are not negative."""
+    with pytest.raises(PlacerError, match=rf"US -> EU: .*{words}"):
+        replace(shape("US", "EU"), **change)
+
+
+def test_missing_and_contradicting_links_are_named() -> None:
+    """Each direction once; inside a place only where it has two machines."""
+    ways = [shape("US", "EU"), shape("EU", "US")]
+    assert shapes_between(["US", "EU"], ways)
+    with pytest.raises(PlacerError, match="no link US -> US"):
+        shapes_between(["US", "EU", "US"], ways)
+    with pytest.raises(PlacerError, match="no link EU -> US"):
+        shapes_between(["US", "EU"], ways[:1])
+    with pytest.raises(PlacerError, match="US -> EU stands twice"):
+        shapes_between(["US", "EU"], [*ways, shape("US", "EU", 5e9)])
+    with pytest.raises(PlacerError, match="method 'pigeons' is unknown"), shaped_network(["US"], [], "pigeons"):
+        pass
+
+
+@pytest.fixture(scope="module")
+def peers() -> Iterator[Peers]:
+    """Six machines."""
+    shapes = {(a, b): shape(a, b) for a in PLACES for b in PLACES}
+    for place, (bits, rtt) in WAYS.items():
+        shapes["US", place], shapes[place, "US"] = shape("US", place, bits, rtt), shape(place, "US", bits, rtt)
+    try:
+        network = shaped_network(PLACES, shapes.values(), "namespaces")
+        with network as made:
+            found = Peers(made)
+            yield found
+            found.end()
+    except PlacerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("dst", [EU, ASIA, AUS, AF])
+def test_delay_and_rate_are_those_asked_for(peers: Peers, dst: int) -> None:
+    """Never faster; round trips within 1 ms and 5 %, streams within 5 %. The window of a new connection grows first."""
+    bits, rtt = WAYS[PLACES[dst]]
+    assert rtt <= min(peers.seconds(US, dst, 1) for _ in range(8)) <= 1.05 * rtt + 1e-3
+    size = int(bits / 8 * 0.4)
+    for _ in range(4):
+        peers.seconds(US, dst, size)
+    taken = min(peers.seconds(US, dst, size) for _ in range(3))
+    assert size / (bits / 8) + rtt <= taken <= 1.05 * (size / (bits / 8) + rtt)
+
+
+def test_streams_add_up_to_the_cap_of_the_pair(peers: Peers) -> None:
+    """Two streams carry double, five 2.5 times."""
+    bits, rtt = WAYS["EU"]
+    for streams, times in ((2, 2.0), (5, PAIR)):
+        size = 1_000_000
+        expected = size / (times * bits / 8) + rtt
+        peers.seconds(US, EU, size, streams)
+        assert expected <= min(peers.seconds(US, EU, size, streams) for _ in range(2)) <= 1.07 * expected
+
+
+def test_machines_do_not_slow_each_other(peers: Peers) -> None:
+    """Two machines of one place send to a third, with as many streams as the pair carries; each has the whole rate."""
+    bits, rtt = WAYS["EU"]
+    size = 1_000_000
+    taken = []
+    for _ in range(3):
+        for src in (US, US2):
+            peers.begin(src, EU, size, 4)
+        taken.append(max(peers.answer(US), peers.answer(US2)))
+    assert min(taken) <= 1.07 * (size / (PAIR * bits / 8) + rtt)
+
+
+def test_bytes_are_payload_and_headers(peers: Peers) -> None:
+    """Within 2 %, by ordered pair; what comes back is confirmations."""
+    size = 5_000_000
+    before = peers.network.sent_bytes()
+    peers.seconds(US, AF, size)
+    after = peers.network.sent_bytes()
+    more = {pair: after[pair] - before[pair] for pair in after}
+    assert size < more.pop((US, AF)) < 1.02 * size
+    assert more.pop((AF, US)) < 0.01 * size
+    assert sum(more.values()) < 1000  # late confirmations of earlier tests
+
+
+def test_shaping_can_be_turned_off_and_on(peers: Peers) -> None:
+    """At once, for connections that are open: 2 MB take 0.8 s at 20 Mb/s."""
+    size = 2_000_000
+    peers.network.shape(False)
+    fast = min(peers.seconds(US, EU, size) for _ in range(3)), min(peers.seconds(US, ASIA, 1) for _ in range(5))
+    peers.network.shape(True)
+    slow = peers.seconds(US, EU, size)
+    assert fast[0] < 0.2
+    assert fast[1] < 0.05
+    assert slow >= 0.8
+
+
+def test_links_beyond_what_is_carried_are_listed(peers: Peers) -> None:
+    """8 Gb/s inside a place and between the others is more than a relay carries; ways from US are less."""
+    slower = {(s.src, s.dst) for s in peers.network.slower}
+    assert ("EU", "AF") in slower
+    assert ("US", "US") in slower
+    assert ("EU", "EU") not in slower  # one machine
+    assert ("US", "AF") not in slower
+
+
+def networks_in_use() -> set[int]:
+    """Inodes of the network namespaces that processes are in or hold open."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            found.add((process / "ns" / "net").stat().st_ino)
+            found |= {file.stat().st_ino for file in (process / "fd").iterdir() if "net:[" in str(file.readlink())}
+        except OSError:
+            continue
+    return found
+
+
+def test_the_hosts_network_is_left_alone(peers: Peers) -> None:
+    """No device, no namespace of this process has changed; each peer is in its own."""
+    cards = {name for _, name in socket.if_nameindex()}
+    assert "wan0" not in cards
+    mine = os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116
+    assert mine == os.stat(f"/proc/{os.getppid()}/ns/net").st_ino  # noqa: PTH116
+    inodes = [os.stat(f"/proc/{p.pid}/ns/net").st_ino for p in peers.processes]  # noqa: PTH116
+    assert len({mine, *inodes}) == 1 + len(inodes)
+    assert inodes == [peers.network.entry(i)["inode"] for i in range(len(inodes))]
+
+
+def gone(check: Callable[[], bool], seconds: float = 15.0) -> bool:
+    """Whether something becomes true in time."""
+    until = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+HOLDER = """
+import json, sys, time
+sys.path.insert(0, {tests!r})
+from shaped_peers import Peers
+from placer.rehearsal.network import Shape, shaped_network
+way = {{"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 1e7, "rtt_s": 0.01}}
+with shaped_network(["US", "EU"], [Shape(src="US", dst="EU", **way), Shape(src="EU", dst="US", **way)], "namespaces") as network:
+    peers = Peers(network)
+    print(json.dumps([network.entry(0), network.entry(1)]), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_sigkill_leaves_nothing_behind(peers: Peers) -> None:
+    """The relay and those that hang on its parent end; the namespaces, which have no names, go with them."""
+    code = HOLDER.format(tests=str(HERE))
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    entries = json.loads(holder.stdout.readline())
+    inodes = {entry["inode"] for entry in entries}
+    assert inodes <= networks_in_use()
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert gone(lambda: not inodes & networks_in_use())
+    assert gone(lambda: not Path(f"/proc/{entries[0]['pid']}").exists())
+    from placer.rehearsal.network.enter import enter
+
+    with pytest.raises(PlacerError, match="cannot join the rehearsal's network"):
+        enter(entries[0])
+
+
+def test_a_gloo_all_reduce_takes_bytes_over_rate_and_the_delay(peers: Peers) -> None:
+    """Two ranks that met outside of the network: each sends the whole vector in two halves, 0.5 s at 20 Mb/s, with four waits of 5 ms."""
+    torch = pytest.importorskip("torch")
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    bits, rtt = WAYS["EU"]
+    size = 1_250_000
+    before = peers.network.sent_bytes()
+    run = [sys.executable, str(HERE / "shaped_peer.py")]
+    ranks = [
+        subprocess.Popen([*run, json.dumps(peers.network.entry(machine)), str(rank), str(store.port), str(size)], stdout=subprocess.PIPE)
+        for rank, machine in enumerate((US, EU))
+    ]
+    taken = [float(process.communicate(timeout=120)[0]) for process in ranks]
+    after = peers.network.sent_bytes()
+    expected = size / (bits / 8) + 4 * rtt
+    assert size / (bits / 8) + rtt <= max(taken) <= 1.15 * expected
+    assert 5 * size < after[US, EU] - before[US, EU] < 1.02 * 5 * size + 10_000
+
+
+RUN = """
+import json, sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from typing import Any
+from run_plans import A, B, document, plan_of, settings_of
+from placer.rehearsal.network import Shape, shaped_network
+from placer.runtime.runs import run_here
+if __name__ == "__main__":
+    told = document("central", (A, 1), (B, 1))
+    plan = plan_of(told)
+    way = {{"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 1e7, "rtt_s": 0.002}}
+    places = [*map(plan.place_of, range(plan.ranks)), plan.exchange.storage]
+    shapes = [Shape(src=a, dst=b, **way) for a in {{*places}} for b in {{*places}}]
+    folder = Path({folder!r})
+    with shaped_network(places, shapes, "namespaces") as network:
+        entries = [network.entry(machine) for machine in range(len(places))]
+        def watch(record):
+            print(json.dumps([record["kind"], record.get("rank"), [entry["inode"] for entry in entries]]), flush=True)
+        run_here(plan, told, settings_of(folder, plan, steps={steps}), folder, watch, network=network)
+        print(json.dumps(["sent", [[*pair, sent] for pair, sent in network.sent_bytes().items()], []]), flush=True)
+"""
+
+
+def test_a_run_goes_through_its_network_and_its_log_says_so(peers: Peers, tmp_path: Path) -> None:
+    """Workers and function are ranks 0 to 2 and exchange through the store, machine 3, alone."""
+    pytest.importorskip("torch")
+    code = RUN.format(tests=str(HERE), folder=str(tmp_path), steps=2)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    kind, rows, _ = json.loads(done.stdout.splitlines()[-1])
+    assert kind == "sent"
+    busy = {(src, dst) for src, dst, sent in rows if sent > 0}
+    assert busy == {(0, 3), (1, 3), (2, 3), (3, 0), (3, 1), (3, 2)}
+    assert json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])["links"] == "shaped"
+
+
+def test_sigkill_of_a_run_ends_its_workers_its_store_and_its_network(peers: Peers, tmp_path: Path) -> None:
+    """Killed after the first step: no process is in its networks any more, and none holds them."""
+    pytest.importorskip("torch")
+    code = RUN.format(tests=str(HERE), folder=str(tmp_path), steps=10_000)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            kind, _, inodes = json.loads(line)
+            if kind == "step":
+                break
+        assert set(inodes) <= networks_in_use()
+        run.kill()
+    assert gone(lambda: not set(inodes) & networks_in_use())
