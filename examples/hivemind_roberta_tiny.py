@@ -24,6 +24,7 @@ from typing import Any
 WORDS, LENGTH, WIDTH, LAYERS, MASK = 1024, 64, 192, 4, 0
 NAMED_OUTCOMES = {
     "Averaged gradients with": "averaged",
+    "Averaged parameters with": "averaged",
     "Averaging gradients failed": "failed",
     "out of sync": "out_of_sync",
     "retry": "retried",

@@ -93,3 +93,4 @@ def test_arguments_cost_the_bytes_that_the_plan_has(launch: Path) -> None:
     assert not found["use_local_updates"]
     assert found["next_chunk_timeout"] >= max(15.0, found["matchmaking_time"])
     assert found["averaging_timeout"] >= 60
+    assert found["averager_opts"] == {"target_group_size": 2}

@@ -95,7 +95,9 @@ def optimizer_arguments(plan: Plan) -> dict[str, Any]:
 
     Notes
     -----
-    With local updates an epoch of hivemind is what passes between two averagings: H target batches.
+    With local updates an epoch of hivemind is what passes between two averagings: H target batches. With the size of a full group
+    known, averaging begins when all peers are there; without it, peers wait out the matchmaking time (measured with local updates:
+    5.4 s a round instead of 0.4 s).
     """
     manifest, exchange = plan.manifest, plan.manifest.exchange
     local = exchange.strategy == "local-sgd"
@@ -108,6 +110,7 @@ def optimizer_arguments(plan: Plan) -> dict[str, Any]:
             "averaging_timeout": exchange.timeouts.averaging_s,
             "next_chunk_timeout": max(NEXT_CHUNK_S, exchange.timeouts.matchmaking_s),
             "average_state_every": 1 if local else AVERAGE_STATE_EVERY,
+            **({} if manifest.world_size == 1 else {"averager_opts": {"target_group_size": manifest.world_size}}),
             "use_local_updates": local,
             "delay_grad_averaging": late,
             "delay_optimizer_step": late,
