@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
 
-.PHONY: recommend test check lint types format bench bench-full clean
+.PHONY: recommend test check lint types format bench bench-full rehearse clean
 
 recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
@@ -37,6 +37,9 @@ bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.m
 	$(BENCH)/growth.py --seeds 0:3 --time-limit 2
 	$(BENCH)/scheduler.py --requests 60 --time-limit 3
 	$(BENCH)/report.py
+
+rehearse: $(TEST)  ## rehearse four plans through shaped links, about 5 minutes: root (or user namespaces) and a quiet machine
+	$(BENCH)/rehearsing.py
 
 bench-full: $(TEST)  ## all benchmarks, some hours on a quiet machine
 	$(BENCH)/solving.py --by-strategy --check

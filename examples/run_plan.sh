@@ -1,7 +1,7 @@
 #!/bin/sh
 # Run a plan for real: placer's own runtime trains train_tiny.py with the plan's strategy, all workers on this machine.
 #
-# Shows: two commands from question to training: write the manifest, run it. The plan has four workers in two regions of Google Cloud
+# Shows: two commands from question to training: write the manifest, run it. The plan, chosen by hand, has four workers in two regions of Google Cloud
 # that add up their gradients (all-reduce); here each is a process. What the model sends from region to region is counted and agrees
 # with what is predicted for it. Seconds and the plan's figures cannot: another model, no GPU, no wide-area links. `placer run` says so.
 # Prints: the plan, then predicted beside measured, and a loss that falls from about 3.5 (guessing) to below 1.
@@ -13,5 +13,6 @@ mkdir -p "$out" && out=$(cd "$out" && pwd)
 show() { printf '\n$ placer %s\n' "$*"; placer "$@"; }
 cd "$here" # placer finds train_tiny.py in the current folder
 
-show recommend --model roberta-xlm --catalog erben-2023 --gpu T4 --in gcp --regions 2 --workers 4 --top 1 --manifest "$out/plan.json"
+show estimate --model roberta-xlm --catalog erben-2023 --exchange all-reduce \
+  --workers gcp/us-central1=2xT4:spot,gcp/us-west1=2xT4:spot --manifest "$out/plan.json"
 show run "$out/plan.json" --train train_tiny:workload --local --steps 30 --tbs 64 --microbatch 16 --out "$out/run"

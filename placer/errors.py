@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -27,6 +28,18 @@ class PlacerError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+def writing_hint(error: OSError, otherwise: str) -> str:
+    """What to do about a file that cannot be written: a full disk needs something else than a wrong folder.
+
+    Examples
+    --------
+    >>> writing_hint(OSError(errno.ENOSPC, "No space left on device"), "choose another folder")
+    'free some space, or choose another disk'
+    """
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error)
+    return "free some space, or choose another disk" if full else otherwise
 
 
 def unknown(kind: str, value: str, known: Iterable[str], hint: str = "") -> PlacerError:

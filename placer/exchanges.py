@@ -8,7 +8,7 @@ from typing import Any
 from placer.catalog import VmOffer
 from placer.errors import PlacerError
 from placer.exchange import traits
-from placer.exchange.central import memory_gib
+from placer.exchange.central import gradients_held, memory_gib
 from placer.placement import NO_EXCHANGE, Exchange, WorkerGroup
 from placer.problem import Problem
 from placer.recent import Recent
@@ -74,7 +74,7 @@ def exchanges_of(name: str, local_steps: int, problem: Problem, counts: Mapping[
     if hub == "function":
         regional = traits(name).transport == "regional-stores"
         if not regional or all(place in problem.serverless_places for place in counts):
-            most = max(*counts.values(), len(counts)) if regional else workers
+            most = gradients_held(counts.values(), regional=regional)
             for function, store in problem.aggregator_places:
                 yield exchange_for(name, most, problem, function, store)
     elif hub == "server":

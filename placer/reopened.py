@@ -40,7 +40,11 @@ def reopened_problem(document: Any, where: str, catalog: Sequence[str] = ()) -> 
     found = document.get("problem", document.get("question"))
     if found is None:
         raise PlacerError(f"{where}: has no problem to ask again", "save it with placer recommend -o FILE")
-    saved = Problem.from_dict(found)
+    return with_present_book(Problem.from_dict(found), where, catalog)
+
+
+def with_present_book(saved: Problem, where: str, catalog: Sequence[str] = ()) -> tuple[Problem, tuple[str, ...]]:
+    """Put the whole present book under a question that kept only what its placement uses; see `reopened_problem`."""
     names = tuple(catalog) or tuple(saved.catalog.name.split("+"))
     try:
         book = load_catalog(names)
@@ -51,7 +55,7 @@ def reopened_problem(document: Any, where: str, catalog: Sequence[str] = ()) -> 
     said = []
     if book.digest != saved.catalog.digest:
         said.append(
-            f"catalog {book.name} differs from the one of the result ({book.digest} now, {saved.catalog.digest} then): "
+            f"catalog {book.name} differs from the one of the plan ({book.digest} now, {saved.catalog.digest} then): "
             "everything is worked out with the present one"
         )
     return replace(saved, catalog=_with_links_of(saved.catalog, book)), tuple(said)

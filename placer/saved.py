@@ -51,7 +51,9 @@ SCHEMA_FILES = {
     "robust": ("placer.report", "robust-v1.json"),
     "sweep": ("placer.report", "sweep-v1.json"),
     "whatif": ("placer.report", "whatif-v1.json"),
+    "replan": ("placer.report", "replan-v1.json"),
     "run": ("placer.runtime", "run-v1.json"),
+    "rehearsal": ("placer.rehearsal", "rehearsal-v1.json"),
 }
 """Where each JSON Schema lies."""
 RESULT_KEYS = (

@@ -11,6 +11,9 @@ from placer.network import largest_cards
 from placer.placement import Placement
 from placer.problem import Problem
 
+KINDS = ("intra_zone", "inter_zone", "internet")
+"""Destinations of egress prices that are no places."""
+
 
 def used_problem(problem: Problem, placement: Placement) -> Problem:
     """Cut the catalog down to the regions, offers, prices and links that a placement uses."""
@@ -18,7 +21,9 @@ def used_problem(problem: Problem, placement: Placement) -> Problem:
     wish = problem.requirements
     places = {*placement.places, *filter(None, (exchange.aggregator, exchange.storage, wish.data_store)), *(d.place for d in wish.datasets)}
     server = [] if exchange.server is None else [server_offer(exchange.server, problem)]
-    providers = {book.region(place).provider for place in places}
+    used = [book.region(place) for place in places]
+    ends = {"*", *KINDS, *places, *(region.region for region in used), *(region.egress_zone for region in used)}
+    providers = {region.provider for region in used}
     catalog: Catalog = replace(
         book,
         regions={place: region for place, region in book.regions.items() if place in places},
@@ -27,7 +32,7 @@ def used_problem(problem: Problem, placement: Placement) -> Problem:
         ),
         functions=tuple(f for f in book.functions if f.place in places),
         stores=tuple(s for s in book.stores if s.place in places),
-        egress=tuple(price for price in book.egress if price.provider in providers),
+        egress=tuple(price for price in book.egress if price.provider in providers and price.src in ends and price.dst in ends),
         links=tuple(link for link in book.links if link.src in places and link.dst in places),
     )
     return replace(problem, catalog=catalog)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from placer.advisor import Advisor, Books
 from placer.errors import PlacerError
+from placer.fitting.observed import observe
+from placer.manifest import read_manifest
+from placer.manifest.question import question_of
 from placer.problem import Problem
 from placer.profile import ModelProfile
 from placer.python_words import solve_options
 from placer.reaction import WhatIf, what_if
+from placer.reopened import with_present_book
+from placer.replanning import MOVE_S, Replan
+from placer.replanning import replan as replan_with
 from placer.result import SolveOptions
 from placer.robustness import WORLDS, Robustness, assess
 from placer.scenario import apply, parse_changes
@@ -175,6 +184,54 @@ def robust(
     ranges = parse_boxes(box)
     problem, options = _question(advisor, model, catalog, words)
     return assess(problem, ranges, worlds=worlds, exact=exact, solver=solver, options=options)
+
+
+def replan(
+    manifest: str,
+    observed: str,
+    *,
+    set: Texts = (),  # noqa: A002 - the word of the command line
+    drop: Texts = (),
+    catalog: Texts = (),
+    solver: str = "exact",
+    move_s: float = MOVE_S,
+    **words: Any,
+) -> Replan:
+    """Solve the question of a manifest again with what its run measured: keep what runs, or move.
+
+    Parameters
+    ----------
+    manifest
+        File of ``placer recommend --manifest``.
+    observed
+        Log of its run, ``run.jsonl`` of ``placer run``.
+    set, drop
+        What else has changed, as in `whatif`.
+    catalog
+        Books to ask; empty: those of the plan, as they are today.
+    move_s
+        Seconds for which a move stops the training.
+    solver, **words
+        As in `placer.recommend`: ``gap``, ``time_limit``, ``seed``.
+
+    Raises
+    ------
+    PlacerError
+        If the manifest is an early one, the log is of another plan or says nothing, or a book is missing.
+    """
+    try:
+        document = json.loads(Path(manifest).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        said = getattr(error, "strerror", None) or f"not valid JSON: {error}"
+        raise PlacerError(f"cannot read '{manifest}': {said}", "give a file of placer recommend --manifest") from None
+    plan = read_manifest(document, manifest)
+    saved, planned = question_of(plan, manifest)
+    seen = observe(Path(observed), plan)
+    problem, notes = with_present_book(saved, manifest, [catalog] if isinstance(catalog, str) else catalog)
+    got = replan_with(
+        plan, planned, problem, seen, changes=parse_changes(set, drop), solver=solver, options=solve_options(**words), move_s=move_s
+    )
+    return replace(got, notes=(*notes, *got.notes))
 
 
 def _question(advisor: Advisor | None, model: str | ModelProfile, catalog: Books, words: dict[str, Any]) -> tuple[Problem, SolveOptions]:

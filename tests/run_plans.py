@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,6 +17,8 @@ from placer.profiler.workload import Workload
 from placer.runtime.context import Settings
 from placer.runtime.plan import Plan, plan_from
 
+for _name, _value in (("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_DEFAULT_REGION", "us-east-1")):
+    os.environ.setdefault(_name, _value)  # before the first run: its processes are forked from one with the environment of its start
 A, B, C = "gcp/a", "gcp/b", "aws/c"
 INTERVAL = {"value": 1.0, "low": 1.0, "high": 1.0}
 
@@ -158,6 +161,21 @@ def linear() -> Workload:
     module = torch.nn.Linear(4, 3)
     loss = lambda m, batch: m(batch[0]).mean()  # noqa: E731
     return Workload(name="linear", title="linear", family="other", module=module, batch=_samples, loss=loss, optimizer=_plain)
+
+
+def hungry() -> Workload:
+    """Two million parameters, and a server or function (rank 2) that gets 12 MB more of addresses than it has: too few for the sums."""
+    import multiprocessing
+    import resource
+
+    import torch
+
+    if multiprocessing.current_process().name == "placer rank 2":
+        has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (has + 12_000_000 + 8_000_000, resource.RLIM_INFINITY))
+    module = torch.nn.Linear(4, 500_000, bias=False)
+    loss = lambda m, batch: m(batch[0]).mean()  # noqa: E731
+    return Workload(name="hungry", title="hungry", family="other", module=module, batch=_samples, loss=loss, optimizer=_plain)
 
 
 def crooked() -> Workload:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shaping import shaped
 
 from conftest import ROOT
 
@@ -109,12 +110,21 @@ def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
     said = output("sh", "run_plan.sh", examples.parent, cwd=examples, environment=environment)
     assert "4 workers in 2 regions" in said
     moved = re.findall(r"-> \S+ +([\d,]+) B +([\d,]+) B", said)
-    assert len(moved) == 3  # one machine in one region and three in the other, which also talk among themselves
+    assert len(moved) == 4  # two machines in each region talk among themselves and with the others
     assert all(predicted == measured for predicted, measured in moved)
     first, last = re.findall(r"([\d.]+) in step", said)
     assert 3.2 < float(first) < 4.2
     assert float(last) < 1.5
     assert (examples.parent / "run" / "run.jsonl").stat().st_size > 0
+
+
+@shaped
+def test_rehearse_plan(examples: Path, environment: dict[str, str]) -> None:
+    """Bytes on both links are within 2 % of the prediction, and a worker that dies costs its step."""
+    said = output("sh", "rehearse_plan.sh", examples.parent, cwd=examples, environment=environment)
+    assert len(re.findall(r"-> \S+ .* [+-][01]\.\d%  ok", said)) == 4
+    assert "nothing was lost but the step under way" in said
+    assert json.loads((examples.parent / "rehearsal.json").read_text(encoding="utf-8"))["strategy"] == "all-reduce"
 
 
 @torch
@@ -150,7 +160,7 @@ NO_TORCH = "import sys; sys.modules['torch'] = None; from placer.cli import run;
 """The command line where PyTorch cannot be imported or found, whether it is installed or not."""
 
 
-@pytest.mark.parametrize("script", ["profile_to_skypilot.sh", "run_plan.sh", "launch_torchrun.sh"])
+@pytest.mark.parametrize("script", ["profile_to_skypilot.sh", "run_plan.sh", "rehearse_plan.sh", "launch_torchrun.sh"])
 def test_scripts_without_torch_say_what_to_install(script: str, examples: Path, environment: dict[str, str]) -> None:
     """In one line with a tip, after what can be said without it."""
     programs = examples.parent / "bin"
@@ -159,7 +169,7 @@ def test_scripts_without_torch_say_what_to_install(script: str, examples: Path, 
     words = {**environment, "PATH": f"{programs}:/usr/bin:/bin"}
     done = subprocess.run(["sh", script], capture_output=True, text=True, cwd=examples, env=words, check=False, timeout=120)
     assert done.returncode == 2, done.stderr
-    assert "pip install 'placer[profile]'" in done.stderr
+    assert "pip install 'placer[profile]'" in done.stderr or "pip install 'placer[rehearse]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

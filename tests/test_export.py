@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -147,6 +148,9 @@ def test_two_processes_meet_through_the_scripts(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(code, encoding="utf-8")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1", "PLACER_NODE": "0", "OMP_NUM_THREADS": "1"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        environment["PLACER_PORT"] = str(free.getsockname()[1])
     started = [
         subprocess.Popen(["bash", f"launch/{g.name}.sh"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
         for g in two.manifest.groups
@@ -298,6 +302,25 @@ def test_compose_has_a_container_for_each_worker(three: Plan) -> None:
     central = yaml.safe_load(export(plan("central"), "compose")["compose.yaml"])["services"]
     assert {"store", "aggregator"} <= central.keys()
     assert central["workers-0-0"]["environment"]["AWS_ENDPOINT_URL"] == "http://store:5000"
+
+
+def test_compose_files_follow_the_specification(three: Plan, server: Plan, tmp_path: Path) -> None:
+    """By the JSON Schema of the Compose Specification, as check-jsonschema ships it; a misspelt key is refused by it."""
+    executable = other_python("check_jsonschema", "PLACER_CHECK_JSONSCHEMA_PYTHON")
+    code = (
+        "import sys\nfrom check_jsonschema import main\n"
+        "try:\n    main(['--builtin-schema', 'vendor.compose-spec', *sys.argv[1:]])\n"
+        "except SystemExit as end:\n    print('refused' if end.code else 'fine')\n"
+    )
+    paths = []
+    for number, one in enumerate((three, server, plan("central"), plan("hierarchical"))):
+        paths.append(tmp_path / f"compose-{number}.yaml")
+        paths[-1].write_text(export(one, "compose")["compose.yaml"], encoding="utf-8")
+    assert "fine" in python(executable, code, *map(str, paths), home=tmp_path)
+    wrong = yaml.safe_load(paths[0].read_text())
+    wrong["services"]["workers-0-0"]["enviroment"] = {}
+    paths[0].write_text(yaml.safe_dump(wrong))
+    assert "refused" in python(executable, code, str(paths[0]), home=tmp_path)
 
 
 def test_words_of_the_caller_are_checked(three: Plan) -> None:

@@ -41,6 +41,7 @@ LAYERS = [
         "scenario_model",
         "scenario_wishes",
         "reaction",
+        "replanning",
         "sweeping",
         "sweep_axes",
         "sweep_file",

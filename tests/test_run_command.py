@@ -68,6 +68,27 @@ def test_a_recommended_plan_runs(run: Run, tmp_path: Path) -> None:
     assert "all workers ran on one machine" in refused.stderr
 
 
+@pytest.mark.parametrize(("strategy", "words"), [("none", "--gpu T4 --workers 1..1"), ("all-reduce", "")])
+def test_one_worker_and_one_region(run: Run, tmp_path: Path, strategy: str, words: str) -> None:
+    """A machine alone exchanges nothing; two in one region are in 1 region."""
+    if strategy == "none":
+        made = run("recommend", "--model", "resnet18", "--catalog", "erben-2023", *words.split(), "--manifest", "plan.json", cwd=tmp_path)
+        assert made.returncode == 0, made.stderr
+        assert json.loads((tmp_path / "plan.json").read_text())["world_size"] == 1
+    else:
+        saved(tmp_path, document("all-reduce", (A, 2)))
+    more = "--train run_plans:tiny --local --steps 3 --tbs 6 --microbatch 3 -o out"
+    done = run("run", "plan.json", *more.split(), cwd=tmp_path, columns=120, **PATHS)
+    assert done.returncode == 0, done.stderr
+    said = {
+        "none": "no exchange, 1 worker in 1 region; 2 rounds measured",
+        "all-reduce": "all-reduce, 2 workers in 1 region; 2 rounds measured",
+    }
+    assert said[strategy] in done.stdout
+    assert "->" not in done.stdout or strategy == "all-reduce"
+    assert "Traceback" not in done.stderr
+
+
 def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
     """Exit code 2, the thing and what to do; nothing is started."""
     told = document("all-reduce", (A, 2))

@@ -31,6 +31,7 @@ COMMANDS = {
     "profile": "Measure a model on this device: speed by batch size, memory, gradients; or estimate it for others.",
     "rehearse": "Run a plan's geography on this machine in small and compare line by line.",
     "run": "Execute a launch manifest, measure, and compare with the prediction.",
+    "replan": "Solve a plan's question again with what its run measured: keep or move.",
     "calibrate": "Fit the timing model to your own measured runs.",
     "reproduce": "Work a published paper out again and compare.",
     "catalog": "List price books and what they cover.",

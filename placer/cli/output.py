@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, writing_hint
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -142,7 +142,8 @@ def write_bytes(path: str, contents: bytes) -> None:
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise PlacerError(f"cannot write '{path}': {error.strerror or error}", "choose a folder that exists and can be written") from None
+        hint = writing_hint(error, "choose a folder that exists and can be written")
+        raise PlacerError(f"cannot write '{path}': {error.strerror or error}", hint) from None
 
 
 def _resolved(path: str) -> Path:

@@ -15,6 +15,7 @@ from placer.cli.options import json_option
 from placer.cli.output import console, new_table, print_json
 from placer.errors import PlacerError
 from placer.timing.store import POLL_SECONDS
+from placer.units import counted
 
 if TYPE_CHECKING:
     from placer.runtime.context import Settings
@@ -30,7 +31,7 @@ Examples:
 The function is the one of 'placer profile': it returns a Workload, (module, batch) or (module, batch, loss).
 --local starts one process for each worker here, and the server, function and object store that the plan needs.
 Without it, this machine's ranks are run (RANK or --rank); a server or function is the last rank.
-DIR/run.jsonl is the log: 'placer calibrate' reads it. DIR/checkpoints is what --resume goes on from.
+DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/checkpoints is what --resume goes on from.
 """
 
 
@@ -144,8 +145,10 @@ def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
     from rich.markup import escape
 
     out = console()
-    rounds = f"{found['rounds']} rounds" if plan.steps_per_round == 1 else f"{found['rounds']} rounds of {plan.steps_per_round} steps"
-    out.print(f"{plan.name}: {plan.exchange.strategy}, {plan.workers} workers in {len(plan.regions)} regions; {rounds} measured")
+    rounds = counted(found["rounds"], "round") + ("" if plan.steps_per_round == 1 else f" of {plan.steps_per_round} steps")
+    crew = f"{counted(plan.workers, 'worker')} in {counted(len(plan.regions), 'region')}"
+    exchange = "no exchange" if plan.workers == 1 else plan.exchange.strategy
+    out.print(f"{plan.name}: {exchange}, {crew}; {rounds} measured")
     table = new_table(("", "predicted", "measured", "difference"), right=("predicted", "measured", "difference"))
     for row in found["seconds"]:
         table.add_row(f"{row['what']}", *_figures(row, f" {row['unit']}"))

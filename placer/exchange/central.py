@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from placer.exchange.phase import Phase, Transfer, Workers
 from placer.exchange.traits import Traits
@@ -22,6 +23,24 @@ def memory_gib(gradient_bytes: float, gradients: int) -> float:
     (1.0, 9.0)
     """
     return float(max(1, math.ceil(gradients * gradient_bytes / GIB)))
+
+
+def gradients_held(counts: Collection[int], *, regional: bool) -> int:
+    """Gradients that one function holds at most: those of all workers, or with a function in each region those of the largest one.
+
+    Parameters
+    ----------
+    counts
+        Workers of each region.
+
+    Examples
+    --------
+    Three regions: the global function sums three, the largest regional one two.
+
+    >>> gradients_held([2, 1, 1], regional=False), gradients_held([2, 1, 1], regional=True)
+    (4, 3)
+    """
+    return max(*counts, len(counts)) if regional else sum(counts)
 
 
 def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:

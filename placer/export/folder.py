@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, writing_hint
 from placer.export.heading import MARK
 
 MANIFEST = "manifest.json"
@@ -48,7 +48,7 @@ def write_folder(path: str, files: Mapping[str, str]) -> None:
             _write(beside / name, text)
         _exchange(beside, target)
     except OSError as error:
-        raise PlacerError(f"cannot write '{path}': {error.strerror or error}", "choose a folder that can be written") from None
+        raise PlacerError(f"cannot write '{path}': {_words(error)}", writing_hint(error, "choose a folder that can be written")) from None
     finally:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)
@@ -80,6 +80,13 @@ def left_over(path: str, files: Mapping[str, str]) -> list[str]:
         return []
     found = sorted(entry for entry in folder.iterdir() if entry.is_file() and not entry.is_symlink() and entry.name not in files)
     return [entry.name for entry in found if MARK.encode() in entry.read_bytes()[:HEAD]]
+
+
+def _words(error: OSError) -> str:
+    """What the system said, also where many files were copied and some of them failed."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        return str(error.args[0][0][-1])
+    return error.strerror or str(error)
 
 
 def _target(path: str) -> Path:

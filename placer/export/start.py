@@ -18,7 +18,7 @@ CHECK_NODE = [
 ASK_ADDRESS = ': "${PLACER_RENDEZVOUS_ADDRESS:?set it to an address of rank 0 that every machine reaches}"'
 TOGETHER = [
     'exec torchrun --nnodes="$PLACER_MACHINES" --node-rank="$PLACER_RANK" --nproc-per-node="$PLACER_PROCESSES" \\',
-    '  --master-addr="$PLACER_RENDEZVOUS_ADDRESS" --master-port="$PLACER_RENDEZVOUS_PORT" "$PLACER_TRAIN" "$@"',
+    '  --master-addr="$PLACER_RENDEZVOUS_ADDRESS" --master-port="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}" "$PLACER_TRAIN" "$@"',
 ]
 ALONE = ['exec torchrun --standalone --nproc-per-node="$PLACER_PROCESSES" "$PLACER_TRAIN" "$@"']
 """Workers of a serverless exchange meet in a bucket; torchrun only starts the processes of one machine."""

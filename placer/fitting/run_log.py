@@ -150,6 +150,11 @@ def _check(path: Path, head: Record, records: Sequence[Record]) -> None:
         raise PlacerError(f"{path}: a run of {head['strategy']}", "placer calibrate fits runs of an all-reduce")
     if head["links"] == "loopback":
         raise PlacerError(f"{path}: all workers ran on one machine", "its links are not the plan's: run it where the plan says")
+    check_model(path, head, records)
+
+
+def check_model(path: Path, head: Record, records: Sequence[Record]) -> None:
+    """Refuse runs of another model than the plan's."""
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
     size = elements * {"none": 4, "fp16": 2, "int8": 1}[head["compression"]]
     if abs(size - head["gradient_bytes"]) > OTHER_MODEL * head["gradient_bytes"]:

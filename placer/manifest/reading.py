@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.exchange import strategy, traits
+from placer.exchange.central import gradients_held
 from placer.manifest.document import Manifest
 from placer.manifest.meeting import plain_name
 from placer.manifest.versions import migrated, version_of
+from placer.units import GIB, format_bytes
 
 AGAIN = "write it again with placer recommend --manifest FILE"
 
@@ -108,6 +111,7 @@ def _check_roles(manifest: Manifest, where: str) -> None:
     wanted = traits(exchange.strategy)
     if (wanted.hub == "function") != (aggregator is not None and aggregator.kind == "function"):
         raise PlacerError(f"{where}: the exchange {exchange.strategy} and its aggregator do not fit", AGAIN)
+    _check_memory(manifest, where)
     if (manifest.storage is None) != (manifest.rendezvous.method != "buckets"):
         raise PlacerError(f"{where}: the exchange {exchange.strategy} and its storage do not fit", AGAIN)
     machines = manifest.world_size + (manifest.server is not None)
@@ -121,3 +125,18 @@ def _check_roles(manifest: Manifest, where: str) -> None:
     for name in ("matchmaking_s", "averaging_s", "step_s", "round_s"):
         if getattr(exchange.timeouts, name) <= 0:
             raise PlacerError(f"{where}: timeouts.{name} is {getattr(exchange.timeouts, name):g}", "give seconds above 0")
+
+
+def _check_memory(manifest: Manifest, where: str) -> None:
+    """Refuse a function that cannot hold the gradients that it sums."""
+    function = manifest.aggregator
+    if function is None or function.memory_gib is None:
+        return
+    counts: Counter[str] = Counter()
+    for group in manifest.groups:
+        counts[group.place] += group.count
+    held = gradients_held(counts.values(), regional=traits(manifest.exchange.strategy).transport == "regional-stores")
+    need = held * manifest.model.gradient_bytes
+    if need > function.memory_gib * GIB:
+        words = f"the function in {function.place} has {function.memory_gib:g} GiB, its {held} gradients are {format_bytes(need)}"
+        raise PlacerError(f"{where}: {words}", AGAIN)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,16 @@ from placer.errors import PlacerError
 
 KEPT = 2
 """Newest steps whose checkpoints are kept: the last may be missing on another machine."""
+ATTEMPTS = 100
 
 
-def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any]) -> None:
+def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any], needed: int | None = None) -> None:
     """Write the state of a rank before a step, whole or not at all; older ones than the last `KEPT` go.
+
+    Parameters
+    ----------
+    needed
+        A rank has come no further than this step: the newest checkpoint before it, and later ones, stay.
 
     Raises
     ------
@@ -26,26 +32,49 @@ def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any]) -
     import torch
 
     target = _file(folder, step, rank)
-    temporary = ""
+    temporary, mark = "", f".writing-{rank}-"
+    for left in folder.glob(f"{mark}*"):  # of an attempt that was killed while it wrote
+        left.unlink(missing_ok=True)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".writing-")
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=mark)
         with os.fdopen(handle, "wb") as file:
             torch.save({"step": step, **state}, file)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(target)
-    except (OSError, RuntimeError) as error:  # torch says RuntimeError where the disk is full
+        _rename(Path(temporary), target)
+    except (OSError, RuntimeError) as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
-        words = getattr(error, "strerror", None) or " ".join(str(error).split())[:160]
-        raise PlacerError(
-            f"cannot write the checkpoint {target}: {words}", "free some space or choose another --out", exit_code=1
-        ) from None
-    for old in sorted(steps_of(folder, rank))[:-KEPT]:
+        words = f"cannot write the checkpoint {target}: {_cause(error)}"
+        raise PlacerError(words, "free some space or choose another --out", exit_code=1) from None
+    present = sorted(steps_of(folder, rank))
+    oldest = max((s for s in present if needed is not None and s <= needed), default=0 if needed is not None else step)
+    for old in (s for s in present[:-KEPT] if s < oldest):
         _file(folder, old, rank).unlink(missing_ok=True)
-        if not any(_file(folder, old, rank).parent.iterdir()):
-            shutil.rmtree(_file(folder, old, rank).parent, ignore_errors=True)
+        with suppress(OSError):  # other ranks have files there, or were first
+            _file(folder, old, rank).parent.rmdir()
+
+
+def _rename(temporary: Path, target: Path) -> None:
+    """Put a file in the folder of its step, which a rank that is steps ahead may remove as soon as it is empty."""
+    for _ in range(ATTEMPTS - 1):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            temporary.replace(target)
+            return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary.replace(target)
+
+
+def _cause(error: BaseException) -> str:
+    """What the system said: torch puts an error about its own archive over that of a full disk."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror
+        inner = inner.__context__
+    return " ".join(str(error).split())[:160]
 
 
 def load_checkpoint(folder: Path, step: int, rank: int, *, replicated: bool) -> dict[str, Any]:

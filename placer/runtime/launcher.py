@@ -18,6 +18,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.runtime.context import Settings
+from placer.runtime.memory import oom_kills
 from placer.runtime.plan import Plan
 from placer.runtime.process import LOST, main
 from placer.runtime.strategies import executed
@@ -82,6 +83,7 @@ class Launcher:
         self.ended: set[int] = set()
         self.gone: set[int] = set()
         self.lost: list[tuple[int, str]] = []
+        self.oom_kills = oom_kills()
 
     def run(self) -> None:
         """Start all, wait for all.
@@ -197,7 +199,8 @@ class Launcher:
         if fault is not None and fault["kind"] == "error":
             return str(fault["message"])
         if code < 0:
-            return f"killed by {signal.Signals(-code).name}"
+            short = oom_kills() - self.oom_kills if code == -signal.SIGKILL else 0
+            return f"killed by {signal.Signals(-code).name}" + (" when the kernel ran out of memory" if short > 0 else "")
         if code == LOST and fault is not None:
             return f"lost {self.plan.said(fault['lost'])}: {fault['reason']}"
         return f"ended with code {code}"
@@ -215,10 +218,11 @@ class Launcher:
             if error.get("kind") == "error" and (error["exit_code"] == 2 or not self.steps):
                 return PlacerError(error["message"], error["hint"], exit_code=error["exit_code"])
             where = f"{self.plan.said(rank)} stopped in step {self._step(rank)}: {words}"
-        else:
-            fault = self.faults.get(self.lost[0][0], {})
-            lost = fault.get("lost", self.lost[0][0])
-            where = f"{self.plan.said(lost)} was lost in step {fault.get('step', self._step(lost))}: {fault.get('reason', self.lost[0][1])}"
+            first = f"{error['hint']}; " if error.get("hint") else ""
+            return PlacerError(where, f"{first}{self._advice()}", exit_code=1)
+        fault = self.faults.get(self.lost[0][0], {})
+        lost = fault.get("lost", self.lost[0][0])
+        where = f"{self.plan.said(lost)} was lost in step {fault.get('step', self._step(lost))}: {fault.get('reason', self.lost[0][1])}"
         return PlacerError(where, self._advice(), exit_code=1)
 
     def _advice(self) -> str:

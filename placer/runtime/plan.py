@@ -16,6 +16,7 @@ from placer.manifest.document import Expected, Group, Rendezvous, Timeouts
 from placer.manifest.question import exchange_of
 from placer.placement import Exchange
 from placer.profile import COMPRESSION_BYTES
+from placer.runtime.batch_shares import apportioned, weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,15 +101,8 @@ class Plan:
         return () if self.workers == 1 else strategy(self.exchange.strategy).phases(counted, payload_bytes, self.exchange)
 
     def shares(self, batch: int, members: Sequence[int]) -> dict[int, int]:
-        """Samples of each member in one step: equal, the first get one more where it does not divide.
-
-        Examples
-        --------
-        >>> Plan.shares(None, 10, [0, 1, 3])
-        {0: 4, 1: 3, 3: 3}
-        """
-        each, more = divmod(batch, len(members))
-        return {rank: each + (i < more) for i, rank in enumerate(members)}
+        """Samples of each member in one step: as the plan's timing divides the batch; see `placer.runtime.batch_shares`."""
+        return apportioned(batch, weights(self.groups, self.exchange.strategy, members))
 
 
 def read_document(path: str) -> Any:

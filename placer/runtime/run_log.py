@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,21 +37,25 @@ class RunLog:
         self.records: list[dict[str, Any]] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = path.open("w", encoding="utf-8")
+            self.file = path.open("wb", buffering=0)
         except OSError as error:
             raise PlacerError(f"cannot write '{path}': {error.strerror}", "choose another --out") from None
-        self.write(header(plan, settings, links=links))
+        try:
+            self.write(header(plan, settings, links=links))
+        except PlacerError:
+            self.file.close()
+            raise
 
     def write(self, record: dict[str, Any]) -> None:
-        """Add a record."""
+        """Add a record: its whole line, or nothing of it.
+
+        Raises
+        ------
+        PlacerError
+            If the disk is full or gone.
+        """
         self.records.append(record)
-        try:
-            self.file.write(json.dumps(record, allow_nan=True) + "\n")
-            self.file.flush()
-        except OSError as error:
-            raise PlacerError(
-                f"cannot write '{self.path}': {error.strerror}", "free some space or choose another --out", exit_code=1
-            ) from None
+        _add_line(self.file, record, self.path)
 
     def __enter__(self) -> RunLog:
         return self
@@ -85,6 +92,22 @@ def header(plan: Plan, settings: Settings, *, links: str) -> dict[str, Any]:
 
 
 def append(path: Path, record: dict[str, Any]) -> None:
-    """Add a record to a log that is closed."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
+    """Add a record to a log that is closed, as `RunLog.write` does."""
+    try:
+        with path.open("ab", buffering=0) as file:
+            _add_line(file, record, path)
+    except OSError as error:
+        raise PlacerError(f"cannot write '{path}': {error.strerror}", "choose another --out", exit_code=1) from None
+
+
+def _add_line(file: FileIO, record: dict[str, Any], path: Path) -> None:
+    """Write past Python's buffer, so that what does not fit can be taken back."""
+    end = file.seek(0, os.SEEK_END)
+    left = memoryview(json.dumps(record, allow_nan=True).encode() + b"\n")
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError as error:
+        with suppress(OSError):
+            file.truncate(end)
+        raise PlacerError(f"cannot write '{path}': {error.strerror}", "free some space or choose another --out", exit_code=1) from None

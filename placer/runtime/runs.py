@@ -194,4 +194,4 @@ def local_object_store(folder: Path, entry: Mapping[str, Any] | None = None) -> 
         yield line.strip()
     finally:
         process.kill()
-        process.wait()
+        process.communicate()  # closes the pipes

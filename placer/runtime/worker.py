@@ -16,6 +16,7 @@ from placer.errors import PlacerError
 from placer.runtime.checkpoint import load_checkpoint, save_checkpoint, steps_of
 from placer.runtime.context import Context, Settings
 from placer.runtime.lost import PeerLostError
+from placer.runtime.memory import memory_error, out_of_memory
 from placer.runtime.meter import Meter
 from placer.runtime.plan import Plan
 from placer.runtime.strategies import Executed, executed
@@ -46,8 +47,19 @@ def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report) 
     PeerLostError
         If another rank is gone and the strategy cannot go on.
     """
+    trainer = None
+    try:
+        trainer = _trainer(settings, rank)
+        _train(plan, settings, rank, store, report, trainer)
+    except (MemoryError, RuntimeError) as error:
+        if out_of_memory(error):
+            raise memory_error(plan, rank, trainer.elements if trainer else 0) from None
+        raise
+
+
+def _train(plan: Plan, settings: Settings, rank: int, store: Any, report: Report, trainer: Trainer) -> None:
+    """Meet the others, take the steps, say how it ended."""
     strategy = executed(plan)
-    trainer = _trainer(settings, rank)
     folder = Path(settings.checkpoints)
     start, token = _meet(plan, settings, rank, store, trainer, strategy)
     settings = replace(settings, attempt=f"{settings.attempt}-{token}")  # objects that another run left are not this one's
@@ -154,7 +166,16 @@ def _take_step(context: Context, strategy: Executed, state: Any, step: int, repo
     rounds = -(-settings.checkpoint_every // context.plan.steps_per_round) * context.plan.steps_per_round
     due = settings.checkpoints and settings.checkpoint_every and (done % rounds == 0 or done == settings.steps)
     if due and context.rank < context.plan.workers:
-        save_checkpoint(Path(settings.checkpoints), done, context.rank, context.trainer.state())
+        needed = None if strategy.REPLICATED else _slowest(context, done)
+        save_checkpoint(Path(settings.checkpoints), done, context.rank, context.trainer.state(), needed)
+
+
+def _slowest(context: Context, done: int) -> int:
+    """The newest step before which every worker that lives has a checkpoint; regions that do not wait for each other drift apart."""
+    store, others = context.store, set(range(context.plan.workers)) - {context.rank}
+    store.set(f"kept/{context.rank}", str(done))
+    lives = [rank for rank in others if not store.check([f"dead/{rank}"])]
+    return min((int(store.get(f"kept/{rank}")) if store.check([f"kept/{rank}"]) else context.start for rank in lives), default=done)
 
 
 def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> int | None:

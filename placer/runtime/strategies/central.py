@@ -13,8 +13,8 @@ from placer.errors import PlacerError
 from placer.runtime.codec import Codec
 from placer.runtime.context import Context
 from placer.runtime.lost import PeerLostError
+from placer.runtime.memory import check_fits
 from placer.runtime.object_store import ObjectStore
-from placer.units import GIB
 
 WIRED = False
 REPLICATED = True
@@ -31,11 +31,8 @@ def open(context: Context) -> ObjectStore:  # noqa: A001 - the protocol's word
     if plan.bucket is None:
         raise PlacerError("the manifest has no bucket", "write it again with --manifest")
     store = ObjectStore(plan.bucket, settings.endpoint_url, context.meter, settings.timeout_s)
-    need = plan.workers * Codec(plan.exchange.compression).size(context.trainer.elements) / GIB
-    memory_gib = plan.exchange.aggregator_memory_gib
-    if context.rank == plan.workers and memory_gib is not None and need > memory_gib:
-        words = f"aggregator out of memory: {plan.workers} gradients are {need:.3g} GiB, the function has {memory_gib:g} GiB"
-        raise PlacerError(words, "plan with the real size of the gradients, or fewer workers", exit_code=1)
+    if context.rank == plan.workers:
+        check_fits(plan, context.trainer.elements)
     if settings.endpoint_url and context.rank == plan.workers:
         store.create()
         context.store.set("bucket", "1")

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Rehearse a plan: its geography on this machine, before anything is rented.
+#
+# Shows: a plan over two continents, then `placer rehearse`: each machine is a process with a network of its own, streams have the plan's
+# bandwidth and round-trip time, bytes and calculation are scaled down. Then the same with a worker that is killed.
+# Prints: seconds, bytes by link and dollars, predicted beside measured; what the death of the worker cost.
+# Needs: Linux and root (or user namespaces; without, slower ways are tried), pip install 'placer[rehearse]'. Takes about 60 s.
+# Usage: sh rehearse_plan.sh [FOLDER for what is written]
+set -eu
+out=${1:-$(mktemp -d)}
+mkdir -p "$out" && cd "$out"
+show() { printf '\n$ placer %s\n' "$*"; placer "$@"; }
+rehearse() { show rehearse "$@" || { code=$?; test $code -eq 6 || exit $code; }; } # 6: a busy machine is off by more than 15 %
+
+show estimate --model resnet50 --catalog erben-2023 --exchange all-reduce --tbs 4096 \
+  --workers gcp/us-central1=1xT4:spot,gcp/europe-west1=1xT4:spot --manifest plan.json
+rehearse plan.json --scale 1/3 --rounds 3 -o rehearsal.json
+rehearse plan.json --scale 1/3 --rounds 3 --kill 1@2

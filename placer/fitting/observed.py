@@ -1,0 +1,153 @@
+"""What the log of a run says about the plan that it ran: speeds of its machines, its exchange, and workers that were lost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from placer.catalog import device_name
+from placer.errors import PlacerError
+from placer.fitting.run_log import LEAST_ROUNDS, check_model, read_log, round_seconds, whole_rounds
+from placer.manifest.document import Group, Manifest
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speed:
+    """Samples/s that one machine of a kind calculated, beside the plan's figure, which differs a little from place to place."""
+
+    gpu: str
+    gpu_count: int
+    workers: int
+    planned: float
+    measured: float
+
+    @property
+    def device(self) -> str:
+        """Name as on the command line."""
+        return device_name(self.gpu, self.gpu_count)
+
+    @property
+    def factor(self) -> float:
+        """Measured over planned."""
+        return self.measured / self.planned
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lost:
+    """A rank that ended of its own; ``place`` is empty for a server or function."""
+
+    rank: int
+    place: str
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observed:
+    """What a run says.
+
+    Notes
+    -----
+    ``exchange_s`` is of one round, with the wait for others. Where the run was not at the plan's places, or is too short, ``speeds`` is
+    empty and the other figures are None: then it only says who was lost. ``rounds`` are those that count.
+    """
+
+    links: str
+    rounds: int
+    speeds: tuple[Speed, ...]
+    samples_per_second: float | None
+    exchange_s: float | None
+    lost: tuple[Lost, ...]
+
+
+def observe(path: Path, manifest: Manifest) -> Observed:
+    """Read the log of a run of a plan.
+
+    Raises
+    ------
+    PlacerError
+        If it is of another plan or model, or says nothing: run on one machine or too short, and nobody was lost.
+    """
+    records = read_log(path)
+    head = records[0]
+    if head["manifest"]["digest"] != manifest.digest:
+        ran = f"{head['manifest']['name']} ({str(head['manifest']['digest'])[:8]})"
+        words = f"{path}: a run of {ran}, the manifest is {manifest.name} ({manifest.digest[:8]})"
+        raise PlacerError(words, "give the manifest that was run, as it was")
+    lost = _lost(records, manifest)
+    rounds = whole_rounds((r for r in records if r["kind"] == "step"), manifest.world_size, manifest.exchange.local_steps)[1:]
+    if head["links"] == "real" and len(rounds) >= LEAST_ROUNDS:
+        check_model(path, head, records)
+        speeds, found = _speeds(rounds, manifest), round_seconds(rounds, manifest.world_size)
+        return Observed(
+            links="real",
+            rounds=len(rounds),
+            speeds=speeds,
+            samples_per_second=None if found is None else found.samples_per_second,
+            exchange_s=None if found is None or manifest.world_size == 1 else found.between,
+            lost=lost,
+        )
+    if not lost and head["links"] != "real":
+        words = f"{path}: all workers ran on one machine, whose speed and links are not the plan's"
+        raise PlacerError(words, "run it where the plan says")
+    if not lost:
+        raise PlacerError(f"{path}: {len(rounds)} rounds after the first", f"run at least {LEAST_ROUNDS + 1} rounds")
+    return Observed(links=head["links"], rounds=len(rounds), speeds=(), samples_per_second=None, exchange_s=None, lost=lost)
+
+
+def group_of(rank: int, groups: Sequence[Group]) -> Group | None:
+    """Group of a worker; None for a server or function, whose rank is the last."""
+    return next((g for g in groups if g.rank_offset <= rank < g.rank_offset + g.count), None)
+
+
+def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
+    """Ranks that died or fell silent, not those that stopped because of them."""
+    found: dict[int, Lost] = {}
+    for record in records:
+        if record["kind"] == "notice":
+            rank, step, reason = record["gone"], 0, record["message"]
+        elif record["kind"] == "fault":  # a silent one is only known by those that waited for it
+            rank, step, reason = record["lost"], record["step"], record["reason"]
+        elif record["kind"] == "lost" and not str(record["reason"]).startswith("lost "):
+            rank, step, reason = record["rank"], record["step"], record["reason"]
+        else:
+            continue
+        group = group_of(rank, manifest.groups)
+        if rank not in found or record["kind"] == "lost":
+            found[rank] = Lost(rank=rank, place="" if group is None else group.place, step=step, reason=reason)
+    return tuple(found[rank] for rank in sorted(found))
+
+
+def _speeds(rounds: Sequence[Sequence[Record]], manifest: Manifest) -> tuple[Speed, ...]:
+    """Medians over rounds of each machine, added up by kind."""
+    by_rank: dict[int, list[float]] = defaultdict(list)
+    for found in rounds:
+        samples: dict[int, float] = defaultdict(float)
+        seconds: dict[int, float] = defaultdict(float)
+        for record in found:
+            samples[record["rank"]] += record["samples"]
+            seconds[record["rank"]] += record["calculation_s"]
+        for rank, done in samples.items():
+            if done and seconds[rank] > 0:
+                by_rank[rank].append(done / seconds[rank])
+    kinds: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    for rank, rates in sorted(by_rank.items()):
+        group = group_of(rank, manifest.groups)
+        if group is not None and group.samples_per_second is not None:
+            kinds[group.offer.gpu, group.offer.gpu_count].append((group.samples_per_second, median(rates)))
+    return tuple(
+        Speed(
+            gpu=gpu,
+            gpu_count=count,
+            workers=len(pairs),
+            planned=sum(planned for planned, _ in pairs) / len(pairs),
+            measured=sum(measured for _, measured in pairs) / len(pairs),
+        )
+        for (gpu, count), pairs in kinds.items()
+    )

@@ -1,0 +1,26 @@
+"""Whether this machine lets a test make shaped networks."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from placer.errors import PlacerError
+from placer.rehearsal.network import Shape, shaped_network
+
+
+def _why_not() -> str:
+    for package in ("torch", "waitress"):
+        if importlib.util.find_spec(package) is None:
+            return f"needs {package}"
+    way = {"stream_bytes_per_s": 1e8, "pair_bytes_per_s": 1e8, "rtt_s": 0.0}
+    try:
+        with shaped_network(["A", "B"], [Shape(src="A", dst="B", **way), Shape(src="B", dst="A", **way)], "namespaces"):
+            return ""
+    except PlacerError as error:
+        return error.message
+
+
+WHY_NOT = _why_not()
+shaped = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "shaped networks work here")

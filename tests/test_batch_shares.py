@@ -1,0 +1,115 @@
+"""Shares of a step: by speed where the timing takes it so, whole samples that add up, the mean gradient of one process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_plans import A, B, C, document, plan_of, settings_of, tiny
+
+import placer
+from placer.manifest import document_digest
+from placer.runtime.batch_shares import apportioned
+from placer.runtime.plan import Plan, plan_from
+
+TESTS = str(Path(__file__).parent)
+
+
+def with_speeds(told: dict[str, Any], *speeds: float, shares: dict[str, float] | None = None) -> dict[str, Any]:
+    """The manifest with samples/s of one machine of each group, and shares of the data by place."""
+    rest = {key: value for key, value in told.items() if key != "digest"}
+    groups = []
+    for group, speed in zip(rest["groups"], speeds, strict=True):
+        data = {**group["data"], "place_share": None if shares is None else shares[group["place"]]}
+        groups.append({**group, "samples_per_second": speed, "data": data})
+    rest = {**rest, "groups": groups}
+    return {**rest, "digest": document_digest(rest)}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "shares"),
+    [
+        ("all-reduce", [4, 4, 12, 4]),
+        ("hierarchical-all-reduce", [4, 4, 12, 4]),
+        ("local-sgd", [4, 4, 12, 4]),
+        ("model-averaging", [4, 4, 12, 4]),
+        ("asgd-ga", [4, 4, 12, 4]),
+        ("parameter-server", [6, 6, 6, 6]),
+        ("central", [6, 6, 6, 6]),
+        ("hierarchical", [6, 6, 6, 6]),
+    ],
+)
+def test_shares_follow_the_timing_of_the_strategy(strategy: str, shares: list[int]) -> None:
+    """24 samples; speeds 10, 10, 30, 10 samples/s, 60 in all: 24 x 10 / 60 = 4 and 24 x 30 / 60 = 12. With a server or store: 6 each."""
+    plan = plan_of(with_speeds(document(strategy, (A, 2), (B, 1), (C, 1)), 10.0, 30.0, 10.0))
+    assert list(plan.shares(24, range(4)).values()) == shares
+
+
+def test_data_that_has_its_place_is_shared_there() -> None:
+    """Half of the data lies in A, a quarter in B and C each: the two of A get 6 each though B is fast; a store divides so, too."""
+    where = {A: 0.5, B: 0.25, C: 0.25}
+    for strategy in ("all-reduce", "central"):
+        plan = plan_of(with_speeds(document(strategy, (A, 2), (B, 1), (C, 1)), 10.0, 30.0, 10.0, shares=where))
+        assert plan.shares(24, range(4)) == {0: 6, 1: 6, 2: 6, 3: 6}
+        assert plan.shares(24, (0, 2, 3)) == {0: 12, 2: 6, 3: 6}
+    two = plan_of(with_speeds(document("all-reduce", (A, 1), (B, 1), (A, 1)), 10.0, 10.0, 20.0, shares={A: 0.75, B: 0.25}))
+    assert two.shares(24, range(3)) == {0: 6, 1: 6, 2: 12}  # 18 of A by speeds 10 and 20
+
+
+def test_early_manifests_and_lost_workers() -> None:
+    """No speeds: equal shares, the first get one more. Without the fast one the others share all of it by their speeds."""
+    assert plan_of(document("all-reduce", (A, 2), (B, 1))).shares(25, range(3)) == {0: 9, 1: 8, 2: 8}
+    assert plan_of(with_speeds(document("asgd-ga", (A, 1), (B, 1), (C, 1)), 10.0, 30.0, 20.0)).shares(24, (0, 2)) == {0: 8, 2: 16}
+
+
+def test_all_workers_of_a_recommended_plan_end_at_once() -> None:
+    """Several kinds of machines: B / (sum of speeds) seconds each, as the plan predicts, to a sample."""
+    got = placer.recommend(
+        "resnet50", catalog="erben-2023", budget="5/h", use=["gcp/us-central1=1xT4", "lambda/us-west-1=1xA10"], exchange="all-reduce"
+    )
+    plan: Plan = plan_from(got.to_manifest(), "plan")
+    shares = plan.shares(plan.target_batch_size, range(plan.workers))
+    speeds = [group.samples_per_second for group in plan.groups for _ in range(group.count)]
+    assert len(set(speeds)) > 1
+    wanted = plan.expected.step_seconds["calculation"]
+    for rank, speed in enumerate(speeds):
+        assert speed is not None
+        assert shares[rank] / speed == pytest.approx(wanted, abs=1 / speed)
+
+
+@given(st.integers(1, 100_000), st.lists(st.floats(0.01, 1e6), min_size=1, max_size=40))
+def test_whole_samples_add_up(batch: int, speeds: list[float]) -> None:
+    """Nobody gets more or less than a sample beside the exact part, and all of the batch is done."""
+    shares = apportioned(batch, dict(enumerate(speeds)))
+    assert sum(shares.values()) == batch
+    for rank, speed in enumerate(speeds):
+        assert abs(shares[rank] - batch * speed / sum(speeds)) < 1 + 1e-6
+
+
+@pytest.mark.parametrize("strategy", ["all-reduce", "local-sgd"])
+def test_unequal_shares_train_as_one_process_does(tmp_path: Path, strategy: str) -> None:
+    """Three workers with 4, 8 and 12 samples: large-batch SGD in one process; with H = 3 the average of replicas by their samples."""
+    torch: Any = pytest.importorskip("torch")
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("needs gloo")
+    from test_runtime import TOLERANCE, averaged, synchronous
+
+    from placer.runtime.runs import run_here
+
+    sys.path.insert(0, TESTS)
+    steps = {"local_steps": 3} if strategy == "local-sgd" else {}
+    told = with_speeds(document(strategy, (A, 1), (B, 1), (C, 1), **steps), 10.0, 20.0, 30.0)
+    plan = plan_of(told)
+    records: list[dict[str, Any]] = []
+    run_here(plan, told, settings_of(tmp_path, plan), tmp_path, records.append)
+    samples = {record["rank"]: record["samples"] for record in records if record["kind"] == "step"}
+    assert samples == {0: 4, 1: 8, 2: 12}
+    vector = synchronous(samples)[0] if strategy == "all-reduce" else averaged([{rank: count} for rank, count in samples.items()], every=3)
+    names = [name for name, p in tiny().module.named_parameters() if p.requires_grad]
+    for rank in range(3):
+        state = torch.load(tmp_path / "checkpoints" / "step-00000006" / f"rank-{rank}.pt", weights_only=True)["module"]
+        torch.testing.assert_close(torch.cat([state[name].flatten() for name in names]), vector, **TOLERANCE)

@@ -1,0 +1,192 @@
+"""A disk that is full while placer writes: one line that names the file, nothing half written, and a run that goes on from there.
+
+Two real refusals of the system: a limit on the size of files (EFBIG, everywhere), and a tiny file system in memory (ENOSPC, where a
+mount namespace may be made).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_plans import A, B, document, plan_of, saved, settings_of
+
+from conftest import ROOT
+from placer.cli.output import write_json
+from placer.errors import PlacerError
+from placer.export.folder import write_folder
+from placer.fitting.run_log import read_log
+from placer.runtime.checkpoint import load_checkpoint, save_checkpoint, steps_of
+from placer.runtime.run_log import RunLog, append
+
+resource: Any = pytest.importorskip("resource")
+TESTS = str(Path(__file__).parent)
+
+
+@contextmanager
+def files_of_at_most(count: int) -> Iterator[None]:
+    """No file of this process may grow beyond some bytes; Python ignores the signal, so writes fail."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _fill(log: RunLog) -> None:
+    for step in range(1000):
+        log.write({"kind": "step", "step": step, "rank": 0, "place": A})
+
+
+def test_a_log_ends_with_a_whole_record(tmp_path: Path) -> None:
+    """4,000 bytes: the record that does not fit is taken back, so every line of the file can be read; so too a summary that is added."""
+    told = document("all-reduce", (A, 2))
+    plan, path = plan_of(told), tmp_path / "out" / "run.jsonl"
+    with RunLog(path, plan, settings_of(tmp_path, plan), links="loopback") as log, files_of_at_most(4000):
+        with pytest.raises(PlacerError, match=r"cannot write '.*out/run\.jsonl': File too large") as caught:
+            _fill(log)
+        with pytest.raises(PlacerError, match=r"cannot write '.*run\.jsonl'"):
+            append(path, {"kind": "summary", "words": "x" * 1000})
+    assert caught.value.exit_code == 1
+    assert caught.value.hint.startswith("free some space")
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert 3900 < path.stat().st_size <= 4000
+    assert [json.loads(line)["step"] for line in lines[1:]] == list(range(len(lines) - 1))
+    assert lines[-1].endswith(b"\n")
+    assert len(read_log(path)) == len(lines)
+
+
+def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
+    """The one before stays; what a killed attempt left is removed by the next one of that rank."""
+    torch: Any = pytest.importorskip("torch")
+    save_checkpoint(tmp_path, 1, 0, {"a": torch.ones(3)})
+    (tmp_path / ".writing-0-killed").write_bytes(b"half")
+    with files_of_at_most(2000), pytest.raises(PlacerError, match=r"checkpoint .*step-00000002/rank-0\.pt: File too large") as caught:
+        save_checkpoint(tmp_path, 2, 0, {"a": torch.ones(10_000)})
+    assert caught.value.hint.startswith("free some space")
+    assert steps_of(tmp_path, 0) == {1}
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["rank-0.pt"]
+    assert load_checkpoint(tmp_path, 1, 0, replicated=False)["a"].tolist() == [1, 1, 1]
+
+
+def test_documents_and_exports_stay_as_they_were(tmp_path: Path) -> None:
+    """A manifest and a folder of exports: the old ones are still there, and no temporary file beside them."""
+    target, folder = tmp_path / "plan.json", tmp_path / "launch"
+    write_json(str(target), {"old": 1})
+    write_folder(str(folder), {"manifest.json": "{}", "start.sh": "old\n"})
+    before = sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*"))
+    with files_of_at_most(1000):
+        with pytest.raises(PlacerError, match=r"cannot write '.*plan\.json': File too large") as one:
+            write_json(str(target), {"new": "x" * 2000})
+        with pytest.raises(PlacerError, match=r"cannot write '.*launch': File too large") as other:
+            write_folder(str(folder), {"manifest.json": "{}", "start.sh": "x" * 2000})
+    assert one.value.hint == other.value.hint == "free some space, or choose another disk"
+    assert json.loads(target.read_text()) == {"old": 1}
+    assert (folder / "start.sh").read_text() == "old\n"
+    assert sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*")) == before
+
+
+def test_checkpoints_stay_until_the_slowest_has_newer_ones(tmp_path: Path) -> None:
+    """Two are kept; where a rank has come no further than step 3, also the last one before it."""
+    pytest.importorskip("torch")
+    for step in range(1, 7):
+        save_checkpoint(tmp_path, step, 0, {}, needed=min(step, 3))
+    assert steps_of(tmp_path, 0) == {3, 4, 5, 6}
+    save_checkpoint(tmp_path, 7, 0, {}, needed=7)
+    assert steps_of(tmp_path, 0) == {6, 7}
+    save_checkpoint(tmp_path, 8, 0, {})
+    assert steps_of(tmp_path, 0) == {7, 8}
+
+
+TRIAL = """
+mount -t tmpfs -o size=$SIZE none disk || exit 99
+$PLACER run $WORDS 2> kept/said.full > kept/out.full; echo $? > kept/code.full
+cp -r disk/out kept/out
+head -c 1000000 /dev/zero > disk/fill 2> kept/said.fill
+$PLACER export plan.json --to env --dir disk/launch 2> kept/said.export; echo $? > kept/code.export
+find disk > kept/files; rm disk/fill
+mount -o remount,size=16m disk
+$PLACER run $WORDS --resume --json 2> kept/said.resumed > kept/summary.json; echo $? > kept/code.resumed
+cp -r disk/out kept/again
+"""
+"""A run on a disk of some bytes, which then gets larger."""
+
+
+def full_disk(folder: Path, told: dict[str, Any], size: str, *more: str) -> Path:
+    """Run a plan on a tiny disk of its own, again on a larger one; returns what was kept. The mount ends with its processes."""
+    unshare = shutil.which("unshare")
+    if unshare is None or sys.platform != "linux":
+        pytest.skip("needs unshare")
+    for name in ("disk", "kept"):
+        (folder / name).mkdir()
+    words = f"{saved(folder, told)} --train run_plans:tiny --local --checkpoint-every 5 -o disk/out {' '.join(more)}"
+    extra = {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}", "PLACER": f"{sys.executable} -m placer", "WORDS": words, "SIZE": size}
+    spaces = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
+    done = subprocess.run(
+        [unshare, *spaces, "sh", "-c", TRIAL],
+        cwd=folder,
+        env={**os.environ, "NO_COLOR": "1", **extra},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        start_new_session=True,
+    )
+    if done.returncode == 99 or (done.returncode and not (folder / "kept" / "code.full").exists()):
+        pytest.skip(f"no mount namespace here: {done.stderr.strip()[-100:]}")
+    return folder / "kept"
+
+
+@pytest.mark.parametrize("strategy", ["all-reduce", "central"])
+def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(tmp_path: Path, strategy: str) -> None:
+    """64 KiB hold some 30 steps of two workers: the run ends by itself with one line; with more room it goes on to step 60.
+
+    Meanwhile an export writes nothing and says so. The run's parameters are those of a run that was never disturbed, to the last bit.
+    """
+    pytest.importorskip("torch")
+    if strategy == "central":
+        pytest.importorskip("moto.server")
+    told = document(strategy, (A, 1), (B, 1))
+    kept = full_disk(tmp_path, told, "64k", "--steps", "60", "--poll", "0.01")
+    said = (kept / "said.full").read_text()
+    assert (kept / "code.full").read_text().strip() == "1", said
+    errors = [line for line in said.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1
+    assert "No space left on device" in errors[0]
+    assert any(f"disk/out/{name}" in errors[0] for name in ("run.jsonl", "checkpoints/step", "object-store.log"))
+    assert "free some space" in said
+    assert "Traceback" not in said
+    records = [json.loads(line) for line in (kept / "out" / "run.jsonl").read_text().splitlines()]
+    pids = [record["pid"] for record in records if record["kind"] == "ready"]
+    assert pids
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    said = (kept / "said.export").read_text()
+    assert (kept / "code.export").read_text().strip() == "2"
+    assert "cannot write 'disk/launch': No space left on device" in said
+    assert "launch" not in (kept / "files").read_text()
+    assert (kept / "code.resumed").read_text().strip() == "0", (kept / "said.resumed").read_text()
+    again = read_log(kept / "again" / "run.jsonl")
+    start = {record["start"] for record in again if record["kind"] == "ready"}
+    assert min(start) >= 5
+    alone = undisturbed(tmp_path / "alone", told)
+    assert {record["parameters_sha256"] for record in again if record["kind"] == "end" and record["rank"] < 2} == alone
+
+
+def undisturbed(folder: Path, told: dict[str, Any]) -> set[str]:
+    """Digests of the parameters after 60 steps of an all-reduce: two workers add two numbers, which has one order only."""
+    from placer.runtime.runs import run_here
+
+    sys.path.insert(0, TESTS)
+    other = document("all-reduce", *((g["place"], g["count"]) for g in told["groups"]))
+    plan = plan_of(other)
+    records = run_here(plan, other, settings_of(folder, plan, steps=60, checkpoints=""), folder, lambda record: None)
+    return {record["parameters_sha256"] for record in records if record["kind"] == "end"}

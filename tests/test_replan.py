@@ -1,0 +1,191 @@
+"""``placer replan``: logs with known speeds and losses, against figures worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import placer
+from conftest import Run
+from placer.errors import PlacerError
+from placer.profile import COMPRESSION_BYTES
+from placer.replanning import break_even_seconds, improvement
+from placer.runtime.context import Settings
+from placer.runtime.plan import plan_from
+from placer.runtime.run_log import RunLog
+from placer.saved import schema_text
+
+
+def planned(folder: Path, **words: Any) -> str:
+    """Manifest of a question on the April 2023 book; returns its path."""
+    got = placer.recommend("roberta-xlm", **{"catalog": "erben-2023", "budget": "5/h", "gpu": "T4", "places": "gcp/*", **words})
+    path = folder / "plan.json"
+    path.write_text(json.dumps(got.to_manifest()))
+    return str(path)
+
+
+def logged(
+    manifest: str,
+    *,
+    speed: float = 1.0,
+    exchange: float = 1.0,
+    links: str = "real",
+    lost: Collection[int] = (),
+    rounds: int = 6,
+    name: str = "run",
+) -> str:
+    """Log of a run whose machines are ``speed`` and whose exchange ``exchange`` times as planned; returns its path.
+
+    Each worker gets samples by its planned speed, so that all calculate for as long.
+    """
+    plan = plan_from(json.loads(Path(manifest).read_text()), manifest)
+    settings = Settings(train="a:b", steps=rounds, target_batch_size=plan.target_batch_size, microbatch=4)
+    elements = round(plan.gradient_bytes / COMPRESSION_BYTES[plan.exchange.compression])
+    rates = [group.samples_per_second or 0.0 for group in plan.groups for _ in range(group.count)]
+    path = Path(manifest).with_name(f"{name}.jsonl")
+    with RunLog(path, plan, settings, links=links) as log:
+        for rank in range(plan.workers):
+            log.write({"kind": "ready", "rank": rank, "pid": 1, "start": 0, "elements": elements})
+        for step in range(rounds):
+            for rank, rate in enumerate(rates):
+                samples = plan.target_batch_size * rate / sum(rates)
+                seconds = {"calculation_s": samples / rate / speed}
+                seconds["step_s"] = seconds["calculation_s"] + exchange * plan.expected.step_seconds["communication"]
+                log.write({"kind": "step", "step": step, "rank": rank, "place": plan.place_of(rank), "samples": samples, **seconds})
+        for rank in lost:
+            place = plan.place_of(rank)
+            log.write({"kind": "lost", "rank": rank, "place": place, "step": rounds, "reason": "killed by SIGKILL"})
+        log.write({"kind": "lost", "rank": 0, "place": plan.place_of(0), "step": rounds, "reason": "lost rank 1 (gcp/x): gone"})
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def two_regions(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Nine or ten T4 over two regions."""
+    return planned(tmp_path_factory.mktemp("plan"), regions="2..")
+
+
+def test_a_run_as_planned_is_kept(two_regions: str) -> None:
+    """Factors of 1; nothing is better than the plan, to the last digit; a rank that stopped because of another is no loss."""
+    got = placer.replan(two_regions, logged(two_regions))
+    assert got.verdict == "keep"
+    assert [change.factor for change in got.changes] == pytest.approx([1.0] * len(got.changes), rel=1e-4)
+    assert {change.what for change in got.changes} == {"rate", "bandwidth"}
+    assert got.observed.lost == ()
+    assert got.gain == pytest.approx(0.0, abs=1e-6)
+    assert got.observed.samples_per_second == pytest.approx(got.manifest.expected.samples_per_second.value, rel=1e-3)
+
+
+def test_slower_links_are_told_from_slower_machines(two_regions: str) -> None:
+    """Machines at 80 %: calculation takes 1.25 times as long. The exchange takes 1.2 times: averaging is a property of the hosts,
+    so the links carry all of the rest: factor = wan / (1.2 (averaging + wan) - averaging).
+    """
+    got = placer.replan(two_regions, logged(two_regions, speed=0.8, exchange=1.2))
+    rate, link = (next(change.factor for change in got.changes if change.what == what) for what in ("rate", "bandwidth"))
+    assert rate == pytest.approx(0.8, rel=1e-5)
+    assert got.running is not None
+    assert got.running.estimate is not None
+    expected = got.manifest.expected.step_seconds["communication"]
+    from placer.estimator import estimate
+    from placer.manifest import read_manifest
+    from placer.manifest.question import question_of
+
+    problem, placement = question_of(read_manifest(json.loads(Path(two_regions).read_text()), "plan"), "plan")
+    parts = dict(estimate(placement, problem).step.parts)
+    wan = parts["between regions"]
+    assert link == pytest.approx(wan / (1.2 * expected - (expected - wan)), rel=1e-4)
+    step = got.running.estimate.step
+    assert step.communication == pytest.approx(1.2 * expected, rel=1e-4)
+    assert step.calculation == pytest.approx(got.manifest.expected.step_seconds["calculation"] / 0.8, rel=1e-4)
+
+
+def test_a_move_says_gain_and_break_even(tmp_path: Path) -> None:
+    """A10 at a third of its speed: T4 are better now. Gain, difference and break-even follow from the two values."""
+    path = planned(tmp_path, gpu="T4,A10", places="*", budget="3/h")
+    told = json.loads(Path(path).read_text())
+    assert {group["offer"]["gpu"] for group in told["groups"]} == {"A10"}
+    got = placer.replan(path, logged(path, speed=0.2), move_s=1200)
+    assert got.verdict == "move"
+    assert got.running is not None
+    assert got.running.value is not None
+    assert got.answer.value is not None
+    assert got.answer.placement is not None
+    assert got.gain == pytest.approx(1 - got.running.value / got.answer.value)
+    assert got.break_even_s == pytest.approx(1200 / got.gain)
+    assert {group.gpu for group in got.answer.placement.groups} == {"T4"}
+    assert got.kept_machines == 0
+
+
+def test_lost_workers_are_started_again_unless_they_are_gone(two_regions: str) -> None:
+    """Two of ten lost, on one machine: the log tells no speeds. The plan as it was is the best, and all that still runs stays."""
+    log = logged(two_regions, links="loopback", lost=(1, 2))
+    got = placer.replan(two_regions, log)
+    assert got.verdict == "restore"
+    assert got.running is not None
+    assert got.running.placement.workers == got.planned.workers - 2
+    assert got.kept_machines == got.running.placement.workers
+    assert got.observed.speeds == ()
+    gone = got.manifest.groups[0]
+    other = placer.replan(two_regions, log, drop=[f"{gone.place}:T4:spot"])
+    assert other.verdict == "move"
+    assert other.answer.placement is not None
+    assert not [g for g in other.answer.placement.groups if (g.place, g.market) == (gone.place, "spot")]
+
+
+def test_machines_in_use_stay_where_that_costs_little(tmp_path: Path) -> None:
+    """All regions of one continent sell T4 alike: after a loss the answer keeps every machine that still runs."""
+    path = planned(tmp_path, workers="4..8", regions="1..1")
+    got = placer.replan(path, logged(path, links="loopback", lost=(0,)))
+    assert got.running is not None
+    assert got.kept_machines == got.running.placement.workers
+
+
+def test_logs_that_say_nothing_are_refused(two_regions: str, tmp_path: Path) -> None:
+    """Another plan's, one machine's, a short one, no log."""
+    other = planned(tmp_path, budget="2/h")
+    cases = [
+        (logged(other), "the manifest is roberta-xlm"),
+        (logged(two_regions, links="loopback", name="one"), "all workers ran on one machine"),
+        (logged(two_regions, rounds=3, name="short"), "2 rounds after the first"),
+        (str(tmp_path / "none"), "cannot read"),
+    ]
+    for log, said in cases:
+        with pytest.raises(PlacerError, match=said):
+            placer.replan(two_regions, log)
+
+
+def test_the_command(run: Run, two_regions: str, tmp_path: Path) -> None:
+    """A table, JSON that follows its schema, a new manifest; exit code 3 where nothing fits any more."""
+    log = logged(two_regions, speed=0.9)
+    done = run("replan", two_regions, "--observed", log, "-m", "new.json", cwd=tmp_path, columns=160)
+    assert done.returncode == 0, done.stderr
+    assert "verdict   keep" in done.stdout
+    assert "(-10.0 %)" in done.stdout
+    assert json.loads((tmp_path / "new.json").read_text())["schema"] == "placer.manifest/v1"
+    none = run("replan", two_regions, "--observed", log, "--set", "budget=0.05/h", "--json")
+    assert none.returncode == 3, none.stderr
+    document = json.loads(none.stdout)
+    jsonschema.validate(document, json.loads(schema_text("replan")))
+    assert document["verdict"] == "nothing"
+    assert document["running"]["violations"]
+    wrong = run("replan", two_regions, "--observed", "missing.jsonl")
+    assert wrong.returncode == 2
+    assert "Traceback" not in wrong.stderr
+
+
+@given(st.floats(1, 1e4), st.floats(0.01, 0.9), st.floats(60, 3600))
+def test_a_move_has_paid_off_at_break_even(old: float, share: float, move_s: float) -> None:
+    """At Z both ways have done as many samples: s0 Z = s1 (Z - T); at USD/h the savings pay for the lost samples: (c0 - c1) Z = c0 T."""
+    faster = old / (1 - share)
+    after = break_even_seconds(move_s, improvement("throughput", old, faster))
+    assert old * after == pytest.approx(faster * (after - move_s), rel=1e-9)
+    cheaper = old * (1 - share)
+    after = break_even_seconds(move_s, improvement("cost", old, cheaper))
+    assert (old - cheaper) * after == pytest.approx(old * move_s, rel=1e-9)
