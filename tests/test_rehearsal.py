@@ -140,13 +140,13 @@ class TestMachine:
     """What this machine takes."""
 
     def test_a_butterfly_takes_what_is_not_calculation_and_a_round_trip(self) -> None:
-        """0.75 s of 1 s, and twice half of the 103 ms to the other continent."""
+        """0.75 s of 1 s, and twice the 103 ms to the other continent."""
         small = scaled(*by_hand(), 0.01, 1e9)
         found = calibrated(small, records_of({}, 2, 0.25, 1.0))
         rtt_s = max(small.problem.network.link(*way).rtt_s for way in ((US, EU), (EU, US)))
-        assert found.hosts["t4"].base_s == pytest.approx(0.75 + rtt_s)
+        assert found.hosts["t4"].base_s == pytest.approx(0.75 + 2 * rtt_s)
         step = small.calibrated(found).estimate.step
-        assert step.communication == pytest.approx(0.75 + rtt_s + small.problem.gradient_bytes / 26.25e6)
+        assert step.communication == pytest.approx(0.75 + 2 * rtt_s + small.problem.gradient_bytes / 26.25e6)
 
     def test_stores_take_their_transfers_and_what_is_left(self) -> None:
         """Up 0.2 s, down 0.4 s: 0.3 s for each of three objects on the way; the other 0.1 s of the second are sums of 3 gradients."""

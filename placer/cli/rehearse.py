@@ -121,6 +121,8 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path) -> None:
         out.print(f"note  {escape(found.why_not)}")
     for words in found.deaths:
         out.print(escape(words))
+    if found.went_on:
+        out.print("note  the predictions are those of all workers: nothing is judged")
     click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placer.exchange.phase import bytes_by_link
@@ -15,7 +15,7 @@ SCHEMA = "placer.rehearsal/v1"
 SECONDS_TOLERANCE, BYTES_TOLERANCE = 0.15, 0.02
 """Within these a rehearsal confirms its plan: the round, and what each link carries."""
 LEAST_SHARE = 0.01
-"""Pairs that carry less of a round than this share are acknowledgements and polls: shown, not judged."""
+"""Pairs that carry less than this share of what the busiest carries have acknowledgements, polls and greetings only: not judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Line:
 
 
 def lines_of(found: Rehearsal) -> list[Line]:
-    """Compare a rehearsal with its prediction."""
+    """Compare a rehearsal with its prediction; nothing is judged where workers went on without one that died: all are predicted."""
     told = summary(found.plan, found.settings, found.records)
     seconds = [_line("seconds", row["what"], row["unit"], row) for row in told["seconds"]]
     judged = [_judged(line, SECONDS_TOLERANCE) if line.what == "round" else line for line in seconds]
@@ -52,7 +52,8 @@ def lines_of(found: Rehearsal) -> list[Line]:
         )
         for row in told["requests"]
     ]
-    return [*judged, *_bytes(found), *requests, *_usd(found, round_s)]
+    lines = [*judged, *_bytes(found), *requests, *_usd(found, round_s)]
+    return [replace(line, within=None) for line in lines] if found.went_on else lines
 
 
 def _line(kind: str, what: str, unit: str, row: dict[str, Any]) -> Line:
@@ -61,12 +62,16 @@ def _line(kind: str, what: str, unit: str, row: dict[str, Any]) -> Line:
 
 def _judged(line: Line, tolerance: float) -> Line:
     off = line.difference
-    within = None if off is None else abs(off) <= tolerance
-    return Line(kind=line.kind, what=line.what, unit=line.unit, predicted=line.predicted, measured=line.measured, within=within)
+    return replace(line, within=None if off is None else abs(off) <= tolerance)
 
 
 def _bytes(found: Rehearsal) -> list[Line]:
-    """Bytes on the wire, counted by the relay, beside the payload that the exchange should send."""
+    """Bytes on the wire, counted by the relay, beside the payload that the exchange should send.
+
+    Notes
+    -----
+    A link that is faster than the relay drops packets here, which are sent again: not judged.
+    """
     small = found.small
     predicted = bytes_by_link(found.plan.phases(small.problem.gradient_bytes))
     least = LEAST_SHARE * max(predicted.values(), default=0.0)
@@ -74,7 +79,10 @@ def _bytes(found: Rehearsal) -> list[Line]:
     for src, dst in sorted({*predicted, *found.sent}):
         should, did = predicted.get((src, dst)), found.sent.get((src, dst), 0.0)
         line = Line(kind="bytes", what=f"{src} -> {dst}", unit="B a round", predicted=should, measured=did)
-        lines.append(_judged(line, BYTES_TOLERANCE) if should is not None and should > least else line)
+        if should is None and did < least:
+            continue
+        judged = should is not None and should > least and (src, dst) not in found.slower
+        lines.append(_judged(line, BYTES_TOLERANCE) if judged else line)
     return lines
 
 

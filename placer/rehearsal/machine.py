@@ -35,8 +35,8 @@ def calibrated(small: Scaled, rounds: Sequence[Sequence[Record]]) -> Calibration
     Notes
     -----
     The constants hold for this number of workers and these bytes only. The published form of an average inside a zone knows no
-    way between regions; at full size it is nothing beside the bytes, in small it is not: half a round trip of the slowest pair
-    for each of the two phases is added here.
+    way between regions; at full size it is nothing beside the bytes, in small it is not: a round trip of the slowest pair is added
+    here for each of the two phases, as gloo asks before it sends.
     """
     placement, problem = small.placement, small.problem
     transport = traits(placement.exchange.strategy).transport
@@ -58,12 +58,12 @@ def _hosts(small: Scaled, base_s: float) -> dict[str, HostConstants]:
 
 
 def _way_s(small: Scaled, transport: str) -> float:
-    """A round trip of the slowest pair of regions that average together; averages inside regions have none."""
+    """Two round trips of the slowest pair of regions that average together; averages inside regions have none."""
     places, network = small.placement.places, small.problem.network
     if transport not in ("butterfly", "leaders"):
         return 0.0
     slowest = max((network.link(a, b).rtt_s for a in places for b in places if a != b), default=0.0)
-    return slowest / AVERAGES[transport]
+    return 2 * slowest / AVERAGES[transport]
 
 
 def _services(small: Scaled, rounds: Sequence[Sequence[Record]], between: float) -> ServiceConstants:

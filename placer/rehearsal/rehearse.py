@@ -100,6 +100,11 @@ class Rehearsal:
     slower: tuple[tuple[str, str], ...]
     deaths: tuple[str, ...] = ()
 
+    @property
+    def went_on(self) -> bool:
+        """Whether some worker died and the others went on without it."""
+        return any(record["kind"] == "notice" for record in self.records)
+
 
 Said = Callable[[str], None]
 
@@ -242,12 +247,18 @@ def _rounds(records: Sequence[Record], plan: Plan) -> list[list[Mapping[str, Any
 def _watch(plan: Plan, rounds: int, began: float, say: Said) -> Callable[[Record], None]:
     """Say when a round is through."""
     ended: Counter[int] = Counter()
+    lost: set[int] = set()
+    said: set[int] = set()
 
     def watch(record: Record) -> None:
-        if record["kind"] == "step" and record["exchanged"] and record["rank"] < plan.workers:
-            ended[record["step"]] += 1
-            if ended[record["step"]] == plan.workers:
-                say(f"round {len([n for n in ended.values() if n == plan.workers])}/{rounds}, {time.monotonic() - began:.0f} s")
+        if record["kind"] == "lost":
+            lost.add(record["rank"])
+        elif record["kind"] == "step" and record["exchanged"] and record["rank"] < plan.workers:
+            step = record["step"]
+            ended[step] += 1
+            if ended[step] >= plan.workers - len(lost) and step not in said:
+                said.add(step)
+                say(f"round {len(said)}/{rounds}, {time.monotonic() - began:.0f} s")
 
     return watch
 

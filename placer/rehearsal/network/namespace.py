@@ -15,12 +15,17 @@ MTU = 9000
 """Headers are 0.6 % of the bytes, as inside a cloud; a larger one makes no relay faster, as packets come uncut anyway."""
 QUEUE_PACKETS = 10_000
 """Of the device: as many may wait for the relay."""
-LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 2**20, 192 * 2**20
+LATE_S, LATE_BYTES_PER_S = 0.05, 60e6
+"""A busy machine wakes a process so late; windows cover it, up to this rate."""
+LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 2**18, 2**27
+BUFFER = 2.0
+"""Send buffer over the largest window."""
 TCP = {
     "tcp_congestion_control": "reno",  # its window only grows where nothing is lost; bbr probes and paces by itself
     "tcp_slow_start_after_idle": "0",
-    "tcp_rmem": "4096 4194304 536870912",
-    "tcp_wmem": "4096 4194304 536870912",
+    "tcp_rmem": "4096 1048576 536870912",
+    "tcp_min_tso_segs": "7",  # packets of 60 KiB at any rate: fewer for the relay
+    "tcp_timestamps": "0",  # they would show which packets were overtaken, see router.Outlet
     "tcp_no_metrics_save": "1",
 }
 """Under /proc/sys/net/ipv4, for the namespace alone; what a kernel refuses is left as it is."""
@@ -49,7 +54,8 @@ def make_namespace(address: str, windows: Mapping[str, int]) -> Namespace:
 
     unshare(CLONE_NEWNET)
     fd = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    for name, value in TCP.items():
+    buffer = int(BUFFER * max([LEAST_WINDOW_BYTES, *windows.values()]))
+    for name, value in {**TCP, "tcp_wmem": f"4096 {LEAST_WINDOW_BYTES} {buffer}"}.items():
         with contextlib.suppress(OSError):
             Path("/proc/sys/net/ipv4", name).write_text(value, encoding="ascii")
     tun = open_tun(INTERFACE)
@@ -63,6 +69,13 @@ def make_namespace(address: str, windows: Mapping[str, int]) -> Namespace:
     return Namespace(fd, os.fstat(fd).st_ino, tun)
 
 
-def window_bytes(stream_bytes_per_s: float, rtt_s: float) -> int:
-    """Twice what is under way at full speed, and something for short ways: never the limit, and queues stay short."""
-    return int(min(max(2 * stream_bytes_per_s * rtt_s + LEAST_WINDOW_BYTES, LEAST_WINDOW_BYTES), MOST_WINDOW_BYTES))
+def window_bytes(bytes_per_s: float, rtt_s: float) -> int:
+    """What is under way on a stream at full speed, and something for late wake-ups: never the limit of its rate.
+
+    Notes
+    -----
+    Windows also bound what waits in the relay and in the buffers of senders. Without a bound they fill the memory that the kernel
+    has for all TCP (``tcp_mem``); it then drops what comes, and connections stand still.
+    """
+    late = LATE_S * min(bytes_per_s, LATE_BYTES_PER_S)
+    return int(min(LEAST_WINDOW_BYTES + bytes_per_s * rtt_s + late, MOST_WINDOW_BYTES))

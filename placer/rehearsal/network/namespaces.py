@@ -20,6 +20,9 @@ from placer.rehearsal.network.shape import Shape
 from placer.rehearsal.network.shaped_network import ShapedNetwork
 
 CARRIES_BYTES_PER_S = 375e6
+"""3 Gb/s. On two shared cores of 2026 one stream reached 3 to 8 Gb/s and 56 streams of eight gloo processes 5 Gb/s together; the relay
+takes about a tenth of a core for each Gb/s, the processes at its ends take more.
+"""
 MOST_PLACES, MOST_MACHINES = 200, 250
 """Networks are 10.1.0.0/16, 10.2.0.0/16 and so on; a relay of this kind carries no more machines anyway."""
 
@@ -115,7 +118,7 @@ def _told(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], *, use
     networks = _networks(places)
     windows = {
         here: {
-            networks[there]: window_bytes(shape.rate_bytes_per_s, shape.rtt_s)
+            networks[there]: window_bytes(min(shape.rate_bytes_per_s, CARRIES_BYTES_PER_S), shape.rtt_s)
             for (there, dst), shape in shapes.items()
             if dst == here and there in networks
         }

@@ -55,7 +55,8 @@ class Queues:
 
     Notes
     -----
-    A packet of n bytes occupies its stream for n / rate, then the pair of machines for n / the pair's rate, then the delay line.
+    A packet of n bytes occupies its stream for n / rate and, ending no earlier, the pair of machines for n / the pair's rate; then
+    comes the delay line.
     Of each stream one packet at a time asks for the pair, so streams share it evenly and none waits for the queue of another.
     """
 
@@ -133,11 +134,11 @@ class Queues:
         _, size, packet = stream.waiting.popleft()
         stream.queued_bytes -= size
         link = stream.link
-        began = max(at, link.free_at)
+        began = max(at - size / max(link.stream_bytes_per_s, link.pair_bytes_per_s), link.free_at)
         link.free_at = began + size / link.pair_bytes_per_s
         heappush(self.events, (link.free_at + link.delay_s, next(self.order), None, link, packet))
         if stream.waiting:
-            self._arm(stream, began)
+            self._arm(stream, max(at, began))
 
     def _new(self, link: Link, key: bytes, now: float) -> Stream:
         if len(self.streams) > MANY_STREAMS:
