@@ -203,3 +203,17 @@ def test_the_command_says_it_in_one_line(run: Run, tmp_path: Path, hierarchical:
         done = run("validate", str(path))
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 2), done.stderr
         assert words in done.stderr
+
+
+def test_groups_form_beside_the_calculation() -> None:
+    """A peer of hivemind waits for its group forming even where the calculation is over: half of it, but 5 s at least, 15 s at most."""
+    found = set()
+    for batch in ("64", "4K", "1M"):
+        document = made("all-reduce", tbs=batch)
+        calculation = document["expected"]["step_seconds"]["calculation"]
+        waits = document["exchange"]["timeouts"]
+        assert waits["matchmaking_s"] == min(15.0, max(5.0, round(calculation / 2, 1)))
+        assert waits["averaging_s"] >= waits["matchmaking_s"] + document["expected"]["step_seconds"]["communication"]
+        found.add(waits["matchmaking_s"])
+    assert min(found) == 5.0
+    assert max(found) == 15.0
