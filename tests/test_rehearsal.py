@@ -235,6 +235,9 @@ def test_requests_to_the_store_are_exact(rehearsed: Callable[..., tuple[Document
     for what, count in (("write", 4), ("read", 6), ("list", 3)):
         assert (line(document, what)["predicted"], line(document, what)["measured"]) == (count, count)
     assert line(document, f"{LONDON} -> {OREGON}")["within"] is not None
+    for what in ("storage", "functions"):
+        assert line(document, what)["predicted"] > 0
+        assert line(document, what)["measured"] > 0
 
 
 @shaped

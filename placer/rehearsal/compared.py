@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
+from placer import cost
 from placer.exchange.phase import bytes_by_link
 from placer.rehearsal.rehearse import Rehearsal
 from placer.runtime.compared import summary
+from placer.runtime.launcher import Record
 from placer.units import SECONDS_PER_HOUR
 
 SCHEMA = "placer.rehearsal/v1"
@@ -87,14 +90,51 @@ def _bytes(found: Rehearsal) -> list[Line]:
 
 
 def _usd(found: Rehearsal, round_s: float | None) -> list[Line]:
-    """Dollars per hour of the plan in small: bytes and seconds shrink alike, so they are near those of the plan."""
+    """Dollars per hour of the plan in small: bytes and seconds shrink alike, so they are near those of the plan.
+
+    Notes
+    -----
+    Machines and bytes are priced as measured. Of the store space and requests are, without polls, which come faster here; a function
+    is paid from the first gradient that is there to the mean.
+    """
     usd, network = found.small.estimate.usd_per_hour, found.small.problem.network
     same_zone = found.small.problem.requirements.same_zone
     egress = sum(count * network.usd_per_byte(src, dst, same_zone=same_zone) for (src, dst), count in found.sent.items())
     lines = [Line(kind="usd", what="machines", unit="USD/h", predicted=usd.compute, measured=usd.compute)]
     if round_s:
-        lines.append(Line(kind="usd", what="egress", unit="USD/h", predicted=usd.egress, measured=egress * SECONDS_PER_HOUR / round_s))
+        each = {"egress": (usd.egress, egress), **_services_usd(found, round_s)}
+        rounds_per_hour = SECONDS_PER_HOUR / round_s
+        lines += [Line(kind="usd", what=k, unit="USD/h", predicted=p, measured=m * rounds_per_hour) for k, (p, m) in each.items()]
     return lines
+
+
+def _services_usd(found: Rehearsal, round_s: float) -> dict[str, tuple[float, float]]:
+    """Store and function of a central exchange: USD/h predicted, and USD of a round as measured."""
+    small = found.small
+    problem, exchange, workers = small.problem, small.placement.exchange, small.placement.workers
+    if exchange.storage is None or exchange.aggregator is None:
+        return {}
+    usd = small.estimate.usd_per_hour
+    store = cost.storage_usd(problem.catalog.store(exchange.storage), problem.gradient_bytes, workers, round_s, 0)
+    ran_s = _function_seconds(found.records, workers)
+    function = cost.function_usd(problem.function(exchange.aggregator), exchange.aggregator_memory_gib or 0.0, ran_s)
+    return {"storage": (usd.storage, store), "functions": (usd.functions, function)}
+
+
+def _function_seconds(records: Sequence[Record], workers: int) -> float:
+    """Median seconds from the first upload that is through to the end of the function's step."""
+    ready: dict[int, float] = {}
+    ended: dict[int, float] = {}
+    for record in records:
+        if record["kind"] != "step":
+            continue
+        step = record["step"]
+        if record["rank"] < workers:
+            seconds = record["calculation_s"] + record["exchange_s"].get("upload", 0.0)
+            ready[step] = min(seconds, ready.get(step, seconds))
+        else:
+            ended[step] = record["step_s"]
+    return median([ended[step] - ready[step] for step in ended if step in ready] or [0.0])
 
 
 def document_of(found: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:

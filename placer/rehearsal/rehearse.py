@@ -76,9 +76,9 @@ class Rehearsal:
     ----------
     small
         The plan that was run, with the constants of this machine.
-    plan
-        Of its manifest.
-    network
+    plan, settings
+        Of its manifest, and how it was run.
+    method, why_not
         How links were shaped, and why not better.
     records
         Of the run through shaped links.
