@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
@@ -90,13 +91,17 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
     from placer.runtime.worker import work
 
     plan, settings, rank = plan_from(job["manifest"], "manifest"), Settings(**job["settings"]), job["rank"]
-    store = _store(job)
+    store, backend = _store(job), "gloo"
     if job["network"] is not None:  # the socket to the store stays outside: control is not shaped
         from placer.rehearsal.network.enter import enter
+        from placer.rehearsal.network.placed_gloo import gloo_backend
+        from placer.rehearsal.network.seen import seen_url
 
         enter(job["network"])
+        backend = gloo_backend(job["network"])
+        settings = replace(settings, endpoint_url=seen_url(job["network"], settings.endpoint_url))
     if not job["gather"]:
-        work(plan, settings, rank, store, report)
+        work(plan, settings, rank, store, report, backend)
         return
     mine: list[dict[str, Any]] = []
 
@@ -104,7 +109,7 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
         mine.append(record)
         report(record)
 
-    work(plan, settings, rank, store, both)
+    work(plan, settings, rank, store, both, backend)
     _gather(plan, job, store, mine, report)
 
 

@@ -30,20 +30,22 @@ class Wire:
         Counts what is sent.
     timeout_s
         A peer that does not answer for so long is lost, seconds. gloo closes all connections then.
+    backend
+        gloo's name in ``torch.distributed``.
 
     Notes
     -----
     The manifest's number of streams are as many process groups, each with TCP connections of its own; messages are cut evenly.
     """
 
-    def __init__(self, plan: Plan, rank: int, store: Any, meter: Meter, timeout_s: float) -> None:
+    def __init__(self, plan: Plan, rank: int, store: Any, meter: Meter, timeout_s: float, backend: str = "gloo") -> None:
         import torch.distributed as dist
 
         self.plan, self.rank, self.meter = plan, rank, meter
         self.codec = Codec(plan.exchange.compression)
         self.patience = timedelta(seconds=timeout_s)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=plan.ranks, timeout=self.patience)
-        self.groups = [None, *(dist.new_group(backend="gloo", timeout=self.patience) for _ in range(plan.exchange.streams - 1))]
+        dist.init_process_group(backend, store=store, rank=rank, world_size=plan.ranks, timeout=self.patience)
+        self.groups = [None, *(dist.new_group(backend=backend, timeout=self.patience) for _ in range(plan.exchange.streams - 1))]
 
     def swap(self, sends: Iterable[Message], receives: Iterable[Message], *, tolerate: bool = False, control: bool = False) -> set[int]:
         """Send and receive messages side by side and wait for all of them.

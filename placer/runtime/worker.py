@@ -30,7 +30,7 @@ MOST_LOGGED = 100
 Report = Callable[[dict[str, Any]], None]
 
 
-def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report) -> None:
+def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report, backend: str = "gloo") -> None:
     """Run one rank from the first step to the last.
 
     Parameters
@@ -39,6 +39,8 @@ def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report) 
         A ``torch.distributed`` store at which all ranks meet.
     report
         Takes one record after the other: ``ready``, ``step``, ``notice``, ``fault``, ``end``.
+    backend
+        gloo's name in ``torch.distributed``.
 
     Raises
     ------
@@ -50,14 +52,14 @@ def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report) 
     trainer = None
     try:
         trainer = _trainer(settings, rank)
-        _train(plan, settings, rank, store, report, trainer)
+        _train(plan, settings, rank, store, report, trainer, backend)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise memory_error(plan, rank, trainer.elements if trainer else 0) from None
         raise
 
 
-def _train(plan: Plan, settings: Settings, rank: int, store: Any, report: Report, trainer: Trainer) -> None:
+def _train(plan: Plan, settings: Settings, rank: int, store: Any, report: Report, trainer: Trainer, backend: str) -> None:
     """Meet the others, take the steps, say how it ended."""
     strategy = executed(plan)
     folder = Path(settings.checkpoints)
@@ -78,7 +80,7 @@ def _train(plan: Plan, settings: Settings, rank: int, store: Any, report: Report
     )
     if strategy.WIRED:
         patient = settings.elastic and strategy.ELASTIC  # those have deadlines of their own, see Wire.swap_each
-        context.wire = Wire(plan, rank, store, context.meter, PATIENT_S if patient else settings.timeout_s)
+        context.wire = Wire(plan, rank, store, context.meter, PATIENT_S if patient else settings.timeout_s, backend)
     state = strategy.open(context)
     report({"kind": "ready", "rank": rank, "pid": os.getpid(), "start": start, "elements": trainer.elements})
     step = start

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -16,6 +13,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.rehearsal.network.enter import INTERFACE
 from placer.rehearsal.network.namespace import window_bytes
+from placer.rehearsal.network.relay_process import RelayProcess
 from placer.rehearsal.network.shape import Shape
 from placer.rehearsal.network.shaped_network import ShapedNetwork
 
@@ -42,13 +40,12 @@ class Namespaces(ShapedNetwork):
         self,
         places: Sequence[str],
         shapes: Mapping[tuple[str, str], Shape],
-        process: subprocess.Popen[str],
+        process: RelayProcess,
         made: dict[str, Any],
     ) -> None:
         super().__init__(places, shapes)
         self.addresses = addresses_of(places)
         self.process, self.made = process, made
-        self.lock = threading.Lock()
 
     def entry(self, machine: int) -> dict[str, Any]:
         """What a process needs to join a machine."""
@@ -69,8 +66,7 @@ class Namespaces(ShapedNetwork):
 
     def ask(self, **call: Any) -> dict[str, Any]:
         """Call the relay; its answer always has ``sent`` bytes, ``dropped`` packets and ``cpu_s``, the relay's CPU time so far."""
-        with self.lock:
-            return _call(self.process, call)
+        return self.process.ask(**call)
 
 
 @contextmanager
@@ -90,23 +86,17 @@ def namespaces(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -
     try:
         yield Namespaces(places, shapes, process, made)
     finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+        process.end()
 
 
-def _start(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+def _start(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> tuple[RelayProcess, dict[str, Any]]:
     reasons = []
     for user in (False, True) if os.geteuid() == 0 else (True,):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "placer.rehearsal.network.relay"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        made = _call(process, _told(places, shapes, user=user))
+        process = RelayProcess("placer.rehearsal.network.relay")
+        made = process.ask(**_told(places, shapes, user=user))
         if "error" not in made:
             return process, made
-        process.communicate()
+        process.end()
         reasons.append(made["error"])
     words = "as root, or where users may make network namespaces and open /dev/net/tun"
     raise PlacerError(f"no network namespaces here: {'; '.join(dict.fromkeys(reasons))}", f"run it {words}", exit_code=1)
@@ -150,15 +140,3 @@ def addresses_of(places: Sequence[str]) -> tuple[str, ...]:
 
 def _networks(places: Sequence[str]) -> dict[str, str]:
     return {place: f"10.{i + 1}.0.0/16" for i, place in enumerate(dict.fromkeys(places))}
-
-
-def _call(process: subprocess.Popen[str], call: dict[str, Any]) -> dict[str, Any]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(json.dumps(call) + "\n")
-        process.stdin.flush()
-        answer: dict[str, Any] = json.loads(process.stdout.readline())
-    except (OSError, ValueError):
-        raise PlacerError("the relay of the rehearsal's network has ended", "start the rehearsal again", exit_code=1) from None
-    return answer

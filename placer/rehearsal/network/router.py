@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from placer.rehearsal.network.queues import Link, Queues
+from placer.rehearsal.network.loop import Loop
+from placer.rehearsal.network.queues import Link
 
 VNET = 10
 """Bytes before each packet: struct virtio_net_hdr; TCP segments of how many bytes it is to be cut into stands at 4."""
@@ -20,10 +20,9 @@ TCP, UDP = 6, 17
 SYN_FIN_RST = 0x07
 NEEDS_CHECKSUM = 1
 HALF = 2**31
-LONGEST_SLEEP_S = 3600.0
 
 
-class Router:
+class Router(Loop):
     """Routes by destination address.
 
     Parameters
@@ -37,32 +36,15 @@ class Router:
     """
 
     def __init__(self, tuns: Sequence[int], addresses: Sequence[bytes], shapes: dict[tuple[int, int], tuple[float, float, float]]) -> None:
-        self.queues = Queues()
-        self.poll = select.epoll()
+        super().__init__()
         self.links: dict[tuple[int, int], Link] = {}
         self.ways: dict[int, dict[bytes, Link]] = {tun: {} for tun in tuns}
-        self.actions: dict[int, Callable[[], None]] = {}
         outlets = [Outlet(tun) for tun in tuns]
         for (src, dst), shape in shapes.items():
             link = self.links[src, dst] = Link(*shape, outlets[dst])
             self.ways[tuns[src]][addresses[dst]] = link
         for tun in tuns:
             self.watch(tun, partial(self._read, tun))
-
-    def watch(self, fd: int, action: Callable[[], None]) -> None:
-        """Do something whenever a file can be read."""
-        self.poll.register(fd, select.EPOLLIN)
-        self.actions[fd] = action
-
-    def run(self) -> None:
-        """Carry packets until an action raises."""
-        while True:
-            due = self.queues.run(time.monotonic())
-            # an epoll set is ready when a file in it is; select keeps microseconds, where epoll's own time-out has milliseconds
-            wait = LONGEST_SLEEP_S if due is None else max(0.0, due - time.monotonic())
-            if select.select([self.poll], [], [], wait)[0]:
-                for fd, _ in self.poll.poll(0):
-                    self.actions[fd]()
 
     def _read(self, tun: int) -> None:
         """Take what a machine sends."""

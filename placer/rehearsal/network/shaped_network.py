@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.rehearsal.network.shape import Shape, shapes_between
 
-METHODS = ("namespaces",)
+METHODS = ("namespaces", "relays")
 """The better first."""
 
 
@@ -21,7 +21,7 @@ class ShapedNetwork(ABC):
     Attributes
     ----------
     method
-        ``namespaces``.
+        ``namespaces`` or ``relays``.
     why_not
         Why no better method; empty if there is none.
     addresses
@@ -45,7 +45,7 @@ class ShapedNetwork(ABC):
 
     @abstractmethod
     def sent_bytes(self) -> dict[tuple[int, int], int]:
-        """Bytes sent so far by ordered pair of machines, headers included."""
+        """Bytes sent so far by ordered pair of machines; with namespaces headers included."""
 
     @abstractmethod
     def carries_bytes_per_s(self) -> float:
@@ -70,7 +70,8 @@ def shaped_network(places: Sequence[str], shapes: Iterable[Shape], method: str =
     shapes
         For each direction between places that have machines, and inside a place with two machines or more.
     method
-        ``namespaces``: root, or user namespaces with a TUN device that users may open. ``auto``: the best that works here.
+        ``namespaces``: root, or user namespaces with a TUN device that users may open. ``relays``: nothing but Linux; who connects to
+        another machine has to ask where. ``auto``: the best that works here.
 
     Raises
     ------
@@ -87,9 +88,21 @@ def shaped_network(places: Sequence[str], shapes: Iterable[Shape], method: str =
     ('10.1.0.1', '10.2.0.1')
     """
     from placer.rehearsal.network.namespaces import namespaces
+    from placer.rehearsal.network.relays import relays
 
     if method not in ("auto", *METHODS):
         raise PlacerError(f"method '{method}' is unknown", f"one of: auto, {', '.join(METHODS)}")
     checked = shapes_between(places, shapes)
-    with namespaces(places, checked) as network:
+    with ExitStack() as stack:
+        network, why_not = None, ""
+        if method != "relays":
+            try:
+                network = stack.enter_context(namespaces(places, checked))
+            except PlacerError as error:
+                if method != "auto":
+                    raise
+                why_not = f"relays instead of networks: {error.message}"
+        if network is None:
+            network = stack.enter_context(relays(places, checked))
+            network.why_not = why_not
         yield network

@@ -1,0 +1,52 @@
+"""The parent's side of a relay process (`placer.rehearsal.network.served`)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from placer.errors import PlacerError
+
+
+class RelayProcess:
+    """A relay, started.
+
+    Parameters
+    ----------
+    module
+        Which one.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.process = subprocess.Popen([sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603 - this interpreter, a module of our own
+        self.lock = threading.Lock()
+
+    def ask(self, **call: Any) -> dict[str, Any]:
+        """Call it and wait for its answer.
+
+        Raises
+        ------
+        PlacerError
+            If it has ended.
+        """
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with self.lock:
+            try:
+                self.process.stdin.write(json.dumps(call) + "\n")
+                self.process.stdin.flush()
+                answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+            except (OSError, ValueError):
+                raise PlacerError("the relay of the rehearsal's network has ended", "start the rehearsal again", exit_code=1) from None
+        return answer
+
+    def end(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()

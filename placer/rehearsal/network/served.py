@@ -1,0 +1,73 @@
+"""What relays of both kinds have in common: one line of JSON says what to make, then comes a call a line, until stdin ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from placer.rehearsal.network.kernel import end_with_parent, wake_on_time
+from placer.rehearsal.network.loop import Loop
+from placer.rehearsal.network.queues import Link, Queues
+
+ALL_CALLS = 65_536
+FIRST = -10
+"""Niceness: a relay that waits for the processor delays all."""
+
+
+class Carries(Protocol):
+    """A relay: its loop, its first answer, and what it does when it is asked."""
+
+    loop: Loop
+    told: dict[str, Any]
+
+    def command(self, call: dict[str, Any]) -> dict[str, Any]:
+        """Do what the parent asks."""
+
+
+def serve(make: Callable[[dict[str, Any]], Carries]) -> None:
+    """Make a relay as stdin says, answer, carry until stdin ends, which is when its parent does."""
+    end_with_parent(signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this
+    wake_on_time()
+    with contextlib.suppress(OSError):  # not for users, whose packets wait a little longer for a busy machine
+        os.setpriority(os.PRIO_PROCESS, 0, FIRST)
+    told = json.loads(sys.stdin.readline())
+    try:
+        relay = make(told)
+    except Exception as error:  # pyroute2 has exceptions of its own, and is imported late
+        _say({"error": f"{type(error).__name__}: {error}"})
+        return
+    unread = b""
+
+    def take() -> None:
+        nonlocal unread
+        read = os.read(sys.stdin.fileno(), ALL_CALLS)
+        if not read:
+            os._exit(0)
+        *lines, unread = (unread + read).split(b"\n")
+        for line in lines:
+            _say(relay.command(json.loads(line)))
+
+    relay.loop.watch(sys.stdin.fileno(), take)
+    _say(relay.told)
+    relay.loop.run()
+
+
+def answered(queues: Queues, links: Mapping[tuple[int, int], Link], call: dict[str, Any]) -> dict[str, Any]:
+    """Turn ``shape`` on or off if asked, and say ``sent`` bytes, ``dropped`` packets and the CPU time so far."""
+    if "shape" in call:
+        queues.flush()
+        queues.on = call["shape"]
+    sent = [[src, dst, link.sent_bytes] for (src, dst), link in links.items()]
+    return {"sent": sent, "dropped": queues.dropped, "cpu_s": sum(os.times()[:2])}
+
+
+def _say(words: dict[str, Any]) -> None:
+    """Answer the parent."""
+    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.flush()
