@@ -16,6 +16,8 @@ import time
 from contextlib import suppress
 
 from placer.rehearsal.network.enter import enter
+from placer.rehearsal.network.placed_gloo import gloo_backend
+from placer.rehearsal.network.seen import seen
 
 BLOCK = 1 << 20
 
@@ -35,7 +37,7 @@ def main() -> None:
         address, port, size, streams = json.loads(line)
         for number in range(streams):
             if (address, port, number) not in opened:
-                made = opened[address, port, number] = socket.create_connection((address, port), timeout=60)
+                made = opened[address, port, number] = socket.create_connection(seen(entry, address, port), timeout=60)
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         each = size // streams
         message = each.to_bytes(8, "big") + bytes(each)
@@ -81,7 +83,7 @@ def gloo(entry: dict[str, str], rank: int, port: int, size: int) -> None:
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     enter(entry)
     os.environ["GLOO_SOCKET_IFNAME"] = entry["interface"]
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    dist.init_process_group(gloo_backend(entry), store=store, rank=rank, world_size=2)
     vector, taken = torch.ones(size // 4), []
     for _ in range(5):
         dist.barrier()

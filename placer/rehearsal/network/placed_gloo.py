@@ -50,7 +50,7 @@ def seeing_store(store: Any, entry: Mapping[str, Any]) -> Any:
     """A store from which a machine reads the addresses at which it sees the others."""
     import torch.distributed as dist
 
-    class SeeingStore(dist.Store):
+    class SeeingStore(dist.Store):  # type: ignore[misc]
         """What gloo calls."""
 
         def set(self, key: str, value: bytes) -> None:

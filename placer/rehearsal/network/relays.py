@@ -98,8 +98,8 @@ def address_of(viewer: int, machine: int) -> str:
 
     Notes
     -----
-    gloo opens a connection from the higher address to the lower, or the other way round, so both ends must agree on which that is: the
-    third number decides, whoever looks.
+    Of two ranks of gloo the one with the lower address listens, so both have to agree on which that is: the third number decides it,
+    whoever looks.
 
     Examples
     --------

@@ -20,10 +20,15 @@ FIRST = -10
 
 
 class Carries(Protocol):
-    """A relay: its loop, its first answer, and what it does when it is asked."""
+    """A relay."""
 
-    loop: Loop
-    told: dict[str, Any]
+    @property
+    def loop(self) -> Loop:
+        """What carries."""
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Its first answer."""
 
     def command(self, call: dict[str, Any]) -> dict[str, Any]:
         """Do what the parent asks."""

@@ -101,7 +101,7 @@ def shaped_network(places: Sequence[str], shapes: Iterable[Shape], method: str =
             except PlacerError as error:
                 if method != "auto":
                     raise
-                why_not = f"relays instead of networks: {error.message}"
+                why_not = f"links by relays: {error.message}"
         if network is None:
             network = stack.enter_context(relays(places, checked))
             network.why_not = why_not
