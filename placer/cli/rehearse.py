@@ -25,9 +25,9 @@ Examples:
   placer rehearse plan.json --scale 1/100 --rounds 8 -o rehearsal.json
   placer rehearse plan.json --kill 1@3
 \b
-Each machine of the plan is a process here, with a network of its own; each TCP stream gets the plan's bandwidth and
-round-trip time. Bytes and calculation are scaled down by one factor, links and exchange are not. As root, or with user
-namespaces, networks are real ones; else relays carry the streams. Nothing outside this machine is reached.
+Each machine of the plan is a process here; each TCP stream between them gets the plan's bandwidth and round-trip time.
+Bytes and calculation are scaled down by one factor, links and exchange are not. As root, or with user namespaces, each
+machine has a network of its own; else relays carry the streams. Nothing outside this machine is reached.
 Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the bytes of a link, requests exactly).
 """
 
@@ -39,7 +39,13 @@ Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the b
 @click.option("--per-group", type=click.IntRange(1), metavar="N", help="At most so many workers of each group.")
 @click.option("--train", metavar="MODULE:FUNCTION", help="Your own model, as for 'placer run'; its size gives the scale.")
 @click.option("--kill", metavar="RANK@STEP", help="Kill a worker in a step, and say what is lost.")
-@click.option("--method", type=click.Choice(["auto", "namespaces", "relays"]), default="auto", show_default=True, help="Of the network.")
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "namespaces", "relays"]),
+    default="auto",
+    show_default=True,
+    help="How links are shaped; auto: namespaces where they can be made.",
+)
 @click.option("--limit", metavar="TIME", default="10min", show_default=True, help="Longest predicted time of all rounds.")
 @click.option("--dir", "folder", metavar="DIR", help="Of the logs; default: ./NAME-rehearsal.")
 @click.option("-o", "--out", metavar="FILE", help="Write the comparison as JSON.")

@@ -18,10 +18,19 @@ class RelayProcess:
     ----------
     module
         Which one.
+
+    Raises
+    ------
+    PlacerError
+        If it cannot be started.
     """
 
     def __init__(self, module: str) -> None:
-        self.process = subprocess.Popen([sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603 - this interpreter, a module of our own
+        run = [sys.executable, "-m", module]
+        try:
+            self.process = subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        except OSError as error:
+            raise PlacerError(f"cannot start the relay of the network: {error}", "see that Python may start itself", exit_code=1) from None
         self.lock = threading.Lock()
 
     def ask(self, **call: Any) -> dict[str, Any]:
