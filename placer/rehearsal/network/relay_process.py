@@ -28,7 +28,9 @@ class RelayProcess:
     def __init__(self, module: str) -> None:
         run = [sys.executable, "-m", module]
         try:
-            self.process = subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of our own
+                run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
         except OSError as error:
             raise PlacerError(f"cannot start the relay of the network: {error}", "see that Python may start itself", exit_code=1) from None
         self.lock = threading.Lock()
