@@ -23,6 +23,8 @@ KERNEL_BYTES = 2**18
 """Of the socket at which bytes wait for the relay: with `End.window` it bounds how far a sender is ahead."""
 NEWEST = 256
 """Connections that may wait to be accepted."""
+CONNECTED_S = 1.0
+"""What the relay waits for a process that takes no connections; nothing else is carried meanwhile."""
 RESET_AT_ONCE = struct.pack("ii", 1, 0)
 
 _numbers = count()
@@ -110,10 +112,11 @@ class End:
         self._want()
 
     def connect(self, target: tuple[str, int]) -> None:
-        """Open the far side; on the loopback device that is done at once, or refused."""
+        """Open the far side; on the loopback device that is done at once, or refused, unless too many wait there already."""
         if self.closed:
             return
         made = socket.socket()
+        made.settimeout(CONNECTED_S)
         try:
             made.connect(target)
         except OSError:
