@@ -15,8 +15,8 @@ from placer.rehearsal.network.shaped_network import ShapedNetwork
 from placer.rehearsal.network.stream_relay import LOOPBACK
 
 CARRIES_BYTES_PER_S = 250e6
-"""2 Gb/s. On two shared, busy cores of 2026 one stream reached 2.9 Gb/s and eight streams 4.5 Gb/s together; the relay takes about a tenth
-of a core for each Gb/s, as that of the namespaces.
+"""2 Gb/s. On two shared, busy cores of 2026 one stream reached 2 to 4 Gb/s and eight streams 4 to 6 Gb/s together; the relay takes about a
+tenth of a core for each Gb/s, as that of the namespaces.
 """
 MOST_MACHINES = 150
 INTERFACE = "lo"
