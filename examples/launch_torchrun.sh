@@ -18,8 +18,8 @@ show placer export "$out/plan.json" --to torchrun --dir "$out/launch" --train ow
 cp "$here/own_loop.py" "$here/train_tiny.py" "$out/launch"
 
 cd "$out/launch"
-PLACER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-export PLACER_PORT # the plan's port may be taken on a machine that does other things as well
+PLACER_PORT=$(python3 -c 'import random; print(random.randrange(20000, 32000))') # below the ports that the system gives out to others
+export PLACER_PORT # the plan's own may be taken on a machine that does other things as well
 export PLACER_RENDEZVOUS_ADDRESS=127.0.0.1 OMP_NUM_THREADS=1 # on real machines: an address of the first one
 printf '\n$ bash workers-1.sh & bash workers-0.sh    (on real machines: one line on each)\n'
 bash workers-1.sh --tbs 64 --microbatch 16 &

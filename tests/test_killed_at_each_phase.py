@@ -91,6 +91,16 @@ def digests(records: list[dict[str, Any]]) -> frozenset[str]:
     return frozenset(record["parameters_sha256"] for record in records if record["kind"] == "end" and record["rank"] < 3)
 
 
+def resumed(folder: Path, strategy: str, endpoint: str) -> list[dict[str, Any]]:
+    """Go on after a kill; regions of asgd-ga do not wait for each other, so a slow one may have kept nothing yet: then from the start."""
+    try:
+        return ran(folder, strategy, endpoint, resume=True)
+    except PlacerError as error:
+        if strategy != "asgd-ga" or not error.message.startswith("no checkpoint"):
+            raise
+        return ran(folder, strategy, endpoint)
+
+
 @pytest.mark.parametrize(("strategy", "rank", "when", "phase", "times", "step"), CASES, ids=lambda value: str(value).replace(" ", "-"))
 def test_nothing_is_lost_but_the_step(
     tmp_path: Path,
@@ -118,7 +128,7 @@ def test_nothing_is_lost_but_the_step(
         ran(tmp_path, strategy, url, timeout_s=30.0)
     assert (tmp_path / "killed").exists()
     assert "--resume" in caught.value.hint
-    again = ran(tmp_path, strategy, url, resume=True)
+    again = resumed(tmp_path, strategy, url)
     assert len([record for record in again if record["kind"] == "end" and record["rank"] < 3]) == 3
     if strategy == "asgd-ga":  # what was on its way between regions is lost: no order is the right one
         return

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from placer.calibration import ServiceConstants
 from placer.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,13 +189,15 @@ def problem_digest(problem: Problem) -> str:
 
     Notes
     -----
-    Of the wishes only those that differ from their defaults count, so a new wish with a default does not change old instances. The
-    name and the digest of the book do not count, its rows do.
+    Of the wishes and the times of services only those that differ from their defaults count, so a new one with a default does not
+    change old instances. The name and the digest of the book do not count, its rows do.
     """
     document = problem.to_dict()
     plain = type(problem.requirements)()
     given = {name for name in plain.__slots__ if getattr(problem.requirements, name) != getattr(plain, name)}
     document["requirements"] = {name: value for name, value in document["requirements"].items() if name in given}
+    if problem.calibration.services == ServiceConstants():
+        document["calibration"].pop("services")
     for name in ("name", "digest"):
         document["catalog"].pop(name, None)
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
