@@ -31,6 +31,7 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.rehearsal.kill import Kill
 from placer.rehearsal.machine import calibrated
+from placer.rehearsal.rehearse import own_elements
 from placer.rehearsal.scaled import fewer, scaled, usual_scale, without_hosts
 from placer.saved import schema_text
 
@@ -166,6 +167,40 @@ class TestWords:
         assert done.returncode == 2
         assert message in done.stderr
         assert "Traceback" not in done.stderr
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["--scale", "1e-9"], "leaves 0 of 25,600,000 parameters, fewer than 10,000"),
+            (["--limit", "1ms"], "s, the limit is 1 ms"),
+            (["--kill", "2@1"], "no worker 2 that dies in step 1"),
+            (["--kill", "0@6"], "ranks are 0 to 1, steps 1 to 5"),
+            (["--dir", "plan.json"], "cannot make the folder 'plan.json': it is a file"),
+            (["-o", "no/such.json"], "cannot write 'no/such.json'"),
+        ],
+    )
+    def test_what_cannot_work_is_refused_before_it_takes_time(self, run: Run, tmp_path: Path, words: list[str], message: str) -> None:
+        """No process of the run was started: there is no log."""
+        pytest.importorskip("torch")
+        pytest.importorskip("pyroute2")
+        done = run("rehearse", str(written(tmp_path)), "--dir", "logs", *words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert not (tmp_path / "logs" / "machine").exists()
+
+    def test_a_model_without_parameters_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """It would exchange nothing."""
+        pytest.importorskip("torch")
+        text = """import torch
+from placer.profiler.workload import Workload
+def empty():
+    return Workload(name="e", title="e", family="other", module=torch.nn.Identity(), batch=torch.randn, loss=lambda m, x: x.sum(), optimizer=list)
+"""
+        (tmp_path / "empty_model.py").write_text(text, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(PlacerError, match="no parameter that is trained"):
+            own_elements("empty_model:empty")
 
     def test_one_worker_has_nothing_to_rehearse(self, run: Run, tmp_path: Path) -> None:
         """It exchanges nothing."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.options import json_option
-from placer.cli.output import console, new_table, print_json, write_json
+from placer.cli.output import check_targets, console, new_table, print_json, write_json
 from placer.errors import PlacerError
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     from placer.runtime.plan import read_document
     from placer.units import parse_seconds
 
+    check_targets(words["out"])
     plan = read_manifest(read_document(manifest), manifest)
     kill = None if words["kill"] is None else Kill.of(words["kill"])
     scale, limit_s = _scale(words["scale"]), parse_seconds(words["limit"])

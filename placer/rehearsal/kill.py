@@ -42,6 +42,18 @@ class Kill:
             raise PlacerError(f"'{words}' is no death of a worker", "give RANK@STEP with a step from 1, such as 1@2")
         return Kill(rank=int(found[1]), step=int(found[2]))
 
+    def check(self, workers: int, steps: int) -> None:
+        """Refuse a worker or a step that a run of so many does not have.
+
+        Raises
+        ------
+        PlacerError
+            Says which there are.
+        """
+        if self.rank >= workers or self.step >= steps:
+            words = f"there is no worker {self.rank} that dies in step {self.step}"
+            raise PlacerError(words, f"ranks are 0 to {workers - 1}, steps 1 to {steps - 1}")
+
 
 def survived(
     kill: Kill,
@@ -70,11 +82,7 @@ def survived(
     PlacerError
         If there is no such worker or step, or the run cannot be resumed.
     """
-    if kill.rank >= plan.workers or kill.step >= settings.steps:
-        raise PlacerError(
-            f"there is no worker {kill.rank} that dies in step {kill.step}",
-            f"ranks are 0 to {plan.workers - 1}, steps 1 to {settings.steps - 1}",
-        )
+    kill.check(plan.workers, settings.steps)
     pids: dict[int, int] = {}
     seen: list[Record] = []
     died = [0.0]

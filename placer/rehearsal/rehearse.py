@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from placer.runtime.context import Settings
 from placer.runtime.launcher import Record
 from placer.runtime.plan import Plan, plan_from
 from placer.runtime.runs import run_here
+from placer.units import format_duration
 
 WARM_ROUNDS = 1
 """Rounds that open connections, and are not counted."""
@@ -129,6 +131,9 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
     problem, placement = question_of(manifest, where)
     _check(placement.exchange.strategy, placement.workers, where)
     placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
+    if wishes.kill is not None:
+        wishes.kill.check(placement.workers, (wishes.rounds + WARM_ROUNDS) * manifest.exchange.local_steps)
+    _make(folder)
     elements = None if wishes.train is None else own_elements(wishes.train)
     scale = wishes.scale or (usual_scale(problem, placement) if elements is None else elements * 4 / problem.profile.gradient_bytes_fp32)
     first = scaled(problem, placement, scale, float("inf"), elements)
@@ -150,7 +155,10 @@ def own_elements(train: str) -> int:
     workload = load_target(train, None)
     if not isinstance(workload, Workload):
         raise PlacerError(f"{train} returns a step function", "a rehearsal needs the model: return a Workload or (module, batch, loss)")
-    return sum(p.numel() for p in workload.module.parameters() if p.requires_grad)
+    elements = sum(p.numel() for p in workload.module.parameters() if p.requires_grad)
+    if not elements:
+        raise PlacerError(f"the model of {train} has no parameter that is trained", "give a module with parameters that require a gradient")
+    return elements
 
 
 def _check(strategy: str, workers: int, where: str) -> None:
@@ -160,13 +168,23 @@ def _check(strategy: str, workers: int, where: str) -> None:
         raise PlacerError(f"{where}: a rehearsal has one object store, {strategy} one in each region", "plan with --exchange central")
 
 
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        words = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise PlacerError(f"cannot make the folder '{folder}': {words}", "choose another --dir") from None
+    if not os.access(folder, os.W_OK):
+        raise PlacerError(f"cannot write into '{folder}'", "choose another --dir")
+
+
 def _bound(small: Scaled, wishes: Wishes) -> None:
     """Refuse what takes too long or sends too much, before anything is started."""
     rounds = wishes.rounds + WARM_ROUNDS
     seconds = small.estimate.step.total * rounds
     if seconds > wishes.limit_s:
         raise PlacerError(
-            f"{rounds} rounds take at least {seconds:,.0f} s, the limit is {wishes.limit_s:,.0f} s",
+            f"{rounds} rounds take at least {format_duration(seconds)}, the limit is {format_duration(wishes.limit_s)}",
             "a smaller --scale or a larger --limit",
         )
     sent = sum(use.bytes_per_step for use in small.estimate.links) * (rounds + MACHINE_ROUNDS)
