@@ -194,7 +194,8 @@ class TestWords:
         text = """import torch
 from placer.profiler.workload import Workload
 def empty():
-    return Workload(name="e", title="e", family="other", module=torch.nn.Identity(), batch=torch.randn, loss=lambda m, x: x.sum(), optimizer=list)
+    return Workload(name="e", title="e", family="other", module=torch.nn.Identity(),
+                    batch=torch.randn, loss=lambda m, x: x.sum(), optimizer=list)
 """
         (tmp_path / "empty_model.py").write_text(text, encoding="utf-8")
         monkeypatch.chdir(tmp_path)
@@ -285,6 +286,16 @@ def test_a_worker_that_is_killed_costs_its_step(rehearsed: Callable[..., tuple[D
     log = [json.loads(text) for text in (tmp_path / "logs" / "run.jsonl").read_text(encoding="utf-8").splitlines()]
     steps = [record["step"] for record in log if record["kind"] == "step" and record["rank"] == 1]
     assert steps == [2, 3]
+
+
+@shaped
+def test_a_worker_that_is_killed_before_anything_was_kept_begins_again(
+    rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path
+) -> None:
+    """Local SGD keeps its state once a round, here of four steps: a death in the second step has nothing to resume from."""
+    path = written(tmp_path, tbs="512", exchange="local-sgd", local_steps="4")
+    document, _ = rehearsed(path, "--scale", "1/100", "--rounds", "3", "--kill", "1@1")
+    assert document["deaths"][1] == "nothing was kept yet, so it began again: 1 whole step and the step under way were done again"
 
 
 def network_namespaces() -> set[str]:
