@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.rehearsal.kill import Kill
 from placer.rehearsal.machine import calibrated
-from placer.rehearsal.rehearse import own_elements
+from placer.rehearsal.rehearse import Wishes, own_elements, rehearse
 from placer.rehearsal.scaled import fewer, scaled, usual_scale, without_hosts
 from placer.saved import schema_text
 
@@ -277,6 +278,18 @@ def test_requests_to_the_store_are_exact(rehearsed: Callable[..., tuple[Document
 
 
 @shaped
+def test_a_rehearsal_of_fewer_says_so_and_ends_with_a_verdict(run: Run, tmp_path: Path) -> None:
+    """Within 80 columns; bytes in MB."""
+    plan = written(tmp_path, workers=f"{US}=3xT4:spot,{EU}=1xT4:spot")
+    done = run("rehearse", str(plan), "--dir", "logs", "--scale", "1/50", "--rounds", "3", "--per-group", "1", cwd=tmp_path)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "2 of the plan's 4 workers were rehearsed" in done.stdout
+    assert "1.024 MB" in done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert last == "confirmed: 3 of 3 judged" if done.returncode == 0 else "confirmed: " in done.stdout
+
+
+@shaped
 def test_a_worker_that_is_killed_costs_its_step(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
     """It dies in step 2, counted from 0: steps 0 and 1 are kept by the other, and the resumed run goes on with step 2."""
     document, _ = rehearsed(written(tmp_path, tbs="512"), "--scale", "1/50", "--rounds", "3", "--kill", "1@2")
@@ -328,6 +341,21 @@ def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     while time.monotonic() < until and network_namespaces() - before:
         time.sleep(0.05)
     assert not network_namespaces() - before
+
+
+def test_a_relay_that_dies_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not passed off as a reader that has closed standard output, which ends a command without a word."""
+    pytest.importorskip("torch")
+
+    @contextmanager
+    def dies(*words: Any) -> Iterator[None]:
+        raise BrokenPipeError
+        yield
+
+    monkeypatch.setattr("placer.rehearsal.rehearse.shaped_network", dies)
+    manifest = read_manifest(manifest_of(*by_hand()), "plan.json")
+    with pytest.raises(PlacerError, match="the relay of the rehearsal's network has ended"):
+        rehearse(manifest, "plan.json", Wishes(), tmp_path)
 
 
 def test_deaths_are_read() -> None:

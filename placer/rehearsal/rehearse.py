@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -137,14 +138,29 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
     elements = None if wishes.train is None else own_elements(wishes.train)
     scale = wishes.scale or (usual_scale(problem, placement) if elements is None else elements * 4 / problem.profile.gradient_bytes_fp32)
     first = scaled(problem, placement, scale, float("inf"), elements)
-    with shaped_network(first.machines, first.shapes, wishes.method) as network:
+    with _named_end(), shaped_network(first.machines, first.shapes, wishes.method) as network:
         carried = network.carries_bytes_per_s()
         small = scaled(problem, placement, scale, carried, elements)
         _bound(small, wishes)
         say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
         small = small.calibrated(calibrated(small, _unshaped(small, wishes, folder)))
         say(f"rehearsing: {wishes.rounds + WARM_ROUNDS} rounds of about {small.estimate.step.total:.3g} s through shaped links")
-        return _shaped(small, network, wishes, folder, say)
+        try:
+            return _shaped(small, network, wishes, folder, say)
+        except PlacerError as error:
+            network.sent_bytes()  # where the relay has ended, that is why, and it says so
+            if error.exit_code != 1:
+                raise
+            raise PlacerError(error.message, f"start the rehearsal again; its log is {folder / 'run.jsonl'}", exit_code=1) from None
+
+
+@contextmanager
+def _named_end() -> Iterator[None]:
+    """Say that the relay has ended where its pipe only breaks: the command takes a broken pipe for a reader that has gone."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise PlacerError("the relay of the rehearsal's network has ended", "start the rehearsal again", exit_code=1) from None
 
 
 def own_elements(train: str) -> int:
@@ -155,7 +171,7 @@ def own_elements(train: str) -> int:
     workload = load_target(train, None)
     if not isinstance(workload, Workload):
         raise PlacerError(f"{train} returns a step function", "a rehearsal needs the model: return a Workload or (module, batch, loss)")
-    elements = sum(p.numel() for p in workload.module.parameters() if p.requires_grad)
+    elements: int = sum(p.numel() for p in workload.module.parameters() if p.requires_grad)
     if not elements:
         raise PlacerError(f"the model of {train} has no parameter that is trained", "give a module with parameters that require a gradient")
     return elements
