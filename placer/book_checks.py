@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
-from placer.catalog import FREE, Gpu, Region, VmOffer
+from placer.catalog import FREE, Catalog, Gpu, Region, VmOffer
 from placer.errors import PlacerError
 
+MOST = 1e12
+"""No figure of a book is so large."""
+POSITIVE = {
+    "gpus": ("memory_gib", "fp16_tflops", "memory_gb_per_s"),
+    "functions": ("billing_step_ms", "gib_per_vcpu"),
+    "links": ("gbps_one_stream", "gbps_low", "gbps_high", "gbps_many_streams", "rtt_ms"),
+}
+"""Columns by table whose figures are above 0 where they are known."""
+SIGNED = ("latitude_deg", "longitude_deg")
 Located = tuple[str, Any]
 """A row after the words that say where it stands: ``path:line``."""
 
@@ -43,6 +53,32 @@ def check_book(rows: Mapping[str, Sequence[Located]], regions: Mapping[str, Regi
             if place not in regions:
                 raise PlacerError(f"{where}: region '{place}' is not in regions.csv", "add it there")
         _check_rising(where, link, "gbps_low", "gbps_one_stream", "gbps_high")
+
+
+def check_figures(catalog: Catalog) -> None:
+    """Refuse figures that no book can have, in one that was read from a document and not from its tables.
+
+    Raises
+    ------
+    PlacerError
+        Names the row and the value that is wrong.
+    """
+    for table in ("regions", "gpus", "offers", "functions", "stores", "egress", "links"):
+        rows = getattr(catalog, table)
+        for row in rows.values() if isinstance(rows, Mapping) else rows:
+            _check_figures(table, row)
+
+
+def _check_figures(table: str, row: Any) -> None:
+    for name in row.__struct_fields__ if isinstance(row, VmOffer) else [field.name for field in fields(row)]:
+        value = getattr(row, name)
+        if not isinstance(value, int | float) or name in SIGNED:
+            continue
+        positive = name in POSITIVE.get(table, ())
+        if not 0 <= value < MOST or (positive and value == 0):
+            said = next(str(getattr(row, word)) for word in ("gpu", "place", "src") if hasattr(row, word))
+            words = f"{name} '{value:g}' of {said} in {table}"
+            raise PlacerError(words, f"it is {'above' if positive else 'at least'} 0 and below {MOST:g}")
 
 
 def _check_offer(where: str, offer: VmOffer) -> None:

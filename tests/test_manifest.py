@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,27 @@ def test_a_plan_can_be_priced_again_from_its_manifest_alone(exchange: str) -> No
     speed = sum(group["count"] * group["samples_per_second"] for group in document["groups"])
     if exchange == "all-reduce":  # fast machines do more: B over the sum of all speeds
         assert again.step.calculation == pytest.approx(problem.batch / speed)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "words"),
+    [
+        ("gpus", "fp16_tflops", 0, "fp16_tflops '0' of "),
+        ("functions", "billing_step_ms", 0, "billing_step_ms '0' of "),
+        ("offers", "usd_per_hour", 1e308, "usd_per_hour '1e+308' of "),
+        ("egress", "usd_per_gib", -0.1, "usd_per_gib '-0.1' of "),
+    ],
+)
+def test_a_question_with_figures_that_no_book_has_is_refused(
+    hierarchical: dict[str, Any], table: str, column: str, value: float, words: str
+) -> None:
+    """Whoever edits a manifest and its digest gets a line that names the cell, not a division by zero."""
+    document = json.loads(json.dumps(hierarchical))
+    rows = document["question"]["catalog"][table]
+    rows[next(iter(rows)) if isinstance(rows, dict) else 0][column] = value
+    document["digest"] = document_digest({key: value for key, value in document.items() if key != "digest"})
+    with pytest.raises(PlacerError, match=re.escape(words)):
+        question_of(read_manifest(document, "plan.json"), "plan.json")
 
 
 def test_an_early_manifest_has_no_question(hierarchical: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.rehearsal.kill import Kill
 from placer.rehearsal.machine import calibrated
+from placer.rehearsal.rehearse import Wishes, own_elements, rehearse
 from placer.rehearsal.scaled import fewer, scaled, usual_scale, without_hosts
 from placer.saved import schema_text
 
@@ -167,6 +169,41 @@ class TestWords:
         assert message in done.stderr
         assert "Traceback" not in done.stderr
 
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["--scale", "1e-9"], "leaves 0 of 25,600,000 parameters, fewer than 10,000"),
+            (["--limit", "1ms"], "s, the limit is 1 ms"),
+            (["--kill", "2@1"], "no worker 2 that dies in step 1"),
+            (["--kill", "0@6"], "ranks are 0 to 1, steps 1 to 5"),
+            (["--dir", "plan.json"], "cannot make the folder 'plan.json': it is a file"),
+            (["-o", "no/such.json"], "cannot write 'no/such.json'"),
+        ],
+    )
+    def test_what_cannot_work_is_refused_before_it_takes_time(self, run: Run, tmp_path: Path, words: list[str], message: str) -> None:
+        """No process of the run was started: there is no log."""
+        pytest.importorskip("torch")
+        pytest.importorskip("pyroute2")
+        done = run("rehearse", str(written(tmp_path)), "--dir", "logs", *words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert not (tmp_path / "logs" / "machine").exists()
+
+    def test_a_model_without_parameters_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """It would exchange nothing."""
+        pytest.importorskip("torch")
+        text = """import torch
+from placer.profiler.workload import Workload
+def empty():
+    return Workload(name="e", title="e", family="other", module=torch.nn.Identity(),
+                    batch=torch.randn, loss=lambda m, x: x.sum(), optimizer=list)
+"""
+        (tmp_path / "empty_model.py").write_text(text, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(PlacerError, match="no parameter that is trained"):
+            own_elements("empty_model:empty")
+
     def test_one_worker_has_nothing_to_rehearse(self, run: Run, tmp_path: Path) -> None:
         """It exchanges nothing."""
         pytest.importorskip("torch")
@@ -241,6 +278,18 @@ def test_requests_to_the_store_are_exact(rehearsed: Callable[..., tuple[Document
 
 
 @shaped
+def test_a_rehearsal_of_fewer_says_so_and_ends_with_a_verdict(run: Run, tmp_path: Path) -> None:
+    """Within 80 columns; bytes in MB."""
+    plan = written(tmp_path, workers=f"{US}=3xT4:spot,{EU}=1xT4:spot")
+    done = run("rehearse", str(plan), "--dir", "logs", "--scale", "1/50", "--rounds", "3", "--per-group", "1", cwd=tmp_path)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "2 of the plan's 4 workers were rehearsed" in done.stdout
+    assert "1.024 MB" in done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert last == "confirmed: 3 of 3 judged" if done.returncode == 0 else "confirmed: " in done.stdout
+
+
+@shaped
 def test_a_worker_that_is_killed_costs_its_step(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
     """It dies in step 2, counted from 0: steps 0 and 1 are kept by the other, and the resumed run goes on with step 2."""
     document, _ = rehearsed(written(tmp_path, tbs="512"), "--scale", "1/50", "--rounds", "3", "--kill", "1@2")
@@ -250,6 +299,16 @@ def test_a_worker_that_is_killed_costs_its_step(rehearsed: Callable[..., tuple[D
     log = [json.loads(text) for text in (tmp_path / "logs" / "run.jsonl").read_text(encoding="utf-8").splitlines()]
     steps = [record["step"] for record in log if record["kind"] == "step" and record["rank"] == 1]
     assert steps == [2, 3]
+
+
+@shaped
+def test_a_worker_that_is_killed_before_anything_was_kept_begins_again(
+    rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path
+) -> None:
+    """Local SGD keeps its state once a round, here of four steps: a death in the second step has nothing to resume from."""
+    path = written(tmp_path, tbs="512", exchange="local-sgd", local_steps="4")
+    document, _ = rehearsed(path, "--scale", "1/100", "--rounds", "3", "--kill", "1@1")
+    assert document["deaths"][1] == "nothing was kept yet, so it began again: 1 whole step and the step under way were done again"
 
 
 def network_namespaces() -> set[str]:
@@ -282,6 +341,21 @@ def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     while time.monotonic() < until and network_namespaces() - before:
         time.sleep(0.05)
     assert not network_namespaces() - before
+
+
+def test_a_relay_that_dies_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not passed off as a reader that has closed standard output, which ends a command without a word."""
+    pytest.importorskip("torch")
+
+    @contextmanager
+    def dies(*words: Any) -> Iterator[None]:
+        raise BrokenPipeError
+        yield
+
+    monkeypatch.setattr("placer.rehearsal.rehearse.shaped_network", dies)
+    manifest = read_manifest(manifest_of(*by_hand()), "plan.json")
+    with pytest.raises(PlacerError, match="the relay of the rehearsal's network has ended"):
+        rehearse(manifest, "plan.json", Wishes(), tmp_path)
 
 
 def test_deaths_are_read() -> None:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from placer.errors import PlacerError
+from placer.fitting.observed import observe
+from placer.manifest import read_manifest
 from placer.profile import COMPRESSION_BYTES
 from placer.replanning import break_even_seconds, improvement
 from placer.runtime.context import Settings
@@ -189,3 +191,49 @@ def test_a_move_has_paid_off_at_break_even(old: float, share: float, move_s: flo
     cheaper = old * (1 - share)
     after = break_even_seconds(move_s, improvement("cost", old, cheaper))
     assert (old - cheaper) * after == pytest.approx(old * move_s, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        ("step", {"calculation_s": float("nan")}, "calculation_s of a step record is nan"),
+        ("step", {"calculation_s": "soon"}, "calculation_s of a step record is soon"),
+        ("step", {"step_s": 0.0}, "step_s of a step record is 0.0"),
+        ("step", {"samples": -1}, "samples of a step record is -1"),
+        ("step", {"samples": 0}, "no worker calculated anything"),
+        ("step", {"calculation_s": 1e-12}, "no machine is so far from its plan"),
+        ("step", {"rank": 99}, "steps of rank 99"),
+        ("step", {"rank": 0, "kind": "other"}, "0 rounds after the first"),
+        ("run", {"manifest": 5}, "manifest of a run record is 5"),
+        ("run", {"links": "shaped"}, "a rehearsal ran on one machine"),
+        ("ready", {"elements": None}, "elements of a ready record is None"),
+    ],
+)
+def test_a_log_with_figures_that_no_run_has_is_refused(tmp_path: Path, run: Run, kind: str, change: dict[str, Any], words: str) -> None:
+    """One line that names the record, exit code 2; never a plan made from it."""
+    manifest = planned(tmp_path)
+    path = Path(logged(manifest))
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**r, **change} if r["kind"] == kind else r) + "\n" for r in records))
+    done = run("replan", manifest, "--observed", str(path), columns=200)
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+
+
+def test_a_log_of_some_workers_only_is_refused(tmp_path: Path, run: Run) -> None:
+    """Samples/s of a part would be taken for those of all."""
+    manifest = planned(tmp_path)
+    path = Path(logged(manifest))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(text for text in lines if not (json.loads(text)["kind"] == "step" and json.loads(text)["rank"] == 1)))
+    done = run("replan", manifest, "--observed", str(path), columns=200)
+    assert (done.returncode, "no steps of rank 1" in done.stderr) == (2, True), done.stderr
+
+
+def test_control_characters_of_a_reason_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    """A log may come from elsewhere."""
+    manifest = planned(tmp_path)
+    path = Path(logged(manifest))
+    with path.open("a") as file:
+        file.write(json.dumps({"kind": "lost", "rank": 1, "step": 2, "reason": "\x1b[31mred"}) + "\n")
+    seen = observe(path, read_manifest(json.loads(Path(manifest).read_text()), manifest))
+    assert seen.lost[0].reason == " [31mred"

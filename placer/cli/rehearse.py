@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.options import json_option
-from placer.cli.output import console, new_table, print_json, write_json
+from placer.cli.output import check_targets, console, new_table, print_json, write_json
 from placer.errors import PlacerError
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     from placer.runtime.plan import read_document
     from placer.units import parse_seconds
 
+    check_targets(words["out"])
     plan = read_manifest(read_document(manifest), manifest)
     kill = None if words["kill"] is None else Kill.of(words["kill"])
     scale, limit_s = _scale(words["scale"]), parse_seconds(words["limit"])
@@ -85,7 +86,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     if as_json:
         print_json(document)
     else:
-        _print(found, lines, folder)
+        _print(found, lines, folder, plan.world_size)
     if not confirmed(lines):
         sys.exit(6)
 
@@ -104,7 +105,7 @@ def _scale(words: str | None) -> float | None:
     return value
 
 
-def _print(found: Rehearsal, lines: list[Line], folder: Path) -> None:
+def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> None:
     """Predicted beside measured."""
     from rich.markup import escape
 
@@ -114,14 +115,16 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path) -> None:
     regions = counted(len(plan.regions), "region")
     out.print(
         f"{escape(plan.name)}: {plan.exchange.strategy}, {counted(plan.workers, 'worker')} in {regions}, bytes and calculation x "
-        f"{format_number(small.scale)} ({format_bytes(small.problem.gradient_bytes)} a gradient), links by {found.method}"
+        f"{format_number(small.scale)} ({format_bytes(small.problem.gradient_bytes)} a gradient), links by {found.method}; "
+        "seconds, bytes and requests are those of one round"
     )
     table = new_table(("", "predicted", "measured", "difference", ""), right=("predicted", "measured", "difference"))
     for line in lines:
         off = line.difference
         mark = {True: "ok", False: "OFF", None: ""}[line.within]
-        shown = ["-" if value is None else f"{_figure(value)} {line.unit}" for value in (line.predicted, line.measured)]
-        table.add_row(escape(line.what), *shown, "" if off is None else f"{off:+.1%}", mark)
+        shown = ["-" if value is None else _figure(value, line) for value in (line.predicted, line.measured)]
+        what = f"{line.what} requests" if line.kind == "requests" else line.what
+        table.add_row(escape(what), *shown, "" if off is None else f"{off:+.1%}", mark)
     out.print(table)
     for src, dst in found.slower:
         out.print(f"note  {escape(src)} -> {escape(dst)} is faster in the plan than this machine carries: cut, also in the prediction")
@@ -133,8 +136,41 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path) -> None:
         out.print(escape(words))
     if found.went_on:
         out.print("note  the predictions are those of all workers: nothing is judged")
+    for words in _remarks(found, lines, workers):
+        out.print(f"note  {escape(words)}")
+    if not found.went_on:
+        out.print(escape(_verdict(lines)))
     click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
 
 
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
+def _remarks(found: Rehearsal, lines: list[Line], workers: int) -> list[str]:
+    """What must be known to read the figures."""
+    from placer.rehearsal.compared import SECONDS_TOLERANCE
+
+    said = []
+    here = found.plan.workers
+    if here < workers:
+        said.append(f"{here} of the plan's {workers} workers were rehearsed: all figures are those of {here}")
+    off = next((line.difference for line in lines if line.what == "calculation"), None)
+    if off is not None and off > SECONDS_TOLERANCE and not found.deaths:
+        said.append(
+            f"workers wait as long as they would calculate, so calculation {off:+.0%} means that this machine is too busy or too small "
+            f"for {here} workers: take a quiet one, or fewer with --per-group"
+        )
+    return said
+
+
+def _verdict(lines: list[Line]) -> str:
+    judged = [line for line in lines if line.within is not None]
+    off = [f"{line.what} {line.difference:+.1%}" for line in judged if not line.within and line.difference is not None]
+    if off:
+        return f"not confirmed: {', '.join(off)}"
+    return f"confirmed: {len(judged)} of {len(judged)} judged" if judged else "nothing is judged"
+
+
+def _figure(value: float, line: Line) -> str:
+    """A figure with its unit; bytes in MB with four digits, as 2 % count."""
+    if line.kind == "bytes":
+        return f"{value / 1e6:,.4g} MB"
+    number = f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
+    return number if line.kind == "requests" else f"{number} {line.unit}"

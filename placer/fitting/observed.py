@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,10 +11,12 @@ from typing import Any
 
 from placer.catalog import device_name
 from placer.errors import PlacerError
-from placer.fitting.run_log import LEAST_ROUNDS, check_model, read_log, round_seconds, whole_rounds
+from placer.fitting.run_log import LEAST_ROUNDS, check_model, read_run, round_seconds, whole_rounds
 from placer.manifest.document import Group, Manifest
 
 Record = Mapping[str, Any]
+MOST_FACTOR = 1000.0
+"""Machines so many times as fast or slow as planned are a slip."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,17 +76,18 @@ def observe(path: Path, manifest: Manifest) -> Observed:
     PlacerError
         If it is of another plan or model, or says nothing: run on one machine or too short, and nobody was lost.
     """
-    records = read_log(path)
+    records = read_run(path)
     head = records[0]
     if head["manifest"]["digest"] != manifest.digest:
         ran = f"{head['manifest']['name']} ({str(head['manifest']['digest'])[:8]})"
         words = f"{path}: a run of {ran}, the manifest is {manifest.name} ({manifest.digest[:8]})"
         raise PlacerError(words, "give the manifest that was run, as it was")
     lost = _lost(records, manifest)
+    _check_ranks(path, records, manifest, {one.rank for one in lost})
     rounds = whole_rounds((r for r in records if r["kind"] == "step"), manifest.world_size, manifest.exchange.local_steps)[1:]
     if head["links"] == "real" and len(rounds) >= LEAST_ROUNDS:
         check_model(path, head, records)
-        speeds, found = _speeds(rounds, manifest), round_seconds(rounds, manifest.world_size)
+        speeds, found = _checked(path, _speeds(rounds, manifest), manifest), round_seconds(rounds, manifest.world_size)
         return Observed(
             links="real",
             rounds=len(rounds),
@@ -94,11 +97,34 @@ def observe(path: Path, manifest: Manifest) -> Observed:
             lost=lost,
         )
     if not lost and head["links"] != "real":
-        words = f"{path}: all workers ran on one machine, whose speed and links are not the plan's"
+        what = "a rehearsal" if head["links"] == "shaped" else "all workers"
+        words = f"{path}: {what} ran on one machine, whose speed and links are not the plan's"
         raise PlacerError(words, "run it where the plan says")
     if not lost:
         raise PlacerError(f"{path}: {len(rounds)} rounds after the first", f"run at least {LEAST_ROUNDS + 1} rounds")
     return Observed(links=head["links"], rounds=len(rounds), speeds=(), samples_per_second=None, exchange_s=None, lost=lost)
+
+
+def _check_ranks(path: Path, records: Sequence[Record], manifest: Manifest, lost: Collection[int]) -> None:
+    """Refuse steps of ranks that the plan does not have, and a run with steps of some workers only."""
+    ranks = {record["rank"] for record in records if record["kind"] == "step"}
+    last = manifest.world_size + (manifest.aggregator is not None) - 1
+    if ranks and max(ranks) > last:
+        raise PlacerError(f"{path}: steps of rank {max(ranks)}, the plan's last is {last}", "give run.jsonl as placer run wrote it")
+    missing = set(range(manifest.world_size)) - ranks - set(lost)
+    if ranks and missing:
+        raise PlacerError(f"{path}: no steps of rank {min(missing)}", "give run.jsonl of rank 0, which has the steps of all")
+
+
+def _checked(path: Path, speeds: tuple[Speed, ...], manifest: Manifest) -> tuple[Speed, ...]:
+    """Refuse speeds that no run of the plan's machines can have."""
+    if not speeds and any(group.samples_per_second is not None for group in manifest.groups):
+        raise PlacerError(f"{path}: no worker calculated anything", "give the log of a run that trained")
+    for speed in speeds:
+        if not 1 / MOST_FACTOR <= speed.factor <= MOST_FACTOR:
+            words = f"{path}: {speed.device} {speed.measured:.3g} samples/s a machine, planned {speed.planned:.3g}"
+            raise PlacerError(words, "no machine is so far from its plan: check the log, or plan with its own profile")
+    return speeds
 
 
 def group_of(rank: int, groups: Sequence[Group]) -> Group | None:
@@ -120,7 +146,8 @@ def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
             continue
         group = group_of(rank, manifest.groups)
         if rank not in found or record["kind"] == "lost":
-            found[rank] = Lost(rank=rank, place="" if group is None else group.place, step=step, reason=reason)
+            plain = "".join(c if c.isprintable() else " " for c in reason)
+            found[rank] = Lost(rank=rank, place="" if group is None else group.place, step=step, reason=plain)
     return tuple(found[rank] for rank in sorted(found))
 
 

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.fitting.log_records import wrong_field
 
 SCHEMA = "placer.run/v1"
 LEAST_ROUNDS = 3
@@ -97,7 +98,7 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
         If it is no such log, or says nothing about the plan's machines and links: run on one machine, with another model, of another
         strategy than all-reduce, or too short.
     """
-    records = read_log(path)
+    records = read_run(path)
     head = records[0]
     workers = sum(group["count"] for group in head["groups"])
     _check(path, head, records)
@@ -141,6 +142,22 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     if not records or records[0].get("schema") != SCHEMA:
         found = records[0].get("schema") if records else None
         raise PlacerError(f"{path}: schema {found!r} is no {SCHEMA}", "give run.jsonl of placer run")
+    return records
+
+
+def read_run(path: Path) -> list[dict[str, Any]]:
+    """Read a log whose figures are used: as `read_log`, each record with what is read of it.
+
+    Raises
+    ------
+    PlacerError
+        Names the line and the field that is missing or no figure of a run.
+    """
+    records = read_log(path)
+    for number, record in enumerate(records, 1):
+        if (wrong := wrong_field(record)) is not None:
+            words = "".join(c if c.isprintable() else " " for c in wrong)
+            raise PlacerError(f"{path}:{number}: {words}", "give run.jsonl as placer run wrote it")
     return records
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placer.book_checks import check_figures
 from placer.errors import PlacerError
 from placer.manifest.document import Group, Manifest
 from placer.placement import Exchange, Placement, WorkerGroup
@@ -25,6 +26,7 @@ def question_of(manifest: Manifest, where: str) -> tuple[Problem, Placement]:
         raise PlacerError(f"{where}: an early manifest without links and prices", "write it again with placer recommend --manifest FILE")
     try:
         problem = Problem.from_dict(manifest.question)
+        check_figures(problem.catalog)
         exchange = exchange_of(manifest, _server(manifest, problem))
     except PlacerError as error:
         raise PlacerError(f"{where}: {error.message}", error.hint, exit_code=error.exit_code) from None

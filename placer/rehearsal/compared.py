@@ -20,6 +20,9 @@ SECONDS_TOLERANCE, BYTES_TOLERANCE = 0.15, 0.02
 LEAST_SHARE = 0.01
 """Pairs that carry less than this share of what the busiest carries have acknowledgements, polls and greetings only: not judged."""
 
+LEAST_BYTES, LEAST_BYTES_OF_A_STORE = 1e5, 1e6
+"""Nor those of less in a round: headers and greetings, with a store also polls, are more than the tolerance then."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
@@ -77,12 +80,13 @@ def _bytes(found: Rehearsal) -> list[Line]:
     """
     small = found.small
     predicted = bytes_by_link(found.plan.phases(small.problem.gradient_bytes))
-    least = LEAST_SHARE * max(predicted.values(), default=0.0)
+    share = LEAST_SHARE * max(predicted.values(), default=0.0)
+    least = max(share, LEAST_BYTES if found.plan.exchange.storage is None else LEAST_BYTES_OF_A_STORE)
     lines = []
     for src, dst in sorted({*predicted, *found.sent}):
         should, did = predicted.get((src, dst)), found.sent.get((src, dst), 0.0)
         line = Line(kind="bytes", what=f"{src} -> {dst}", unit="B a round", predicted=should, measured=did)
-        if should is None and did < least:
+        if should is None and did < share:
             continue
         judged = should is not None and should > least and (src, dst) not in found.slower
         lines.append(_judged(line, BYTES_TOLERANCE) if judged else line)

@@ -8,12 +8,15 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from placer.errors import PlacerError
+from placer.runtime.checkpoint import steps_of
 from placer.runtime.context import Settings
 from placer.runtime.launcher import Record
 from placer.runtime.plan import Plan
 from placer.runtime.strategies import executed
+from placer.units import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,18 @@ class Kill:
         if found is None or int(found[2]) < 1:
             raise PlacerError(f"'{words}' is no death of a worker", "give RANK@STEP with a step from 1, such as 1@2")
         return Kill(rank=int(found[1]), step=int(found[2]))
+
+    def check(self, workers: int, steps: int) -> None:
+        """Refuse a worker or a step that a run of so many does not have.
+
+        Raises
+        ------
+        PlacerError
+            Says which there are.
+        """
+        if self.rank >= workers or self.step >= steps:
+            words = f"there is no worker {self.rank} that dies in step {self.step}"
+            raise PlacerError(words, f"ranks are 0 to {workers - 1}, steps 1 to {steps - 1}")
 
 
 def survived(
@@ -70,11 +85,7 @@ def survived(
     PlacerError
         If there is no such worker or step, or the run cannot be resumed.
     """
-    if kill.rank >= plan.workers or kill.step >= settings.steps:
-        raise PlacerError(
-            f"there is no worker {kill.rank} that dies in step {kill.step}",
-            f"ranks are 0 to {plan.workers - 1}, steps 1 to {settings.steps - 1}",
-        )
+    kill.check(plan.workers, settings.steps)
     pids: dict[int, int] = {}
     seen: list[Record] = []
     died = [0.0]
@@ -97,17 +108,24 @@ def survived(
         waited_s = time.monotonic() - died[0]
         tell(f"{plan.said(kill.rank)} killed in step {kill.step}; {waited_s:.1f} s later the run had ended: {error.message}")
         before = [r for r in seen if r["kind"] != "run"]
-        records = run(replace(settings, resume=True), watch)
+        records = run(replace(settings, resume=_kept(plan, settings)), watch)
         start = next(r["start"] for r in records if r["kind"] == "ready")
         done = min((r["step"] for r in before if r["kind"] == "step" and r["rank"] == kill.rank), default=0) + kill.step
-        tell(f"resumed before step {start}: {_lost(done - start)}")
+        again = f"resumed before step {start}" if start else "nothing was kept yet, so it began again"
+        tell(f"{again}: {_lost(done - start)}")
         return [records[0], *(r for r in before if r["kind"] != "step" or r["step"] < start), *records[1:]]
-    went_on = f"{plan.workers - 1} workers went on, its samples of the step under way were left out"
+    went_on = f"{counted(plan.workers - 1, 'worker')} went on, its samples of the step under way were left out"
     tell(f"{plan.said(kill.rank)} killed in step {kill.step}; {went_on}")
     return records
+
+
+def _kept(plan: Plan, settings: Settings) -> bool:
+    """Whether all workers have a checkpoint of one step; early in the first round of local steps they have none."""
+    folder, replicated = Path(settings.checkpoints or ""), executed(plan).REPLICATED
+    return bool(set.intersection(*(steps_of(folder, rank, replicated=replicated) for rank in range(plan.workers))) - {0})
 
 
 def _lost(steps: int) -> str:
     if steps <= 0:
         return "nothing was lost but the step under way"
-    return f"{steps} whole steps were done again, and the step under way"
+    return f"{counted(steps, 'whole step')} and the step under way were done again"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from placer.runtime.context import Settings
 from placer.runtime.launcher import Record
 from placer.runtime.plan import Plan, plan_from
 from placer.runtime.runs import run_here
+from placer.units import format_duration
 
 WARM_ROUNDS = 1
 """Rounds that open connections, and are not counted."""
@@ -129,17 +132,35 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
     problem, placement = question_of(manifest, where)
     _check(placement.exchange.strategy, placement.workers, where)
     placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
+    if wishes.kill is not None:
+        wishes.kill.check(placement.workers, (wishes.rounds + WARM_ROUNDS) * manifest.exchange.local_steps)
+    _make(folder)
     elements = None if wishes.train is None else own_elements(wishes.train)
     scale = wishes.scale or (usual_scale(problem, placement) if elements is None else elements * 4 / problem.profile.gradient_bytes_fp32)
     first = scaled(problem, placement, scale, float("inf"), elements)
-    with shaped_network(first.machines, first.shapes, wishes.method) as network:
+    with _named_end(), shaped_network(first.machines, first.shapes, wishes.method) as network:
         carried = network.carries_bytes_per_s()
         small = scaled(problem, placement, scale, carried, elements)
         _bound(small, wishes)
         say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
         small = small.calibrated(calibrated(small, _unshaped(small, wishes, folder)))
         say(f"rehearsing: {wishes.rounds + WARM_ROUNDS} rounds of about {small.estimate.step.total:.3g} s through shaped links")
-        return _shaped(small, network, wishes, folder, say)
+        try:
+            return _shaped(small, network, wishes, folder, say)
+        except PlacerError as error:
+            network.sent_bytes()  # where the relay has ended, that is why, and it says so
+            if error.exit_code != 1:
+                raise
+            raise PlacerError(error.message, f"start the rehearsal again; its log is {folder / 'run.jsonl'}", exit_code=1) from None
+
+
+@contextmanager
+def _named_end() -> Iterator[None]:
+    """Say that the relay has ended where its pipe only breaks: the command takes a broken pipe for a reader that has gone."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise PlacerError("the relay of the rehearsal's network has ended", "start the rehearsal again", exit_code=1) from None
 
 
 def own_elements(train: str) -> int:
@@ -150,7 +171,10 @@ def own_elements(train: str) -> int:
     workload = load_target(train, None)
     if not isinstance(workload, Workload):
         raise PlacerError(f"{train} returns a step function", "a rehearsal needs the model: return a Workload or (module, batch, loss)")
-    return sum(p.numel() for p in workload.module.parameters() if p.requires_grad)
+    elements: int = sum(p.numel() for p in workload.module.parameters() if p.requires_grad)
+    if not elements:
+        raise PlacerError(f"the model of {train} has no parameter that is trained", "give a module with parameters that require a gradient")
+    return elements
 
 
 def _check(strategy: str, workers: int, where: str) -> None:
@@ -160,13 +184,23 @@ def _check(strategy: str, workers: int, where: str) -> None:
         raise PlacerError(f"{where}: a rehearsal has one object store, {strategy} one in each region", "plan with --exchange central")
 
 
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        words = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise PlacerError(f"cannot make the folder '{folder}': {words}", "choose another --dir") from None
+    if not os.access(folder, os.W_OK):
+        raise PlacerError(f"cannot write into '{folder}'", "choose another --dir")
+
+
 def _bound(small: Scaled, wishes: Wishes) -> None:
     """Refuse what takes too long or sends too much, before anything is started."""
     rounds = wishes.rounds + WARM_ROUNDS
     seconds = small.estimate.step.total * rounds
     if seconds > wishes.limit_s:
         raise PlacerError(
-            f"{rounds} rounds take at least {seconds:,.0f} s, the limit is {wishes.limit_s:,.0f} s",
+            f"{rounds} rounds take at least {format_duration(seconds)}, the limit is {format_duration(wishes.limit_s)}",
             "a smaller --scale or a larger --limit",
         )
     sent = sum(use.bytes_per_step for use in small.estimate.links) * (rounds + MACHINE_ROUNDS)

@@ -138,13 +138,22 @@ def scaled(problem: Problem, placement: Placement, scale: float, most_bytes_per_
     elements
         Parameters that travel, where a user's own model says it.
 
+    Raises
+    ------
+    PlacerError
+        If so small a scale leaves next to nothing that travels.
+
     Notes
     -----
     Calculation is made shorter by smaller batches: B' samples take ``scale`` times as long as B where all speeds are
     multiplied by B' / (B scale).
     """
     if elements is None:
-        elements = max(1, round(problem.profile.gradient_bytes_fp32 / COMPRESSION_BYTES["none"] * scale))
+        whole = problem.profile.gradient_bytes_fp32 / COMPRESSION_BYTES["none"]
+        elements = round(whole * scale)
+        if elements < min(LEAST_ELEMENTS, int(whole)):
+            words = f"scale {scale:.3g} leaves {elements:,} of {whole:,.0f} parameters, fewer than {LEAST_ELEMENTS:,}"
+            raise PlacerError(words, f"{LEAST_ELEMENTS / whole:.2g} is about the smallest: headers are more than data below it")
     batch = min(problem.batch, SAMPLES_PER_WORKER * placement.workers)
     faster = batch / (problem.batch * scale)
     profile = replace(
