@@ -7,12 +7,12 @@ prediction is on a quiet machine is measured by ``make rehearse``.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,9 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.rehearsal.kill import Kill
 from placer.rehearsal.machine import calibrated
-from placer.rehearsal.rehearse import Wishes, own_elements, rehearse
+from placer.rehearsal.network import Shape, shaped_network
 from placer.rehearsal.scaled import fewer, scaled, usual_scale, without_hosts
+from placer.rehearsal.wishes import own_elements
 from placer.saved import schema_text
 
 US, EU = "gcp/us-central1", "gcp/europe-west1"
@@ -343,19 +344,15 @@ def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     assert not network_namespaces() - before
 
 
-def test_a_relay_that_dies_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not passed off as a reader that has closed standard output, which ends a command without a word."""
-    pytest.importorskip("torch")
-
-    @contextmanager
-    def dies(*words: Any) -> Iterator[None]:
-        raise BrokenPipeError
-        yield
-
-    monkeypatch.setattr("placer.rehearsal.rehearse.shaped_network", dies)
-    manifest = read_manifest(manifest_of(*by_hand()), "plan.json")
-    with pytest.raises(PlacerError, match="the relay of the rehearsal's network has ended"):
-        rehearse(manifest, "plan.json", Wishes(), tmp_path)
+@shaped
+def test_a_relay_that_dies_is_named() -> None:
+    """Whoever asks it next hears so, and its broken pipe does not pass for a reader that has closed standard output."""
+    way = {"stream_bytes_per_s": 1e8, "pair_bytes_per_s": 1e8, "rtt_s": 0.0}
+    ways = [Shape(src="A", dst="B", **way), Shape(src="B", dst="A", **way)]
+    with shaped_network(["A", "B"], ways, "namespaces") as network:
+        os.kill(network.entry(0)["pid"], signal.SIGKILL)
+        with pytest.raises(PlacerError, match="the relay of the rehearsal's network has ended"):
+            network.sent_bytes()
 
 
 def test_deaths_are_read() -> None:

@@ -66,7 +66,8 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     if importlib.util.find_spec("torch") is None:
         raise PlacerError("placer rehearse needs PyTorch, which is not installed", "install it: pip install 'placer[rehearse]'")
     from placer.rehearsal.compared import confirmed, document_of, lines_of
-    from placer.rehearsal.rehearse import Wishes, rehearse
+    from placer.rehearsal.rehearse import rehearse
+    from placer.rehearsal.wishes import Wishes
 
     wishes = Wishes(
         scale=scale,

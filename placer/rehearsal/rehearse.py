@@ -2,73 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.exchange import traits
 from placer.fitting.run_log import whole_rounds
 from placer.manifest import Manifest
 from placer.manifest.question import question_of
-from placer.rehearsal.kill import Kill, survived
+from placer.rehearsal.kill import survived
 from placer.rehearsal.machine import calibrated
 from placer.rehearsal.network import ShapedNetwork, shaped_network
 from placer.rehearsal.scaled import Scaled, fewer, scaled, usual_scale, without_hosts
 from placer.rehearsal.stand_in import ELEMENTS, TRAIN
+from placer.rehearsal.wishes import MACHINE_ROUNDS, WARM_ROUNDS, Wishes, check_plan, check_size, make_folder, own_elements
 from placer.runtime.context import Settings
 from placer.runtime.launcher import Record
 from placer.runtime.plan import Plan, plan_from
 from placer.runtime.runs import run_here
-from placer.units import format_duration
 
-WARM_ROUNDS = 1
-"""Rounds that open connections, and are not counted."""
-MACHINE_ROUNDS = 4
-"""Rounds without shaped links, the first of them not counted."""
 MACHINE_CALCULATION_S = 0.05
 """What a worker calculates in a step of them: they measure the rest."""
-MOST_BYTES = 8e9
-"""Most that a rehearsal sends between its machines."""
 TIMEOUT_S = 60.0
 POLL_S = 0.05
 """Between two looks into the object store: the wait for the next one is nothing beside a round."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """How a plan is rehearsed.
-
-    Parameters
-    ----------
-    scale
-        Bytes and calculation over those of the plan; None: so that a round takes a few seconds.
-    rounds
-        That are measured.
-    per_group
-        Most workers of each group; None: all.
-    method
-        Of the network: ``auto`` or one of `placer.rehearsal.network`.
-    limit_s
-        Longest time that the prediction may say, all rounds together.
-    kill
-        A worker that dies, and when.
-    train
-        ``module:function`` of the user's own model; None: a vector of the scaled size.
-    """
-
-    scale: float | None = None
-    rounds: int = 5
-    per_group: int | None = None
-    method: str = "auto"
-    limit_s: float = 600.0
-    kill: Kill | None = None
-    train: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,18 +90,18 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
         If the plan cannot be rehearsed here, or the run fails.
     """
     problem, placement = question_of(manifest, where)
-    _check(placement.exchange.strategy, placement.workers, where)
+    check_plan(placement.exchange.strategy, placement.workers, where)
     placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
     if wishes.kill is not None:
         wishes.kill.check(placement.workers, (wishes.rounds + WARM_ROUNDS) * manifest.exchange.local_steps)
-    _make(folder)
+    make_folder(folder)
     elements = None if wishes.train is None else own_elements(wishes.train)
     scale = wishes.scale or (usual_scale(problem, placement) if elements is None else elements * 4 / problem.profile.gradient_bytes_fp32)
     first = scaled(problem, placement, scale, float("inf"), elements)
-    with _named_end(), shaped_network(first.machines, first.shapes, wishes.method) as network:
+    with shaped_network(first.machines, first.shapes, wishes.method) as network:
         carried = network.carries_bytes_per_s()
         small = scaled(problem, placement, scale, carried, elements)
-        _bound(small, wishes)
+        check_size(small, wishes)
         say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
         small = small.calibrated(calibrated(small, _unshaped(small, wishes, folder)))
         say(f"rehearsing: {wishes.rounds + WARM_ROUNDS} rounds of about {small.estimate.step.total:.3g} s through shaped links")
@@ -152,61 +112,6 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
             if error.exit_code != 1:
                 raise
             raise PlacerError(error.message, f"start the rehearsal again; its log is {folder / 'run.jsonl'}", exit_code=1) from None
-
-
-@contextmanager
-def _named_end() -> Iterator[None]:
-    """Say that the relay has ended where its pipe only breaks: the command takes a broken pipe for a reader that has gone."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise PlacerError("the relay of the rehearsal's network has ended", "start the rehearsal again", exit_code=1) from None
-
-
-def own_elements(train: str) -> int:
-    """Trainable parameters of a user's model."""
-    from placer.profiler.target import load_target
-    from placer.profiler.workload import Workload
-
-    workload = load_target(train, None)
-    if not isinstance(workload, Workload):
-        raise PlacerError(f"{train} returns a step function", "a rehearsal needs the model: return a Workload or (module, batch, loss)")
-    elements: int = sum(p.numel() for p in workload.module.parameters() if p.requires_grad)
-    if not elements:
-        raise PlacerError(f"the model of {train} has no parameter that is trained", "give a module with parameters that require a gradient")
-    return elements
-
-
-def _check(strategy: str, workers: int, where: str) -> None:
-    if workers == 1:
-        raise PlacerError(f"{where}: one worker exchanges nothing, so there is nothing to rehearse", "placer run executes it")
-    if traits(strategy).transport == "regional-stores":
-        raise PlacerError(f"{where}: a rehearsal has one object store, {strategy} one in each region", "plan with --exchange central")
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        words = "it is a file" if isinstance(error, FileExistsError) else error.strerror
-        raise PlacerError(f"cannot make the folder '{folder}': {words}", "choose another --dir") from None
-    if not os.access(folder, os.W_OK):
-        raise PlacerError(f"cannot write into '{folder}'", "choose another --dir")
-
-
-def _bound(small: Scaled, wishes: Wishes) -> None:
-    """Refuse what takes too long or sends too much, before anything is started."""
-    rounds = wishes.rounds + WARM_ROUNDS
-    seconds = small.estimate.step.total * rounds
-    if seconds > wishes.limit_s:
-        raise PlacerError(
-            f"{rounds} rounds take at least {format_duration(seconds)}, the limit is {format_duration(wishes.limit_s)}",
-            "a smaller --scale or a larger --limit",
-        )
-    sent = sum(use.bytes_per_step for use in small.estimate.links) * (rounds + MACHINE_ROUNDS)
-    if sent > MOST_BYTES:
-        words = f"the rehearsal would send {sent / 1e9:.3g} GB, the limit is {MOST_BYTES / 1e9:g} GB"
-        raise PlacerError(words, "a smaller --scale, or fewer --rounds")
 
 
 def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Path) -> Settings:

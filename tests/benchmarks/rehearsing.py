@@ -20,7 +20,8 @@ from placer.estimator import estimate
 from placer.manifest import build_manifest, read_manifest
 from placer.rehearsal.compared import Line, confirmed, lines_of
 from placer.rehearsal.network import METHODS
-from placer.rehearsal.rehearse import Wishes, rehearse
+from placer.rehearsal.rehearse import rehearse
+from placer.rehearsal.wishes import Wishes
 
 GCP = ("gcp/us-central1", "gcp/europe-west1", "gcp/asia-east1", "gcp/australia-southeast1")
 STORE = "aws/us-west-2"

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 from placer.errors import PlacerError
@@ -60,4 +61,5 @@ class RelayProcess:
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(OSError):  # what was not written when the relay ended
+                    pipe.close()

@@ -1,0 +1,99 @@
+"""What is wished of a rehearsal, and what is refused before anything is measured."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from placer.errors import PlacerError
+from placer.exchange import traits
+from placer.rehearsal.kill import Kill
+from placer.rehearsal.scaled import Scaled
+from placer.units import format_duration
+
+WARM_ROUNDS = 1
+"""Rounds that open connections, and are not counted."""
+MACHINE_ROUNDS = 4
+"""Rounds without shaped links, the first of them not counted."""
+MOST_BYTES = 8e9
+"""Most that a rehearsal sends between its machines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """How a plan is rehearsed.
+
+    Parameters
+    ----------
+    scale
+        Bytes and calculation over those of the plan; None: so that a round takes a few seconds.
+    rounds
+        That are measured.
+    per_group
+        Most workers of each group; None: all.
+    method
+        Of the network: ``auto`` or one of `placer.rehearsal.network`.
+    limit_s
+        Longest time that the prediction may say, all rounds together.
+    kill
+        A worker that dies, and when.
+    train
+        ``module:function`` of the user's own model; None: a vector of the scaled size.
+    """
+
+    scale: float | None = None
+    rounds: int = 5
+    per_group: int | None = None
+    method: str = "auto"
+    limit_s: float = 600.0
+    kill: Kill | None = None
+    train: str | None = None
+
+
+def check_plan(strategy: str, workers: int, where: str) -> None:
+    """Refuse plans without an exchange, and those with more stores than a rehearsal has."""
+    if workers == 1:
+        raise PlacerError(f"{where}: one worker exchanges nothing, so there is nothing to rehearse", "placer run executes it")
+    if traits(strategy).transport == "regional-stores":
+        raise PlacerError(f"{where}: a rehearsal has one object store, {strategy} one in each region", "plan with --exchange central")
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of the logs, or say why not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        words = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise PlacerError(f"cannot make the folder '{folder}': {words}", "choose another --dir") from None
+    if not os.access(folder, os.W_OK):
+        raise PlacerError(f"cannot write into '{folder}'", "choose another --dir")
+
+
+def check_size(small: Scaled, wishes: Wishes) -> None:
+    """Refuse what takes too long or sends too much, before anything is started."""
+    rounds = wishes.rounds + WARM_ROUNDS
+    seconds = small.estimate.step.total * rounds
+    if seconds > wishes.limit_s:
+        raise PlacerError(
+            f"{rounds} rounds take at least {format_duration(seconds)}, the limit is {format_duration(wishes.limit_s)}",
+            "a smaller --scale or a larger --limit",
+        )
+    sent = sum(use.bytes_per_step for use in small.estimate.links) * (rounds + MACHINE_ROUNDS)
+    if sent > MOST_BYTES:
+        words = f"the rehearsal would send {sent / 1e9:.3g} GB, the limit is {MOST_BYTES / 1e9:g} GB"
+        raise PlacerError(words, "a smaller --scale, or fewer --rounds")
+
+
+def own_elements(train: str) -> int:
+    """Trainable parameters of a user's model."""
+    from placer.profiler.target import load_target
+    from placer.profiler.workload import Workload
+
+    workload = load_target(train, None)
+    if not isinstance(workload, Workload):
+        raise PlacerError(f"{train} returns a step function", "a rehearsal needs the model: return a Workload or (module, batch, loss)")
+    elements: int = sum(p.numel() for p in workload.module.parameters() if p.requires_grad)
+    if not elements:
+        raise PlacerError(f"the model of {train} has no parameter that is trained", "give a module with parameters that require a gradient")
+    return elements
