@@ -312,36 +312,44 @@ def test_a_worker_that_is_killed_before_anything_was_kept_begins_again(
     assert document["deaths"][1] == "nothing was kept yet, so it began again: 1 whole step and the step under way were done again"
 
 
-def network_namespaces() -> set[str]:
-    """Network namespaces that some process is in."""
-    found = set()
+def networks(below: int | None = None) -> set[str]:
+    """Network namespaces that some process is in; of a process and its descendants only, if one is named."""
+    found: dict[int, str] = {}
+    parents: dict[int, int] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            found.add(str((process / "ns" / "net").readlink()))
+            parents[int(process.name)] = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+            found[int(process.name)] = str((process / "ns" / "net").readlink())
         except OSError:
             continue
-    return found
+
+    def is_below(pid: int) -> bool:
+        while pid not in (below, 0):
+            pid = parents.get(pid, 0)
+        return pid == below
+
+    return {network for pid, network in found.items() if below is None or is_below(pid)}
 
 
 @shaped
 def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     """Workers, relay and namespaces end by themselves when the command is killed, so that nothing is left at the next start."""
-    before = network_namespaces()
+    here = str(Path("/proc/self/ns/net").readlink())
     words = ["rehearse", str(written(tmp_path)), "--scale", "1/5", "--rounds", "9", "--limit", "1h", "--dir", str(tmp_path / "logs")]
-    until = time.monotonic() + 90
-    with subprocess.Popen(
-        [sys.executable, "-m", "placer", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-m", "placer", *words]
+    until = time.monotonic() + 120
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         next(said for said in process.stderr if "rehearsing:" in said)
         log = tmp_path / "logs" / "run.jsonl"
         while time.monotonic() < until and (not log.exists() or '"ready"' not in log.read_text(encoding="utf-8")):
             time.sleep(0.05)
-        assert network_namespaces() - before
+        made = networks(below=process.pid) - {here}
+        assert len(made) >= 2  # one for each worker
         process.send_signal(signal.SIGKILL)
-    while time.monotonic() < until and network_namespaces() - before:
+    while time.monotonic() < until and networks() & made:
         time.sleep(0.05)
-    assert not network_namespaces() - before
+    assert not networks() & made
 
 
 @shaped
