@@ -114,19 +114,6 @@ def test_one_stream_does_not_wait_for_the_queue_of_another() -> None:
     assert 99 in came
 
 
-def test_shaping_off_delivers_what_is_under_way_at_once() -> None:
-    """Nothing is lost and nothing waits."""
-    came: list[int] = []
-    link, queues = Link(1000.0, 2500.0, 0.5, came.append), Queues()
-    for number in range(3):
-        queues.accept(link, b"a", 1000, number, 0.0)
-    sent(queues, 1.0)
-    queues.flush()
-    queues.on = False
-    queues.accept(link, b"a", 1000, 3, 1.0)
-    assert came == [0, 1, 2, 3]
-
-
 def tcp_packet(ack: int, payload: bytes = b"", flags: int = 0x10) -> bytes:
     """As a TUN device gives it: its own header, IP, TCP with a checksum that is not worked out."""
     inner = struct.pack("!HHIIBBHHH", 5000, 6000, 1, ack, 5 << 4, flags, ack % 1000, 0, 0) + payload
@@ -240,18 +227,6 @@ def test_bytes_are_payload_and_headers(peers: Peers) -> None:
     assert size < more.pop((US, AF)) < 1.02 * size
     assert more.pop((AF, US)) < 0.01 * size
     assert sum(more.values()) < 1000  # late confirmations of earlier tests
-
-
-def test_shaping_can_be_turned_off_and_on(peers: Peers) -> None:
-    """At once, for connections that are open: 2 MB take 0.8 s at 20 Mb/s."""
-    size = 2_000_000
-    peers.network.shape(False)
-    fast = min(peers.seconds(US, EU, size) for _ in range(3)), min(peers.seconds(US, ASIA, 1) for _ in range(5))
-    peers.network.shape(True)
-    slow = peers.seconds(US, EU, size)
-    assert fast[0] < 0.2
-    assert fast[1] < 0.05
-    assert slow >= 0.8
 
 
 def test_links_beyond_what_is_carried_are_listed(peers: Peers) -> None:

@@ -211,17 +211,6 @@ def test_a_sender_waits_for_who_does_not_read(opened: Opened) -> None:
     assert sum(came) == sent
 
 
-def test_shaping_can_be_turned_off_and_on(network: ShapedNetwork, opened: Opened) -> None:
-    """At once, for connections that are open: 1 MB takes 0.25 s at 4 MB/s."""
-    link = opened(A, B, confirm)
-    seconds(link, 1)
-    network.shape(False)
-    fast = min(seconds(link, 1_000_000) for _ in range(3))
-    network.shape(True)
-    assert fast < 0.2
-    assert seconds(link, 1_000_000) >= 0.25 + RTT
-
-
 def test_who_looks_sees_others_at_the_relay_and_itself_where_it_is(network: ShapedNetwork) -> None:
     """The same question has the same answer, so that ports do not run out."""
     entry = network.entry(A)

@@ -52,10 +52,6 @@ class Namespaces(ShapedNetwork):
         shared = {"method": self.method, "interface": INTERFACE, "address": self.addresses[machine]}
         return {**shared, "pid": self.made["pid"], "user_inode": self.made["user_inode"], **self.made["machines"][machine]}
 
-    def shape(self, on: bool) -> None:
-        """Turn shaping on or off."""
-        self.ask(shape=on)
-
     def sent_bytes(self) -> dict[tuple[int, int], int]:
         """Bytes of IP packets sent so far, as if cut to the MTU, by ordered pair of machines."""
         return {(src, dst): sent for src, dst, sent in self.ask()["sent"]}
@@ -64,9 +60,9 @@ class Namespaces(ShapedNetwork):
         """`CARRIES_BYTES_PER_S`."""
         return CARRIES_BYTES_PER_S
 
-    def ask(self, **call: Any) -> dict[str, Any]:
-        """Call the relay; its answer always has ``sent`` bytes, ``dropped`` packets and ``cpu_s``, the relay's CPU time so far."""
-        return self.process.ask(**call)
+    def ask(self) -> dict[str, Any]:
+        """Ask the relay; its answer has ``sent`` bytes, ``dropped`` packets and ``cpu_s``, the relay's CPU time so far."""
+        return self.process.ask()
 
 
 @contextmanager

@@ -65,7 +65,6 @@ class Queues:
         self.events: list[tuple[float, int, Stream | None, Link | None, Any]] = []
         self.order = count()
         self.dropped = 0
-        self.on = True
 
     def accept(self, link: Link, key: bytes, size: int, packet: Any, now: float) -> None:
         """Take a packet of a stream.
@@ -79,9 +78,6 @@ class Queues:
         now
             When it came, seconds.
         """
-        if not self.on:
-            link.deliver(packet)
-            return
         stream = self.streams.get(key)
         if stream is None:
             stream = self._new(link, key, now)
@@ -95,10 +91,7 @@ class Queues:
 
     def pass_by(self, link: Link, packet: Any, now: float) -> None:
         """Take a packet that carries nothing: it waits for no bucket, only for the way."""
-        if self.on:
-            heappush(self.events, (now + link.delay_s, next(self.order), None, link, packet))
-        else:
-            link.deliver(packet)
+        heappush(self.events, (now + link.delay_s, next(self.order), None, link, packet))
 
     def run(self, now: float) -> float | None:
         """Deliver what is due; returns the time of the next event, or None."""
@@ -111,17 +104,6 @@ class Queues:
             else:
                 self._leave(stream, at)
         return events[0][0] if events else None
-
-    def flush(self) -> None:
-        """Deliver all that is under way, in order, at once."""
-        for _, _, stream, link, packet in sorted(self.events, key=lambda event: event[:2]):
-            if stream is None and link is not None:
-                link.deliver(packet)
-        for stream in self.streams.values():
-            for _, _, packet in stream.waiting:
-                stream.link.deliver(packet)
-        self.events.clear()
-        self.streams.clear()
 
     def _arm(self, stream: Stream, earliest: float) -> None:
         """Set the time at which the first packet of a stream has passed its bucket."""

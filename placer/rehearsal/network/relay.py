@@ -42,9 +42,9 @@ class Relay:
         user = os.stat("/proc/self/ns/user").st_ino if told["user"] else None  # noqa: PTH116 - one call, follows the link
         self.told = {"pid": os.getpid(), "user_inode": user, "machines": [{"fd": m.fd, "inode": m.inode} for m in made]}
 
-    def command(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Do what the parent asks: ``shape`` on or off, or say ``sent`` bytes."""
-        return answered(self.router.queues, self.router.links, call)
+    def figures(self) -> dict[str, Any]:
+        """What it has carried so far."""
+        return answered(self.router.queues, self.router.links)
 
 
 def own_user_namespace() -> None:

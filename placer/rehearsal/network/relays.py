@@ -48,10 +48,6 @@ class Relays(ShapedNetwork):
             "relay": [LOOPBACK, self.port],
         }
 
-    def shape(self, on: bool) -> None:
-        """Turn shaping on or off."""
-        self.ask(shape=on)
-
     def sent_bytes(self) -> dict[tuple[int, int], int]:
         """Bytes of connections sent so far by ordered pair of machines, without headers."""
         return {(src, dst): sent for src, dst, sent in self.ask()["sent"]}
@@ -60,9 +56,9 @@ class Relays(ShapedNetwork):
         """`CARRIES_BYTES_PER_S`."""
         return CARRIES_BYTES_PER_S
 
-    def ask(self, **call: Any) -> dict[str, Any]:
-        """Call the relay; its answer always has ``sent`` bytes and ``cpu_s``, the relay's CPU time so far."""
-        return self.process.ask(**call)
+    def ask(self) -> dict[str, Any]:
+        """Ask the relay; its answer has ``sent`` bytes and ``cpu_s``, the relay's CPU time so far."""
+        return self.process.ask()
 
 
 @contextmanager

@@ -30,8 +30,8 @@ class Carries(Protocol):
     def told(self) -> dict[str, Any]:
         """Its first answer."""
 
-    def command(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Do what the parent asks."""
+    def figures(self) -> dict[str, Any]:
+        """Its answer whenever it is asked."""
 
 
 def serve(make: Callable[[dict[str, Any]], Carries]) -> None:
@@ -55,19 +55,16 @@ def serve(make: Callable[[dict[str, Any]], Carries]) -> None:
         if not read:
             os._exit(0)
         *lines, unread = (unread + read).split(b"\n")
-        for line in lines:
-            _say(relay.command(json.loads(line)))
+        for _ in lines:
+            _say(relay.figures())
 
     relay.loop.watch(sys.stdin.fileno(), take)
     _say(relay.told)
     relay.loop.run()
 
 
-def answered(queues: Queues, links: Mapping[tuple[int, int], Link], call: dict[str, Any]) -> dict[str, Any]:
-    """Turn ``shape`` on or off if asked, and say ``sent`` bytes, ``dropped`` packets and the CPU time so far."""
-    if "shape" in call:
-        queues.flush()
-        queues.on = call["shape"]
+def answered(queues: Queues, links: Mapping[tuple[int, int], Link]) -> dict[str, Any]:
+    """Say ``sent`` bytes, ``dropped`` packets and the CPU time so far."""
     sent = [[src, dst, link.sent_bytes] for (src, dst), link in links.items()]
     return {"sent": sent, "dropped": queues.dropped, "cpu_s": sum(os.times()[:2])}
 

@@ -40,10 +40,6 @@ class ShapedNetwork(ABC):
         """What `placer.rehearsal.network.enter.enter` needs to join a machine; plain JSON."""
 
     @abstractmethod
-    def shape(self, on: bool) -> None:
-        """Turn shaping on or off, at once, for running connections too. Off: no delay and no limit, as fast as this machine goes."""
-
-    @abstractmethod
     def sent_bytes(self) -> dict[tuple[int, int], int]:
         """Bytes sent so far by ordered pair of machines; with namespaces headers included."""
 

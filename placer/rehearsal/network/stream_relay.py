@@ -46,9 +46,9 @@ class StreamRelay:
         self.loop.watch(self.questions.fileno(), self._answer)
         self.told = {"port": self.questions.getsockname()[1]}
 
-    def command(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Do what the parent asks: ``shape`` on or off, or say ``sent`` bytes."""
-        return answered(self.loop.queues, self.loop.links, call)
+    def figures(self) -> dict[str, Any]:
+        """What it has carried so far."""
+        return answered(self.loop.queues, self.loop.links)
 
     def seen(self, machine: int, address: str, port: int) -> tuple[str, int]:
         """Where a machine finds an address and port of another; anything else stays as it is.
