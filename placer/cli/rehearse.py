@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from placer.rehearsal.compared import Line
     from placer.rehearsal.rehearse import Rehearsal
 
-TOO_SLOW = 0.05
-"""Calculation that takes longer than its pace by this share is said."""
 EPILOG = """\b
 Examples:
   placer rehearse plan.json
@@ -129,8 +127,6 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
     out.print(table)
     for src, dst in found.slower:
         out.print(f"note  {escape(src)} -> {escape(dst)} is faster in the plan than this machine carries: cut, also in the prediction")
-    if any(line.what == "calculation" and (line.difference or 0.0) > TOO_SLOW for line in lines):
-        out.print("note  this machine calculates more slowly than the plan's machines in small: a smaller --scale, or a smaller model")
     if found.why_not:
         out.print(f"note  {escape(found.why_not)}")
     for words in found.deaths:
