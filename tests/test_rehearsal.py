@@ -30,6 +30,7 @@ from placer.estimator import estimate
 from placer.manifest import build_manifest, read_manifest
 from placer.placement import Placement
 from placer.problem import Problem
+from placer.rehearsal.compared import _function_seconds
 from placer.rehearsal.kill import Kill
 from placer.rehearsal.machine import calibrated
 from placer.rehearsal.network import Shape, shaped_network
@@ -146,6 +147,13 @@ class TestMachine:
         found = calibrated(small, rounds_of(slow, fast, slow, {"exchange_s": {"fetch": 0.4, "put": 0.1, "wait": 9.0}})).services
         assert found.start_s == pytest.approx(0.3)
         assert found.sum_bytes_per_s == pytest.approx(3 * small.problem.gradient_bytes / 0.2)
+
+
+def test_a_function_runs_from_the_first_upload_that_is_through() -> None:
+    """It put the mean of step 0 at 0 s; the near worker has it after 0.1 s and 2 + 0.2 s later its next gradient is up, at 2.3 s."""
+    near, far = ({"calculation_s": 2.0, "exchange_s": {"upload": up, "download": down}} for up, down in ((0.2, 0.1), (0.9, 1.0)))
+    rounds = rounds_of(near, far, {"step_s": 4.5})
+    assert _function_seconds([record for found in rounds for record in found], workers=2) == pytest.approx(4.5 - 2.3)
 
 
 class TestWords:
