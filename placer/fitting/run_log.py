@@ -12,6 +12,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.fitting.log_records import wrong_field
+from placer.profile import COMPRESSION_BYTES
 
 SCHEMA = "placer.run/v1"
 LEAST_ROUNDS = 3
@@ -170,11 +171,16 @@ def _check(path: Path, head: Record, records: Sequence[Record]) -> None:
     check_model(path, head, records)
 
 
+def is_other_model(size: float, planned: float) -> bool:
+    """Whether gradients of some bytes belong to another model than the plan's."""
+    return abs(size - planned) > OTHER_MODEL * planned
+
+
 def check_model(path: Path, head: Record, records: Sequence[Record]) -> None:
     """Refuse runs of another model than the plan's."""
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
-    size = elements * {"none": 4, "fp16": 2, "int8": 1}[head["compression"]]
-    if abs(size - head["gradient_bytes"]) > OTHER_MODEL * head["gradient_bytes"]:
+    size = int(elements * COMPRESSION_BYTES[head["compression"]])
+    if is_other_model(size, head["gradient_bytes"]):
         words = f"{path}: the run exchanged {size:,} bytes, gradients of {head['model']} are {head['gradient_bytes']:,.0f}"
         raise PlacerError(words, "train the plan's model")
 

@@ -13,6 +13,7 @@ from placer.errors import PlacerError
 from placer.fitting.run_log import whole_rounds
 from placer.manifest import Manifest
 from placer.manifest.question import question_of
+from placer.profile import COMPRESSION_BYTES
 from placer.rehearsal.kill import survived
 from placer.rehearsal.machine import calibrated
 from placer.rehearsal.network import ShapedNetwork, shaped_network
@@ -96,7 +97,10 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
         wishes.kill.check(placement.workers, (wishes.rounds + WARM_ROUNDS) * manifest.exchange.local_steps)
     make_folder(folder)
     elements = None if wishes.train is None else own_elements(wishes.train)
-    scale = wishes.scale or (usual_scale(problem, placement) if elements is None else elements * 4 / problem.profile.gradient_bytes_fp32)
+    if elements is None:
+        scale = wishes.scale or usual_scale(problem, placement)
+    else:
+        scale = wishes.scale or elements * COMPRESSION_BYTES["none"] / problem.profile.gradient_bytes_fp32
     first = scaled(problem, placement, scale, float("inf"), elements)
     with shaped_network(first.machines, first.shapes, wishes.method) as network:
         carried = network.carries_bytes_per_s()

@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.cost import store_requests
 from placer.exchange.phase import bytes_by_link
-from placer.fitting.run_log import OTHER_MODEL, round_seconds, whole_rounds
+from placer.fitting.run_log import is_other_model, round_seconds, whole_rounds
 from placer.runtime.codec import Codec
 from placer.runtime.context import Settings
 from placer.runtime.plan import Plan
@@ -113,8 +113,7 @@ def _losses(plan: Plan, steps: Iterable[Record]) -> list[dict[str, Any]]:
 
 def same_size(plan: Plan, elements: int) -> bool:
     """Whether a model of so many trained elements exchanges what the plan's does."""
-    size = Codec(plan.exchange.compression).payload(elements)
-    return abs(size - plan.gradient_bytes) <= OTHER_MODEL * plan.gradient_bytes
+    return not is_other_model(Codec(plan.exchange.compression).payload(elements), plan.gradient_bytes)
 
 
 def _links(records: Sequence[Record]) -> str:

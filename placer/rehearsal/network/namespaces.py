@@ -43,26 +43,18 @@ class Namespaces(ShapedNetwork):
         process: RelayProcess,
         made: dict[str, Any],
     ) -> None:
-        super().__init__(places, shapes)
+        super().__init__(places, shapes, process)
         self.addresses = addresses_of(places)
-        self.process, self.made = process, made
+        self.made = made
 
     def entry(self, machine: int) -> dict[str, Any]:
         """What a process needs to join a machine."""
         shared = {"method": self.method, "interface": INTERFACE, "address": self.addresses[machine]}
         return {**shared, "pid": self.made["pid"], "user_inode": self.made["user_inode"], **self.made["machines"][machine]}
 
-    def sent_bytes(self) -> dict[tuple[int, int], int]:
-        """Bytes of IP packets sent so far, as if cut to the MTU, by ordered pair of machines."""
-        return {(src, dst): sent for src, dst, sent in self.ask()["sent"]}
-
     def carries_bytes_per_s(self) -> float:
         """`CARRIES_BYTES_PER_S`."""
         return CARRIES_BYTES_PER_S
-
-    def ask(self) -> dict[str, Any]:
-        """Ask the relay; its answer has ``sent`` bytes, ``dropped`` packets and ``cpu_s``, the relay's CPU time so far."""
-        return self.process.ask()
 
 
 @contextmanager

@@ -34,9 +34,9 @@ class Relays(ShapedNetwork):
     method = "relays"
 
     def __init__(self, places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], process: RelayProcess, port: int) -> None:
-        super().__init__(places, shapes)
+        super().__init__(places, shapes, process)
         self.addresses = tuple(address_of(machine, machine) for machine in range(len(places)))
-        self.process, self.port = process, port
+        self.port = port
 
     def entry(self, machine: int) -> dict[str, Any]:
         """What a process needs to take part as a machine."""
@@ -48,17 +48,9 @@ class Relays(ShapedNetwork):
             "relay": [LOOPBACK, self.port],
         }
 
-    def sent_bytes(self) -> dict[tuple[int, int], int]:
-        """Bytes of connections sent so far by ordered pair of machines, without headers."""
-        return {(src, dst): sent for src, dst, sent in self.ask()["sent"]}
-
     def carries_bytes_per_s(self) -> float:
         """`CARRIES_BYTES_PER_S`."""
         return CARRIES_BYTES_PER_S
-
-    def ask(self) -> dict[str, Any]:
-        """Ask the relay; its answer has ``sent`` bytes and ``cpu_s``, the relay's CPU time so far."""
-        return self.process.ask()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.rehearsal.network.relay_process import RelayProcess
 from placer.rehearsal.network.shape import Shape, shapes_between
 
 METHODS = ("namespaces", "relays")
@@ -31,17 +32,21 @@ class ShapedNetwork(ABC):
     method: str
     why_not: str = ""
 
-    def __init__(self, places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> None:
-        self.places, self.shapes = tuple(places), shapes
+    def __init__(self, places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], process: RelayProcess) -> None:
+        self.places, self.shapes, self.process = tuple(places), shapes, process
         self.addresses: tuple[str, ...] = ()
 
     @abstractmethod
     def entry(self, machine: int) -> dict[str, Any]:
         """What `placer.rehearsal.network.enter.enter` needs to join a machine; plain JSON."""
 
-    @abstractmethod
+    def ask(self) -> dict[str, Any]:
+        """Ask the relay; its answer has ``sent`` bytes, ``dropped`` packets and ``cpu_s``, the relay's CPU time so far."""
+        return self.process.ask()
+
     def sent_bytes(self) -> dict[tuple[int, int], int]:
-        """Bytes sent so far by ordered pair of machines; with namespaces headers included."""
+        """Bytes sent so far by ordered pair of machines: of IP packets with namespaces, as if cut to the MTU, else without headers."""
+        return {(src, dst): sent for src, dst, sent in self.ask()["sent"]}
 
     @abstractmethod
     def carries_bytes_per_s(self) -> float:
