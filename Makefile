@@ -38,7 +38,8 @@ bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.m
 	$(BENCH)/scheduler.py --requests 60 --time-limit 3
 	$(BENCH)/report.py
 
-rehearse: $(TEST)  ## rehearse four plans through shaped links, about 5 minutes: root (or user namespaces) and a quiet machine
+rehearse: $(TEST)  ## check shaped links, rehearse four plans through them, about 6 minutes: root (or user namespaces) and a quiet machine
+	$(BENCH)/shaped_links.py
 	$(BENCH)/rehearsing.py
 
 bench-full: $(TEST)  ## all benchmarks, some hours on a quiet machine

@@ -262,7 +262,6 @@ def test_two_regions(rehearsed: Callable[..., tuple[Document, str]], tmp_path: P
     document, _ = rehearsed(written(tmp_path, tbs="512"), "--scale", "1/50", "--rounds", "3")
     exchange = line(document, "exchange and waiting")
     assert exchange["measured"] >= 0.95 * 2 * (0.512e6 / 26.25e6 + 0.103 / 2)
-    assert exchange["measured"] < 5
     for row in (line(document, f"{US} -> {EU}"), line(document, f"{EU} -> {US}")):
         assert row["predicted"] == pytest.approx(25.6e6 / 50 * 2, rel=0.01)
         assert abs(row["difference"]) < 0.02

