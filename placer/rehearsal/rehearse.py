@@ -91,7 +91,7 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
         If the plan cannot be rehearsed here, or the run fails.
     """
     problem, placement = question_of(manifest, where)
-    check_plan(placement.exchange.strategy, placement.workers, where)
+    check_plan(placement.workers, where)
     placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
     if wishes.kill is not None:
         wishes.kill.check(placement.workers, (wishes.rounds + WARM_ROUNDS) * manifest.exchange.local_steps)
@@ -107,7 +107,7 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
         small = scaled(problem, placement, scale, carried, elements)
         check_size(small, wishes)
         say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
-        small = small.calibrated(calibrated(small, _unshaped(small, wishes, folder)))
+        small = small.calibrated(calibrated(small, _unshaped(small, network, wishes, folder)))
         say(f"rehearsing: {wishes.rounds + WARM_ROUNDS} rounds of about {small.estimate.step.total:.3g} s through shaped links")
         try:
             return _shaped(small, network, wishes, folder, say)
@@ -134,7 +134,7 @@ def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Pa
     )
 
 
-def _unshaped(small: Scaled, wishes: Wishes, folder: Path) -> list[list[Mapping[str, Any]]]:
+def _unshaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path) -> list[list[Mapping[str, Any]]]:
     """Warm rounds with next to no calculation over the loopback device, past the relay.
 
     Notes
@@ -148,8 +148,8 @@ def _unshaped(small: Scaled, wishes: Wishes, folder: Path) -> list[list[Mapping[
     seconds = small.estimate.step.calculation / plan.steps_per_round
     faster = max(1.0, seconds / MACHINE_CALCULATION_S)
     settings = replace(settings, paced=tuple(rate * faster for rate in settings.paced))
-    environment = {ELEMENTS: str(small.elements)}
-    records = run_here(plan, document, settings, folder / "machine", lambda record: None, environment=environment)
+    environment, beside = {ELEMENTS: str(small.elements)}, network.processes
+    records = run_here(plan, document, settings, folder / "machine", lambda record: None, environment=environment, beside=beside)
     return _rounds(records, plan)[WARM_ROUNDS:]
 
 
@@ -163,8 +163,8 @@ def _shaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path,
     deaths: list[str] = []
 
     def run(settings: Settings, watch: Callable[[Record], None]) -> list[Record]:
-        environment = {ELEMENTS: str(small.elements)}
-        return run_here(plan, document, settings, folder, watch, network=network, environment=environment)
+        environment, beside = {ELEMENTS: str(small.elements)}, network.processes
+        return run_here(plan, document, settings, folder, watch, network=network, environment=environment, beside=beside)
 
     watch = _watch(plan, rounds, began, say)
     records = run(settings, watch) if wishes.kill is None else survived(wishes.kill, plan, settings, run, watch, deaths.append)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placer.errors import PlacerError
-from placer.exchange import traits
 from placer.rehearsal.kill import Kill
 from placer.rehearsal.scaled import Scaled
 from placer.units import format_duration
@@ -51,12 +50,10 @@ class Wishes:
     train: str | None = None
 
 
-def check_plan(strategy: str, workers: int, where: str) -> None:
-    """Refuse plans without an exchange, and those with more stores than a rehearsal has."""
+def check_plan(workers: int, where: str) -> None:
+    """Refuse plans without an exchange."""
     if workers == 1:
         raise PlacerError(f"{where}: one worker exchanges nothing, so there is nothing to rehearse", "placer run executes it")
-    if traits(strategy).transport == "regional-stores":
-        raise PlacerError(f"{where}: a rehearsal has one object store, {strategy} one in each region", "plan with --exchange central")
 
 
 def make_folder(folder: Path) -> None:

@@ -87,7 +87,7 @@ class ObjectStore:
         words = ""
         for attempt in range(ATTEMPTS):
             if attempt:
-                self.meter.requests["retry"] += 1
+                self.meter.request(self.bucket, "retry")
                 time.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))  # noqa: S311 - spreads the clients
             try:
                 answer = request()
@@ -95,7 +95,7 @@ class ObjectStore:
                 code = error.response.get("Error", {}).get("Code", "")
                 status = str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
                 if {code, status} & set(fine):
-                    self.meter.requests["poll" if kind == "read" else kind] += 1
+                    self.meter.request(self.bucket, "poll" if kind == "read" else kind)
                     return None
                 words = f"{code or status}: {error.response.get('Error', {}).get('Message', '')}"
                 if not {code, status} & PASSING:
@@ -105,7 +105,7 @@ class ObjectStore:
                 if isinstance(error, (NoCredentialsError, PartialCredentialsError, NoRegionError, ParamValidationError)):
                     break
             else:
-                self.meter.requests[kind] += 1
+                self.meter.request(self.bucket, kind)
                 return answer
         words = f"{kind} in bucket '{self.bucket}' at {self.where} failed after {attempt + 1} attempts: {' '.join(words.split())[:160]}"
         raise PlacerError(f"object store: {words}", "check the bucket, the credentials and the address", exit_code=1)
