@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from placer.errors import PlacerError
 from placer.rehearsal.kill import Kill
@@ -15,6 +14,8 @@ WARM_ROUNDS = 1
 """Rounds that open connections, and are not counted."""
 MACHINE_ROUNDS = 4
 """Rounds without shaped links, the first of them not counted."""
+MOST_PROCESSES = 48
+"""About 100 MB of memory each."""
 MOST_BYTES = 8e9
 """Most that a rehearsal sends between its machines."""
 
@@ -56,15 +57,11 @@ def check_plan(workers: int, where: str) -> None:
         raise PlacerError(f"{where}: one worker exchanges nothing, so there is nothing to rehearse", "placer run executes it")
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder of the logs, or say why not."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        words = "it is a file" if isinstance(error, FileExistsError) else error.strerror
-        raise PlacerError(f"cannot make the folder '{folder}': {words}", "choose another --dir") from None
-    if not os.access(folder, os.W_OK):
-        raise PlacerError(f"cannot write into '{folder}'", "choose another --dir")
+def check_processes(machines: Sequence[str]) -> None:
+    """Refuse what is too much for one machine: with a function and a store in each region a plan has many more processes than workers."""
+    if len(machines) > MOST_PROCESSES:
+        words = f"workers, functions and stores of the plan are {len(machines)} processes, a rehearsal has at most {MOST_PROCESSES}"
+        raise PlacerError(words, "rehearse fewer of each group: --per-group 1, or a plan of fewer regions")
 
 
 def check_size(small: Scaled, wishes: Wishes) -> None:
