@@ -125,7 +125,7 @@ def test_an_object_whose_notes_are_not_there_yet_is_read_again(store: ObjectStor
     found = store.get("a")
     assert found is not None
     assert found[1].keys() == {"sha256", "members", "more"}
-    assert len([name for name in store.client.head_object(Bucket="plan", Key="a")["Metadata"]]) == 1
+    assert len(store.client.head_object(Bucket="plan", Key="a")["Metadata"]) == 1
     assert store.meter.requests["retry"] == 1
 
 
