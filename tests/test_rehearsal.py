@@ -34,7 +34,7 @@ from placer.rehearsal.kill import Kill
 from placer.rehearsal.machine import calibrated
 from placer.rehearsal.network import Shape, shaped_network
 from placer.rehearsal.scaled import Scaled, fewer, scaled, usual_scale, without_hosts
-from placer.rehearsal.wishes import own_elements
+from placer.rehearsal.wishes import check_processes, own_elements
 from placer.runtime.plan import plan_from
 from placer.saved import schema_text
 
@@ -104,6 +104,15 @@ class TestSmall:
         words = {"exchange": "central", "aggregator": OREGON, "storage": OREGON}
         small = scaled(*by_hand("niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words), 0.1, 1e9)
         assert small.machines == (OREGON, LONDON, LONDON, OREGON, OREGON)
+
+    def test_shares_of_data_that_has_its_place_stay(self) -> None:
+        """Two thirds of the samples lie with the one worker in the US: 128 of the small batch of 192, 32 for each of the two others."""
+        small = scaled(*by_hand(workers=f"{US}=1xT4:spot,{EU}=2xT4:spot", data=[f"{US}=2M:stay", f"{EU}=1M:stay"]), 0.05, 1e9)
+        plan = plan_from(small.manifest(), "plan.json")
+        assert plan.shares(plan.target_batch_size, range(3)) == {0: 128, 1: 32, 2: 32}
+        alone = small.placement.groups[0]
+        speed = next(g["samples_per_second"] for g in small.manifest()["groups"] if g["place"] == alone.place)
+        assert small.estimate.step.calculation == pytest.approx(128 / speed)
 
     def test_each_region_has_a_function_and_a_store(self) -> None:
         """Three workers; the functions of the two regions and the global one; the stores in the same order."""
@@ -306,6 +315,27 @@ def test_requests_to_the_store_are_exact(rehearsed: Callable[..., tuple[Document
 
 
 @shaped
+def test_requests_to_the_stores_of_regions_are_exact(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
+    """Regions of one and two workers, each with a store as in central: n + 1 writes, 2 n reads, n lists; the global one serves two regions.
+
+    0.85 MB from London as one sum and back as one mean; its two workers, its function and its store exchange 2 x 2 + 2 + 1 of them.
+    """
+    words = {"exchange": "hierarchical", "aggregator": OREGON, "storage": OREGON, "tbs": "64"}
+    path = written(tmp_path, "niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words)
+    document, _ = rehearsed(path, "--scale", "1/20", "--rounds", "3")
+    for store, n in ((OREGON, 1), (LONDON, 2), ("the global store", 2)):
+        for kind, count in (("write", n + 1), ("read", 2 * n), ("list", n)):
+            row = line(document, f"{kind} in {store}")
+            assert (row["predicted"], row["measured"], row["within"]) == (count, count, True)
+    for way, count in (((LONDON, OREGON), 1), ((OREGON, LONDON), 1), ((LONDON, LONDON), 7)):
+        row = line(document, " -> ".join(way))
+        assert row["predicted"] == pytest.approx(count * 0.85e6)
+        assert row["measured"] >= row["predicted"]
+    for what in (f"sum in {LONDON}", f"copy in {LONDON}", f"mean in {OREGON}", "storage", "functions"):
+        assert line(document, what)["measured"] > 0
+
+
+@shaped
 def test_a_rehearsal_of_fewer_says_so_and_ends_with_a_verdict(run: Run, tmp_path: Path) -> None:
     """Within 80 columns; bytes in MB."""
     plan = written(tmp_path, workers=f"{US}=3xT4:spot,{EU}=1xT4:spot")
@@ -388,6 +418,13 @@ def test_a_relay_that_dies_is_named() -> None:
         os.kill(network.entry(0)["pid"], signal.SIGKILL)
         with pytest.raises(PlacerError, match="the relay of the rehearsal's network has ended"):
             network.sent_bytes()
+
+
+def test_more_processes_than_a_machine_has_room_for_are_refused() -> None:
+    """17 regions of one worker, each with a function and a store, and the global pair: 53 processes."""
+    with pytest.raises(PlacerError, match="are 53 processes, a rehearsal has at most 48"):
+        check_processes([OREGON] * 53)
+    check_processes([OREGON] * 48)
 
 
 def test_deaths_are_read() -> None:

@@ -80,7 +80,7 @@ def run_here(
     links = "loopback" if network is None else "shaped"
     with ExitStack() as stack:
         extra = dict(environment)
-        if plan.buckets and not settings.endpoint_url:
+        if plan.buckets and not (settings.endpoint_url or settings.endpoints):
             entries = [None if network is None else network.entry(plan.ranks + number) for number in range(len(plan.buckets))]
             stores = stack.enter_context(local_object_stores(folder, plan.buckets, entries))
             settings = replace(settings, endpoints={found.bucket.name: found.address for found in stores})
