@@ -29,7 +29,6 @@ from placer.rehearsal.network.seen import seen
 from placer.runtime.runs import run_here
 from placer.runtime.store_processes import local_object_stores
 
-HERE = Path(__file__).parent
 WAY = {"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 1e7, "rtt_s": 0.002}
 
 
