@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection
 from typing import Any
 
 from placer.errors import PlacerError
@@ -91,8 +92,9 @@ def polled(context: Context, store: ObjectStore, key: str, function: int) -> tup
 
 def serve(context: Context, state: ObjectStore, step: int) -> None:
     """List on each upload; when all are there fetch them, put the mean, and delete what nobody reads any more."""
+    took_part = gathered(context)
     averaged(context, state, step)
-    forget(context, state, step)
+    forget(context, state, step, took_part)
 
 
 def averaged(context: Context, store: ObjectStore, step: int) -> None:
@@ -122,11 +124,17 @@ def summed(context: Context, store: ObjectStore, step: int, phase: str) -> Any:
     return total
 
 
-def forget(context: Context, store: ObjectStore, step: int) -> None:
+def forget(context: Context, store: ObjectStore, step: int, took_part: Collection[int]) -> None:
     """Delete the gradients of a step and the mean of the one before, which all have read."""
     old = [mean_key(context, step - 1)] if step - 1 >= context.start else []
     with context.meter.phase("delete"):
-        store.delete([*(gradient_key(context, step, rank) for rank in context.plan.hub_at(context.rank).gathers), *old])
+        store.delete([*(gradient_key(context, step, rank) for rank in took_part), *old])
+
+
+def gathered(context: Context) -> list[int]:
+    """Ranks whose gradients this function sums: workers that are still there, or the functions of the regions."""
+    workers = context.plan.workers
+    return [rank for rank in context.plan.hub_at(context.rank).gathers if rank >= workers or rank in context.members]
 
 
 def uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
@@ -136,16 +144,17 @@ def uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
     -----
     A cloud's function runs, and is paid, from the first upload on: the time before is apart, ``idle``.
     """
-    workers, began, came = context.plan.workers, time.perf_counter(), 0.0
-    there = [rank for rank in context.plan.hub_at(context.rank).gathers if rank >= workers or rank in context.members]
+    began, came, there = time.perf_counter(), 0.0, gathered(context)
     waiting = set(there)
+    of_regions = max(there) >= context.plan.workers
+    patience_s = context.settings.timeout_s * (PATIENCE if of_regions else 1.0)  # a region's function waits one for its workers
     while waiting:
         for rank in sorted(waiting):
             if context.store.check([f"uploaded/{step}/{rank}"]):
                 came = came or time.perf_counter()
                 store.list(f"{context.settings.attempt}/{step}/gradient-")
                 waiting.remove(rank)
-            elif is_dead(context, rank) or time.perf_counter() - began > context.settings.timeout_s:
+            elif is_dead(context, rank) or time.perf_counter() - began > patience_s:
                 if not context.settings.elastic or len(context.members) == 1:
                     raise PeerLostError(rank, f"no gradient of step {step}")
                 waiting.remove(rank)
@@ -179,10 +188,8 @@ def close(context: Context, state: ObjectStore) -> None:
 def all_done(context: Context) -> None:
     """Say that this rank has read the last mean; a function waits for those from whom it gathers."""
     plan = context.plan
-    gathers = plan.hub_at(context.rank).gathers if context.rank >= plan.workers else ()
-    for rank in gathers:
-        if rank >= plan.workers or rank in context.members:
-            wait_for(context, f"done/{rank}", rank, context.settings.timeout_s)
+    for rank in gathered(context) if context.rank >= plan.workers else ():
+        wait_for(context, f"done/{rank}", rank, context.settings.timeout_s)
     context.store.set(f"done/{context.rank}", "1")
 
 

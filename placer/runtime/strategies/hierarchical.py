@@ -41,7 +41,7 @@ def serve(context: Context, state: Stores, step: int) -> None:
     else:
         _forward(context, own, above, step)
         _copy(context, own, above, step)
-    central.forget(context, own, step)
+    central.forget(context, own, step, central.gathered(context))
 
 
 def _forward(context: Context, own: ObjectStore, above: ObjectStore, step: int) -> None:
