@@ -20,7 +20,7 @@ class Meter:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.bytes: Counter[tuple[str, str]] = Counter()
         self.control_bytes = 0
-        self.requests: Counter[str] = Counter()
+        self.asked: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.wire_s = 0.0
 
     @contextmanager
@@ -45,6 +45,15 @@ class Meter:
         """Count bytes of a payload that go from a place to a place."""
         self.bytes[src, dst] += count
 
+    def request(self, bucket: str, kind: str) -> None:
+        """Count a request to an object store."""
+        self.asked[bucket][kind] += 1
+
+    @property
+    def requests(self) -> Counter[str]:
+        """Requests to all object stores by kind."""
+        return sum(self.asked.values(), Counter[str]())
+
     def take(self) -> dict[str, Any]:
         """Return the figures of a record and begin again."""
         exchange = {name: seconds for name, seconds in self.seconds.items() if name != "calculation"}
@@ -55,6 +64,7 @@ class Meter:
             "sent": [{"src": src, "dst": dst, "bytes": count} for (src, dst), count in sorted(self.bytes.items())],
             "control_bytes": self.control_bytes,
             "requests": dict(sorted(self.requests.items())),
+            "requests_by_bucket": {bucket: dict(sorted(kinds.items())) for bucket, kinds in sorted(self.asked.items())},
         }
         self.clear()
         return taken
