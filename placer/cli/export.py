@@ -16,6 +16,7 @@ Examples:
   placer recommend --model roberta-xlm --budget 5/h --manifest plan.json
   placer export plan.json --to torchrun --dir launch
   placer export plan.json --to skypilot --dir launch --diff
+  placer export plan.json --to torchrun --dir launch --train mymodel:workload
   placer export result.json --to cloudformation --dir stacks --json
 \b
 Targets:
@@ -32,7 +33,13 @@ def _epilog() -> str:
 @click.argument("path", metavar="RESULT|MANIFEST")
 @click.option("--to", "target", required=True, metavar="TARGET", help="What the files are for; see below.")
 @click.option("--dir", "folder", required=True, metavar="DIR", help="New or empty folder, or one of an earlier export.")
-@click.option("--train", default="train.py", show_default=True, metavar="FILE", help="Training script, as the machines find it.")
+@click.option(
+    "--train",
+    default="train.py",
+    show_default=True,
+    metavar="FILE|MODULE:FUNCTION",
+    help="Training script, as the machines find it; or a function, as 'placer run' takes it, which the machines start.",
+)
 @click.option("--image", metavar="IMAGE", help="Container image, where the target runs containers; default: PyTorch's own.")
 @click.option("--edited", is_flag=True, help="Take a manifest that was edited by hand.")
 @click.option("--diff", is_flag=True, help="Show what would change in DIR and write nothing.")

@@ -56,6 +56,7 @@ DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/ch
 @click.option("--endpoint-url", metavar="URL", help="Of an S3 object store; default: the provider's, with --local one of its own.")
 @click.option("--poll", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Between two looks into the store; default: the plan's.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where --local processes meet; default: a free one.")
+@click.option("--one-machine", is_flag=True, help="All ranks share a machine, though started apart: their links are not the plan's.")
 @json_option
 def command(manifest: str, as_json: bool, **words: Any) -> None:
     """Execute the plan of MANIFEST for real: train a model with its strategy, measure, and compare with the prediction."""
@@ -77,7 +78,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     if words["local"]:
         records = run_here(plan, document, settings, folder, watch, words["port"])
     else:
-        records = run_ranks(plan, document, settings, folder, watch, ranks)
+        records = run_ranks(plan, document, settings, folder, watch, ranks, one_machine=words["one_machine"])
     if ranks and 0 not in ranks:
         click.echo(f"done: the log is with rank 0; {folder}/run-rank-{ranks[0]}.jsonl holds this machine's part", err=True)
         return

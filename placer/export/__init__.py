@@ -7,6 +7,7 @@ from typing import Protocol, cast
 
 from placer.errors import unknown
 from placer.export.plan import Plan
+from placer.export.reference_runtime import check_runtime
 
 TARGETS = {
     "env": "placer.export.variables",
@@ -65,6 +66,9 @@ def export(plan: Plan, target: str) -> dict[str, str]:
     Raises
     ------
     PlacerError
-        If the target is unknown, or cannot run what the manifest says.
+        If the target is unknown, or cannot run what the manifest says; or placer's runtime cannot, if it shall.
     """
-    return {**target_named(target).files(plan), "manifest.json": plan.text}
+    module = target_named(target)
+    if plan.uses_runtime:
+        check_runtime(plan, target)
+    return {**module.files(plan), "manifest.json": plan.text}

@@ -8,8 +8,10 @@ from placer.errors import PlacerError
 from placer.export.environment import machines
 from placer.export.heading import comments, heading
 from placer.export.plan import Plan
-from placer.export.pods import escaped
-from placer.export.readme import plain, readme
+from placer.export.pods import escaped, image_words
+from placer.export.readme import Section, plain, readme
+from placer.export.reference_runtime import WISHES, Site
+from placer.export.runtime_words import log_section, resume_section, watch_words
 from placer.export.shell import script
 from placer.export.start import ONLY_NODE, start_lines
 from placer.export.yaml_text import yaml_text
@@ -50,20 +52,25 @@ def document(plan: Plan) -> dict[str, Any]:
             services[f"{name}-{node}"] = _service(plan, environment, node)
     if plan.manifest.buckets:
         services["store"] = {"image": STORE_IMAGE, "environment": {"MOTO_PORT": str(STORE_PORT)}}
-        aggregator = {**next(iter(machines(plan).values())), "PLACER_ROLE": "aggregator", "PLACER_GROUP_SIZE": "1"}
+        role = {"PLACER_ROLE": "aggregator", "PLACER_GROUP_SIZE": "1"}
+        last = {"PLACER_RANK_OFFSET": str(plan.manifest.world_size)} if plan.uses_runtime else {}
+        aggregator = {**next(iter(machines(plan).values())), **role, **last}
         services["aggregator"] = _service(plan, aggregator, 0)
     return {"name": plan.manifest.name, "services": services}
 
 
 def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, Any]:
     meeting = plan.manifest.rendezvous
-    address = {meeting.address_variable: f"{meeting.group}-0"} if meeting.method == "address" else {}
+    meets = meeting.method == "address" or plan.uses_runtime
+    address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
+    wishes = {name: f"${{{name}:-{value}}}" for name, value in WISHES.items()} if plan.uses_runtime else {}
     store = STORE if plan.manifest.buckets else {}
-    text = script(heading(plan, "compose"), {**environment, "PLACER_PROCESSES": "1"}, start_lines(plan.manifest, ONLY_NODE))
+    site = Site(options="--one-machine" + (" --endpoint-url \"$AWS_ENDPOINT_URL\"" if store else ""))
+    text = script(heading(plan, "compose"), {**environment, "PLACER_PROCESSES": "1"}, start_lines(plan, ONLY_NODE, site))
     return {
         "image": plan.image,
         "command": ["bash", "-c", escaped(text)],
-        "environment": {"PLACER_NODE": str(node), **address, **store},
+        "environment": {"PLACER_NODE": str(node), **address, **store, **wishes},
         "working_dir": "/work",
         "volumes": [{"type": "bind", "source": ".", "target": "/work"}],
         "labels": {"placer.place": escaped(environment["PLACER_PLACE"]), "placer.group": environment["PLACER_GROUP"]},
@@ -72,6 +79,8 @@ def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, An
 
 
 def _readme(plan: Plan) -> str:
+    if plan.uses_runtime:
+        return readme(plan, "compose", _runtime_sections(plan))
     words = [
         f"Needs Docker Compose 2. Put the training script into this folder: containers see it as `/work/{plan.train}`.",
         "All workers run on this machine, with one process each and links as fast as the machine: speeds are not those of the plan.",
@@ -87,3 +96,24 @@ def _readme(plan: Plan) -> str:
         ("Tear down", [], ["docker compose down --volumes"]),
     ]
     return readme(plan, "compose", sections)
+
+
+def _runtime_sections(plan: Plan) -> list[Section]:
+    words = [
+        f"Needs Docker Compose 2, the module `{plan.module}` in this folder, which containers see as `/work`, and an image that holds",
+        *image_words(plan),
+        "All ranks run on this machine, with one process each and links as fast as the machine: speeds are not those of the plan.",
+        "`PLACER_STEPS=1000` before the command asks for more steps than 20.",
+    ]
+    if plan.manifest.buckets:
+        words += [
+            "The object store is moto, which forgets all when it ends; the service `aggregator` plays the function as the last rank, in place",
+            f"of the one in {plain(plan.manifest.buckets[0].place)}. The image needs boto3 as well.",
+        ]
+    return [
+        ("Launch", words, ["docker compose up --abort-on-container-failure"]),
+        ("Watch", watch_words(), ["docker compose ps", "docker compose logs -f"]),
+        ("Tear down", [], ["docker compose down --volumes"]),
+        log_section(plan, one_machine=True),
+        resume_section(plan, "put `PLACER_RESUME=1` before the command."),
+    ]

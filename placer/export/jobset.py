@@ -7,7 +7,17 @@ from typing import Any
 from placer.export.environment import SERVER, machines
 from placer.export.heading import comments, heading
 from placer.export.plan import Plan
-from placer.export.pods import container, devices, node_labels, object_name, tolerations
+from placer.export.pods import (
+    container,
+    devices,
+    image_words,
+    manifest_command,
+    manifest_volume,
+    node_labels,
+    object_name,
+    runtime_sections,
+    tolerations,
+)
 from placer.export.readme import meeting_words, plain, readme
 from placer.export.yaml_text import yaml_text
 from placer.manifest.meeting import plain_name
@@ -71,6 +81,7 @@ def _job(plan: Plan, name: str, environment: dict[str, str]) -> dict[str, Any]:
         "nodeSelector": node_labels(provider, region, environment["PLACER_INSTANCE_TYPE"], market),
         "tolerations": tolerations(provider, market),
         "containers": [{**container(plan, name, "jobset", address, f"{set_}-rendezvous"), "resources": devices(group)}],
+        **manifest_volume(plan),
     }
     job = {"parallelism": count, "completions": count, "completionMode": "Indexed", "backoffLimit": 0, "template": {"spec": pod}}
     return {"name": name if name != SERVER else SERVER, "replicas": 1, "template": {"spec": job}}
@@ -84,14 +95,16 @@ def _readme(plan: Plan) -> str:
     start = [f"kubectl --context CLUSTER{number} apply -f {file_name(plan, place)}" for number, place in enumerate(places(plan))]
     words = [
         "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the machines below, and an image that holds",
-        f"PyTorch and the training script (`--image`, `--train`); the image here is `{plan.image}`. Clusters:",
+        *image_words(plan),
+        "Clusters:",
         *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
         *(["", *meeting_words(plan)] if several or plan.manifest.buckets else []),
         *(["Pods of one cluster must reach those of the others by their address."] if asks else []),
     ]
     sections = [
-        ("Launch", words, [*(config if asks else []), *start]),
+        ("Launch", words, [*manifest_command(plan), *(config if asks else []), *start]),
         ("Watch", [], [f"kubectl get jobset {name}", f"kubectl logs -f -l jobset.sigs.k8s.io/jobset-name={name} --prefix"]),
         ("Tear down", ["In every cluster:"], [f"kubectl delete jobset {name}"]),
+        *runtime_sections(plan),
     ]
     return readme(plan, "jobset", sections)

@@ -6,7 +6,10 @@ from typing import Any
 
 from placer.export.environment import machines
 from placer.export.heading import heading
-from placer.export.plan import Plan
+from placer.export.plan import IMAGE, Plan
+from placer.export.readme import Section
+from placer.export.reference_runtime import WISHES, Site
+from placer.export.runtime_words import WHEEL, log_section, resume_section, wish_words
 from placer.export.shell import script
 from placer.export.start import start_lines
 from placer.manifest.document import Group
@@ -19,6 +22,9 @@ SPOT_LABELS = {
 }
 """Labels that managed node groups of spot machines carry."""
 AZURE_SPOT_TAINT = {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}
+MANIFEST = "/etc/placer"
+"""Where a ConfigMap with the manifest is mounted."""
+SITE = Site(manifest=f"{MANIFEST}/manifest.json", stays=False)
 POD_SUFFIX = 12
 """Room that JobSet needs behind the names of set and job: numbers of job and pod."""
 
@@ -36,7 +42,7 @@ def object_name(name: str, longest_part: int) -> str:
 
 def group_script(plan: Plan, name: str, target: str, node: str = NODE) -> str:
     """Script of one group as a container's argument."""
-    return escaped(script(heading(plan, target), machines(plan)[name], start_lines(plan.manifest, node)))
+    return escaped(script(heading(plan, target), machines(plan)[name], start_lines(plan, node, SITE)))
 
 
 def container(plan: Plan, name: str, target: str, address: str | None, config: str) -> dict[str, Any]:
@@ -52,16 +58,50 @@ def container(plan: Plan, name: str, target: str, address: str | None, config: s
         Name of that ConfigMap.
     """
     command = ["bash", "-c", group_script(plan, name, target)]
-    return {"name": "node", "image": plan.image, "command": command, "env": address_variable(plan, address, config)}
+    return {"name": "node", "image": plan.image, "command": command, "env": variables(plan, address, config), **manifest_mount(plan)}
 
 
-def address_variable(plan: Plan, address: str | None, config: str) -> list[dict[str, Any]]:
-    """The variable with the address of rank 0, if the machines need one."""
+def variables(plan: Plan, address: str | None, config: str) -> list[dict[str, Any]]:
+    """Variables of a container: the address of rank 0, if the machines need one, and what may be changed before the start."""
+    wishes = [{"name": name, "value": value} for name, value in WISHES.items()] if plan.uses_runtime else []
     meeting = plan.manifest.rendezvous
     if meeting.method != "address":
-        return []
+        return wishes
     source: dict[str, Any] = {"valueFrom": {"configMapKeyRef": {"name": config, "key": "address"}}}
-    return [{"name": meeting.address_variable, **(source if address is None else {"value": address})}]
+    return [{"name": meeting.address_variable, **(source if address is None else {"value": address})}, *wishes]
+
+
+def manifest_map(plan: Plan) -> str:
+    """Name of the ConfigMap with the manifest, for placer's own runtime."""
+    return f"{object_name(plan.manifest.name, len('manifest'))}-manifest"
+
+
+def manifest_mount(plan: Plan) -> dict[str, Any]:
+    """Part of a container: where it reads the manifest, if placer's own runtime does."""
+    return {"volumeMounts": [{"name": "manifest", "mountPath": MANIFEST, "readOnly": True}]} if plan.uses_runtime else {}
+
+
+def manifest_volume(plan: Plan) -> dict[str, Any]:
+    """Part of a pod to `manifest_mount`."""
+    return {"volumes": [{"name": "manifest", "configMap": {"name": manifest_map(plan)}}]} if plan.uses_runtime else {}
+
+
+def manifest_command(plan: Plan) -> list[str]:
+    """Command that makes the ConfigMap with the manifest, in every cluster."""
+    command = f"kubectl --context CLUSTER create configmap {manifest_map(plan)} --from-file=manifest.json    # in every cluster"
+    return [command] if plan.uses_runtime else []
+
+
+def image_words(plan: Plan) -> list[str]:
+    """Say what the image must hold, and what it is now."""
+    if not plan.uses_runtime:
+        return [f"PyTorch and the training script (`--image`, `--train`); the image here is `{plan.image}`."]
+    return [
+        f"PyTorch, placer and, in its working folder, the module `{plan.module}` (`--image`, `--train`); the image here is `{plan.image}`.",
+        f"Such an image: `FROM {IMAGE}`, `WORKDIR /work`, `COPY . .`, `RUN pip install ./{WHEEL}`, built in a",
+        "folder with the module and a wheel of placer, made from its source: `pip wheel --no-deps --wheel-dir FOLDER .` (the project that",
+        "is called placer on PyPI is another one).",
+    ]
 
 
 def devices(group: Group | None) -> dict[str, Any]:
@@ -81,3 +121,14 @@ def node_labels(provider: str, region: str, instance_type: str, market: str) -> 
 def tolerations(provider: str, market: str) -> list[dict[str, str]]:
     """Taints that pods must tolerate: Azure keeps pods off its spot nodes."""
     return [AZURE_SPOT_TAINT] if provider == "azure" and market == "spot" else []
+
+
+def runtime_sections(plan: Plan) -> list[Section]:
+    """Sections of a README about placer's own runtime, if that is started."""
+    if not plan.uses_runtime:
+        return []
+    return [
+        ("Options", [*wish_words(arguments=False), "Both variables of the containers may be changed in the files before the start."], []),
+        log_section(plan, stays=False),
+        resume_section(plan, "set `PLACER_RESUME` to 1 in the files.", stays=False),
+    ]

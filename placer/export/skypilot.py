@@ -8,6 +8,8 @@ from placer.export.environment import SERVER, machines
 from placer.export.heading import comments, heading
 from placer.export.plan import Plan
 from placer.export.readme import meeting_words, readme
+from placer.export.reference_runtime import WISHES, Site
+from placer.export.runtime_words import WHEEL, copy_words, log_section, needs_words, resume_section, wish_words
 from placer.export.start import start_lines
 from placer.export.yaml_text import yaml_text
 from placer.manifest.document import Group
@@ -18,6 +20,18 @@ NODE = 'PLACER_NODE="$SKYPILOT_NODE_RANK"'
 HEAD_NODE = 'PLACER_RENDEZVOUS_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
 """The first node of a task has rank 0 of the task; addresses are private, so they serve within one task only."""
 SETUP = "python3 -c 'import torch' || pip install torch\n"
+AGAIN = "launch with `--env PLACER_RESUME=1`."
+SITE = Site(stays=False)
+ENVIRONMENT = '. "$HOME/placer-env/bin/activate"'
+SETUP_RUNTIME = f"""\
+set -eo pipefail
+wheel="$(ls {WHEEL} | tail -n 1)"
+uv="$HOME/.local/bin/uv"
+"$uv" venv --python 3.11 --allow-existing "$HOME/placer-env"
+"$uv" pip install --python "$HOME/placer-env/bin/python" torch "./$wheel"
+if [ -f requirements.txt ]; then "$uv" pip install --python "$HOME/placer-env/bin/python" -r requirements.txt; fi
+"""
+"""SkyPilot brings uv to every machine for itself; the Python of an image may be too old for placer."""
 
 
 def files(plan: Plan) -> dict[str, str]:
@@ -46,15 +60,17 @@ def documents(plan: Plan) -> list[dict[str, Any]]:
 def _task(plan: Plan, name: str, environment: dict[str, str], group: Group | None) -> dict[str, Any]:
     variable = plan.manifest.rendezvous.address_variable
     asked = {variable: None} if plan.manifest.rendezvous.method == "address" and not _one_task(plan) else {}
+    wishes = WISHES if plan.uses_runtime else {}
+    enter = [ENVIRONMENT] if plan.uses_runtime else []
     own = [HEAD_NODE, f"export {variable}"] if plan.manifest.rendezvous.method == "address" and _one_task(plan) else []
     return {
         "name": name,
         "num_nodes": 1 if group is None else group.count,
         "resources": _server_resources(plan) if group is None else _resources(group),
         "workdir": ".",
-        "envs": {**environment, **asked},
-        "setup": SETUP,
-        "run": "\n".join([*own, *start_lines(plan.manifest, NODE)]) + "\n",
+        "envs": {**environment, **asked, **wishes},
+        "setup": SETUP_RUNTIME if plan.uses_runtime else SETUP,
+        "run": "\n".join([*enter, *own, *start_lines(plan, NODE, SITE)]) + "\n",
     }
 
 
@@ -95,9 +111,21 @@ def _readme(plan: Plan) -> str:
         "Needs SkyPilot 0.14 or newer. Put the training script into this folder and launch from here: every machine gets a copy of it.",
         *([] if _one_task(plan) else meeting_words(plan)),
     ]
+    if plan.uses_runtime:
+        words = [
+            "Needs SkyPilot 0.14 or newer. Launch from this folder: every machine gets a copy of it.",
+            *copy_words(plan),
+            "A `requirements.txt` beside it is installed as well.",
+            *needs_words(plan),
+            "The setup of each task does that: it needs the wheel in this folder.",
+            "Options: `--env PLACER_STEPS=1000`, and `--env PLACER_RESUME=1` to go on.",
+            *wish_words(arguments=False),
+            *([] if _one_task(plan) else ["", *meeting_words(plan)]),
+        ]
     sections = [
         ("Launch", words, ["sky check", f"sky jobs launch{asked} {FILE}"]),
         ("Watch", [], ["sky jobs queue", f"sky jobs logs --name {name}"]),
         ("Tear down", [], [f"sky jobs cancel --name {name}"]),
+        *([log_section(plan, stays=False), resume_section(plan, AGAIN, stays=False)] if plan.uses_runtime else []),
     ]
     return readme(plan, "skypilot", sections)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from placer.manifest import Manifest
+from placer.export.plan import Plan
+from placer.export.reference_runtime import Site, runtime_lines
 
 ASK_NODE = 'PLACER_NODE="${PLACER_NODE:?set it to the number of this machine in its group, from 0}"'
 ONLY_NODE = 'PLACER_NODE="${PLACER_NODE:-0}"'
@@ -24,16 +25,20 @@ ALONE = ['exec torchrun --standalone --nproc-per-node="$PLACER_PROCESSES" "$PLAC
 """Workers of a serverless exchange meet in a bucket; torchrun only starts the processes of one machine."""
 
 
-def start_lines(manifest: Manifest, node: str) -> list[str]:
-    """Lines that number the machine and start torchrun.
+def start_lines(plan: Plan, node: str, site: Site) -> list[str]:
+    """Lines that number the machine and start torchrun, or placer's own runtime.
 
     Parameters
     ----------
-    manifest
+    plan
         Its rendezvous says whether torchrun joins the machines.
     node
         A line that sets ``PLACER_NODE``: `ASK_NODE`, or that of a target.
+    site
+        Where placer's runtime finds what it needs.
     """
-    if manifest.rendezvous.method == "address":
+    if plan.uses_runtime:
+        return [node, *CHECK_NODE, *runtime_lines(plan, site, ASK_ADDRESS)]
+    if plan.manifest.rendezvous.method == "address":
         return [node, *CHECK_NODE, ASK_ADDRESS, *TOGETHER]
     return [node, *CHECK_NODE, *ALONE]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from placer.export.environment import machines
 from placer.export.heading import heading
 from placer.export.plan import Plan
-from placer.export.readme import meeting_words, readme, start_commands
+from placer.export.readme import Section, meeting_words, readme, start_commands
+from placer.export.reference_runtime import HERE, Site
+from placer.export.runtime_words import copy_words, log_section, needs_words, resume_section, watch_words, wish_words
 from placer.export.shell import script
 from placer.export.start import ASK_NODE, ONLY_NODE, start_lines
 
@@ -20,13 +22,15 @@ def group_scripts(plan: Plan, target: str) -> dict[str, str]:
     lines, built = heading(plan, target), {}
     for name, environment in machines(plan).items():
         node = ONLY_NODE if environment["PLACER_GROUP_SIZE"] == "1" else ASK_NODE
-        built[f"{name}.sh"] = script(lines, environment, start_lines(plan.manifest, node))
+        built[f"{name}.sh"] = script(lines, environment, start_lines(plan, node, Site(enter=HERE)))
     return built
 
 
 def _readme(plan: Plan) -> str:
     needs = [f"export {plan.manifest.rendezvous.address_variable}=ADDRESS"] if plan.manifest.rendezvous.method == "address" else []
     start = start_commands(plan, list(machines(plan)))
+    if plan.uses_runtime:
+        return readme(plan, "torchrun", _runtime_sections(plan, [*needs, *start]))
     words = [
         "Copy this folder and the training script to every machine, then, on each, start the script of its group.",
         *meeting_words(plan),
@@ -41,3 +45,22 @@ def _readme(plan: Plan) -> str:
         ("Tear down", ["End torchrun with Ctrl-C on one machine: the others stop with it. Then give the machines back."], []),
     ]
     return readme(plan, "torchrun", sections)
+
+
+def _runtime_sections(plan: Plan, start: list[str]) -> list[Section]:
+    words = [
+        *needs_words(plan),
+        "",
+        *copy_words(plan),
+        "Copy the folder to every machine, then, on each, start the script of its group.",
+        *wish_words(arguments=True),
+        *meeting_words(plan),
+    ]
+    again = "the same lines with `--resume` behind the script's name (or `PLACER_RESUME=1`), on machines that ran before as on new ones."
+    return [
+        ("Launch", words, start),
+        ("Watch", watch_words(), []),
+        ("Tear down", ["End the script of one machine with Ctrl-C: the others stop with it. Then give the machines back."], []),
+        log_section(plan),
+        resume_section(plan, again),
+    ]

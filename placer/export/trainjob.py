@@ -7,7 +7,19 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.export.heading import comments, heading
 from placer.export.plan import Plan
-from placer.export.pods import address_variable, devices, group_script, node_labels, object_name, tolerations
+from placer.export.pods import (
+    devices,
+    group_script,
+    image_words,
+    manifest_command,
+    manifest_mount,
+    manifest_volume,
+    node_labels,
+    object_name,
+    runtime_sections,
+    tolerations,
+    variables,
+)
 from placer.export.readme import meeting_words, plain, readme
 from placer.export.yaml_text import yaml_text
 from placer.manifest.document import Group
@@ -64,20 +76,22 @@ def train_job(plan: Plan, group: Group) -> dict[str, Any]:
             "trainer": {
                 "image": plan.image,
                 "command": ["bash", "-c", group_script(plan, group.name, "trainjob")],
-                "env": address_variable(plan, address, config_name(plan)),
+                "env": variables(plan, address, config_name(plan)),
                 "numNodes": group.count,
                 "numProcPerNode": 1 if group.on_cpu else group.offer.gpu_count,
                 "resourcesPerNode": devices(group),
             },
-            "runtimePatches": [_nodes(group)],
+            "runtimePatches": [_pods(plan, group)],
         },
     }
 
 
-def _nodes(group: Group) -> dict[str, Any]:
-    """Patch the pods of the runtime so that they go to the nodes that are meant."""
+def _pods(plan: Plan, group: Group) -> dict[str, Any]:
+    """Patch the pods of Kubeflow's runtime: they go to the nodes that are meant, and see the manifest where they read it."""
     labels = node_labels(group.provider, group.region, group.offer.instance_type, group.offer.market)
-    pod = {"nodeSelector": labels, "tolerations": tolerations(group.provider, group.offer.market)}
+    pod: dict[str, Any] = {"nodeSelector": labels, "tolerations": tolerations(group.provider, group.offer.market), **manifest_volume(plan)}
+    if plan.uses_runtime:
+        pod["containers"] = [{"name": "node", **manifest_mount(plan)}]
     jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
     return {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
 
@@ -87,16 +101,18 @@ def _readme(plan: Plan) -> str:
     asks = len(groups) > 1 and plan.manifest.rendezvous.method == "address"
     config = [f"kubectl --context CLUSTER create configmap {config_name(plan)} --from-literal=address=ADDRESS    # in every cluster"]
     words = [
-        f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, and an image that holds PyTorch and",
-        f"the training script (`--image`, `--train`); the image here is `{plan.image}`. Each job goes to the cluster of its place:",
+        f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, and an image that holds",
+        *image_words(plan),
+        "Each job goes to the cluster of its place:",
         *[f"* `{group.name}.yaml`: {plain(group.place)}" for group in groups],
         *(["", *meeting_words(plan)] if len(groups) > 1 else []),
     ]
     start = [f"kubectl --context CLUSTER apply -f {group.name}.yaml" for group in groups]
     names = [job_name(plan, group) for group in groups]
     sections = [
-        ("Launch", words, [*(config if asks else []), *start]),
+        ("Launch", words, [*manifest_command(plan), *(config if asks else []), *start]),
         ("Watch", [], [f"kubectl get trainjob {name}" for name in names]),
         ("Tear down", [], [f"kubectl delete trainjob {name}" for name in names]),
+        *runtime_sections(plan),
     ]
     return readme(plan, "trainjob", sections)

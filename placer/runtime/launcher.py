@@ -48,7 +48,7 @@ class Job:
     serves
         Whether rank 0 serves that store (else it is there already).
     links
-        ``loopback``: all ranks are here and meet on 127.0.0.1; ``shaped``: all are here, each in a network of its own; ``real``.
+        ``loopback``: all ranks are on this machine; ``shaped``: all are here, each in a network of its own; ``real``.
     extra
         Variables for the environment of the processes.
     network
@@ -127,7 +127,7 @@ class Launcher:
 
     def _start(self, rank: int) -> None:
         network = self.job.network.get(rank)
-        loop = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"} if self.job.links == "loopback" else {}
+        loop = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"} if self.store is not None and network is None else {}
         card = {} if network is None else {"GLOO_SOCKET_IFNAME": str(network["interface"])}
         told = {
             "manifest": self.job.document,

@@ -13,9 +13,9 @@ from placer.exchange import strategy, traits
 from placer.exchange.phase import Phase
 from placer.manifest import read_manifest
 from placer.manifest.document import Bucket, Expected, Group, Rendezvous, Timeouts
+from placer.manifest.executable import check_executable
 from placer.manifest.question import exchange_of
 from placer.placement import Exchange
-from placer.profile import COMPRESSION_BYTES
 from placer.runtime.batch_shares import apportioned, weights
 from placer.runtime.hubs import Hub, hubs_of
 
@@ -146,11 +146,8 @@ def read_document(path: str) -> Any:
 def plan_from(document: Any, where: str) -> Plan:
     """Build the plan of a manifest."""
     manifest = read_manifest(document, where)
+    check_executable(manifest, where)
     said = manifest.exchange
-    if said.compression not in COMPRESSION_BYTES:
-        raise PlacerError(f"{where}: compression '{said.compression}' is unknown", "none, fp16 or int8")
-    if said.overlap:
-        raise PlacerError(f"{where}: the plan runs the exchange beside the next step", "placer run does not: plan without --overlap")
     places = tuple(group.place for group in manifest.groups for _ in range(group.count))
     return Plan(
         name=manifest.name,

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -92,9 +93,22 @@ def run_here(
 
 
 def run_ranks(
-    plan: Plan, document: Mapping[str, Any], settings: Settings, folder: Path, watch: Callable[[Record], None], ranks: tuple[int, ...]
+    plan: Plan,
+    document: Mapping[str, Any],
+    settings: Settings,
+    folder: Path,
+    watch: Callable[[Record], None],
+    ranks: tuple[int, ...],
+    *,
+    one_machine: bool = False,
 ) -> list[Record]:
-    """Run this machine's ranks; the others run elsewhere and meet at ``MASTER_ADDR``:``MASTER_PORT``, or as the manifest says."""
+    """Run this machine's ranks; the others run elsewhere and meet at ``MASTER_ADDR``:``MASTER_PORT``, or as the manifest says.
+
+    Notes
+    -----
+    With ``one_machine``, or where all meet at a loopback address, which no other machine reaches, the log says so: such links are not
+    the plan's.
+    """
     meet = plan.rendezvous
     host = os.environ.get("MASTER_ADDR") or os.environ.get(meet.address_variable)
     port = os.environ.get("MASTER_PORT") or str(meet.port)
@@ -107,8 +121,17 @@ def run_ranks(
         words = f"WORLD_SIZE is {world}, the manifest has {_crew(plan)}"
         raise PlacerError(words, f"set it to {plan.ranks}, or leave it out")
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # under torchrun its agent serves the store
-    job = Job(document=document, ranks=ranks, host=host, port=int(port), serves=served, links="real", extra={})
+    here = one_machine or (plan.ranks > 1 and _is_loopback(host))
+    links = "loopback" if here else "real"
+    job = Job(document=document, ranks=ranks, host=host, port=int(port), serves=served, links=links, extra={})
     return _logged(plan, settings, job, None, folder, watch)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def ranks_from(words: str | None, plan: Plan) -> tuple[int, ...]:
@@ -167,5 +190,7 @@ def set_aside(paths: Iterable[Path]) -> None:
             free = next(other for n in count(1) if not (other := path.with_name(f"{path.name}.{n}")).exists())
             try:
                 path.rename(free)
+            except FileNotFoundError:  # the launcher of another rank, which writes here too, was first
+                continue
             except OSError as error:
                 raise PlacerError(f"cannot rename '{path}': {error.strerror}", "choose another --out") from None

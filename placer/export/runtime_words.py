@@ -1,0 +1,94 @@
+"""What the README of an export with placer's own runtime says: what to copy, how to watch, and what to do with the log."""
+
+from __future__ import annotations
+
+from placer.exchange import traits
+from placer.export.plan import Plan
+from placer.export.readme import Section
+from placer.export.reference_runtime import LOG_MARK, STEPS
+
+WHEEL = "placer-*.whl"
+CALIBRATED = ("all-reduce", "none")
+"""Strategies whose logs ``placer calibrate`` reads."""
+
+
+def out_folder(plan: Plan) -> str:
+    """Folder of log and checkpoints unless ``PLACER_OUT`` says otherwise."""
+    return f"{plan.manifest.name}-run"
+
+
+def needs_words(plan: Plan) -> list[str]:
+    """Say what machines must have."""
+    return [
+        f"Each machine starts `placer run`, which trains what `{plan.train}` returns and does the exchange of the plan itself. It needs",
+        f"Python 3.11, PyTorch and placer: `pip install torch ./{WHEEL}`. The wheel is made from placer's source, in its folder:",
+        "`pip wheel --no-deps --wheel-dir LAUNCH .` (the project that is called placer on PyPI is another one).",
+    ]
+
+
+def copy_words(plan: Plan) -> list[str]:
+    """Say what to put beside the scripts."""
+    return [f"Put the module `{plan.module}` and what it imports into this folder, which also holds the manifest that all ranks read."]
+
+
+def wish_words(*, arguments: bool) -> list[str]:
+    """Say how to ask for more steps and other options."""
+    more = "; other options of `placer run` may follow the script's name, the same on all machines" if arguments else ""
+    return [
+        f"`PLACER_STEPS` is the number of optimizer steps, {STEPS} unless it is set: enough to measure before more is spent{more}.",
+        "If a machine's name does not lead to its address in the network of all, set `GLOO_SOCKET_IFNAME` to that network's interface.",
+    ]
+
+
+def watch_words() -> list[str]:
+    """Say what is seen of a run."""
+    return [
+        "Rank 0 prints steps and losses, and at the end what was predicted beside what was measured. Raise an alarm below",
+        "`PLACER_MIN_SAMPLES_PER_SECOND` or above `PLACER_MAX_ROUND_SECONDS` from exchange to exchange.",
+    ]
+
+
+def log_section(plan: Plan, *, stays: bool = True, one_machine: bool = False) -> Section:
+    """Say where the log is and what reads it."""
+    out, first = out_folder(plan), plan.manifest.rendezvous.group
+    if one_machine:
+        words = [f"`{out}/run.jsonl` is the log. All ranks shared one machine, so it tells only who was lost, not how fast the plan is."]
+        return "Measured", words, [f"placer replan manifest.json --observed {out}/run.jsonl"]
+    words = [
+        f"The log of a whole run is `{out}/run.jsonl` on rank 0's machine, the first of `{first}`; the others hold their own part,",
+        "`run-rank-N.jsonl`. After a run that stopped, collect the parts too and give each with an `--observed` of its own.",
+    ]
+    if not stays:
+        words += [
+            "Machines are given back with their files, so rank 0 prints its log at the end (after a failure every machine does), each line",
+            f"after `{LOG_MARK.strip()}`: save the output as `printed.txt`, then `sed -n 's/.*{LOG_MARK}//p' printed.txt > run.jsonl`.",
+        ]
+    log = f"{out}/run.jsonl" if stays else "run.jsonl"
+    fit = [f"placer calibrate {log}    # fits links and speeds to what was measured"]
+    replan = f"placer replan manifest.json --observed {log}    # keep the plan, or move"
+    return "Measured", words, [replan, *(fit if plan.manifest.exchange.strategy in CALIBRATED else [])]
+
+
+def resume_section(plan: Plan, how: str, *, stays: bool = True) -> Section:
+    """Say how to go on after a loss.
+
+    Parameters
+    ----------
+    how
+        What to do on each machine, ends with a full stop.
+    stays
+        Whether machines keep their files.
+    """
+    out = out_folder(plan)
+    alike = not traits(plan.manifest.exchange.strategy).local_steps
+    words = [
+        f"Checkpoints lie in `{out}/checkpoints` of each machine, every 100 steps, at the end, and as a worker is lost. Start all ranks",
+        f"again: {how} The run goes on from the newest step that all ranks have; with none it says so: start without.",
+    ]
+    if alike:
+        words.append("All workers have the same state: a machine that lost its files may be given a copy of this folder of any other.")
+    else:
+        words.append("Each worker has a state of its own: one that lost its files cannot go on.")
+    if not stays:
+        words.append("To have them outlive the machines, set `PLACER_OUT` to a folder on a volume that stays and on which files can grow.")
+    return "Resume", words, []
