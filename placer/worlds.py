@@ -188,7 +188,7 @@ def robust(
 
 def replan(
     manifest: str,
-    observed: str,
+    observed: Texts,
     *,
     set: Texts = (),  # noqa: A002 - the word of the command line
     drop: Texts = (),
@@ -204,7 +204,7 @@ def replan(
     manifest
         File of ``placer recommend --manifest``.
     observed
-        Log of its run, ``run.jsonl`` of ``placer run``.
+        Log of its run, ``run.jsonl`` of ``placer run``; of a run that stopped on several machines, the logs of all of them.
     set, drop
         What else has changed, as in `whatif`.
     catalog
@@ -226,7 +226,7 @@ def replan(
         raise PlacerError(f"cannot read '{manifest}': {said}", "give a file of placer recommend --manifest") from None
     plan = read_manifest(document, manifest)
     saved, planned = question_of(plan, manifest)
-    seen = observe(Path(observed), plan)
+    seen = observe([Path(one) for one in ([observed] if isinstance(observed, str) else observed)], plan)
     problem, notes = with_present_book(saved, manifest, [catalog] if isinstance(catalog, str) else catalog)
     got = replan_with(
         plan, planned, problem, seen, changes=parse_changes(set, drop), solver=solver, options=solve_options(**words), move_s=move_s

@@ -69,6 +69,10 @@ CHECKED_WORDS = {"hivemind": ("compression",), "cloudformation": ("compression",
 """Fields that a target checks and refuses: they keep their values there."""
 RUNS = {"hivemind": ["none", "all-reduce"], "cloudformation": ["hierarchical"], "trainjob": ["none", "all-reduce", "hierarchical"]}
 """Kinds of plans that a target takes; the others take all."""
+TRAINS = ("train.py", "mymodel:workload")
+"""A script of the user's, and a function for placer's own runtime."""
+RUNTIME = {"compose": sorted(PLANS), "trainjob": ["none", "all-reduce"]}
+"""Kinds of plans that the runtime takes in a target; in the others it takes those that need no function."""
 text = st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30) | st.sampled_from(HOSTILE)
 
 
@@ -88,12 +92,13 @@ def parts(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from (("bucket", bucket) for bucket in document["buckets"])
 
 
-def poisoned(document: dict[str, Any], value: str, target: str) -> Plan:
-    """The plan with a value in every free string, its digest right again."""
+def poisoned(document: dict[str, Any], value: str, target: str, train: str = TRAINS[0]) -> Plan:
+    """The plan with a value in every free string, its digest right again; placer's runtime checks the compression."""
+    kept = (*CHECKED_WORDS.get(target, ()), *(["compression"] if ":" in train else []))
     changed = copy.deepcopy(document)
     for name, part in parts(changed):
         for key in FREE[name]:
-            if key in part and key not in CHECKED_WORDS.get(target, ()):
+            if key in part and key not in kept:
                 part[key] = value
     if changed["data"]["assumption"]:
         changed["data"]["assumption"] = value
@@ -102,7 +107,7 @@ def poisoned(document: dict[str, Any], value: str, target: str) -> Plan:
     changed["expected"]["samples_to_target"]["source"] = value
     changed.pop("digest")
     changed["digest"] = document_digest(changed)
-    return Plan(manifest=read_manifest(changed, "m.json"), text=json.dumps(changed))
+    return Plan(manifest=read_manifest(changed, "m.json"), text=json.dumps(changed), train=train)
 
 
 def scripts_of(files: dict[str, str]) -> list[str]:
@@ -150,8 +155,9 @@ def blocks(readme: str) -> str:
 @given(data=st.data(), value=text)
 def test_whatever_a_name_holds_every_export_reads_it_back(plans: dict[str, dict[str, Any]], target: str, data: Any, value: str) -> None:
     """Variables, values of YAML and copies of the manifest equal the name; commands to type hold nothing of it."""
-    kind = data.draw(st.sampled_from(RUNS.get(target, sorted(PLANS))))
-    files = export(poisoned(plans[kind], value, target), target)
+    train = data.draw(st.sampled_from(TRAINS[: 1 if target in CHECKED_WORDS else 2]))
+    runs = RUNS.get(target, sorted(PLANS)) if train == TRAINS[0] else RUNTIME.get(target, ["none", "all-reduce", "parameter-server"])
+    files = export(poisoned(plans[data.draw(st.sampled_from(runs))], value, target, train), target)
     for script in scripts_of(files):
         assert assignments(script)["PLACER_MODEL"] == value
         assert assignments(script).get("PLACER_DATA_STORE", value) == value  # a parameter server reads no data
@@ -177,19 +183,20 @@ def test_whatever_a_name_holds_every_export_reads_it_back(plans: dict[str, dict[
 @example(value=f"a'; touch {PROBE}; echo 'b")
 @example(value=f"line one\ntouch {PROBE}\n# line three")
 def test_scripts_that_run_make_no_file(plans: dict[str, dict[str, Any]], value: str) -> None:
-    """All scripts of a plan, run with stand-ins for torchrun and python: the variable arrives whole, the probe does not appear."""
+    """All scripts of a plan, run with stand-ins for what they start: the variable arrives whole, the probe does not appear."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        for name in ("torchrun", "python3"):
+        for name in ("torchrun", "python3", "placer"):
             (home / name).write_text('#!/bin/bash\nprintf %s "$PLACER_MODEL" > seen\n', encoding="utf-8")
             (home / name).chmod(0o755)
         environment = {"PATH": f"{home}:{os.environ['PATH']}", "PLACER_NODE": "0", "JOB_COMPLETION_INDEX": "0", "LC_ALL": "C.UTF-8"}
         environment |= {"PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1", "PLACER_INITIAL_PEERS": "/ip4/127.0.0.1/tcp/1/p2p/x"}
-        for target in ("env", "torchrun", "hivemind", "jobset"):
-            files = export(poisoned(plans["all-reduce"], value, target), target)
+        places = [(target, TRAINS[0]) for target in ("env", "torchrun", "hivemind", "jobset")]
+        for target, train in (*places, *((target, TRAINS[1]) for target in ("torchrun", "jobset", "compose"))):
+            files = export(poisoned(plans["all-reduce"], value, target, train), target)
             for script in scripts_of(files)[:1]:
-                body = f"{script}\ntorchrun\n" if target == "env" else script
-                subprocess.run([shutil.which("bash") or "bash", "-c", body], cwd=home, env=environment, check=True, capture_output=True)
+                (home / "script.sh").write_bytes((f"{script}\ntorchrun\n" if target == "env" else script).encode())
+                subprocess.run([shutil.which("bash") or "bash", "script.sh"], cwd=home, env=environment, check=True, capture_output=True)
                 assert (home / "seen").read_bytes().decode() == value
                 (home / "seen").unlink()
                 assert not (home / PROBE).exists()

@@ -25,7 +25,13 @@ Machines in use stay unless a plan without them is better by more than 2 %.
 
 @click.command("replan", epilog=EPILOG)
 @click.argument("manifest")
-@click.option("--observed", required=True, metavar="FILE", help="Log of its run: run.jsonl of 'placer run'.")
+@click.option(
+    "--observed",
+    required=True,
+    multiple=True,
+    metavar="FILE",
+    help="Log of its run: run.jsonl of 'placer run'. Repeat it for the logs of all machines of a run that stopped.",
+)
 @click.option("--set", "sets", multiple=True, metavar="WHAT=CHANGE", help="What else has changed, as in 'placer whatif'.")
 @click.option("--drop", multiple=True, metavar="PLACE[:GPU[:MARKET]]", help="Offers that are gone, as in 'placer whatif'.")
 @click.option("--move", "move", default="10min", show_default=True, metavar="TIME", help="For so long a move stops the training.")
@@ -41,7 +47,7 @@ def command(
     ctx: click.Context,
     /,
     manifest: str,
-    observed: str,
+    observed: tuple[str, ...],
     sets: tuple[str, ...],
     drop: tuple[str, ...],
     move: str,

@@ -65,7 +65,7 @@ def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, An
     address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
     wishes = {name: f"${{{name}:-{value}}}" for name, value in WISHES.items()} if plan.uses_runtime else {}
     store = STORE if plan.manifest.buckets else {}
-    site = Site(options="--one-machine" + (" --endpoint-url \"$AWS_ENDPOINT_URL\"" if store else ""))
+    site = Site(options="--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else ""))
     text = script(heading(plan, "compose"), {**environment, "PLACER_PROCESSES": "1"}, start_lines(plan, ONLY_NODE, site))
     return {
         "image": plan.image,
@@ -107,8 +107,8 @@ def _runtime_sections(plan: Plan) -> list[Section]:
     ]
     if plan.manifest.buckets:
         words += [
-            "The object store is moto, which forgets all when it ends; the service `aggregator` plays the function as the last rank, in place",
-            f"of the one in {plain(plan.manifest.buckets[0].place)}. The image needs boto3 as well.",
+            "The object store is moto, which forgets all when it ends; the service `aggregator` plays the function as the last rank. The",
+            "image needs boto3 as well.",
         ]
     return [
         ("Launch", words, ["docker compose up --abort-on-container-failure"]),

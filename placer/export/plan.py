@@ -35,7 +35,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse names that are no path, function or image."""
-        if ":" in self.train and not _FUNCTION.fullmatch(self.train):
+        if ":" in self.train and (not _FUNCTION.fullmatch(self.train) or self.module.endswith(".py")):
             raise PlacerError(f"'{self.train}' is no module:function", "as in mymodel.train:workload; or a script, such as src/train.py")
         if ":" not in self.train and not _PATH.fullmatch(self.train):
             raise PlacerError(f"'{self.train}' is no path of a training script", "use letters, digits, _ . - and /, such as src/train.py")

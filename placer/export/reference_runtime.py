@@ -77,12 +77,9 @@ def runtime_lines(plan: Plan, site: Site, ask_address: str) -> list[str]:
     alone = plan.manifest.rendezvous.method == "none"
     words = " ".join(["", site.options]).rstrip()
     command = [line.replace("{manifest}", site.manifest).replace("{options}", words) for line in COMMAND]
-    if site.stays:
-        start = [f"exec {command[0]}", *command[1:]]
-    else:
-        start = ["code=0", command[0], f"{command[1]} || code=$?", *PRINT_LOG]
+    stays, goes = [f"exec {command[0]}", command[1]], ["code=0", command[0], f"{command[1]} || code=$?", *PRINT_LOG]
     enter = [site.enter] if site.enter else []
-    return [ALONE if alone else ask_address, *enter, *NEEDS, *MEET, *OPTIONS, *start]
+    return [ALONE if alone else ask_address, *enter, *NEEDS, *MEET, *OPTIONS, *(stays if site.stays else goes)]
 
 
 def check_runtime(plan: Plan, target: str) -> None:

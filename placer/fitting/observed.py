@@ -68,20 +68,22 @@ class Observed:
     lost: tuple[Lost, ...]
 
 
-def observe(path: Path, manifest: Manifest) -> Observed:
-    """Read the log of a run of a plan.
+def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
+    """Read the log of a run of a plan, or the parts that its machines kept when it stopped.
+
+    Parameters
+    ----------
+    paths
+        The log, or several: what several say of a step of a rank counts once.
 
     Raises
     ------
     PlacerError
-        If it is of another plan or model, or says nothing: run on one machine or too short, and nobody was lost.
+        If one is of another plan or model, or they say nothing: run on one machine or too short, and nobody was lost.
     """
-    records = read_run(path)
+    path, *others = [paths] if isinstance(paths, Path) else paths
+    records = _together([_of_plan(one, manifest) for one in (path, *others)])
     head = records[0]
-    if head["manifest"]["digest"] != manifest.digest:
-        ran = f"{head['manifest']['name']} ({str(head['manifest']['digest'])[:8]})"
-        words = f"{path}: a run of {ran}, the manifest is {manifest.name} ({manifest.digest[:8]})"
-        raise PlacerError(words, "give the manifest that was run, as it was")
     lost = _lost(records, manifest)
     _check_ranks(path, records, manifest, {one.rank for one in lost})
     rounds = whole_rounds((r for r in records if r["kind"] == "step"), manifest.world_size, manifest.exchange.local_steps)[1:]
@@ -105,6 +107,30 @@ def observe(path: Path, manifest: Manifest) -> Observed:
     return Observed(links=head["links"], rounds=len(rounds), speeds=(), samples_per_second=None, exchange_s=None, lost=lost)
 
 
+def _of_plan(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
+    """Records of a log, each header of it of the plan: logs may stand one after the other in a file."""
+    records = read_run(path)
+    for head in (record for record in records if record["kind"] == "run"):
+        if head["manifest"]["digest"] != manifest.digest:
+            ran = f"{head['manifest']['name']} ({str(head['manifest']['digest'])[:8]})"
+            words = f"{path}: a run of {ran}, the manifest is {manifest.name} ({manifest.digest[:8]})"
+            raise PlacerError(words, "give the manifest that was run, as it was")
+    return records
+
+
+def _together(logs: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Records of all logs; of a step of a rank the first."""
+    found: list[dict[str, Any]] = []
+    steps: set[tuple[int, int]] = set()
+    for record in (record for log in logs for record in log):
+        if record["kind"] == "step":
+            if (record["rank"], record["step"]) in steps:
+                continue
+            steps.add((record["rank"], record["step"]))
+        found.append(record)
+    return found
+
+
 def _check_ranks(path: Path, records: Sequence[Record], manifest: Manifest, lost: Collection[int]) -> None:
     """Refuse steps of ranks that the plan does not have, and a run with steps of some workers only."""
     ranks = {record["rank"] for record in records if record["kind"] == "step"}
@@ -113,7 +139,9 @@ def _check_ranks(path: Path, records: Sequence[Record], manifest: Manifest, lost
         raise PlacerError(f"{path}: steps of rank {max(ranks)}, the plan's last is {last}", "give run.jsonl as placer run wrote it")
     missing = set(range(manifest.world_size)) - ranks - set(lost)
     if ranks and missing:
-        raise PlacerError(f"{path}: no steps of rank {min(missing)}", "give run.jsonl of rank 0, which has the steps of all")
+        raise PlacerError(
+            f"{path}: no steps of rank {min(missing)}", "give the log of rank 0; of a run that stopped, those of all machines"
+        )
 
 
 def _checked(path: Path, speeds: tuple[Speed, ...], manifest: Manifest) -> tuple[Speed, ...]:
@@ -133,8 +161,9 @@ def group_of(rank: int, groups: Sequence[Group]) -> Group | None:
 
 
 def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
-    """Ranks that died or fell silent, not those that stopped because of them."""
+    """Ranks that died or fell silent, not those that stopped because of them, whom ranks that stopped later may name."""
     found: dict[int, Lost] = {}
+    stopped = {record["rank"] for record in records if record["kind"] == "fault"}
     for record in records:
         if record["kind"] == "notice":
             rank, step, reason = record["gone"], 0, record["message"]
@@ -148,7 +177,8 @@ def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
         if rank not in found or record["kind"] == "lost":
             plain = "".join(c if c.isprintable() else " " for c in reason)
             found[rank] = Lost(rank=rank, place="" if group is None else group.place, step=step, reason=plain)
-    return tuple(found[rank] for rank in sorted(found))
+    first = set(found) - stopped or set(found)
+    return tuple(found[rank] for rank in sorted(first))
 
 
 def _speeds(rounds: Sequence[Sequence[Record]], manifest: Manifest) -> tuple[Speed, ...]:

@@ -98,6 +98,21 @@ def load_checkpoint(folder: Path, step: int, rank: int, *, replicated: bool) -> 
     return loaded
 
 
+def abandon_later(folder: Path, start: int, last: int, rank: int) -> None:
+    """Remove what a rank kept after the step that a run goes on from: on several machines nobody else has it.
+
+    Notes
+    -----
+    Such a file would count among the newest `KEPT` and push out one that all ranks have. ``last`` is the run's last step: checkpoints
+    after it are of a longer run, and stay.
+    """
+    for step in steps_of(folder, rank):
+        if start < step <= last:
+            _file(folder, step, rank).unlink(missing_ok=True)
+            with suppress(OSError):  # other ranks have files there
+                _file(folder, step, rank).parent.rmdir()
+
+
 def steps_of(folder: Path, rank: int, *, replicated: bool = False) -> set[int]:
     """Steps before which a rank has a checkpoint to go on from."""
     pattern = "step-*/rank-*.pt" if replicated else f"step-*/rank-{rank}.pt"

@@ -121,6 +121,7 @@ def run_ranks(
         words = f"WORLD_SIZE is {world}, the manifest has {_crew(plan)}"
         raise PlacerError(words, f"set it to {plan.ranks}, or leave it out")
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # under torchrun its agent serves the store
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else a rank that stops leaves 40 lines of C++ at each of the others
     here = one_machine or (plan.ranks > 1 and _is_loopback(host))
     links = "loopback" if here else "real"
     job = Job(document=document, ranks=ranks, host=host, port=int(port), serves=served, links=links, extra={})

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.runtime.checkpoint import load_checkpoint, save_checkpoint, steps_of
+from placer.runtime.checkpoint import abandon_later, load_checkpoint, save_checkpoint, steps_of
 from placer.runtime.context import Context, Settings
 from placer.runtime.lost import PeerLostError
 from placer.runtime.memory import memory_error, out_of_memory
@@ -67,6 +67,7 @@ def _train(plan: Plan, settings: Settings, rank: int, store: Any, report: Report
     settings = replace(settings, attempt=f"{settings.attempt}-{token}")  # objects that another run left are not this one's
     if start and rank < plan.workers:
         trainer.load_state(load_checkpoint(folder, start, rank, replicated=strategy.REPLICATED))
+        abandon_later(folder, start, settings.steps, rank)
     context = Context(
         plan=plan,
         settings=settings,
