@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,11 @@ def changed(document: dict[str, Any], **parts: Any) -> dict[str, Any]:
     """The document with other parts and the digest of what it now says."""
     rest = {key: value for key, value in {**document, **parts}.items() if key != "digest"}
     return {**rest, "digest": document_digest(rest)}
+
+
+def by_runtime(some: Plan) -> Plan:
+    """The plan, to be run by placer's own runtime."""
+    return replace(some, train="mymodel:workload")
 
 
 def plan(exchange: str, **words: Any) -> Plan:
@@ -90,13 +96,31 @@ def test_ranks_of_all_groups_make_the_world(three: Plan) -> None:
     assert {v["PLACER_MACHINES"] for v in variables} == {"6"}
 
 
+def inner_scripts(files: dict[str, str], folder: Path) -> list[str]:
+    """Scripts within YAML as files: setup and run of tasks, arguments of containers."""
+    folder.mkdir()
+    found = []
+    for name, body in files.items():
+        for document in yaml.safe_load_all(body) if name.endswith(".yaml") else ():
+            jobs = document.get("spec", {}).get("replicatedJobs", ())
+            services = [*document.get("services", {}).values(), *(j["template"]["spec"]["template"]["spec"]["containers"][0] for j in jobs)]
+            found += [document[key] for key in ("setup", "run") if key in document]
+            found += [service["command"][2].replace("$$", "$") for service in services if "command" in service]
+    for number, text in enumerate(found):
+        (folder / f"{number}.sh").write_text(f"#!/bin/bash\n# shellcheck disable=SC1091,SC2154\n{text}", encoding="utf-8")
+    return [str(folder / f"{number}.sh") for number in range(len(found))]
+
+
 def test_scripts_pass_bash_and_shellcheck(three: Plan, server: Plan, tmp_path: Path) -> None:
     """All scripts of three targets parse; shellcheck, where it is installed, has nothing to say."""
     names: list[str] = []
-    for target, some in (("env", three), ("torchrun", three), ("hivemind", three), ("torchrun", server), ("torchrun", plan("central"))):
+    scripts = [("env", three), ("torchrun", three), ("hivemind", three), ("torchrun", server), ("torchrun", plan("central"))]
+    for target, some in (*scripts, ("torchrun", by_runtime(three))):
         folder = tmp_path / str(len(names))
         write_folder(str(folder), export(some, target))
         names += [str(file) for file in folder.glob("*.sh")]
+    for target, some in (("skypilot", by_runtime(three)), ("jobset", by_runtime(server)), ("compose", by_runtime(plan("hierarchical")))):
+        names += inner_scripts(export(some, target), tmp_path / f"inner-{target}")
     for name in names:
         subprocess.run(["bash", "-n", name], check=True)
     shellcheck = os.environ.get("PLACER_SHELLCHECK") or shutil.which(
@@ -194,13 +218,14 @@ def test_skypilot_loads_the_job_group(three: Plan, server: Plan, tmp_path: Path)
         "print('found', json.dumps(found))\n"
     )
     paths = []
-    for number, some in enumerate((three, server)):
+    for number, some in enumerate((three, server, by_runtime(three), by_runtime(server))):
         write_folder(str(tmp_path / f"sky-{number}"), export(some, "skypilot"))
         paths.append(tmp_path / f"sky-{number}" / "skypilot.yaml")
         document = paths[-1].read_text(encoding="utf-8").replace("workdir: .", f"workdir: {tmp_path}")
         paths[-1].write_text(document.replace('workdir: "."', f"workdir: {tmp_path}"), encoding="utf-8")
     said = python(executable, code, *map(str, paths), home=tmp_path)
-    first, second = json.loads(said.split("found ", 1)[1])
+    first, second, *runtime = json.loads(said.split("found ", 1)[1])
+    assert runtime == [first, second]
     assert first[:3] == [three.manifest.name, True, "parallel"]
     groups = [
         [g.name, g.count, g.provider, g.region, g.offer.instance_type.split("+")[0], g.offer.market == "spot"]
@@ -286,9 +311,13 @@ def test_kubeflow_types_hold_the_objects(three: Plan, tmp_path: Path) -> None:
         "print('ok')\n"
     )
     items = [
-        yaml.safe_load(body) for target in ("trainjob", "jobset") for name, body in export(three, target).items() if name.endswith(".yaml")
+        yaml.safe_load(body)
+        for target in ("trainjob", "jobset")
+        for some in (three, by_runtime(three))
+        for name, body in export(some, target).items()
+        if name.endswith(".yaml")
     ]
-    assert len(items) == 6
+    assert len(items) == 12
     assert "ok" in python(executable, code, json.dumps(items), home=tmp_path)
 
 
@@ -311,7 +340,7 @@ def test_compose_files_follow_the_specification(three: Plan, server: Plan, tmp_p
         "except SystemExit as end:\n    print('refused' if end.code else 'fine')\n"
     )
     paths = []
-    for number, one in enumerate((three, server, plan("central"), plan("hierarchical"))):
+    for number, one in enumerate((three, server, plan("central"), plan("hierarchical"), by_runtime(three), by_runtime(plan("central")))):
         paths.append(tmp_path / f"compose-{number}.yaml")
         paths[-1].write_text(export(one, "compose")["compose.yaml"], encoding="utf-8")
     assert "fine" in python(executable, code, *map(str, paths), home=tmp_path)

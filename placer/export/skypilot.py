@@ -24,11 +24,15 @@ AGAIN = "launch with `--env PLACER_RESUME=1`."
 SITE = Site(stays=False)
 ENVIRONMENT = '. "$HOME/placer-env/bin/activate"'
 SETUP_RUNTIME = f"""\
-set -eo pipefail
-wheel="$(ls {WHEEL} | tail -n 1)"
+set -e
+set -- {WHEEL}
+if [ ! -e "$1" ]; then
+  echo "no {WHEEL} in the folder of the export: its README.md says how to make it" >&2
+  exit 2
+fi
 uv="$HOME/.local/bin/uv"
 "$uv" venv --python 3.11 --allow-existing "$HOME/placer-env"
-"$uv" pip install --python "$HOME/placer-env/bin/python" torch "./$wheel"
+"$uv" pip install --python "$HOME/placer-env/bin/python" torch "./$1"
 if [ -f requirements.txt ]; then "$uv" pip install --python "$HOME/placer-env/bin/python" -r requirements.txt; fi
 """
 """SkyPilot brings uv to every machine for itself; the Python of an image may be too old for placer."""
