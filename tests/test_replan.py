@@ -219,6 +219,35 @@ def test_a_log_with_figures_that_no_run_has_is_refused(tmp_path: Path, run: Run,
     assert (done.returncode, words in done.stderr) == (2, True), done.stderr
 
 
+def test_the_logs_of_all_machines_are_one(two_regions: str, tmp_path: Path, run: Run) -> None:
+    """Rank 2 is killed: rank 0 names it, the others name rank 0, which stopped for it. Their parts say what one log would."""
+    whole = Path(logged(two_regions, name="whole"))
+    head, *records = [json.loads(line) for line in whole.read_text().splitlines()]
+    ranks = sorted({record["rank"] for record in records})
+    parts = []
+    for rank in ranks:
+        own = [record for record in records if record["rank"] == rank and record["kind"] != "lost"]
+        fault = {"kind": "fault", "rank": rank, "step": 6, "lost": 0 if rank else 2, "reason": "gone", "checkpoint": None}
+        parts.append(tmp_path / f"run-rank-{rank}.jsonl")
+        lines = [head, *own, *([fault] if rank != 2 else [])]
+        parts[-1].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    manifest = read_manifest(json.loads(Path(two_regions).read_text()), "plan")
+    one, all_ = observe(whole, manifest), observe([*parts, parts[0]], manifest)
+    assert (one.speeds, one.exchange_s, one.rounds) == (all_.speeds, all_.exchange_s, all_.rounds)
+    assert [lost.rank for lost in all_.lost] == [2]
+    refused = run("replan", two_regions, "--observed", str(parts[0]))
+    assert refused.returncode == 2
+    assert "no steps of rank 1" in refused.stderr
+    assert "of a run that stopped, those of all machines" in refused.stderr
+    words = [word for part in parts for word in ("--observed", str(part))]
+    done = run("replan", two_regions, *words, columns=200)
+    assert "lost      rank 2" in done.stdout, done.stderr
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({**head, "manifest": {"name": "other", "digest": "0"}}) + "\n")
+    with pytest.raises(PlacerError, match="a run of other"):
+        observe([whole, other], manifest)
+
+
 def test_a_log_of_some_workers_only_is_refused(tmp_path: Path, run: Run) -> None:
     """Samples/s of a part would be taken for those of all."""
     manifest = planned(tmp_path)
