@@ -142,6 +142,7 @@ def test_a_script_asks_for_its_rank(tmp_path: Path) -> None:
     assert start("--tbs", "8", PLACER_STEPS="7", PLACER_OUT="/a b", PLACER_RESUME="1", PLACER_PORT="1")[2:] == [
         f"10.0.0.1:1  {more} --resume --tbs 8"
     ]
+    assert start(PLACER_RESUME="auto")[2].endswith("-run --resume-if-any")
     assert "address of rank 0" in start(PLACER_RENDEZVOUS_ADDRESS="")[0]
     assert "placer is not installed" in start(PATH="/usr/bin:/bin")[0]
 
@@ -166,7 +167,7 @@ def test_skypilot_starts_each_rank_and_prints_the_log(tmp_path: Path) -> None:
         assert "pip install" in task["setup"]
         envs = {name: value or "10.0.0.1" for name, value in task["envs"].items()}
         said = ran(task["run"], tmp_path, **envs, SKYPILOT_NODE_RANK=node)
-        assert f"10.0.0.1:29400  run manifest.json --train mymodel:workload --rank {rank} --steps 20 --out out" in said
+        assert f"10.0.0.1:29400  run manifest.json --train mymodel:workload --rank {rank} --steps 20 --out out --resume-if-any" in said
         assert "placer-log {}" in said
 
 

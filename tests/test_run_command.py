@@ -118,6 +118,19 @@ def test_a_wrong_train_function_is_said_once(run: Run, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_job_that_is_restarted_begins_or_goes_on(run: Run, tmp_path: Path) -> None:
+    """--resume-if-any: the first start begins with step 0, the second goes on before step 2; plain --resume refuses the first."""
+    path = saved(tmp_path, document("none", (A, 1)))
+    more = ["--train", "run_plans:tiny", "--local", "-o", "out"]
+    refused = run("run", path, *more, "--steps", "2", "--resume", cwd=tmp_path, **PATHS)
+    assert (refused.returncode, "no checkpoint in" in refused.stderr) == (2, True)
+    for steps, start in ((2, 0), (3, 2)):
+        done = run("run", path, *more, "--steps", str(steps), "--resume-if-any", cwd=tmp_path, **PATHS)
+        assert done.returncode == 0, done.stderr
+        records = [json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()]
+        assert [record["start"] for record in records if record["kind"] == "ready"] == [start]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_no_process_outlives_the_launcher(tmp_path: Path, how: signal.Signals) -> None:

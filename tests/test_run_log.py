@@ -89,6 +89,18 @@ def test_every_line_follows_the_schema(tmp_path: Path) -> None:
         check.validate(json.loads(line))
 
 
+def test_parts_of_two_machines_make_one_log(tmp_path: Path) -> None:
+    """What each rank wrote, one after the other, is the whole run; one part alone is refused by what it lacks."""
+    path = log(tmp_path)
+    head, *records = [json.loads(line) for line in path.read_text().splitlines()]
+    parts = [[head, *(record for record in records if record["rank"] == rank)] for rank in range(2)]
+    path.write_text("".join(json.dumps(record) + "\n" for part in parts for record in part))
+    assert run_log_row(path)[1]["step_s"] == 630.0
+    path.write_text("".join(json.dumps(record) + "\n" for record in parts[1]))
+    with pytest.raises(PlacerError, match="no steps of rank 0"):
+        run_log_row(path)
+
+
 @pytest.mark.parametrize(
     ("head", "words"),
     [

@@ -48,6 +48,7 @@ DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/ch
 @click.option("-o", "--out", metavar="DIR", help="Folder of log and checkpoints; default: ./NAME-run.")
 @click.option("--checkpoint-every", type=click.IntRange(0), default=100, show_default=True, metavar="N", help="Steps; 0: never.")
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint that all ranks have.")
+@click.option("--resume-if-any", is_flag=True, help="The same; where no rank has a checkpoint, begin. For jobs that are restarted.")
 @click.option("--device", metavar="NAME", help="cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of PyTorch in each process; default: 1 with --local.")
 @click.option(
@@ -110,7 +111,8 @@ def _settings(plan: Plan, words: dict[str, Any], folder: Path) -> Settings:
         elastic=words["elastic"],
         checkpoints=str((folder / "checkpoints").absolute()),
         checkpoint_every=words["checkpoint_every"],
-        resume=words["resume"],
+        resume=words["resume"] or words["resume_if_any"],
+        may_begin=words["resume_if_any"] and not words["resume"],
         device=words["device"] or ("cpu" if local else ""),
         threads=words["threads"] or (1 if local else 0),
         timeout_s=words["timeout"] or max(60.0, plan.timeouts.round_s),

@@ -10,7 +10,7 @@ from placer.export.heading import comments, heading
 from placer.export.plan import Plan
 from placer.export.pods import escaped, image_words
 from placer.export.readme import Section, plain, readme
-from placer.export.reference_runtime import WISHES, Site
+from placer.export.reference_runtime import STEPS, Site
 from placer.export.runtime_words import log_section, resume_section, watch_words
 from placer.export.shell import script
 from placer.export.start import ONLY_NODE, start_lines
@@ -63,7 +63,7 @@ def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, An
     meeting = plan.manifest.rendezvous
     meets = meeting.method == "address" or plan.uses_runtime
     address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
-    wishes = {name: f"${{{name}:-{value}}}" for name, value in WISHES.items()} if plan.uses_runtime else {}
+    wishes = {"PLACER_STEPS": f"${{PLACER_STEPS:-{STEPS}}}", "PLACER_RESUME": "${PLACER_RESUME:-0}"} if plan.uses_runtime else {}
     store = STORE if plan.manifest.buckets else {}
     site = Site(options="--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else ""))
     text = script(heading(plan, "compose"), {**environment, "PLACER_PROCESSES": "1"}, start_lines(plan, ONLY_NODE, site))

@@ -25,6 +25,7 @@ AZURE_SPOT_TAINT = {"key": "kubernetes.azure.com/scalesetpriority", "operator": 
 MANIFEST = "/etc/placer"
 """Where a ConfigMap with the manifest is mounted."""
 SITE = Site(manifest=f"{MANIFEST}/manifest.json", stays=False)
+AGAIN = "apply the files again; `PLACER_RESUME` is `auto` there: without any checkpoint the run begins with the first step."
 POD_SUFFIX = 12
 """Room that JobSet needs behind the names of set and job: numbers of job and pod."""
 
@@ -130,5 +131,5 @@ def runtime_sections(plan: Plan) -> list[Section]:
     return [
         ("Options", [*wish_words(arguments=False), "Both variables of the containers may be changed in the files before the start."], []),
         log_section(plan, stays=False),
-        resume_section(plan, "set `PLACER_RESUME` to 1 in the files.", stays=False),
+        resume_section(plan, AGAIN, stays=False),
     ]

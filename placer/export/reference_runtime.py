@@ -11,8 +11,8 @@ from placer.manifest.executable import check_executable
 
 STEPS = 20
 """Optimizer steps unless ``PLACER_STEPS`` says otherwise: enough to measure, as in ``placer run``."""
-WISHES = {"PLACER_STEPS": str(STEPS), "PLACER_RESUME": "0"}
-"""What may be said at launch where a script gets no arguments."""
+WISHES = {"PLACER_STEPS": str(STEPS), "PLACER_RESUME": "auto"}
+"""What may be said at launch where a script gets no arguments; clusters restart what fails, which then goes on if it can."""
 LOG_MARK = "placer-log "
 """Begins each line of a run log that a machine prints before it goes."""
 HERE = 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"'
@@ -32,7 +32,10 @@ MEET = [
 """A cluster may have counted the world for one group alone; the manifest knows how many there are."""
 ALONE = 'PLACER_RENDEZVOUS_ADDRESS="${PLACER_RENDEZVOUS_ADDRESS:-127.0.0.1}"'
 OPTIONS = [
-    'if [ "${PLACER_RESUME:-0}" = 1 ]; then set -- --resume "$@"; fi',
+    'case "${PLACER_RESUME:-0}" in',
+    '  1) set -- --resume "$@" ;;',
+    '  auto) set -- --resume-if-any "$@" ;;',
+    "esac",
     'PLACER_OUT="${PLACER_OUT:-$PLACER_RUN-run}"',
 ]
 COMMAND = [

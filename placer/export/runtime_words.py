@@ -83,10 +83,13 @@ def resume_section(plan: Plan, how: str, *, stays: bool = True) -> Section:
     alike = not traits(plan.manifest.exchange.strategy).local_steps
     words = [
         f"Checkpoints lie in `{out}/checkpoints` of each machine, every 100 steps, at the end, and as a worker is lost. Start all ranks",
-        f"again: {how} The run goes on from the newest step that all ranks have; with none it says so: start without.",
+        f"again: {how} The run goes on from the newest step that all ranks have.",
     ]
     if alike:
-        words.append("All workers have the same state: a machine that lost its files may be given a copy of this folder of any other.")
+        words += [
+            "All workers have the same state: copy the newest `step-*` of any machine to the others first and nothing is done twice;",
+            "a new machine needs that copy, for without one there is no such step.",
+        ]
     else:
         words.append("Each worker has a state of its own: one that lost its files cannot go on.")
     if not stays:

@@ -20,7 +20,7 @@ NODE = 'PLACER_NODE="$SKYPILOT_NODE_RANK"'
 HEAD_NODE = 'PLACER_RENDEZVOUS_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
 """The first node of a task has rank 0 of the task; addresses are private, so they serve within one task only."""
 SETUP = "python3 -c 'import torch' || pip install torch\n"
-AGAIN = "launch with `--env PLACER_RESUME=1`."
+AGAIN = "launch as before; `PLACER_RESUME` is `auto`: without any checkpoint the run begins with the first step."
 SITE = Site(stays=False)
 ENVIRONMENT = '. "$HOME/placer-env/bin/activate"'
 SETUP_RUNTIME = f"""\
@@ -122,7 +122,7 @@ def _readme(plan: Plan) -> str:
             "A `requirements.txt` beside it is installed as well.",
             *needs_words(plan),
             "The setup of each task does that: it needs the wheel in this folder.",
-            "Options: `--env PLACER_STEPS=1000`, and `--env PLACER_RESUME=1` to go on.",
+            "Steps are asked for with `--env PLACER_STEPS=1000`.",
             *wish_words(arguments=False),
             *([] if _one_task(plan) else ["", *meeting_words(plan)]),
         ]

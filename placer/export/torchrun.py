@@ -56,7 +56,7 @@ def _runtime_sections(plan: Plan, start: list[str]) -> list[Section]:
         *wish_words(arguments=True),
         *meeting_words(plan),
     ]
-    again = "the same lines with `--resume` behind the script's name (or `PLACER_RESUME=1`), on machines that ran before as on new ones."
+    again = "the same lines with `--resume` behind the script's name, or with `PLACER_RESUME=1`."
     return [
         ("Launch", words, start),
         ("Watch", watch_words(), []),

@@ -103,6 +103,10 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
     head = records[0]
     workers = sum(group["count"] for group in head["groups"])
     _check(path, head, records)
+    ranks = {record["rank"] for record in records if record["kind"] == "step"}
+    if ranks and (missing := set(range(workers)) - ranks):
+        words = "give the log of rank 0; of a run that stopped, those of all machines one after the other in a file"
+        raise PlacerError(f"{path}: no steps of rank {min(missing)}", words)
     rounds = [r for r in whole_rounds((r for r in records if r["kind"] == "step"), workers, 1) if len(r) == workers]
     found = round_seconds(rounds[1:], workers)
     if found is None or len(rounds) <= LEAST_ROUNDS:

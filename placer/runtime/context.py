@@ -36,6 +36,8 @@ class Settings:
         Optimizer steps between checkpoints.
     resume
         Go on from the newest checkpoint that all ranks have.
+    may_begin
+        With ``resume``: begin with the first step where no rank has a checkpoint, as the first start of a job that is restarted.
     device
         ``cpu``, ``cuda`` or ``cuda:1``; empty: the first GPU, else the CPU.
     threads
@@ -65,6 +67,7 @@ class Settings:
     checkpoints: str = ""
     checkpoint_every: int = 100
     resume: bool = False
+    may_begin: bool = False
     device: str = "cpu"
     threads: int = 1
     timeout_s: float = 60.0

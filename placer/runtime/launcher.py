@@ -251,6 +251,9 @@ class Launcher:
     def _advice(self) -> str:
         rescued = [fault["checkpoint"] for fault in self.faults.values() if fault.get("checkpoint") is not None]
         elastic = "" if self.settings.elastic or not executed(self.plan).ELASTIC else "; --elastic goes on without a worker"
+        if rescued and len(self.job.ranks) < self.plan.ranks:
+            words = f"from the newest checkpoint that all have; here is one before step {max(rescued)}"
+            return f"run all ranks again with --resume: they go on {words}{elastic}"
         if rescued:
             return f"run it again with --resume: it goes on before step {max(rescued)}{elastic}"
         if self.settings.checkpoints:

@@ -148,7 +148,8 @@ def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Traine
             )
     common = set.intersection(*(set(said["steps"]) for said in others.values() if not said["hub"]))
     start = max((step for step in common if step <= settings.steps), default=0)
-    if settings.resume and not start:
+    nobody = not any(said["steps"] for said in others.values())
+    if settings.resume and not start and not (settings.may_begin and nobody):
         raise PlacerError(f"no checkpoint in '{settings.checkpoints}' that all ranks have", "run without --resume")
     return start, str(others[0]["token"])
 
