@@ -149,7 +149,9 @@ def test_a_script_asks_for_its_rank(tmp_path: Path) -> None:
 
 def ran(script: str, folder: Path, **variables: str) -> str:
     """What a script starts, on machines that have the stand-in."""
-    path = stand_in(folder / "bin", f'mkdir -p out; echo "{{}}" > out/run.jsonl; {SAY}; exit 3')
+    path = stand_in(
+        folder / "bin", f'mkdir -p out; for n in run run-rank-2 run-rank-3; do echo "{{\\"$n\\": 1}}" > out/$n.jsonl; done; {SAY}; exit 3'
+    )
     (folder / "script.sh").write_text(script, encoding="utf-8")
     given = {"PATH": path, "PLACER_OUT": "out", "HOME": str(folder), **variables}
     done = subprocess.run(["bash", "script.sh"], cwd=folder, capture_output=True, text=True, env=given, check=False)
@@ -163,12 +165,12 @@ def test_skypilot_starts_each_rank_and_prints_the_log(tmp_path: Path) -> None:
     assert header["primary_tasks"] == ["workers-0", "workers-1"]
     (tmp_path / "placer-env" / "bin").mkdir(parents=True)
     (tmp_path / "placer-env" / "bin" / "activate").touch()
-    for task, node, rank in ((tasks[0], "0", 0), (tasks[1], "1", 2), (tasks[2], "0", 3)):
+    for task, node, rank, log in ((tasks[0], "0", 0, "run"), (tasks[1], "1", 2, "run-rank-2"), (tasks[2], "0", 3, "run-rank-3")):
         assert "pip install" in task["setup"]
         envs = {name: value or "10.0.0.1" for name, value in task["envs"].items()}
         said = ran(task["run"], tmp_path, **envs, SKYPILOT_NODE_RANK=node)
         assert f"10.0.0.1:29400  run manifest.json --train mymodel:workload --rank {rank} --steps 20 --out out --resume-if-any" in said
-        assert "placer-log {}" in said
+        assert [line for line in said.splitlines() if line.startswith("placer-log ")] == [f'placer-log {{"{log}": 1}}']
 
 
 @pytest.mark.parametrize("target", ["jobset", "trainjob"])

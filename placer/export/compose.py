@@ -11,7 +11,7 @@ from placer.export.plan import Plan
 from placer.export.pods import escaped, image_words
 from placer.export.readme import Section, plain, readme
 from placer.export.reference_runtime import STEPS, Site
-from placer.export.runtime_words import log_section, resume_section, watch_words
+from placer.export.runtime_words import log_section, out_folder, watch_words
 from placer.export.shell import script
 from placer.export.start import ONLY_NODE, start_lines
 from placer.export.yaml_text import yaml_text
@@ -115,5 +115,9 @@ def _runtime_sections(plan: Plan) -> list[Section]:
         ("Watch", watch_words(), ["docker compose ps", "docker compose logs -f"]),
         ("Tear down", [], ["docker compose down --volumes"]),
         log_section(plan, one_machine=True),
-        resume_section(plan, "put `PLACER_RESUME=1` before the command."),
+        (
+            "Resume",
+            [f"`PLACER_RESUME=1` before the command goes on from the newest step in `{out_folder(plan)}/checkpoints`, which all share."],
+            [],
+        ),
     ]

@@ -9,7 +9,7 @@ from placer.export.heading import heading
 from placer.export.plan import IMAGE, Plan
 from placer.export.readme import Section
 from placer.export.reference_runtime import WISHES, Site
-from placer.export.runtime_words import WHEEL, log_section, resume_section, wish_words
+from placer.export.runtime_words import WHEEL, log_section, restart_section, wish_words
 from placer.export.shell import script
 from placer.export.start import start_lines
 from placer.manifest.document import Group
@@ -25,7 +25,6 @@ AZURE_SPOT_TAINT = {"key": "kubernetes.azure.com/scalesetpriority", "operator": 
 MANIFEST = "/etc/placer"
 """Where a ConfigMap with the manifest is mounted."""
 SITE = Site(manifest=f"{MANIFEST}/manifest.json", stays=False)
-AGAIN = "apply the files again; `PLACER_RESUME` is `auto` there: without any checkpoint the run begins with the first step."
 POD_SUFFIX = 12
 """Room that JobSet needs behind the names of set and job: numbers of job and pod."""
 
@@ -129,7 +128,14 @@ def runtime_sections(plan: Plan) -> list[Section]:
     if not plan.uses_runtime:
         return []
     return [
-        ("Options", [*wish_words(arguments=False), "Both variables of the containers may be changed in the files before the start."], []),
+        (
+            "Options",
+            [
+                *wish_words(arguments=False),
+                "Change it in the files before the start, as `PLACER_RESUME` (`0`, `1` or `auto`); `PLACER_OUT` may be added.",
+            ],
+            [],
+        ),
         log_section(plan, stays=False),
-        resume_section(plan, AGAIN, stays=False),
+        restart_section("by the cluster, or by applying the files"),
     ]

@@ -43,12 +43,13 @@ COMMAND = [
     f'  --steps "${{PLACER_STEPS:-{STEPS}}}" --out "$PLACER_OUT" "$@"',
 ]
 PRINT_LOG = [
+    'if [ "$PLACER_RANK" = 0 ]; then log=run.jsonl; else log="run-rank-$PLACER_RANK.jsonl"; fi',
     'if [ "$PLACER_RANK" = 0 ] || [ "$code" != 0 ]; then',
-    f'  sed "s/^/{LOG_MARK}/" "$PLACER_OUT"/run*.jsonl || true',
+    f'  sed "s/^/{LOG_MARK}/" "$PLACER_OUT/$log" || true',
     "fi",
     'exit "$code"',
 ]
-"""Rank 0 has the records of all after a whole run; after one that stopped each machine has its own."""
+"""Rank 0 has the records of all after a whole run; after one that stopped each machine has its own, in a folder that they may share."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

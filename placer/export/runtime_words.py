@@ -8,6 +8,7 @@ from placer.export.readme import Section
 from placer.export.reference_runtime import LOG_MARK, STEPS
 
 WHEEL = "placer-*.whl"
+WHEN = "every 100 steps, at the end, and where possible when a rank is lost"
 CALIBRATED = ("all-reduce", "none")
 """Strategies whose logs ``placer calibrate`` reads."""
 
@@ -69,29 +70,39 @@ def log_section(plan: Plan, *, stays: bool = True, one_machine: bool = False) ->
     return "Measured", words, [replan, *(fit if plan.manifest.exchange.strategy in CALIBRATED else [])]
 
 
-def resume_section(plan: Plan, how: str, *, stays: bool = True) -> Section:
-    """Say how to go on after a loss.
+def resume_section(plan: Plan, how: str) -> Section:
+    """Say how to go on after a loss on machines that keep their files.
 
     Parameters
     ----------
     how
         What to do on each machine, ends with a full stop.
-    stays
-        Whether machines keep their files.
     """
-    out = out_folder(plan)
-    alike = not traits(plan.manifest.exchange.strategy).local_steps
     words = [
-        f"Checkpoints lie in `{out}/checkpoints` of each machine, every 100 steps, at the end, and as a worker is lost. Start all ranks",
+        f"Checkpoints lie in `{out_folder(plan)}/checkpoints` of each machine, {WHEN}. Start all ranks",
         f"again: {how} The run goes on from the newest step that all ranks have.",
     ]
-    if alike:
+    if traits(plan.manifest.exchange.strategy).local_steps:
+        words.append("Each worker has a state of its own: one that lost its files cannot go on.")
+    else:
         words += [
             "All workers have the same state: copy the newest `step-*` of any machine to the others first and nothing is done twice;",
             "a new machine needs that copy, for without one there is no such step.",
         ]
-    else:
-        words.append("Each worker has a state of its own: one that lost its files cannot go on.")
-    if not stays:
-        words.append("To have them outlive the machines, set `PLACER_OUT` to a folder on a volume that stays and on which files can grow.")
+    return "Resume", words, []
+
+
+def restart_section(again: str) -> Section:
+    """Say how to go on after a loss where machines go with their files, or share them.
+
+    Parameters
+    ----------
+    again
+        What starts all ranks again.
+    """
+    words = [
+        f"Checkpoints are written to `checkpoints` in `PLACER_OUT`, {WHEN}. They go with the machines",
+        "unless `PLACER_OUT` is a folder on a volume that stays, that all of them mount, and on which files can grow. Then what is",
+        f"started again ({again}) goes on from the newest: `PLACER_RESUME` is `auto`, so that it begins where there is none.",
+    ]
     return "Resume", words, []

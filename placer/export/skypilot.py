@@ -9,7 +9,7 @@ from placer.export.heading import comments, heading
 from placer.export.plan import Plan
 from placer.export.readme import meeting_words, readme
 from placer.export.reference_runtime import WISHES, Site
-from placer.export.runtime_words import WHEEL, copy_words, log_section, needs_words, resume_section, wish_words
+from placer.export.runtime_words import WHEEL, copy_words, log_section, needs_words, restart_section, wish_words
 from placer.export.start import start_lines
 from placer.export.yaml_text import yaml_text
 from placer.manifest.document import Group
@@ -20,7 +20,6 @@ NODE = 'PLACER_NODE="$SKYPILOT_NODE_RANK"'
 HEAD_NODE = 'PLACER_RENDEZVOUS_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
 """The first node of a task has rank 0 of the task; addresses are private, so they serve within one task only."""
 SETUP = "python3 -c 'import torch' || pip install torch\n"
-AGAIN = "launch as before; `PLACER_RESUME` is `auto`: without any checkpoint the run begins with the first step."
 SITE = Site(stays=False)
 ENVIRONMENT = '. "$HOME/placer-env/bin/activate"'
 SETUP_RUNTIME = f"""\
@@ -130,6 +129,6 @@ def _readme(plan: Plan) -> str:
         ("Launch", words, ["sky check", f"sky jobs launch{asked} {FILE}"]),
         ("Watch", [], ["sky jobs queue", f"sky jobs logs --name {name}"]),
         ("Tear down", [], [f"sky jobs cancel --name {name}"]),
-        *([log_section(plan, stays=False), resume_section(plan, AGAIN, stays=False)] if plan.uses_runtime else []),
+        *([log_section(plan, stays=False), restart_section("by SkyPilot, or by launching it anew")] if plan.uses_runtime else []),
     ]
     return readme(plan, "skypilot", sections)

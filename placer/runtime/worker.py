@@ -150,7 +150,8 @@ def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Traine
     start = max((step for step in common if step <= settings.steps), default=0)
     nobody = not any(said["steps"] for said in others.values())
     if settings.resume and not start and not (settings.may_begin and nobody):
-        raise PlacerError(f"no checkpoint in '{settings.checkpoints}' that all ranks have", "run without --resume")
+        copy = "" if nobody or not strategy.REPLICATED else "copy the newest of another machine into it, or "
+        raise PlacerError(f"no checkpoint in '{settings.checkpoints}' that all ranks have", f"{copy}run without --resume")
     return start, str(others[0]["token"])
 
 
