@@ -194,11 +194,11 @@ def test_pods_read_the_manifest_from_a_config_map(tmp_path: Path, target: str) -
         assert f"run {mounts[0]['mountPath']}/manifest.json --train mymodel:workload --rank {2 * number} --steps 20" in said
 
 
-@pytest.mark.parametrize(("strategy", "last"), [("all-reduce", 3), ("parameter-server", 4), ("central", 4), ("hierarchical", 4)])
+@pytest.mark.parametrize(("strategy", "last"), [("all-reduce", 3), ("parameter-server", 4), ("central", 4), ("hierarchical", 6)])
 def test_compose_runs_every_rank_once(tmp_path: Path, strategy: str, last: int) -> None:
-    """Server or function is a container with the last rank; a serverless plan meets at rank 0 too, and its store is given."""
+    """Server or functions are a container with the last ranks, a function for each bucket; all meet at rank 0, the store is given."""
     services = yaml.safe_load(export(plan(document(strategy, (A, 2), (C, 2))), "compose")["compose.yaml"])["services"]
-    ranks = []
+    ranks: list[int] = []
     for service in services.values():
         if "command" in service:
             given = {
@@ -209,7 +209,8 @@ def test_compose_runs_every_rank_once(tmp_path: Path, strategy: str, last: int) 
             assert words[0] == "workers-0-0:29400"
             assert "--one-machine" in words
             assert ("--endpoint-url" in words) == (strategy in ("central", "hierarchical"))
-            ranks.append(int(words[words.index("--rank") + 1]))
+            first, _, last_here = words[words.index("--rank") + 1].partition("-")
+            ranks += range(int(first), int(last_here or first) + 1)
     assert sorted(ranks) == list(range(last + 1))
 
 
@@ -255,8 +256,8 @@ def four_devices() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("target", "told", "words", "said"),
     [
-        ("torchrun", document("central", (A, 2)), {}, "no machine that could run the function of central"),
-        ("skypilot", document("hierarchical", (A, 1), (B, 1)), {}, "no machine that could run the function of hierarchical"),
+        ("torchrun", document("central", (A, 2)), {}, "no machine that could run the functions of central"),
+        ("skypilot", document("hierarchical", (A, 1), (B, 1)), {}, "no machine that could run the functions of hierarchical"),
         ("torchrun", four_devices(), {}, "workers-0 has 4 GPUs a machine, placer run uses one of them"),
         ("jobset", document("all-reduce", (A, 2), overlap=True), {}, "the plan runs the exchange beside the next step"),
         ("compose", document("all-reduce", (A, 2)), {"edited": True}, "no manifest that was edited by hand"),

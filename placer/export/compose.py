@@ -53,10 +53,15 @@ def document(plan: Plan) -> dict[str, Any]:
     if plan.manifest.buckets:
         services["store"] = {"image": STORE_IMAGE, "environment": {"MOTO_PORT": str(STORE_PORT)}}
         role = {"PLACER_ROLE": "aggregator", "PLACER_GROUP_SIZE": "1"}
-        last = {"PLACER_RANK_OFFSET": str(plan.manifest.world_size)} if plan.uses_runtime else {}
-        aggregator = {**next(iter(machines(plan).values())), **role, **last}
+        aggregator = {**next(iter(machines(plan).values())), **role, **(_function_ranks(plan) if plan.uses_runtime else {})}
         services["aggregator"] = _service(plan, aggregator, 0)
     return {"name": plan.manifest.name, "services": services}
+
+
+def _function_ranks(plan: Plan) -> dict[str, str]:
+    """Ranks of the functions, which one container plays: each reads a bucket of its own."""
+    first = plan.manifest.world_size
+    return {"PLACER_RANK_OFFSET": str(first), "PLACER_LAST_RANK": str(first + len(plan.manifest.buckets) - 1)}
 
 
 def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, Any]:
@@ -65,7 +70,8 @@ def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, An
     address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
     wishes = {"PLACER_STEPS": f"${{PLACER_STEPS:-{STEPS}}}", "PLACER_RESUME": "${PLACER_RESUME:-0}"} if plan.uses_runtime else {}
     store = STORE if plan.manifest.buckets else {}
-    site = Site(options="--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else ""))
+    rank = '"$PLACER_RANK-$PLACER_LAST_RANK"' if "PLACER_LAST_RANK" in environment else '"$PLACER_RANK"'
+    site = Site(rank=rank, options="--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else ""))
     text = script(heading(plan, "compose"), {**environment, "PLACER_PROCESSES": "1"}, start_lines(plan, ONLY_NODE, site))
     return {
         "image": plan.image,
@@ -107,8 +113,8 @@ def _runtime_sections(plan: Plan) -> list[Section]:
     ]
     if plan.manifest.buckets:
         words += [
-            "The object store is moto, which forgets all when it ends; the service `aggregator` plays the function as the last rank. The",
-            "image needs boto3 as well.",
+            "The object store is moto, which forgets all when it ends; the service `aggregator` plays the functions, which are",
+            "the last ranks. The image needs boto3 as well.",
         ]
     return [
         ("Launch", words, ["docker compose up --abort-on-container-failure"]),

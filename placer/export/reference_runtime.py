@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 from placer.errors import PlacerError
 from placer.exchange import traits
@@ -39,7 +40,7 @@ OPTIONS = [
     'PLACER_OUT="${PLACER_OUT:-$PLACER_RUN-run}"',
 ]
 COMMAND = [
-    'placer run {manifest} --train "$PLACER_TRAIN" --rank "$PLACER_RANK"{options} \\',
+    'placer run {manifest} --train "$PLACER_TRAIN" --rank {rank}{options} \\',
     f'  --steps "${{PLACER_STEPS:-{STEPS}}}" --out "$PLACER_OUT" "$@"',
 ]
 PRINT_LOG = [
@@ -59,12 +60,13 @@ class Site:
     Notes
     -----
     ``manifest`` is the path of the manifest there, after ``enter``, a line of shell. ``stays``: the machine and its files are still
-    there when the run has ended; else its log is printed. ``options``: more words for ``placer run``.
+    there when the run has ended; else its log is printed. ``rank`` is one, or from one to another; ``options``: more words.
     """
 
     enter: str = ""
     manifest: str = "manifest.json"
     stays: bool = True
+    rank: str = '"$PLACER_RANK"'
     options: str = ""
 
 
@@ -80,7 +82,8 @@ def runtime_lines(plan: Plan, site: Site, ask_address: str) -> list[str]:
     """
     alone = plan.manifest.rendezvous.method == "none"
     words = " ".join(["", site.options]).rstrip()
-    command = [line.replace("{manifest}", site.manifest).replace("{options}", words) for line in COMMAND]
+    parts = (("{manifest}", site.manifest), ("{rank}", site.rank), ("{options}", words))
+    command = [reduce(lambda text, part: text.replace(*part), parts, line) for line in COMMAND]
     stays, goes = [f"exec {command[0]}", command[1]], ["code=0", command[0], f"{command[1]} || code=$?", *PRINT_LOG]
     enter = [site.enter] if site.enter else []
     return [ALONE if alone else ask_address, *enter, *NEEDS, *MEET, *OPTIONS, *(stays if site.stays else goes)]
@@ -109,7 +112,7 @@ def check_runtime(plan: Plan, target: str) -> None:
         return
     if traits(strategy).hub == "function":
         raise PlacerError(
-            f"the plan rents no machine that could run the function of {strategy} for placer run",
+            f"the plan rents no machine that could run the functions of {strategy} for placer run",
             "--to compose and placer run --local play it here; on real machines plan with --exchange parameter-server, or give --train "
             "a script of your own beside --to cloudformation",
         )
