@@ -94,7 +94,7 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
     check_plan(placement.exchange.strategy, placement.workers, where)
     placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
     if wishes.kill is not None:
-        wishes.kill.check(placement.workers, (wishes.rounds + WARM_ROUNDS) * manifest.exchange.local_steps)
+        wishes.kill.check(placement.workers, wishes.all_rounds(overlap=placement.exchange.overlap) * manifest.exchange.local_steps)
     make_folder(folder)
     elements = None if wishes.train is None else own_elements(wishes.train)
     if elements is None:
@@ -108,7 +108,8 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
         check_size(small, wishes)
         say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
         small = small.calibrated(calibrated(small, _unshaped(small, wishes, folder)))
-        say(f"rehearsing: {wishes.rounds + WARM_ROUNDS} rounds of about {small.estimate.step.total:.3g} s through shaped links")
+        rounds = wishes.all_rounds(overlap=placement.exchange.overlap)
+        say(f"rehearsing: {rounds} rounds of about {small.estimate.step.total:.3g} s through shaped links")
         try:
             return _shaped(small, network, wishes, folder, say)
         except PlacerError as error:
@@ -142,7 +143,7 @@ def _unshaped(small: Scaled, wishes: Wishes, folder: Path) -> list[list[Mapping[
     Through the relay without shaping they would measure the relay, which carries all links one after the other; with shaping it
     works while the slowest link is waited for.
     """
-    document = small.manifest()
+    document = small.in_turn().manifest()  # so that what hosts take is told from calculation, whatever runs beside it later
     plan = plan_from(document, "rehearsal")
     settings = _settings(small, plan, wishes, MACHINE_ROUNDS, folder)
     seconds = small.estimate.step.calculation / plan.steps_per_round
@@ -156,7 +157,7 @@ def _unshaped(small: Scaled, wishes: Wishes, folder: Path) -> list[list[Mapping[
 def _shaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path, say: Said) -> Rehearsal:
     document = small.manifest()
     plan = plan_from(document, "rehearsal")
-    rounds = wishes.rounds + WARM_ROUNDS
+    rounds = wishes.all_rounds(overlap=plan.exchange.overlap)
     settings = _settings(small, plan, wishes, rounds, folder)
     before = Counter(network.sent_bytes())
     began = time.monotonic()

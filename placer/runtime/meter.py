@@ -22,6 +22,7 @@ class Meter:
         self.control_bytes = 0
         self.requests: Counter[str] = Counter()
         self.wire_s = 0.0
+        self.beside_s: dict[str, float] = {}
 
     @contextmanager
     def on_the_wire(self) -> Iterator[None]:
@@ -45,6 +46,31 @@ class Meter:
         """Count bytes of a payload that go from a place to a place."""
         self.bytes[src, dst] += count
 
+    def beside(self, exchange_s: float, waited_s: float, flushed_s: float) -> None:
+        """Count an exchange that ran in a thread of its own.
+
+        Parameters
+        ----------
+        exchange_s
+            That it took beside the calculation of the next round.
+        waited_s
+            For which it was then still waited for.
+        flushed_s
+            For which it was waited for at once, as a checkpoint or the end of the run came.
+        """
+        for name, seconds in (("exchange_s", exchange_s), ("waited_s", waited_s), ("flushed_s", flushed_s)):
+            self.beside_s[name] = self.beside_s.get(name, 0.0) + seconds
+
+    def absorb(self, other: Meter) -> None:
+        """Take over what another meter has counted; it begins again."""
+        for name, seconds in other.seconds.items():
+            self.seconds[name] += seconds
+        self.bytes.update(other.bytes)
+        self.requests.update(other.requests)
+        self.control_bytes += other.control_bytes
+        self.wire_s += other.wire_s
+        other.clear()
+
     def take(self) -> dict[str, Any]:
         """Return the figures of a record and begin again."""
         exchange = {name: seconds for name, seconds in self.seconds.items() if name != "calculation"}
@@ -55,6 +81,7 @@ class Meter:
             "sent": [{"src": src, "dst": dst, "bytes": count} for (src, dst), count in sorted(self.bytes.items())],
             "control_bytes": self.control_bytes,
             "requests": dict(sorted(self.requests.items())),
+            **({"beside": self.beside_s} if self.beside_s else {}),
         }
         self.clear()
         return taken

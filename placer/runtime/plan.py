@@ -120,8 +120,10 @@ def plan_from(document: Any, where: str) -> Plan:
     said, storage = manifest.exchange, manifest.storage
     if said.compression not in COMPRESSION_BYTES:
         raise PlacerError(f"{where}: compression '{said.compression}' is unknown", "none, fp16 or int8")
-    if said.overlap:
-        raise PlacerError(f"{where}: the plan runs the exchange beside the next step", "placer run does not: plan without --overlap")
+    if said.overlap and not traits(said.strategy).may_overlap:
+        raise PlacerError(f"{where}: a {said.strategy} exchange cannot run beside the next step", "plan it without --overlap")
+    if said.local_steps > 1 and not traits(said.strategy).local_steps:
+        raise PlacerError(f"{where}: a {said.strategy} exchange comes after each step, not after {said.local_steps}", "plan it again")
     return Plan(
         name=manifest.name,
         digest=manifest.digest,

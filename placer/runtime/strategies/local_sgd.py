@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from placer.runtime.butterfly import butterfly_sum
@@ -13,26 +14,37 @@ ELASTIC = False
 
 
 def open(context: Context) -> dict[str, Any]:  # noqa: A001 - the protocol's word
-    """Return the model that all had after the last average."""
-    return {"common": context.trainer.vector()}
+    """Return the model that all had after the last average, and the own one when its last change was taken."""
+    return {"common": context.trainer.vector(), "taken": None}
 
 
-def step(context: Context, state: dict[str, Any], step: int) -> float:
-    """Take a step on the own samples; at the end of a round, average.
+def calculate(context: Context, state: dict[str, Any], step: int) -> tuple[Any, float]:
+    """Take a step on the own samples."""
+    mine, batch = context.shares()[context.rank], context.settings.target_batch_size
+    gradient, loss = context.calculated(step, max(1, mine))
+    context.applied(gradient)
+    return None, loss * mine / batch
+
+
+def exchange(context: Context, state: dict[str, Any], mine: Any) -> Callable[[], Any]:
+    """Average the changes of the models.
 
     Notes
     -----
     What travels is the change since the last average (same bytes as the model): rounded to FP16 it keeps more of it. Changes
     count by samples, so equal shares are Stich's mean (ICLR 2019).
     """
-    mine, batch = context.shares()[context.rank], context.settings.target_batch_size
-    gradient, loss = context.calculated(step, max(1, mine))
-    context.applied(gradient)
-    if context.ends_round(step):
-        change = (context.trainer.vector() - state["common"]) * (mine / batch)
-        state["common"] = state["common"] + butterfly_sum(context.connected, change, context.members)
-        context.trainer.load_vector(state["common"])
-    return loss * mine / batch
+    state["taken"] = context.trainer.vector()
+    share = context.shares()[context.rank] / context.settings.target_batch_size
+    change = (state["taken"] - state["common"]) * share
+    return lambda: butterfly_sum(context.connected, change, context.members)
+
+
+def apply(context: Context, state: dict[str, Any], result: Any) -> None:
+    """Put the average in the place of the own change; what the model did since, beside the exchange, stays."""
+    since = context.trainer.vector() - state["taken"]
+    state["common"] = state["common"] + result
+    context.trainer.load_vector(state["common"] + since)
 
 
 def serve(context: Context, state: Any, step: int) -> None:
