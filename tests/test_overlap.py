@@ -151,7 +151,8 @@ CASES = [  # strategy, rank, when, phase, how often the phase came, where the ru
 def killable(folder: Path, strategy: str, **other: Any) -> list[dict[str, Any]]:
     """Run eight steps of three workers, with checkpoints after four and eight."""
     told = document(strategy, (A, 2), (B, 1), overlap=True, **({"local_steps": 2} if strategy == "local-sgd" else {}))
-    plan, records = plan_of(told), []
+    plan = plan_of(told)
+    records: list[dict[str, Any]] = []
     settings = settings_of(folder, plan, train="killed:tiny", steps=8, checkpoint_every=4, **other)
     run_here(plan, told, settings, folder, records.append)
     return records
@@ -260,7 +261,8 @@ def test_rounds_that_count() -> None:
     """
     usual = [({"exchange_s": 3.5, "waited_s": 1.1}, 3.1), ({"exchange_s": 3.0, "waited_s": 1.0}, 3.1)]
     flushed = [({"exchange_s": 3.0, "waited_s": 1.0, "flushed_s": 3.0}, 6.1)] * 2
-    each = [[({}, 2.0)] * 2, usual, usual, usual, flushed, [({}, 2.0)] * 2, usual, flushed]
+    none: list[tuple[dict[str, float], float]] = [({}, 2.0)] * 2
+    each = [none, usual, usual, usual, flushed, none, usual, flushed]
     records = [step(number, rank, step_s, **parts) for number, ranks in enumerate(each) for rank, (parts, step_s) in enumerate(ranks)]
     rounds = counted_rounds(records, 2, 1, overlap=True)
     assert [found[0]["step"] for found in rounds] == [2, 3, 6]

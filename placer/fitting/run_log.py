@@ -72,17 +72,17 @@ def whole_rounds(steps: Iterable[Record], workers: int, local_steps: int) -> lis
 
 
 def counted_rounds(steps: Iterable[Record], workers: int, local_steps: int, *, overlap: bool) -> list[list[Record]]:
-    """Choose the rounds that say how long one takes: all but the first, or what there is.
+    """Choose the rounds that say how long one takes: all but the first, which is warm-up.
 
     Notes
     -----
     Where the exchange runs beside the next round, those in which one did: the first has none, nor has one after a checkpoint, and before a
-    checkpoint and at the end it is waited for at once. Of those, the first has the exchange of the first round and is left out.
+    checkpoint and at the end it is waited for at once. Of those, the first has the exchange of the first round and is left out too, if
+    there are more.
     """
     rounds = whole_rounds(steps, workers, local_steps)
-    if overlap:
-        rounds = [found for found in rounds if _is_beside(found, workers)] or rounds
-    return rounds[1:] if len(rounds) > 1 else rounds
+    beside = [found for found in rounds if _is_beside(found, workers)] if overlap else []
+    return beside[1:] or beside or rounds[1:]
 
 
 def _is_beside(found: Sequence[Record], workers: int) -> bool:

@@ -44,7 +44,7 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     """
     steps = [r for r in records if r["kind"] == "step"]
     rounds = whole_rounds(steps, plan.workers, plan.steps_per_round)
-    counted = counted_rounds(steps, plan.workers, plan.steps_per_round, overlap=plan.exchange.overlap)
+    counted = counted_rounds(steps, plan.workers, plan.steps_per_round, overlap=plan.exchange.overlap) or rounds
     found, overlap = round_seconds(counted, plan.workers), plan.exchange.overlap
     beside = found is not None and found.hidden is not None
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)

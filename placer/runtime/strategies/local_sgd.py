@@ -14,8 +14,8 @@ ELASTIC = False
 
 
 def open(context: Context) -> dict[str, Any]:  # noqa: A001 - the protocol's word
-    """Return the model that all had after the last average, and the own one when its last change was taken."""
-    return {"common": context.trainer.vector(), "taken": None}
+    """Return the model that all had after the last average; beside it will be the own one whose change is on its way."""
+    return {"common": context.trainer.vector()}
 
 
 def calculate(context: Context, state: dict[str, Any], step: int) -> tuple[Any, float]:
@@ -36,15 +36,15 @@ def exchange(context: Context, state: dict[str, Any], mine: Any) -> Callable[[],
     """
     state["taken"] = context.trainer.vector()
     share = context.shares()[context.rank] / context.settings.target_batch_size
-    change = (state["taken"] - state["common"]) * share
+    change = (state["taken"] - state["common"]).mul_(share)
     return lambda: butterfly_sum(context.connected, change, context.members)
 
 
 def apply(context: Context, state: dict[str, Any], result: Any) -> None:
     """Put the average in the place of the own change; what the model did since, beside the exchange, stays."""
-    since = context.trainer.vector() - state["taken"]
-    state["common"] = state["common"] + result
-    context.trainer.load_vector(state["common"] + since)
+    since = context.trainer.vector().sub_(state.pop("taken"))
+    state["common"].add_(result)
+    context.trainer.load_vector(since.add_(state["common"]))
 
 
 def serve(context: Context, state: Any, step: int) -> None:
