@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from placer.errors import PlacerError
@@ -31,7 +31,7 @@ class RoundSeconds:
     Parameters
     ----------
     calculation, whole
-        Of the slowest worker in each round; seconds.
+        Of the slowest worker in each round; seconds. Where the exchange runs beside the calculation, ``whole`` is the mean over workers.
     between
         What is between them: exchange and waiting; seconds. Where the exchange runs beside the calculation, what it takes there, of the
         worker that waits least for others.
@@ -107,14 +107,16 @@ def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeco
 
     Notes
     -----
-    Beside the calculation, workers that came first wait for the last: the one whose exchange was shortest tells how long it takes.
+    Beside the calculation, workers that came first wait for the last: the one whose exchange was shortest tells how long it takes. Nor do
+    they end a round together, so one that is early in a round is as much longer in the next: the slowest of each would be too slow.
     """
     if not rounds:
         return None
     beside = [min(_beside(found, workers), key=lambda part: part["exchange_s"]) for found in rounds if _is_beside(found, workers)]
     late = len(beside) == len(rounds)
     calculation = [max(_by_rank(found, "calculation_s", workers)) for found in rounds]
-    whole = [max(_by_rank(found, "step_s", workers)) for found in rounds]
+    each = [_by_rank(found, "step_s", workers) for found in rounds]
+    whole = [fmean(seconds) if late else max(seconds) for seconds in each]
     samples = [sum(_by_rank(found, "samples", workers)) for found in rounds]
     return RoundSeconds(
         calculation=median(calculation),
