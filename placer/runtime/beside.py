@@ -25,7 +25,7 @@ class Parted(Protocol):
         """Take what is to be sent out of the model, as it is now, and return the exchange of it: it uses the wire alone."""
 
     def apply(self, context: Context, state: Any, result: Any) -> None:
-        """Bring what an exchange gave into the model, with the steps that the model took since."""
+        """Bring what an exchange gave into the model, after what the next one needs was taken out of it."""
 
 
 class Beside:
@@ -101,7 +101,7 @@ def in_turn(parts: Parted, context: Context, state: Any, step: int) -> float:
 
 
 def delayed(parts: Parted, context: Context, state: Any, step: int) -> float:
-    """Calculate while the exchange of the round before runs, apply what it gave, begin the next; returns the part of the loss.
+    """Calculate while the exchange of the round before runs, begin the next, apply what that one gave; returns the part of the loss.
 
     Notes
     -----
@@ -118,10 +118,14 @@ def delayed(parts: Parted, context: Context, state: Any, step: int) -> float:
         trainer.load_vector(now)
     if not context.ends_round(step):
         return loss
-    if beside.step is not None:
+    exchange = parts.exchange(context, state, mine)
+    if beside.step is None:
+        beside.begin(step, exchange, seen)
+    else:
         seen = trainer.vector() if parts.REPLICATED and context.settings.checkpoints else None
-        parts.apply(context, state, beside.end())
-    beside.begin(step, parts.exchange(context, state, mine), seen)
+        late = beside.end()
+        beside.begin(step, exchange, seen)  # first, so that links do not wait for the update
+        parts.apply(context, state, late)
     if context.keeps(step) or step + 1 == context.settings.steps:
         parts.apply(context, state, beside.end(flush=True))
     return loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from placer.runtime.butterfly import butterfly_sum
@@ -13,12 +14,24 @@ REPLICATED = False
 ELASTIC = False
 
 
-def open(context: Context) -> dict[str, Any]:  # noqa: A001 - the protocol's word
-    """Return the model that all had after the last average; beside it will be the own one whose change is on its way."""
-    return {"common": context.trainer.vector()}
+@dataclass(kw_only=True)
+class Models:
+    """The model that all had after the last average, the own one as it was when a change was taken or an average came, and own changes
+    that are on their way, the oldest first: all three as vectors.
+    """
+
+    common: Any
+    own: Any
+    sent: list[Any] = field(default_factory=list)
 
 
-def calculate(context: Context, state: dict[str, Any], step: int) -> tuple[Any, float]:
+def open(context: Context) -> Models:  # noqa: A001 - the protocol's word
+    """All begin alike."""
+    vector = context.trainer.vector()
+    return Models(common=vector, own=vector)
+
+
+def calculate(context: Context, state: Models, step: int) -> tuple[Any, float]:
     """Take a step on the own samples."""
     mine, batch = context.shares()[context.rank], context.settings.target_batch_size
     gradient, loss = context.calculated(step, max(1, mine))
@@ -26,25 +39,25 @@ def calculate(context: Context, state: dict[str, Any], step: int) -> tuple[Any, 
     return None, loss * mine / batch
 
 
-def exchange(context: Context, state: dict[str, Any], mine: Any) -> Callable[[], Any]:
-    """Average the changes of the models.
+def exchange(context: Context, state: Models, mine: Any) -> Callable[[], Any]:
+    """Average what each worker's own steps changed.
 
     Notes
     -----
     What travels is the change since the last average (same bytes as the model): rounded to FP16 it keeps more of it. Changes
     count by samples, so equal shares are Stich's mean (ICLR 2019).
     """
-    state["taken"] = context.trainer.vector()
-    share = context.shares()[context.rank] / context.settings.target_batch_size
-    change = (state["taken"] - state["common"]).mul_(share)
-    return lambda: butterfly_sum(context.connected, change, context.members)
+    now, share = context.trainer.vector(), context.shares()[context.rank] / context.settings.target_batch_size
+    change = now - state.own
+    state.own, state.sent = now, [*state.sent, change]
+    return lambda: butterfly_sum(context.connected, change * share, context.members)
 
 
-def apply(context: Context, state: dict[str, Any], result: Any) -> None:
-    """Put the average in the place of the own change; what the model did since, beside the exchange, stays."""
-    since = context.trainer.vector().sub_(state.pop("taken"))
-    state["common"].add_(result)
-    context.trainer.load_vector(since.add_(state["common"]))
+def apply(context: Context, state: Models, result: Any) -> None:
+    """Put the average in the place of the own change; a later one, which is on its way by now, stays."""
+    state.common, state.sent = state.common + result, state.sent[1:]
+    state.own = sum(state.sent, state.common)
+    context.trainer.load_vector(state.own)
 
 
 def serve(context: Context, state: Any, step: int) -> None:
