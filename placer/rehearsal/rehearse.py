@@ -126,7 +126,7 @@ def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Pa
         steps=rounds * plan.steps_per_round,
         target_batch_size=plan.target_batch_size,
         microbatch=plan.microbatch,
-        checkpoints=str(folder.absolute() / "checkpoints"),
+        checkpoints="" if wishes.kill is None else str(folder.absolute() / "checkpoints"),
         checkpoint_every=0,
         timeout_s=max(TIMEOUT_S, 3 * small.estimate.slow_step.total),
         poll_s=POLL_S,
