@@ -38,7 +38,7 @@ bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.m
 	$(BENCH)/scheduler.py --requests 60 --time-limit 3
 	$(BENCH)/report.py
 
-rehearse: $(TEST)  ## check shaped links, rehearse four plans through them, about 6 minutes: root (or user namespaces) and a quiet machine
+rehearse: $(TEST)  ## check shaped links, rehearse five plans through them, about 7 minutes: root (or user namespaces) and a quiet machine
 	$(BENCH)/shaped_links.py
 	$(BENCH)/rehearsing.py
 

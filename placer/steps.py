@@ -129,23 +129,28 @@ def _server(this: Round) -> StepSeconds:
 
 
 def _store(this: Round) -> StepSeconds:
-    """max(calculation + upload) + aggregate + max(download), through one store and one function."""
+    """max(download + calculation + upload) + aggregate, through one store and one function.
+
+    Notes
+    -----
+    A round goes from mean to mean: who has fetched it begins, and does not wait for others that still fetch it. A near worker is therefore
+    earlier by the differences of both ways, and the function waits that much longer for the last gradient.
+    """
     function, store = this.exchange.aggregator or "", this.exchange.storage or ""
     streams, case, network, services = this.exchange.streams, this.case, this.network, this.services
-    calculation = _equal(this)
-    ready, downloads = [], []
-    for (place, _, _), own in zip(this.crew, calculation, strict=True):
-        ready.append(own + stores.worker_transfer_seconds(this.size, network.link(place, store), services, streams, case))
-        downloads.append(stores.worker_transfer_seconds(this.size, network.link(store, place), services, streams, case))
+    places, calculation = [place for place, _, _ in this.crew], _equal(this)
+    downloads = [stores.worker_transfer_seconds(this.size, network.link(store, place), services, streams, case) for place in places]
+    uploads = [stores.worker_transfer_seconds(this.size, network.link(place, store), services, streams, case) for place in places]
     aggregate = stores.aggregate_seconds(
         this.size, this.workers, network.link(store, function), network.link(function, store), this.services, case
     )
-    slowest, waiting = max(calculation), max(ready) - min(ready)
-    upload, download = max(ready) - slowest, max(downloads)
+    arrived = [sum(seconds) for seconds in zip(downloads, calculation, uploads, strict=True)]
+    last, waiting = arrived.index(max(arrived)), max(arrived) - min(arrived)
     return StepSeconds(
-        calculation=slowest,
-        communication=upload + aggregate + download,
-        parts=(("upload", upload), ("aggregate", aggregate), ("download", download)),
+        calculation=max(calculation),
+        communication=uploads[last] + aggregate + downloads[last],
+        parts=(("upload", uploads[last]), ("aggregate", aggregate), ("download", downloads[last])),
+        hidden=max(calculation) - calculation[last],
         waiting=waiting,
         functions=(FunctionRun(place=function, seconds=waiting + aggregate),),
         stores=(StoreUse(place=store, gradients=this.workers, failed_polls=int(waiting / stores.POLL_SECONDS)),),
@@ -153,10 +158,10 @@ def _store(this: Round) -> StepSeconds:
 
 
 def _regional_stores(this: Round) -> StepSeconds:
-    """A store and a function in each region, then a global pair; the mean comes back through the regions' stores."""
+    """A store and a function in each region, then a global pair; the mean comes back through those, and a region begins when it has it."""
     function, store, case, size = this.exchange.aggregator or "", this.exchange.storage or "", this.case, this.size
     network, services, counts, calculation = this.network, this.services, this.at_places(), _equal(this)
-    slowest, arrived, copies, runs, uses = max(calculation), [], [], [], []
+    slowest, gathered, spread, runs, uses = {}, {}, {}, [], []
     for place, count in counts.items():
         home = network.link(place, place)
         move = stores.worker_transfer_seconds(size, home, services, this.exchange.streams, case)
@@ -164,16 +169,17 @@ def _regional_stores(this: Round) -> StepSeconds:
         waiting = max(own) - min(own)
         forward = stores.aggregate_seconds(size, count, home, network.link(place, store), services, case)
         copy = stores.copy_seconds(size, network.link(store, place), home, services, case)
-        arrived.append(max(own) + move + forward)
-        copies.append(copy + move)
+        slowest[place], gathered[place], spread[place] = max(own), move + forward, copy + move
         runs += [FunctionRun(place=place, seconds=waiting + forward), FunctionRun(place=place, seconds=copy)]
         uses.append(StoreUse(place=place, gradients=count, failed_polls=int(waiting / stores.POLL_SECONDS)))
     aggregate = stores.aggregate_seconds(size, len(counts), network.link(store, function), network.link(function, store), services, case)
-    waiting, collect, back = max(arrived) - min(arrived), max(arrived) - slowest, max(copies)
+    arrived = {place: spread[place] + slowest[place] + gathered[place] for place in counts}
+    last, waiting = max(arrived, key=arrived.__getitem__), max(arrived.values()) - min(arrived.values())
     return StepSeconds(
-        calculation=slowest,
-        communication=collect + aggregate + back,
-        parts=(("regions", collect), ("aggregate", aggregate), ("back to regions", back)),
+        calculation=max(calculation),
+        communication=gathered[last] + aggregate + spread[last],
+        parts=(("regions", gathered[last]), ("aggregate", aggregate), ("back to regions", spread[last])),
+        hidden=max(calculation) - slowest[last],
         waiting=waiting,
         functions=(*runs, FunctionRun(place=function, seconds=waiting + aggregate)),
         stores=(*uses, StoreUse(place=store, gradients=len(counts), failed_polls=int(waiting / stores.POLL_SECONDS))),

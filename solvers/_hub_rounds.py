@@ -84,14 +84,15 @@ def store(crew: Crew) -> None:
     function, store = str(crew.frame.aggregator), str(crew.frame.storage)
     services = problem.calibration.services
     size, streams, exact = problem.gradient_bytes, crew.frame.exchange.streams, part.least_s > 0
-    uploads = {p: stores.worker_transfer_seconds(size, network.link(p, store), services, streams) for p in crew.places}
-    ready = _equal_shares(crew, lambda p: uploads[p])
+
+    def moved(src: str, dst: str) -> float:
+        return stores.worker_transfer_seconds(size, network.link(src, dst), services, streams)
+
+    ways = {p: moved(store, p) + moved(p, store) for p in crew.places}
+    ready = _equal_shares(crew, lambda p: ways[p])
     last = crew.model.largest(ready, exact=exact and crew.exact)
-    down: list[Terms] = [
-        {crew.used(p): stores.worker_transfer_seconds(size, network.link(store, p), services, streams)} for p in crew.places
-    ]
     aggregate = stores.aggregate_seconds(size, part.low, network.link(store, function), network.link(function, store), services)
-    round_s = plus(last, {CONSTANT: aggregate}, crew.model.largest(down, exact=exact))
+    round_s = plus(last, {CONSTANT: aggregate})
     per_second, per_run = _function_usd(crew, function, part.low)
     waiting = _waiting(crew, ready, last)
     crew.model.at_most(waiting, problem.function(function).max_seconds - aggregate)
@@ -130,11 +131,10 @@ def regional_stores(crew: Crew) -> None:
         return stores.aggregate_seconds(size, k, network.link(p, p), network.link(p, store), services)
 
     copies = {p: stores.copy_seconds(size, network.link(store, p), network.link(p, p), services) for p in crew.places}
-    arrived = crew.model.largest(_equal_shares(crew, moved, forward), exact=False)
-    back = crew.model.largest([{crew.used(p): copies[p] + moved(p)} for p in crew.places], exact=False)
+    arrived = crew.model.largest(_equal_shares(crew, lambda p: copies[p] + 2 * moved(p), forward), exact=False)
     aggregate = stores.aggregate_seconds(size, regions, network.link(store, function), network.link(function, store), services)
     crew.exact = False
-    round_s = plus(arrived, {CONSTANT: aggregate}, back)
+    round_s = plus(arrived, {CONSTANT: aggregate})
     usd = [{CONSTANT: _run_usd(crew, function, aggregate) + cost.storage_usd(problem.catalog.store(store), size, regions, 0.0, 0)}]
     for p in crew.places:
         phases = strategy("hierarchical").phases([(p, 1)], size, crew.frame.exchange)

@@ -44,7 +44,8 @@ class Walk:
         market, place = search.market, search.market.place_of[chosen]
         up, down = (way[place] for way in hub.ways(np.unique(place)))
         calculation = search.workers.calculation(np.array([n]), chosen)[0]
-        ready = calculation + up
+        server = hub.transport == "server"  # all pull at once after the last push; from a store each begins when it has the mean
+        ready = calculation + up if server else calculation + up + down
         self.search, self.n = search, n
         self.taken = hub.taken(n)
         self.aggregate, self.fixed, self.server = float(hub.aggregate(n)), hub.fixed_usd(n), server_usd
@@ -52,7 +53,7 @@ class Walk:
         self.places = place.tolist()
         self.caps = [int(market.cap[i]) for i in chosen]
         self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), egress[0].tolist(), egress[1].tolist()
-        self.ready, self.down = ready.tolist(), down.tolist()
+        self.ready, self.down = ready.tolist(), (down if server else 0.0 * down).tolist()
         self.shared = float(hub.shared(n))
         self.least_s = float(calculation.min()) + self.aggregate + 2 * self.shared
         self.calculation = calculation.tolist()
@@ -91,7 +92,7 @@ class Walk:
         quota: dict[tuple[str, str, str], int],
         used: frozenset[int],
     ) -> Iterator[list[int]]:
-        """Choose the next kind of machine; ``so_far`` is (last ready, last download, USD/h, USD per round).
+        """Choose the next kind of machine; ``so_far`` is (last ready, last pull, USD/h, USD per round).
 
         Notes
         -----

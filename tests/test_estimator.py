@@ -2,6 +2,7 @@
 
 import importlib
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instances import random_problem
+from instances import exchange_problem, random_problem
 from placer.by_hand import place_by_hand
 from placer.catalog import Catalog, EgressPrice, FunctionOffer, StoreOffer
 from placer.cost import egress_usd, function_usd, storage_usd
@@ -114,6 +115,47 @@ def test_every_component_of_a_central_step_by_hand() -> None:
     )
     assert function_usd(function, 1.0, 2.4) == pytest.approx(4.02e-5, rel=1e-4)
     assert storage_usd(store, 17e6, 4, 5.0, 1) == pytest.approx(6.93e-10 + 3.6e-6 + 2.5e-5 + 2.0e-5, rel=1e-4)
+
+
+def test_a_round_through_a_store_goes_from_mean_to_mean(phalak: Catalog) -> None:
+    """Two alike in Oregon and London, store and function in Oregon: London is last, the function waits for what its ways take longer.
+
+    A worker's way is the store's start, its handshakes and 17 MB over the slower of client and link. Nothing is paid twice: the round is
+    London's way down, its calculation, its way up and the function's run.
+    """
+    oregon, london = "aws/us-west-2", "aws/eu-west-2"
+    wishes = {"exchange": "central", "aggregator": oregon, "storage": oregon}
+    placement, problem = on_book("niser", f"{oregon}=1xCPU-2,{london}=1xCPU-2", phalak, **wishes)
+    step, services, network = estimate(placement, problem).step, problem.calibration.services, problem.network
+
+    def way(src: str, dst: str) -> float:
+        link = network.link(src, dst)
+        speed = min(services.stream_bytes_per_s, link.bytes_per_second)
+        return services.start_s + services.round_trips * link.rtt_s + problem.gradient_bytes / speed
+
+    near, far = 2 * way(oregon, oregon), way(oregon, london) + way(london, oregon)
+    parts = dict(step.parts)
+    assert far > near
+    assert step.total == pytest.approx(step.calculation + far + parts["aggregate"])
+    assert step.waiting == pytest.approx(far - near)
+    assert [run.seconds for run in step.functions] == [pytest.approx(far - near + parts["aggregate"])]
+
+
+@pytest.mark.parametrize("strategy", ["central", "hierarchical"])
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10_000))
+def test_rounds_through_stores_hide_only_what_the_last_worker_does_not_need(strategy: str, seed: int) -> None:
+    """A slower machine that is nearer may still be earlier: its calculation beyond the last one's is hidden, the rest adds up."""
+    drawn = exchange_problem(seed)
+    wish = replace(drawn.requirements, exchange=strategy, budget_usd_per_hour=None, min_samples_per_second=None, datasets=())
+    problem = replace(drawn, requirements=wish)
+    for placement in islice((found for found in placements(problem) if found.exchange.strategy == strategy), 40):
+        step = estimate(placement, problem).step
+        assert sum(seconds for _, seconds in step.parts) == pytest.approx(step.communication)
+        assert 0 <= step.hidden < step.calculation
+        assert step.total >= step.calculation
+        assert all(run.seconds <= step.total for run in step.functions)
+        assert step.waiting <= step.total - dict(step.parts)["aggregate"]
 
 
 def test_hundred_millisecond_steps_round_up() -> None:

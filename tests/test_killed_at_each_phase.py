@@ -23,6 +23,7 @@ from placer.runtime.runs import run_here  # noqa: E402
 sys.path.insert(0, str(Path(__file__).parent))
 STEPS, ROUND = 8, 2
 """Steps of a run; steps of a round where workers also step alone."""
+STORES = ("central", "hierarchical")
 CASES = [  # strategy, rank, when, phase, how often the phase came (of poll and download: the step), the step that it belongs to
     ("all-reduce", 2, "before", "calculation", 5, 4),
     ("all-reduce", 0, "before", "reduce-scatter", 5, 4),
@@ -48,6 +49,7 @@ CASES = [  # strategy, rank, when, phase, how often the phase came (of poll and 
     ("central", 3, "before", "fetch", 5, 4),
     ("central", 3, "before", "put", 5, 4),
     ("central", 3, "before", "delete", 5, 4),
+    ("hierarchical", 4, "before", "copy", 5, 4),
     ("asgd-ga", 1, "before", "reduce-scatter inside regions", 6, 5),
     ("asgd-ga", 2, "before", "send", 3, 5),
 ]
@@ -116,12 +118,12 @@ def test_nothing_is_lost_but_the_step(
 
     Synchronous strategies go on before the step of the kill, others before their last whole round.
     """
-    url = request.getfixturevalue("endpoint") if strategy == "central" else ""
+    url = request.getfixturevalue("endpoint") if strategy in STORES else ""
     ORDER.unlink(missing_ok=True)
     wanted = undisturbed(strategy, url)
     assert len(wanted) == (2 if strategy == "asgd-ga" else 1)  # its regions differ in the order of late gradients
-    place = [A, A, B, A][rank]
-    hub = {("parameter-server", 3): "server ", ("central", 3): "function "}.get((strategy, rank), "")
+    place = [A, A, B, A, B][rank]  # of hierarchical 3 and 4 are the functions of the regions
+    hub = {"parameter-server": "server ", "central": "function ", "hierarchical": "function "}[strategy] if rank > 2 else ""
     ORDER.write_text(f"{rank}|{when}|{phase}|{times}|{tmp_path / 'killed'}")
     said = rf"^{hub}rank {rank} \({place}\) stopped in step {step}: killed by SIGKILL"
     with pytest.raises(PlacerError, match=said) as caught:
@@ -134,7 +136,7 @@ def test_nothing_is_lost_but_the_step(
         return
     assert digests(again) == wanted
     start = {record["start"] for record in again if record["kind"] == "ready"}
-    exact = step if strategy in ("all-reduce", "hierarchical-all-reduce", "parameter-server", "central") else step - step % ROUND
+    exact = step if strategy in ("all-reduce", "hierarchical-all-reduce", "parameter-server", *STORES) else step - step % ROUND
     assert len(start) == 1
     assert start <= {exact, exact + 1}, "survivors may have ended the step of the kill"
     assert not list(tmp_path.rglob(".writing-*"))

@@ -42,9 +42,9 @@ def test_a_manifest_whose_function_is_too_small_is_refused(strategy: str, held: 
 def test_a_model_that_is_larger_than_the_plans_is_refused_at_the_start() -> None:
     """Two workers of 200 million FP32 parameters: 1.6 GB do not fit 1 GiB, though the plan's model did."""
     plan = plan_of(document("central", (A, 1), (B, 1)))
-    memory.check_fits(plan, 130_000_000)
+    memory.check_fits(plan, 2, 130_000_000)
     with pytest.raises(PlacerError, match=r"aggregator out of memory: the function in gcp/a holds 2 gradients of 800 MB .*; it has 1 GiB"):
-        memory.check_fits(plan, 200_000_000)
+        memory.check_fits(plan, 2, 200_000_000)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")

@@ -69,7 +69,7 @@ def test_one_cloud_is_cheap_and_two_are_as_fast(study: Study) -> None:
 def test_transfer_and_waiting_outweigh_the_function(study: Study) -> None:
     """P17: most of a mini-batch is waiting for gradients and transfer, not the sum itself."""
     parts = dict(seconds_parts(study.estimates["niser"][Choice("aws", "aws", "aws", "Oregon")]))
-    assert parts["upload"] + parts["waiting"] + parts["download"] > parts["aggregate"]
+    assert parts["download and upload"] + parts["waiting"] > parts["aggregate"]
     assert parts["waiting"] > 0
 
 

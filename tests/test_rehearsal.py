@@ -21,7 +21,6 @@ import jsonschema
 import pytest
 from shaping import shaped
 
-import placer
 from conftest import Run
 from placer.advisor import Advisor
 from placer.by_hand import place_by_hand
@@ -30,12 +29,13 @@ from placer.estimator import estimate
 from placer.manifest import build_manifest, read_manifest
 from placer.placement import Placement
 from placer.problem import Problem
-from placer.rehearsal.compared import _function_seconds
+from placer.rehearsal.functions import runs_of
 from placer.rehearsal.kill import Kill
 from placer.rehearsal.machine import calibrated
 from placer.rehearsal.network import Shape, shaped_network
-from placer.rehearsal.scaled import fewer, scaled, usual_scale, without_hosts
-from placer.rehearsal.wishes import own_elements
+from placer.rehearsal.scaled import Scaled, fewer, scaled, usual_scale, without_hosts
+from placer.rehearsal.wishes import check_processes, own_elements
+from placer.runtime.plan import plan_from
 from placer.saved import schema_text
 
 US, EU = "gcp/us-central1", "gcp/europe-west1"
@@ -105,6 +105,19 @@ class TestSmall:
         small = scaled(*by_hand("niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words), 0.1, 1e9)
         assert small.machines == (OREGON, LONDON, LONDON, OREGON, OREGON)
 
+    def test_shares_of_data_that_has_its_place_stay(self) -> None:
+        """Two thirds of the samples lie with the one worker in the US: 128 of the small batch of 192, 32 for each of the two others."""
+        small = scaled(*by_hand(workers=f"{US}=1xT4:spot,{EU}=2xT4:spot", data=[f"{US}=2M:stay", f"{EU}=1M:stay"]), 0.05, 1e9)
+        plan = plan_from(small.manifest(), "plan.json")
+        assert plan.shares(plan.target_batch_size, range(3)) == {0: 128, 1: 32, 2: 32}
+        alone = small.placement.groups[0]
+        speed = next(g["samples_per_second"] for g in small.manifest()["groups"] if g["place"] == alone.place)
+        assert small.estimate.step.calculation == pytest.approx(128 / speed)
+
+    def test_each_region_has_a_function_and_a_store(self) -> None:
+        """Three workers; the functions of the two regions and the global one; the stores in the same order."""
+        assert in_regions().machines == (OREGON, LONDON, LONDON, *(OREGON, LONDON, OREGON) * 2)
+
     def test_the_usual_scale_makes_a_round_of_some_seconds(self) -> None:
         """58.7 s of calculation and 1.95 s between the regions: 4 / 60.6 of it, 3.4 MB; a large model is bound by its bytes: 24 MB."""
         problem, placement = by_hand()
@@ -119,6 +132,12 @@ class TestSmall:
         many = replace(placement, groups=tuple(replace(group, count=20) for group in placement.groups))
         with pytest.raises(PlacerError, match="the plan has 40 workers, a rehearsal at most 24"):
             fewer(many, None)
+
+
+def in_regions() -> Scaled:
+    """Hierarchical serverless: one worker in Oregon, two in London, the global pair in Oregon."""
+    words = {"exchange": "hierarchical", "aggregator": OREGON, "storage": OREGON}
+    return scaled(*by_hand("niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words), 0.1, 1e9)
 
 
 def rounds_of(*ranks: dict[str, Any]) -> list[list[dict[str, Any]]]:
@@ -149,11 +168,31 @@ class TestMachine:
         assert found.sum_bytes_per_s == pytest.approx(3 * small.problem.gradient_bytes / 0.2)
 
 
-def test_a_function_runs_from_the_first_upload_that_is_through() -> None:
-    """It put the mean of step 0 at 0 s; the near worker has it after 0.1 s and 2 + 0.2 s later its next gradient is up, at 2.3 s."""
-    near, far = ({"calculation_s": 2.0, "exchange_s": {"upload": up, "download": down}} for up, down in ((0.2, 0.1), (0.9, 1.0)))
-    rounds = rounds_of(near, far, {"step_s": 4.5})
-    assert _function_seconds([record for found in rounds for record in found], workers=2) == pytest.approx(4.5 - 2.3)
+def test_sums_of_several_functions_are_taken_together() -> None:
+    """0.1 s an object; 1 + 2 gradients of the regions and their 2 sums are added in what 0.3, 0.5 and 0.3 s leave: 0.8 s."""
+    small = in_regions()
+    worker = {"exchange_s": {"upload": 0.1, "download": 0.1}}
+    regional = [{"exchange_s": {"fetch in regions": s - 0.1, "forward": 0.1, "copy": 9.0}} for s in (0.3, 0.5)]
+    found = calibrated(small, rounds_of(worker, worker, worker, *regional, {"exchange_s": {"fetch": 0.2, "put": 0.1}})).services
+    assert found.start_s == pytest.approx(0.1)
+    assert found.sum_bytes_per_s == pytest.approx(5 * small.problem.gradient_bytes / 0.8)
+
+
+def test_functions_are_paid_from_the_first_upload_to_their_last_write() -> None:
+    """The function of the region waits 0.1 s for the second upload, fetches 0.2 and forwards 0.3; it is called again to copy: 0.4 + 0.5.
+
+    What it is idle and what it deletes nobody pays.
+    """
+    small = in_regions()
+    plan = plan_from(small.manifest(), "plan.json")
+    paid = {"wait": 0.1, "fetch in regions": 0.2, "forward": 0.3, "copy": 0.4, "put in regions": 0.5}
+    rounds = rounds_of(*[{}] * 3, {"exchange_s": {**paid, "idle": 7.0, "delete": 8.0}}, *[{"exchange_s": {}}] * 2)
+    runs = runs_of(plan)
+    told = [(run.rank, run.name, run.place) for run in runs]
+    here, there = [(3, "sum", OREGON), (3, "copy", OREGON)], [(4, "sum", LONDON), (4, "copy", LONDON)]
+    assert told == [*here, *there, (5, "mean", OREGON)]
+    assert [run.seconds(rounds) for run in runs] == pytest.approx([0.6, 0.9, 0, 0, 0])
+    assert [run.place for run in small.estimate.step.functions] == [run.place for run in runs]
 
 
 class TestWords:
@@ -218,16 +257,6 @@ def empty():
         pytest.importorskip("torch")
         done = run("rehearse", str(written(tmp_path, workers=f"{US}=1xT4:spot")))
         assert (done.returncode, "nothing to rehearse" in done.stderr) == (2, True)
-
-    def test_stores_in_each_region_are_not_rehearsed(self, run: Run, tmp_path: Path) -> None:
-        """Said, not run as something else."""
-        pytest.importorskip("torch")
-        plan = placer.recommend("niser", catalog="phalak-2023", exchange="hierarchical", workers="2..4", regions="2", budget="3/h")
-        path = tmp_path / "plan.json"
-        path.write_text(json.dumps(plan.to_manifest()), encoding="utf-8")
-        done = run("rehearse", str(path))
-        assert done.returncode == 2
-        assert "one object store" in done.stderr
 
 
 Document = dict[str, Any]
@@ -304,6 +333,27 @@ def test_requests_to_the_store_are_exact(rehearsed: Callable[..., tuple[Document
     assert line(document, f"{LONDON} -> {OREGON}")["within"] is not None
     for what in ("storage", "functions"):
         assert line(document, what)["predicted"] > 0
+        assert line(document, what)["measured"] > 0
+
+
+@shaped
+def test_requests_to_the_stores_of_regions_are_exact(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
+    """Regions of one and two workers, each with a store as in central: n + 1 writes, 2 n reads, n lists; the global one serves two regions.
+
+    0.85 MB from London as one sum and back as one mean; its two workers, its function and its store exchange 2 x 2 + 2 + 1 of them.
+    """
+    words = {"exchange": "hierarchical", "aggregator": OREGON, "storage": OREGON, "tbs": "64"}
+    path = written(tmp_path, "niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words)
+    document, _ = rehearsed(path, "--scale", "1/20", "--rounds", "3")
+    for store, n in ((OREGON, 1), (LONDON, 2), ("the global store", 2)):
+        for kind, count in (("write", n + 1), ("read", 2 * n), ("list", n)):
+            row = line(document, f"{kind} in {store}")
+            assert (row["predicted"], row["measured"], row["within"]) == (count, count, True)
+    for way, count in (((LONDON, OREGON), 1), ((OREGON, LONDON), 1), ((LONDON, LONDON), 7)):
+        row = line(document, " -> ".join(way))
+        assert row["predicted"] == pytest.approx(count * 0.85e6)
+        assert row["measured"] >= row["predicted"]
+    for what in (f"sum in {LONDON}", f"copy in {LONDON}", f"mean in {OREGON}", "storage", "functions"):
         assert line(document, what)["measured"] > 0
 
 
@@ -390,6 +440,13 @@ def test_a_relay_that_dies_is_named() -> None:
         os.kill(network.entry(0)["pid"], signal.SIGKILL)
         with pytest.raises(PlacerError, match="the relay of the rehearsal's network has ended"):
             network.sent_bytes()
+
+
+def test_more_processes_than_a_machine_has_room_for_are_refused() -> None:
+    """17 regions of one worker, each with a function and a store, and the global pair: 53 processes."""
+    with pytest.raises(PlacerError, match="are 53 processes, a rehearsal has at most 48"):
+        check_processes([OREGON] * 53)
+    check_processes([OREGON] * 48)
 
 
 def test_deaths_are_read() -> None:

@@ -251,13 +251,26 @@ def test_asgd_ga_loses_no_gradient(tmp_path: Path) -> None:
 
 
 def test_hierarchical_serverless(tmp_path: Path, endpoint: str) -> None:
-    """Regions of two and one workers, each with a store: the result is that of all-reduce, bytes those of eight phases."""
+    """Regions of two and one workers, each with a store: the result is that of all-reduce, bytes those of eight phases.
+
+    Requests are those of central aggregation in each store: of 2, 1 and, in the global one, 2 gradients; nothing is left in them.
+    """
     told = document("hierarchical", (A, 2), (B, 1))
     records = ran(tmp_path, told, endpoint_url=endpoint, steps=3)
     vector, _ = synchronous({0: 8, 1: 8, 2: 8}, steps=3)
     for model in models(tmp_path, plan_of(told), step=3):
         torch.testing.assert_close(model, vector, **TOLERANCE)
-    check_bytes(told, tmp_path, records)
+    found = check_bytes(told, tmp_path, records)
+    asked = {row["what"]: row for row in found["requests"]}
+    for store, n in ((A, 2), (B, 1), ("the global store", 2)):
+        for kind, count in (("write", n + 1), ("read", 2 * n), ("list", n)):
+            row = asked[f"{kind} in {store}"]
+            assert row["measured"] == row["predicted"] == count
+    import boto3
+
+    client = boto3.client("s3", endpoint_url=endpoint)
+    names = [bucket.name for bucket in plan_of(told).buckets]
+    assert [client.list_objects_v2(Bucket=name)["KeyCount"] for name in names] == [0, 0, 0]
 
 
 def killing(rank: int, at_step: int) -> Callable[[dict[str, Any]], None]:

@@ -166,16 +166,16 @@ def _aggregate(case: Case, objects: int, source: tuple[str, str], result: tuple[
 
 def _central(case: Case) -> Bill:
     store, function = case.store, case.hub
-    ready = [own + _object(case, c.place, store, by_function=False) for c, own in _apiece(case)]
-    back = max(_object(case, store, p, by_function=False) for p in case.counts)
+    ways = {p: _object(case, store, p, by_function=False) + _object(case, p, store, by_function=False) for p in case.counts}
+    ready = [own + ways[crew.place] for crew, own in _apiece(case)]
     waiting = max(ready) - min(ready)
     runs = _aggregate(case, case.workers, (store, function), (function, store))
-    return Bill(max(ready) + runs + back, [(function, waiting + runs)], [(store, case.workers, int(waiting))])
+    return Bill(max(ready) + runs, [(function, waiting + runs)], [(store, case.workers, int(waiting))])
 
 
 def _hierarchical(case: Case) -> Bill:
     store, function, own = case.store, case.hub, _apiece(case)
-    arrived, back = [], []
+    arrived: list[float] = []
     functions: list[tuple[str, float]] = []
     stores: list[tuple[str, int, int]] = []
     for place, n in case.counts.items():
@@ -184,15 +184,14 @@ def _hierarchical(case: Case) -> Bill:
         move = _object(case, place, place, by_function=False)
         forward = _aggregate(case, n, (place, place), (place, store))
         copy = STORE_START_S + _object(case, store, place, by_function=True) + _object(case, place, place, by_function=True)
-        arrived.append(max(mine) + move + forward)
-        back.append(copy + move)
+        arrived.append(copy + move + max(mine) + move + forward)
         functions += [(place, waiting + forward), (place, copy)]
         stores.append((place, n, int(waiting)))
     waiting = max(arrived) - min(arrived)
     runs = _aggregate(case, len(case.counts), (store, function), (function, store))
     functions.append((function, waiting + runs))
     stores.append((store, len(case.counts), int(waiting)))
-    return Bill(max(arrived) + runs + max(back), functions, stores)
+    return Bill(max(arrived) + runs, functions, stores)
 
 
 ROUNDS = {

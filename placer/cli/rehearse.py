@@ -108,6 +108,7 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
     """Predicted beside measured."""
     from rich.markup import escape
 
+    from placer.runtime.compared import requests_said
     from placer.units import counted, format_bytes, format_number
 
     out, small, plan = console(), found.small, found.plan
@@ -122,7 +123,7 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
         off = line.difference
         mark = {True: "ok", False: "OFF", None: ""}[line.within]
         shown = ["-" if value is None else _figure(value, line) for value in (line.predicted, line.measured)]
-        what = f"{line.what} requests" if line.kind == "requests" else line.what
+        what = requests_said(line.what) if line.kind == "requests" else line.what
         table.add_row(escape(what), *shown, "" if off is None else f"{off:+.1%}", mark)
     out.print(table)
     for src, dst in found.slower:

@@ -144,6 +144,8 @@ def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
     """Predicted beside measured."""
     from rich.markup import escape
 
+    from placer.runtime.compared import requests_said
+
     out = console()
     rounds = counted(found["rounds"], "round") + ("" if plan.steps_per_round == 1 else f" of {plan.steps_per_round} steps")
     crew = f"{counted(plan.workers, 'worker')} in {counted(len(plan.regions), 'region')}"
@@ -156,7 +158,7 @@ def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
     for row in found["bytes"]:
         table.add_row(escape(f"{row['src']} -> {row['dst']}"), *_figures(row, " B"))
     for row in found["requests"]:
-        table.add_row(f"{row['what']} requests", *_figures(row, ""))
+        table.add_row(escape(requests_said(row["what"])), *_figures(row, ""))
     out.print(table)
     losses = found["losses"]
     if losses:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from math import fsum
 from typing import Any
 
 from placer import cost
 from placer.exchange.phase import bytes_by_link
+from placer.fitting.run_log import Record, whole_rounds
+from placer.rehearsal.functions import runs_of
 from placer.rehearsal.rehearse import Rehearsal
 from placer.runtime.compared import summary
-from placer.runtime.launcher import Record
 from placer.units import SECONDS_PER_HOUR
 
 SCHEMA = "placer.rehearsal/v1"
@@ -58,7 +59,7 @@ def lines_of(found: Rehearsal) -> list[Line]:
         )
         for row in told["requests"]
     ]
-    lines = [*judged, *_bytes(found), *requests, *_usd(found, round_s)]
+    lines = [*judged, *_functions(found), *_bytes(found), *requests, *_usd(found, round_s)]
     return [replace(line, within=None) for line in lines] if found.went_on else lines
 
 
@@ -81,7 +82,7 @@ def _bytes(found: Rehearsal) -> list[Line]:
     small = found.small
     predicted = bytes_by_link(found.plan.phases(small.problem.gradient_bytes))
     share = LEAST_SHARE * max(predicted.values(), default=0.0)
-    least = max(share, LEAST_BYTES if found.plan.exchange.storage is None else LEAST_BYTES_OF_A_STORE)
+    least = max(share, LEAST_BYTES if not found.plan.buckets else LEAST_BYTES_OF_A_STORE)
     lines = []
     for src, dst in sorted({*predicted, *found.sent}):
         should, did = predicted.get((src, dst)), found.sent.get((src, dst), 0.0)
@@ -98,8 +99,8 @@ def _usd(found: Rehearsal, round_s: float | None) -> list[Line]:
 
     Notes
     -----
-    Machines and bytes are priced as measured. Of the store space and requests are, without polls, which come faster here; a function
-    is paid from the first gradient that is there to the mean.
+    Machines and bytes are priced as measured. Of stores space and requests are, without polls, which come faster here; a function
+    is paid from the first gradient that is there to its last write, with the memory of the plan.
     """
     usd, network = found.small.estimate.usd_per_hour, found.small.problem.network
     same_zone = found.small.problem.requirements.same_zone
@@ -112,37 +113,35 @@ def _usd(found: Rehearsal, round_s: float | None) -> list[Line]:
     return lines
 
 
+def _functions(found: Rehearsal) -> list[Line]:
+    """Seconds of each run of a function: from the first upload that it hears of to the end of its last write."""
+    rounds, predicted = _counted(found), found.small.estimate.step.functions
+    return [
+        Line(kind="seconds", what=f"{run.name} in {run.place}", unit="s", predicted=told.seconds, measured=run.seconds(rounds))
+        for run, told in zip(runs_of(found.plan), predicted, strict=True)
+    ]
+
+
 def _services_usd(found: Rehearsal, round_s: float) -> dict[str, tuple[float, float]]:
-    """Store and function of a central exchange: USD/h predicted, and USD of a round as measured."""
-    small = found.small
-    problem, exchange, workers = small.problem, small.placement.exchange, small.placement.workers
-    if exchange.storage is None or exchange.aggregator is None:
+    """Stores and functions of a serverless exchange: USD/h predicted, and USD of a round as measured."""
+    problem, exchange, plan = found.small.problem, found.small.placement.exchange, found.plan
+    if not plan.buckets:
         return {}
-    usd = small.estimate.usd_per_hour
-    store = cost.storage_usd(problem.catalog.store(exchange.storage), problem.gradient_bytes, workers, round_s, 0)
-    ran_s = _function_seconds(found.records, workers)
-    function = cost.function_usd(problem.function(exchange.aggregator), exchange.aggregator_memory_gib or 0.0, ran_s)
+    usd, rounds, memory_gib = found.small.estimate.usd_per_hour, _counted(found), exchange.aggregator_memory_gib or 0.0
+    store = fsum(
+        cost.storage_usd(problem.catalog.store(hub.bucket.place), problem.gradient_bytes, len(hub.gathers), round_s, 0)
+        for hub in plan.hubs
+        if hub.bucket is not None
+    )
+    function = fsum(cost.function_usd(problem.function(run.place), memory_gib, run.seconds(rounds)) for run in runs_of(plan))
     return {"storage": (usd.storage, store), "functions": (usd.functions, function)}
 
 
-def _function_seconds(records: Sequence[Record], workers: int) -> float:
-    """Median seconds from the first upload that is through to the end of the function's step.
-
-    Notes
-    -----
-    The function's step begins when it has put the mean, a worker's when it has fetched it: near workers begin sooner, so the function
-    waits longer than where all begin together, as is predicted.
-    """
-    steps = [record for record in records if record["kind"] == "step"]
-    fetched = {(r["step"], r["rank"]): r["exchange_s"].get("download", 0.0) for r in steps}
-    ready: dict[int, float] = {}
-    for record in steps:
-        step, before = record["step"], (record["step"] - 1, record["rank"])
-        if record["rank"] < workers and before in fetched:
-            seconds = fetched[before] + record["calculation_s"] + record["exchange_s"].get("upload", 0.0)
-            ready[step] = min(seconds, ready.get(step, seconds))
-    ran = [record["step_s"] - ready[record["step"]] for record in steps if record["rank"] >= workers and record["step"] in ready]
-    return median(ran) if ran else 0.0
+def _counted(found: Rehearsal) -> list[list[Record]]:
+    """Whole rounds after the first."""
+    steps = (record for record in found.records if record["kind"] == "step")
+    rounds = whole_rounds(steps, found.plan.workers, found.plan.steps_per_round)
+    return rounds[1:] if len(rounds) > 1 else rounds
 
 
 def document_of(found: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:

@@ -107,6 +107,8 @@ def survived(
     try:
         records = run(settings, both)
     except PlacerError as error:
+        if not died[0]:
+            raise
         waited_s = time.monotonic() - died[0]
         tell(f"{plan.said(kill.rank)} killed in step {kill.step}; {waited_s:.1f} s later the run had ended: {error.message}")
         before = [r for r in seen if r["kind"] != "run"]

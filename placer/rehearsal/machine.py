@@ -10,10 +10,14 @@ from typing import Any
 
 from placer.calibration import Calibration, HostConstants, ServiceConstants
 from placer.exchange import traits
+from placer.manifest.meeting import STORE_TRANSPORTS
 from placer.rehearsal.scaled import NOTHING, Scaled
+from placer.runtime.plan import plan_from
 
 AVERAGES = {"butterfly": 1, "leaders": 2, "region-hub": 1, "region-gossip": 1}
 """Averages inside a zone that the timing of a transport adds up in one step."""
+SUMMING = ("fetch in regions", "forward", "fetch", "put")
+"""Phases of a function from when all gradients are there to the write of its sum."""
 KEPT_ALIVE_ROUND_TRIPS = 1.5
 """Of a request over a connection that is kept: one for a read, two for a write, which asks before it sends."""
 LEAST_S = 1e-6
@@ -40,7 +44,7 @@ def calibrated(small: Scaled, rounds: Sequence[Sequence[Record]]) -> Calibration
     """
     placement, problem = small.placement, small.problem
     transport = traits(placement.exchange.strategy).transport
-    if transport == "store":
+    if transport in STORE_TRANSPORTS:
         return replace(NOTHING, name="this machine", hosts=_hosts(small, 0.0), services=_services(small, rounds))
     beside_s = max(_beside_s(rounds, placement.workers), LEAST_S)
     if transport == "server":
@@ -70,22 +74,24 @@ def _way_s(small: Scaled, transport: str) -> float:
 
 
 def _services(small: Scaled, rounds: Sequence[Sequence[Record]]) -> ServiceConstants:
-    """Starts from uploads and downloads that had the store to themselves, sums from what the function does beside.
+    """Starts from uploads and downloads that had the store to themselves, sums from what the functions do beside.
 
     Notes
     -----
-    Behind shaped links workers come one after the other, so the fastest of a round says how long the store takes for one.
+    Behind shaped links workers come one after the other, so the fastest of a round says how long the store takes for one. Of functions in
+    several regions the sums are taken together: of all gradients and all seconds.
     """
-    workers = small.placement.workers
-    up, down = _phase_s(rounds, ("upload",), min, range(workers)), _phase_s(rounds, ("download",), min, range(workers))
-    function_s = _phase_s(rounds, ("fetch", "put"), max, (workers,))
+    plan = plan_from(small.manifest(), "rehearsal")
+    up, down = (_phase_s(rounds, (phase,), min, range(plan.workers)) for phase in ("upload", "download"))
     start_s = (up + down) / 2
+    summed_s = sum(_phase_s(rounds, SUMMING, max, (rank,)) - start_s for rank in range(plan.workers, plan.ranks))
+    gradients = sum(len(hub.gathers) for hub in plan.hubs)
     return ServiceConstants(
         start_s=start_s,
         round_trips=KEPT_ALIVE_ROUND_TRIPS,
         stream_bytes_per_s=FAST,
         function_bytes_per_s=FAST,
-        sum_bytes_per_s=workers * small.problem.gradient_bytes / max(LEAST_S, function_s - start_s),
+        sum_bytes_per_s=gradients * small.problem.gradient_bytes / max(LEAST_S, summed_s),
     )
 
 

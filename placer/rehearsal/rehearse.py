@@ -13,13 +13,16 @@ from placer.errors import PlacerError
 from placer.fitting.run_log import whole_rounds
 from placer.manifest import Manifest
 from placer.manifest.question import question_of
+from placer.placement import Placement
+from placer.problem import Problem
 from placer.profile import COMPRESSION_BYTES
+from placer.rehearsal.folder import own_folder
 from placer.rehearsal.kill import survived
 from placer.rehearsal.machine import calibrated
 from placer.rehearsal.network import ShapedNetwork, shaped_network
 from placer.rehearsal.scaled import Scaled, fewer, scaled, usual_scale, without_hosts
 from placer.rehearsal.stand_in import ELEMENTS, TRAIN
-from placer.rehearsal.wishes import MACHINE_ROUNDS, WARM_ROUNDS, Wishes, check_plan, check_size, make_folder, own_elements
+from placer.rehearsal.wishes import MACHINE_ROUNDS, WARM_ROUNDS, Wishes, check_plan, check_processes, check_size, own_elements
 from placer.runtime.context import Settings
 from placer.runtime.launcher import Record
 from placer.runtime.plan import Plan, plan_from
@@ -91,32 +94,39 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
         If the plan cannot be rehearsed here, or the run fails.
     """
     problem, placement = question_of(manifest, where)
-    check_plan(placement.exchange.strategy, placement.workers, where)
+    check_plan(placement.workers, where)
     placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
     if wishes.kill is not None:
         wishes.kill.check(placement.workers, wishes.all_rounds(overlap=placement.exchange.overlap) * manifest.exchange.local_steps)
-    make_folder(folder)
+    with own_folder(folder):
+        return _rehearsed(problem, placement, wishes, folder, say)
+
+
+def _rehearsed(problem: Problem, placement: Placement, wishes: Wishes, folder: Path, say: Said) -> Rehearsal:
+    """Measure this machine, predict, and run."""
     elements = None if wishes.train is None else own_elements(wishes.train)
     if elements is None:
         scale = wishes.scale or usual_scale(problem, placement)
     else:
         scale = wishes.scale or elements * COMPRESSION_BYTES["none"] / problem.profile.gradient_bytes_fp32
     first = scaled(problem, placement, scale, float("inf"), elements)
-    with shaped_network(first.machines, first.shapes, wishes.method) as network:
+    machines = first.machines
+    check_processes(machines)
+    with shaped_network(machines, first.shapes, wishes.method) as network:
         carried = network.carries_bytes_per_s()
         small = scaled(problem, placement, scale, carried, elements)
         check_size(small, wishes)
-        say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
-        small = small.calibrated(calibrated(small, _unshaped(small, wishes, folder)))
-        rounds = wishes.all_rounds(overlap=placement.exchange.overlap)
-        say(f"rehearsing: {rounds} rounds of about {small.estimate.step.total:.3g} s through shaped links")
         try:
+            say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
+            small = small.calibrated(calibrated(small, _unshaped(small, network, wishes, folder)))
+            rounds = wishes.all_rounds(overlap=placement.exchange.overlap)
+            say(f"rehearsing: {rounds} rounds of about {small.estimate.step.total:.3g} s through shaped links")
             return _shaped(small, network, wishes, folder, say)
         except PlacerError as error:
-            network.sent_bytes()  # where the relay has ended, that is why, and it says so
             if error.exit_code != 1:
                 raise
-            raise PlacerError(error.message, f"start the rehearsal again; its log is {folder / 'run.jsonl'}", exit_code=1) from None
+            network.sent_bytes()  # where the relay has ended, that is why, and it says so
+            raise PlacerError(error.message, f"start the rehearsal again; its logs are in {folder}", exit_code=1) from None
 
 
 def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Path) -> Settings:
@@ -135,7 +145,7 @@ def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Pa
     )
 
 
-def _unshaped(small: Scaled, wishes: Wishes, folder: Path) -> list[list[Mapping[str, Any]]]:
+def _unshaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path) -> list[list[Mapping[str, Any]]]:
     """Warm rounds with next to no calculation over the loopback device, past the relay.
 
     Notes
@@ -149,8 +159,8 @@ def _unshaped(small: Scaled, wishes: Wishes, folder: Path) -> list[list[Mapping[
     seconds = small.estimate.step.calculation / plan.steps_per_round
     faster = max(1.0, seconds / MACHINE_CALCULATION_S)
     settings = replace(settings, paced=tuple(rate * faster for rate in settings.paced))
-    environment = {ELEMENTS: str(small.elements)}
-    records = run_here(plan, document, settings, folder / "machine", lambda record: None, environment=environment)
+    environment, beside = {ELEMENTS: str(small.elements)}, network.processes
+    records = run_here(plan, document, settings, folder / "machine", lambda record: None, environment=environment, beside=beside)
     return _rounds(records, plan)[WARM_ROUNDS:]
 
 
@@ -164,8 +174,8 @@ def _shaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path,
     deaths: list[str] = []
 
     def run(settings: Settings, watch: Callable[[Record], None]) -> list[Record]:
-        environment = {ELEMENTS: str(small.elements)}
-        return run_here(plan, document, settings, folder, watch, network=network, environment=environment)
+        environment, beside = {ELEMENTS: str(small.elements)}, network.processes
+        return run_here(plan, document, settings, folder, watch, network=network, environment=environment, beside=beside)
 
     watch = _watch(plan, rounds, began, say)
     records = run(settings, watch) if wishes.kill is None else survived(wishes.kill, plan, settings, run, watch, deaths.append)

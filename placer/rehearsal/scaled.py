@@ -17,6 +17,7 @@ from placer.placement import Placement
 from placer.problem import Problem
 from placer.profile import COMPRESSION_BYTES, Rate
 from placer.rehearsal.network import Shape
+from placer.runtime.plan import plan_from
 
 ROUND_S = 4.0
 """A round is scaled to about so many seconds: what this machine itself adds is small beside it."""
@@ -78,11 +79,8 @@ class Scaled:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """Places of the workers by rank, then of the server or function, then of the object store."""
-        exchange = self.placement.exchange
-        workers = (group.place for group in self.placement.groups for _ in range(group.count))
-        hub = exchange.aggregator if exchange.server is not None or exchange.storage is not None else None
-        return tuple(place for place in (*workers, hub, exchange.storage) if place is not None)
+        """Places of the processes by rank, then of the object stores; see `placer.runtime.plan.Plan.machines`."""
+        return plan_from(self.manifest(), "rehearsal").machines
 
     @property
     def shapes(self) -> list[Shape]:

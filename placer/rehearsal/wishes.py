@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from placer.errors import PlacerError
-from placer.exchange import traits
 from placer.rehearsal.kill import Kill
 from placer.rehearsal.scaled import Scaled
 from placer.units import format_duration
@@ -18,6 +16,8 @@ OVERLAP_ROUNDS = 2
 """Rounds more where the exchange runs beside the next one: the first has none yet, the last waits for its own."""
 MACHINE_ROUNDS = 4
 """Rounds without shaped links, the first of them not counted."""
+MOST_PROCESSES = 48
+"""About 100 MB of memory each."""
 MOST_BYTES = 8e9
 """Most that a rehearsal sends between its machines."""
 
@@ -57,23 +57,17 @@ class Wishes:
         return self.rounds + WARM_ROUNDS + (OVERLAP_ROUNDS if overlap else 0)
 
 
-def check_plan(strategy: str, workers: int, where: str) -> None:
-    """Refuse plans without an exchange, and those with more stores than a rehearsal has."""
+def check_plan(workers: int, where: str) -> None:
+    """Refuse plans without an exchange."""
     if workers == 1:
         raise PlacerError(f"{where}: one worker exchanges nothing, so there is nothing to rehearse", "placer run executes it")
-    if traits(strategy).transport == "regional-stores":
-        raise PlacerError(f"{where}: a rehearsal has one object store, {strategy} one in each region", "plan with --exchange central")
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder of the logs, or say why not."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        words = "it is a file" if isinstance(error, FileExistsError) else error.strerror
-        raise PlacerError(f"cannot make the folder '{folder}': {words}", "choose another --dir") from None
-    if not os.access(folder, os.W_OK):
-        raise PlacerError(f"cannot write into '{folder}'", "choose another --dir")
+def check_processes(machines: Sequence[str]) -> None:
+    """Refuse what is too much for one machine: with a function and a store in each region a plan has many more processes than workers."""
+    if len(machines) > MOST_PROCESSES:
+        words = f"workers, functions and stores of the plan are {len(machines)} processes, a rehearsal has at most {MOST_PROCESSES}"
+        raise PlacerError(words, "rehearse fewer of each group: --per-group 1, or a plan of fewer regions")
 
 
 def check_size(small: Scaled, wishes: Wishes) -> None:

@@ -16,7 +16,7 @@ NOTES = (
     "x S3 or GCS in 4 cities; VMs with 2 vCPUs and 8 GB.",
     "Prices are list prices. Links are estimated from distance, store and function times and the speed of the VMs are assumed: "
     "no figures of them are known from the paper, so orders of time within 5 % are not decided.",
-    "Seconds: calculation, upload until the first gradient is there, waiting for the last one, aggregate, download.",
+    "Seconds: calculation, download and upload until the first gradient is there, waiting for the last one, aggregate.",
 )
 
 
@@ -38,14 +38,13 @@ def usd_parts(got: Estimate) -> tuple[tuple[str, float], ...]:
 
 
 def seconds_parts(got: Estimate) -> tuple[tuple[str, float], ...]:
-    """Seconds of one mini-batch by part; the VMs are alike, so the first gradient comes right after the shortest upload."""
+    """Seconds of one mini-batch by part; the VMs are alike, so the first gradient is that of the shortest ways."""
     parts, waiting = dict(got.step.parts), got.step.waiting
     return (
         ("calculation", got.step.calculation),
-        ("upload", parts["upload"] - waiting),
+        ("download and upload", parts["download"] + parts["upload"] - waiting),
         ("waiting", waiting),
         ("aggregate", parts["aggregate"]),
-        ("download", parts["download"]),
     )
 
 

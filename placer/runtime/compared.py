@@ -9,6 +9,7 @@ from typing import Any
 from placer.cost import store_requests
 from placer.exchange.phase import bytes_by_link
 from placer.fitting.run_log import RoundSeconds, counted_rounds, is_other_model, round_seconds, whole_rounds
+from placer.manifest.document import Bucket
 from placer.runtime.codec import Codec
 from placer.runtime.context import Settings
 from placer.runtime.plan import Plan
@@ -97,17 +98,39 @@ def _bytes(plan: Plan, elements: int, rounds: Sequence[Sequence[Record]]) -> lis
 
 
 def _requests(plan: Plan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
-    """Mean requests of a round to the object store, by kind."""
-    if plan.exchange.storage is None:
-        return []
-    predicted = store_requests(plan.workers) if plan.exchange.strategy == "central" else {}
-    counted: Counter[str] = Counter()
+    """Mean requests of a round to the object stores, by kind; to each where there are several."""
+    counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for record in (record for found in rounds for record in found):
-        counted.update(record["requests"])
-    return [
-        {"what": kind, "predicted": predicted.get(kind), "measured": counted[kind] / len(rounds) if rounds else None}
-        for kind in sorted({*predicted, *counted})
-    ]
+        for bucket, kinds in record["requests_by_bucket"].items():
+            counted[bucket].update(kinds)
+    rows = []
+    for hub in plan.hubs:
+        if hub.bucket is None:
+            continue
+        predicted, asked = store_requests(len(hub.gathers)), counted[hub.bucket.name]
+        where = f" in {store_name(hub.bucket)}" if len(plan.buckets) > 1 else ""
+        rows += [
+            {"what": f"{kind}{where}", "predicted": predicted.get(kind), "measured": asked[kind] / len(rounds) if rounds else None}
+            for kind in sorted({*predicted, *asked})
+        ]
+    return rows
+
+
+def requests_said(what: str) -> str:
+    """A row of requests in words.
+
+    Examples
+    --------
+    >>> requests_said("write"), requests_said("write in the global store")
+    ('write requests', 'write requests in the global store')
+    """
+    kind, *store = what.split(" ", 1)
+    return " ".join((kind, "requests", *store))
+
+
+def store_name(bucket: Bucket) -> str:
+    """An object store where there are several: its place, or that it is the one of all regions."""
+    return bucket.place if bucket.role == "workers" else "the global store"
 
 
 def _losses(plan: Plan, steps: Iterable[Record]) -> list[dict[str, Any]]:

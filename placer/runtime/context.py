@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,9 @@ class Settings:
     join_s
         All processes of a run come within so many seconds.
     endpoint_url
-        Of the object store; empty: the provider's own.
+        Of the object stores that ``endpoints`` does not name; empty: the provider's own.
+    endpoints
+        Address of an object store by bucket.
     poll_s
         Seconds between two looks for the mean in the object store.
     attempt
@@ -69,6 +71,7 @@ class Settings:
     timeout_s: float = 60.0
     join_s: float = 120.0
     endpoint_url: str = ""
+    endpoints: Mapping[str, str] = field(default_factory=dict)
     poll_s: float = POLL_SECONDS
     attempt: str = "run"
     paced: Sequence[float] = ()

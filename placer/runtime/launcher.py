@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,9 +15,11 @@ from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import Empty, SimpleQueue
+from types import MappingProxyType
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.runtime import ended
 from placer.runtime.context import Settings
 from placer.runtime.memory import oom_kills
 from placer.runtime.plan import Plan
@@ -25,6 +28,8 @@ from placer.runtime.strategies import executed
 
 GRACE_S = 10.0
 """Time for the others to keep a checkpoint after one is lost; then they are ended."""
+LOOK_S = 0.2
+"""Between two looks at the processes beside the run."""
 Record = dict[str, Any]
 
 
@@ -71,9 +76,20 @@ class Launcher:
         The run's store where this process serves it, else None: tells the others who died.
     handle
         Called with each record in the order of arrival.
+    beside
+        Processes that the run needs, by name: local object stores, the relay of a rehearsal.
     """
 
-    def __init__(self, plan: Plan, settings: Settings, job: Job, store: Any, handle: Callable[[Record], None]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        job: Job,
+        store: Any,
+        handle: Callable[[Record], None],
+        beside: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
+    ) -> None:
+        self.beside = beside
         self.plan, self.settings, self.job, self.store, self.handle = plan, settings, job, store, handle
         self.processes: dict[int, BaseProcess] = {}
         self.alive: dict[int, Connection] = {}
@@ -146,8 +162,9 @@ class Launcher:
         """Take records until all processes are gone; after a loss that ends the run, only for a while."""
         running, until = set(self.job.ranks), float("inf")
         while running:
+            self._look_beside()
             try:
-                rank, record = self.queue.get(timeout=min(1.0, max(0.01, until - time.monotonic())))
+                rank, record = self.queue.get(timeout=min(LOOK_S if self.beside else 1.0, max(0.01, until - time.monotonic())))
             except Empty:
                 if time.monotonic() > until:
                     break
@@ -161,7 +178,15 @@ class Launcher:
             if running and running <= self._silent(until):
                 break
         if until != float("inf"):
+            self._look_beside()  # what ended the ranks
             raise self._failure()
+
+    def _look_beside(self) -> None:
+        """Stop at once where a process has ended without which nothing goes on."""
+        for name, process in self.beside.items():
+            code = process.poll()
+            if code is not None:
+                raise PlacerError(f"{name} has ended: {ended.how(code)}", self._advice(), exit_code=1)
 
     def _silent(self, until: float) -> set[int]:
         """Ranks that the others have given up: nobody waits for them."""
@@ -198,12 +223,10 @@ class Launcher:
         code, fault = self.processes[rank].exitcode or 0, self.faults.get(rank)
         if fault is not None and fault["kind"] == "error":
             return str(fault["message"])
-        if code < 0:
-            short = oom_kills() - self.oom_kills if code == -signal.SIGKILL else 0
-            return f"killed by {signal.Signals(-code).name}" + (" when the kernel ran out of memory" if short > 0 else "")
         if code == LOST and fault is not None:
             return f"lost {self.plan.said(fault['lost'])}: {fault['reason']}"
-        return f"ended with code {code}"
+        short = oom_kills() - self.oom_kills if code == -signal.SIGKILL else 0
+        return ended.how(code) + (" when the kernel ran out of memory" if short > 0 else "")
 
     def _step(self, rank: int) -> int:
         """The step that a rank was in."""

@@ -6,8 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from placer.errors import PlacerError
-from placer.exchange import traits
-from placer.exchange.central import gradients_held
 from placer.runtime.codec import Codec
 from placer.runtime.plan import Plan
 from placer.units import GIB, format_bytes
@@ -17,13 +15,7 @@ REFUSED = ("can't allocate memory", "not enough memory", "out of memory", "bad a
 VMSTAT = Path("/proc/vmstat")
 
 
-def held(plan: Plan) -> int:
-    """Gradients that the hub holds at once."""
-    counts = [len(ranks) for _, ranks in plan.regions]
-    return gradients_held(counts, regional=traits(plan.exchange.strategy).transport == "regional-stores")
-
-
-def check_fits(plan: Plan, elements: int) -> None:
+def check_fits(plan: Plan, rank: int, elements: int) -> None:
     """Refuse a function that cannot hold the gradients of the model that is trained.
 
     Raises
@@ -31,9 +23,9 @@ def check_fits(plan: Plan, elements: int) -> None:
     PlacerError
         Names place, gradients and memory.
     """
-    memory_gib, need = plan.exchange.aggregator_memory_gib, held(plan) * Codec(plan.exchange.compression).size(elements)
+    memory_gib, need = plan.exchange.aggregator_memory_gib, _held(plan, rank) * Codec(plan.exchange.compression).size(elements)
     if memory_gib is not None and need > memory_gib * GIB:
-        raise _too_small(plan, elements)
+        raise _too_small(plan, rank, elements)
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -50,15 +42,20 @@ def out_of_memory(error: BaseException) -> bool:
 def memory_error(plan: Plan, rank: int, elements: int) -> PlacerError:
     """Build the error of a rank that got no more memory."""
     if rank >= plan.workers:
-        return _too_small(plan, elements)
+        return _too_small(plan, rank, elements)
     words = f"out of memory: the worker in {plan.place_of(rank)}, {plan.microbatch} samples at once by the plan"
     return PlacerError(words, "give a smaller --microbatch", exit_code=1)
 
 
-def _too_small(plan: Plan, elements: int) -> PlacerError:
-    place, has = plan.place_of(plan.workers), plan.exchange.aggregator_memory_gib
+def _held(plan: Plan, rank: int) -> int:
+    """Gradients that a hub holds at once."""
+    return len(plan.hub_at(rank).gathers)
+
+
+def _too_small(plan: Plan, rank: int, elements: int) -> PlacerError:
+    place, has = plan.place_of(rank), plan.exchange.aggregator_memory_gib
     size = f" of {format_bytes(Codec(plan.exchange.compression).size(elements))}" if elements else ""
-    words = f"aggregator out of memory: the {plan.hub} in {place} holds {held(plan)} gradients{size} and their sum"
+    words = f"aggregator out of memory: the {plan.hub} in {place} holds {_held(plan, rank)} gradients{size} and their sum"
     if has is None:
         return PlacerError(words, "take a server with more memory, or fewer workers", exit_code=1)
     return PlacerError(f"{words}; it has {has:g} GiB", "plan with the real size of the gradients, or fewer workers", exit_code=1)

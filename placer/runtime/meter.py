@@ -20,7 +20,7 @@ class Meter:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.bytes: Counter[tuple[str, str]] = Counter()
         self.control_bytes = 0
-        self.requests: Counter[str] = Counter()
+        self.asked: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.wire_s = 0.0
         self.beside_s: dict[str, float] = {}
 
@@ -46,6 +46,15 @@ class Meter:
         """Count bytes of a payload that go from a place to a place."""
         self.bytes[src, dst] += count
 
+    def request(self, bucket: str, kind: str) -> None:
+        """Count a request to an object store."""
+        self.asked[bucket][kind] += 1
+
+    @property
+    def requests(self) -> Counter[str]:
+        """Requests to all object stores by kind."""
+        return sum(self.asked.values(), Counter[str]())
+
     def beside(self, exchange_s: float, waited_s: float, flushed_s: float) -> None:
         """Count an exchange that ran in a thread of its own.
 
@@ -66,7 +75,8 @@ class Meter:
         for name, seconds in other.seconds.items():
             self.seconds[name] += seconds
         self.bytes.update(other.bytes)
-        self.requests.update(other.requests)
+        for bucket, kinds in other.asked.items():
+            self.asked[bucket].update(kinds)
         self.control_bytes += other.control_bytes
         self.wire_s += other.wire_s
         other.clear()
@@ -81,6 +91,7 @@ class Meter:
             "sent": [{"src": src, "dst": dst, "bytes": count} for (src, dst), count in sorted(self.bytes.items())],
             "control_bytes": self.control_bytes,
             "requests": dict(sorted(self.requests.items())),
+            "requests_by_bucket": {bucket: dict(sorted(kinds.items())) for bucket, kinds in sorted(self.asked.items())},
             **({"beside": self.beside_s} if self.beside_s else {}),
         }
         self.clear()

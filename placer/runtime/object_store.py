@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import time
 from collections.abc import Callable, Collection
@@ -17,6 +18,8 @@ FIRST_WAIT_S = 0.2
 MISSING = {"404", "NoSuchKey", "NotFound"}
 PASSING = {"408", "429", "500", "502", "503", "504", "InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "Throttling"}
 """Answers after which the same request may succeed."""
+NOTES = "placer"
+"""Header, after ``x-amz-meta-``, of what is written with an object; JSON."""
 OWNED = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
 
 
@@ -45,8 +48,13 @@ class ObjectStore:
         self._call("create", lambda: self.client.create_bucket(Bucket=self.bucket), fine=OWNED)
 
     def put(self, key: str, body: bytes, **notes: str) -> None:
-        """Write an object whole, with its SHA-256 and some notes."""
-        said = {"sha256": hashlib.sha256(body).hexdigest(), **notes}
+        """Write an object whole, with its SHA-256 and some notes.
+
+        Notes
+        -----
+        They are one header, there or not: moto shows an object before its headers, and these one after the other.
+        """
+        said = {NOTES: json.dumps({"sha256": hashlib.sha256(body).hexdigest(), **notes})}
         self._call("write", lambda: self.client.put_object(Bucket=self.bucket, Key=key, Body=body, Metadata=said))
 
     def get(self, key: str) -> tuple[bytes, dict[str, str]] | None:
@@ -55,7 +63,8 @@ class ObjectStore:
         def read() -> tuple[bytes, dict[str, str]]:
             answer = self.client.get_object(Bucket=self.bucket, Key=key)
             body = answer["Body"].read()
-            notes = {name.lower(): value for name, value in answer["Metadata"].items()}  # servers between may write header names anew
+            headers = {name.lower(): value for name, value in answer["Metadata"].items()}  # servers between may write their names anew
+            notes: dict[str, str] = json.loads(headers.get(NOTES, "{}"))
             if hashlib.sha256(body).hexdigest() != notes.get("sha256"):
                 raise OSError(f"{key} came damaged, {len(body):,} bytes")
             return body, notes
@@ -87,7 +96,7 @@ class ObjectStore:
         words = ""
         for attempt in range(ATTEMPTS):
             if attempt:
-                self.meter.requests["retry"] += 1
+                self.meter.request(self.bucket, "retry")
                 time.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))  # noqa: S311 - spreads the clients
             try:
                 answer = request()
@@ -95,7 +104,7 @@ class ObjectStore:
                 code = error.response.get("Error", {}).get("Code", "")
                 status = str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
                 if {code, status} & set(fine):
-                    self.meter.requests["poll" if kind == "read" else kind] += 1
+                    self.meter.request(self.bucket, "poll" if kind == "read" else kind)
                     return None
                 words = f"{code or status}: {error.response.get('Error', {}).get('Message', '')}"
                 if not {code, status} & PASSING:
@@ -105,7 +114,7 @@ class ObjectStore:
                 if isinstance(error, (NoCredentialsError, PartialCredentialsError, NoRegionError, ParamValidationError)):
                     break
             else:
-                self.meter.requests[kind] += 1
+                self.meter.request(self.bucket, kind)
                 return answer
         words = f"{kind} in bucket '{self.bucket}' at {self.where} failed after {attempt + 1} attempts: {' '.join(words.split())[:160]}"
         raise PlacerError(f"object store: {words}", "check the bucket, the credentials and the address", exit_code=1)

@@ -12,11 +12,12 @@ from placer.errors import PlacerError
 from placer.exchange import strategy, traits
 from placer.exchange.phase import Phase
 from placer.manifest import read_manifest
-from placer.manifest.document import Expected, Group, Rendezvous, Timeouts
+from placer.manifest.document import Bucket, Expected, Group, Rendezvous, Timeouts
 from placer.manifest.question import exchange_of
 from placer.placement import Exchange
 from placer.profile import COMPRESSION_BYTES
 from placer.runtime.batch_shares import apportioned, weights
+from placer.runtime.hubs import Hub, hubs_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +36,8 @@ class Plan:
         Groups of the manifest.
     exchange
         Strategy, compression, local steps, streams, aggregator, storage.
-    bucket
-        Of the object store, if there is one.
+    hubs
+        Server or functions; their ranks come after the workers'.
     target_batch_size, microbatch
         Samples of an optimizer step over all workers; samples that one worker takes at once.
     timeouts, rendezvous, expected
@@ -50,7 +51,7 @@ class Plan:
     places: tuple[str, ...]
     groups: tuple[Group, ...]
     exchange: Exchange
-    bucket: str | None
+    hubs: tuple[Hub, ...]
     target_batch_size: int
     microbatch: int
     timeouts: Timeouts
@@ -64,14 +65,23 @@ class Plan:
 
     @property
     def hub(self) -> str:
-        """``server`` or ``function`` if the strategy needs a process beside the workers, else empty."""
-        kind = traits(self.exchange.strategy).hub
-        return kind if kind in ("server", "function") else ""
+        """``server`` or ``function`` if the strategy needs processes beside the workers, else empty."""
+        return traits(self.exchange.strategy).hub if self.hubs else ""
 
     @property
     def ranks(self) -> int:
-        """Processes of the run; the last is the hub, if there is one."""
-        return self.workers + bool(self.hub)
+        """Processes of the run: workers, then hubs."""
+        return self.workers + len(self.hubs)
+
+    @property
+    def buckets(self) -> tuple[Bucket, ...]:
+        """Buckets of the object stores, in the order of the functions that read them."""
+        return tuple(hub.bucket for hub in self.hubs if hub.bucket is not None)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Places of the processes by rank, then of the object stores."""
+        return (*self.places, *(hub.place for hub in self.hubs), *(bucket.place for bucket in self.buckets))
 
     @property
     def steps_per_round(self) -> int:
@@ -81,14 +91,19 @@ class Plan:
     @property
     def regions(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Places with the ranks of their workers; the first rank of each is its leader."""
-        found: dict[str, list[int]] = {}
-        for rank, place in enumerate(self.places):
-            found.setdefault(place, []).append(rank)
-        return tuple((place, tuple(ranks)) for place, ranks in found.items())
+        return regions_of(self.places)
 
     def place_of(self, rank: int) -> str:
-        """Place of a worker or of the hub."""
-        return self.places[rank] if rank < self.workers else str(self.exchange.aggregator)
+        """Place of a worker or of a hub."""
+        return self.places[rank] if rank < self.workers else self.hub_at(rank).place
+
+    def hub_at(self, rank: int) -> Hub:
+        """The hub of a rank after the workers."""
+        return self.hubs[rank - self.workers]
+
+    def hub_over(self, rank: int) -> int:
+        """Rank of the hub that gathers from a rank."""
+        return self.workers + next(number for number, hub in enumerate(self.hubs) if rank in hub.gathers)
 
     def said(self, rank: int) -> str:
         """A rank as messages name it."""
@@ -105,6 +120,20 @@ class Plan:
         return apportioned(batch, weights(self.groups, self.exchange.strategy, members))
 
 
+def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Places with the ranks of their workers.
+
+    Examples
+    --------
+    >>> regions_of(["US", "EU", "US"])
+    (('US', (0, 2)), ('EU', (1,)))
+    """
+    found: dict[str, list[int]] = {}
+    for rank, place in enumerate(places):
+        found.setdefault(place, []).append(rank)
+    return tuple((place, tuple(ranks)) for place, ranks in found.items())
+
+
 def read_document(path: str) -> Any:
     """JSON of a manifest file, not yet checked."""
     try:
@@ -117,22 +146,23 @@ def read_document(path: str) -> Any:
 def plan_from(document: Any, where: str) -> Plan:
     """Build the plan of a manifest."""
     manifest = read_manifest(document, where)
-    said, storage = manifest.exchange, manifest.storage
+    said = manifest.exchange
     if said.compression not in COMPRESSION_BYTES:
         raise PlacerError(f"{where}: compression '{said.compression}' is unknown", "none, fp16 or int8")
     if said.overlap and not traits(said.strategy).may_overlap:
         raise PlacerError(f"{where}: a {said.strategy} exchange cannot run beside the next step", "plan it without --overlap")
     if said.local_steps > 1 and not traits(said.strategy).local_steps:
         raise PlacerError(f"{where}: a {said.strategy} exchange comes after each step, not after {said.local_steps}", "plan it again")
+    places = tuple(group.place for group in manifest.groups for _ in range(group.count))
     return Plan(
         name=manifest.name,
         digest=manifest.digest,
         model=manifest.model.name,
         gradient_bytes=manifest.model.gradient_bytes,
-        places=tuple(group.place for group in manifest.groups for _ in range(group.count)),
+        places=places,
         groups=manifest.groups,
         exchange=exchange_of(manifest),
-        bucket=None if storage is None else storage.bucket,
+        hubs=hubs_of(manifest, regions_of(places), where),
         target_batch_size=said.target_batch_size,
         microbatch=said.microbatch,
         timeouts=said.timeouts,

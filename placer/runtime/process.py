@@ -99,7 +99,7 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
 
         enter(job["network"])
         backend = gloo_backend(job["network"])
-        settings = replace(settings, endpoint_url=seen_url(job["network"], settings.endpoint_url))
+        settings = replace(settings, endpoints={bucket: seen_url(job["network"], url) for bucket, url in settings.endpoints.items()})
     if not job["gather"]:
         work(plan, settings, rank, store, report, backend)
         return

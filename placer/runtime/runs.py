@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
 import re
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -22,13 +18,15 @@ from placer.runtime.context import Settings
 from placer.runtime.launcher import Job, Launcher, Record
 from placer.runtime.plan import Plan
 from placer.runtime.run_log import RunLog
+from placer.runtime.store_processes import local_object_stores
+from placer.units import counted
 
 if TYPE_CHECKING:
     from placer.rehearsal.network import ShapedNetwork
 
 LOOPBACK = "127.0.0.1"
-MOTO_S = 30.0
-"""The local object store answers within so many seconds of its start."""
+LOCAL_KEYS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "us-east-1"}
+"""What a client of S3 must have, and a local store does not look at."""
 
 
 def run_here(
@@ -40,6 +38,7 @@ def run_here(
     port: int = 0,
     network: ShapedNetwork | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
+    beside: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
 ) -> list[Record]:
     """Run all ranks of a plan on this machine.
 
@@ -56,9 +55,11 @@ def run_here(
     port
         Of the store at which the processes meet; 0: a free one.
     network
-        Rank i runs on its machine i, a local object store on the machine after the last rank; None: all on the loopback device.
+        Its machines are those of `Plan.machines`: ranks, then local object stores; None: all on the loopback device.
     environment
         Variables that all processes get.
+    beside
+        Processes that the run needs, by the name that messages give them: where one ends, so does the run.
 
     Returns
     -------
@@ -76,16 +77,18 @@ def run_here(
             f"cannot serve on port {port}: {' '.join(str(error).split())[:160]}", "choose another --port", exit_code=1
         ) from None
     joined = {} if network is None else {rank: network.entry(rank) for rank in range(plan.ranks)}
-    store_entry = network.entry(plan.ranks) if network is not None and plan.bucket is not None else None
     links = "loopback" if network is None else "shaped"
     with ExitStack() as stack:
         extra = dict(environment)
-        if plan.bucket is not None and not settings.endpoint_url:
-            settings = replace(settings, endpoint_url=stack.enter_context(local_object_store(folder, store_entry)))
-            extra |= {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "us-east-1"}
+        if plan.buckets and not (settings.endpoint_url or settings.endpoints):
+            entries = [None if network is None else network.entry(plan.ranks + number) for number in range(len(plan.buckets))]
+            stores = stack.enter_context(local_object_stores(folder, plan.buckets, entries))
+            settings = replace(settings, endpoints={found.bucket.name: found.address for found in stores})
+            beside = {**beside, **{found.said: found.process for found in stores}}
+            extra |= LOCAL_KEYS
         ranks = tuple(range(plan.ranks))
         job = Job(document=document, ranks=ranks, host=LOOPBACK, port=store.port, serves=False, links=links, extra=extra, network=joined)
-        return _logged(plan, settings, job, store, folder, watch)
+        return _logged(plan, settings, job, store, folder, watch, beside)
 
 
 def run_ranks(
@@ -101,7 +104,7 @@ def run_ranks(
         raise PlacerError(f"MASTER_PORT is '{port}'", "give a port, such as 29400")
     world = os.environ.get("WORLD_SIZE", str(plan.ranks))
     if world != str(plan.ranks):
-        words = f"WORLD_SIZE is {world}, the manifest has {plan.workers} workers" + (f" and a {plan.hub}" if plan.hub else "")
+        words = f"WORLD_SIZE is {world}, the manifest has {_crew(plan)}"
         raise PlacerError(words, f"set it to {plan.ranks}, or leave it out")
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # under torchrun its agent serves the store
     job = Job(document=document, ranks=ranks, host=host, port=int(port), serves=served, links="real", extra={})
@@ -126,12 +129,25 @@ def ranks_from(words: str | None, plan: Plan) -> tuple[int, ...]:
     if not first <= last < plan.ranks:
         raise PlacerError(
             f"rank '{text}' is not among 0 to {plan.ranks - 1}",
-            f"the manifest has {plan.workers} workers" + (f" and a {plan.hub}, the last rank" if plan.hub else ""),
+            f"the manifest has {_crew(plan)}" + (", the last of the ranks" if plan.hubs else ""),
         )
     return tuple(range(first, last + 1))
 
 
-def _logged(plan: Plan, settings: Settings, job: Job, store: Any, folder: Path, watch: Callable[[Record], None]) -> list[Record]:
+def _crew(plan: Plan) -> str:
+    hubs = f" and {counted(len(plan.hubs), plan.hub)}" if plan.hubs else ""
+    return f"{counted(plan.workers, 'worker')}{hubs}"
+
+
+def _logged(
+    plan: Plan,
+    settings: Settings,
+    job: Job,
+    store: Any,
+    folder: Path,
+    watch: Callable[[Record], None],
+    beside: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
+) -> list[Record]:
     name = "run.jsonl" if 0 in job.ranks else f"run-rank-{job.ranks[0]}.jsonl"
     set_aside([folder / name] if settings.resume else [folder / name, Path(settings.checkpoints or folder / "checkpoints")])
     with RunLog(folder / name, plan, settings, links=job.links) as log:
@@ -140,7 +156,7 @@ def _logged(plan: Plan, settings: Settings, job: Job, store: Any, folder: Path, 
             log.write(record)
             watch(record)
 
-        Launcher(plan, settings, job, store, handle).run()
+        Launcher(plan, settings, job, store, handle, beside).run()
         return log.records
 
 
@@ -153,45 +169,3 @@ def set_aside(paths: Iterable[Path]) -> None:
                 path.rename(free)
             except OSError as error:
                 raise PlacerError(f"cannot rename '{path}': {error.strerror}", "choose another --out") from None
-
-
-@contextmanager
-def local_object_store(folder: Path, entry: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """Serve an object store on this machine with moto for the time of a run; yields its address.
-
-    Parameters
-    ----------
-    folder
-        Of its log.
-    entry
-        Machine of a `placer.rehearsal.network.ShapedNetwork` that it runs on; None: 127.0.0.1.
-    """
-    if any(importlib.util.find_spec(name) is None for name in ("moto", "flask", "waitress")):
-        raise PlacerError(
-            "this exchange needs an object store, and none is given",
-            "give --endpoint-url, or install a local one: pip install 'placer[rehearse]'",
-        )
-    said = folder / "object-store.log"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = said.open("wb")
-    except OSError as error:
-        raise PlacerError(f"cannot write '{said}': {error.strerror}", "choose another --out") from None
-    with file:
-        process = subprocess.Popen(  # noqa: S603 - this interpreter, a document of our own
-            [sys.executable, "-m", "placer.runtime.local_store", *([] if entry is None else [json.dumps(entry)])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=file,
-            text=True,
-        )
-    try:
-        assert process.stdout is not None
-        began = time.monotonic()
-        line = process.stdout.readline()
-        if not line.startswith("http") or time.monotonic() - began > MOTO_S:
-            raise PlacerError("the local object store did not start", f"see {said}, or give --endpoint-url", exit_code=1)
-        yield line.strip()
-    finally:
-        process.kill()
-        process.communicate()  # closes the pipes

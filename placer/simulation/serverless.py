@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placer.simulation.fluid import Port
 from placer.simulation.loop import Process, Signal
-from placer.simulation.scene import Crew, Machine, Scene
+from placer.simulation.scene import Machine, Scene
 
 
 def server(scene: Scene) -> Process:
@@ -42,48 +42,38 @@ class Bucket:
 
 
 def store(scene: Scene) -> Process:
-    """Upload, aggregate in one function, download."""
+    """From mean to mean: each worker downloads the last one, calculates and uploads; one function aggregates."""
     bucket, function = Bucket(str(scene.exchange.storage), len(scene.workers)), str(scene.exchange.aggregator)
-    uploads = scene.loop.start(scene.meet([((worker,), _upload(scene, worker, bucket)) for worker in scene.workers]))
+    uploads = scene.loop.start(scene.meet([((worker,), _turn(scene, worker, bucket)) for worker in scene.workers]))
     yield from _aggregate(scene, function, bucket, bucket.place)
     yield uploads
-    yield from _downloads(scene, scene.workers, bucket.place)
 
 
 def regional_stores(scene: Scene) -> Process:
-    """Aggregate in each region, then all regions' sums; the mean goes back through the regions' stores."""
+    """From mean to mean: it goes through the regions' stores to the workers; aggregate in each region, then all regions' sums."""
     top = Bucket(str(scene.exchange.storage), len(scene.crews))
     regions = scene.loop.start(scene.meet([(crew, _region(scene, place, top)) for place, crew in scene.crews.items()]))
     yield from _aggregate(scene, str(scene.exchange.aggregator), top, top.place)
     yield regions
-    yield from scene.meet([((), _back(scene, place, top.place)) for place in scene.crews])
 
 
 def _region(scene: Scene, place: str, top: Bucket) -> Process:
     crew = scene.crews[place]
     bucket = Bucket(place, len(crew))
-    uploads = scene.loop.start(scene.meet([((worker,), _upload(scene, worker, bucket)) for worker in crew]))
+    yield scene.services.start_s  # a function copies the last mean
+    yield from _moved(scene, top.place, place)
+    yield from _moved(scene, place, place)
+    uploads = scene.loop.start(scene.meet([((worker,), _turn(scene, worker, bucket)) for worker in crew]))
     yield from _aggregate(scene, place, bucket, top.place)
     yield uploads
     top.add()
 
 
-def _back(scene: Scene, place: str, top: str) -> Process:
-    """Copy the mean to the store of a region, from where its workers take it."""
-    yield scene.services.start_s
-    yield from _moved(scene, top, place)
-    yield from _moved(scene, place, place)
-    yield from _downloads(scene, scene.crews[place], place)
-
-
-def _upload(scene: Scene, worker: Machine, bucket: Bucket) -> Process:
+def _turn(scene: Scene, worker: Machine, bucket: Bucket) -> Process:
+    yield from _object(scene, bucket.place, worker.place, worker.receives)
     yield from scene.equal_part(worker)
     yield from _object(scene, worker.place, bucket.place, worker.sends)
     bucket.add()
-
-
-def _downloads(scene: Scene, crew: Crew, place: str) -> Process:
-    yield from scene.meet([((), _object(scene, place, worker.place, worker.receives)) for worker in crew])
 
 
 def _object(scene: Scene, src: str, dst: str, port: Port) -> Process:

@@ -1,6 +1,6 @@
-"""How near rehearsals come to their predictions: four plans, step time, bytes by link and requests.
+"""How near rehearsals come to their predictions: five plans, step time, bytes by link and requests.
 
-Run ``make rehearse`` on a machine with nothing else to do (about five minutes; Linux; links by namespaces as root or with user namespaces,
+Run ``make rehearse`` on a machine with nothing else to do (about six minutes; Linux; links by namespaces as root or with user namespaces,
 else by relays). Exit code 1 if a round is further off than 15 %, a link's bytes than 2 %, or a request is not as predicted.
 """
 
@@ -33,6 +33,12 @@ PLANS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         "phalak-2023",
         f"{STORE}=2xCPU-2:on-demand,aws/eu-west-2=2xCPU-2:on-demand",
         {"exchange": "central", "aggregator": STORE, "storage": STORE},
+    ),
+    "hierarchical through S3": (
+        "niser",
+        "phalak-2023",
+        f"{STORE}=2xCPU-2:on-demand,aws/eu-west-2=2xCPU-2:on-demand",
+        {"exchange": "hierarchical", "aggregator": STORE, "storage": STORE},
     ),
     "local SGD, 16 steps": (
         "roberta-xlm",

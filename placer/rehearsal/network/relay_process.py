@@ -10,6 +10,11 @@ from contextlib import suppress
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.runtime import ended
+
+NAME = "the relay of the rehearsal's network"
+END_S = 5.0
+"""A relay that says no more has ended by then."""
 
 
 class RelayProcess:
@@ -52,8 +57,13 @@ class RelayProcess:
                 self.process.stdin.flush()
                 answer: dict[str, Any] = json.loads(self.process.stdout.readline())
             except (OSError, ValueError):
-                raise PlacerError("the relay of the rehearsal's network has ended", "start the rehearsal again", exit_code=1) from None
+                raise PlacerError(f"{NAME} has ended{self._how()}", "start the rehearsal again", exit_code=1) from None
         return answer
+
+    def _how(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            return f": {ended.how(self.process.wait(END_S))}"
+        return ""
 
     def end(self) -> None:
         """End it."""

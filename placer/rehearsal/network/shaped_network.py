@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.rehearsal.network.relay_process import RelayProcess
+from placer.rehearsal.network.relay_process import NAME, RelayProcess
 from placer.rehearsal.network.shape import Shape, shapes_between
 
 METHODS = ("namespaces", "relays")
@@ -47,6 +48,11 @@ class ShapedNetwork(ABC):
     def sent_bytes(self) -> dict[tuple[int, int], int]:
         """Bytes sent so far by ordered pair of machines: of IP packets with namespaces, as if cut to the MTU, else without headers."""
         return {(src, dst): sent for src, dst, sent in self.ask()["sent"]}
+
+    @property
+    def processes(self) -> dict[str, subprocess.Popen[str]]:
+        """What must not end before those who use it, by the name that messages give it."""
+        return {NAME: self.process.process}
 
     @abstractmethod
     def carries_bytes_per_s(self) -> float:

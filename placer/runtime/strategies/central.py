@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection
+from typing import Any
 
 from placer.errors import PlacerError
 from placer.runtime.codec import Codec
@@ -27,17 +29,22 @@ LOOK_S = 0.005
 
 def open(context: Context) -> ObjectStore:  # noqa: A001 - the protocol's word
     """Connect to the bucket; the function checks that it can hold what it sums."""
-    plan, settings = context.plan, context.settings
-    if plan.bucket is None:
-        raise PlacerError("the manifest has no bucket", "write it again with --manifest")
-    store = ObjectStore(plan.bucket, settings.endpoint_url, context.meter, settings.timeout_s)
-    if context.rank == plan.workers:
-        check_fits(plan, context.trainer.elements)
-    if settings.endpoint_url and context.rank == plan.workers:
+    if context.rank >= context.plan.workers:
+        check_fits(context.plan, context.rank, context.trainer.elements)
+    return opened(context, context.rank if context.rank >= context.plan.workers else context.plan.hub_over(context.rank))
+
+
+def opened(context: Context, function: int) -> ObjectStore:
+    """Connect to the bucket that a function reads; a local one is made by that function."""
+    settings, found = context.settings, context.plan.hub_at(function).bucket
+    assert found is not None
+    address = settings.endpoints.get(found.name, settings.endpoint_url)
+    store = ObjectStore(found.name, address, context.meter, settings.timeout_s)
+    if address and context.rank == function:
         store.create()
-        context.store.set("bucket", "1")
-    elif settings.endpoint_url:
-        _wait_for(context, "bucket", plan.workers, settings.timeout_s)
+        context.store.set(f"bucket/{function}", "1")
+    elif address:
+        wait_for(context, f"bucket/{function}", function, settings.timeout_s)
     context.meter.clear()
     return store
 
@@ -47,25 +54,26 @@ def step(context: Context, state: ObjectStore, step: int) -> float:
     import torch
 
     plan, meter, codec = context.plan, context.meter, Codec(context.plan.exchange.compression)
-    place, storage = plan.place_of(context.rank), str(plan.exchange.storage)
+    function = plan.hub_over(context.rank)
+    place, storage = plan.place_of(context.rank), store_place(context, function)
     gradient, loss = context.calculated(step, context.settings.target_batch_size)
     body = codec.encode(gradient).numpy().tobytes()
     with meter.phase("upload"):
         state.put(gradient_key(context, step, context.rank), body)
     meter.sent(place, storage, len(body))
     context.store.set(f"uploaded/{step}/{context.rank}", "1")
-    body, notes = polled(context, state, step, _mean(context, step))
+    body, notes = polled(context, state, mean_key(context, step), function)
     meter.sent(storage, place, len(body))
     context.members = tuple(json.loads(notes["members"]))
     if context.rank not in context.members:
-        raise PeerLostError(plan.workers, f"rank {context.rank} was too slow: the function went on without it")
+        raise PeerLostError(function, f"rank {context.rank} was too slow: the function went on without it")
     context.applied(codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8)))
     return loss
 
 
-def polled(context: Context, store: ObjectStore, step: int, key: str) -> tuple[bytes, dict[str, str]]:
+def polled(context: Context, store: ObjectStore, key: str, function: int) -> tuple[bytes, dict[str, str]]:
     """Ask for the mean until it is there; the answer that brings it is the download, the rest is the wait."""
-    function, waited = context.plan.workers, time.perf_counter()
+    waited = time.perf_counter()
     while True:
         asked = time.perf_counter()
         found = store.get(key)
@@ -84,44 +92,80 @@ def polled(context: Context, store: ObjectStore, step: int, key: str) -> tuple[b
 
 def serve(context: Context, state: ObjectStore, step: int) -> None:
     """List on each upload; when all are there fetch them, put the mean, and delete what nobody reads any more."""
-    import torch
+    took_part = gathered(context)
+    averaged(context, state, step)
+    forget(context, state, step, took_part)
 
+
+def averaged(context: Context, store: ObjectStore, step: int) -> None:
+    """Put the mean of what this function gathers."""
     meter, codec = context.meter, Codec(context.plan.exchange.compression)
-    storage, place = str(context.plan.exchange.storage), str(context.plan.exchange.aggregator)
-    shares, batch, took_part = context.shares(), context.settings.target_batch_size, context.members
-    with meter.phase("wait"):
-        uploads(context, state, step)
-    total, counted = torch.zeros(context.trainer.elements), 0
-    with meter.phase("fetch"):
-        for rank in context.members:
-            body = fetched(context, state, gradient_key(context, step, rank))
-            meter.sent(storage, place, len(body))
-            total += codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8))
-            counted += shares[rank]
+    shares, batch = context.shares(), context.settings.target_batch_size
+    total = summed(context, store, step, "fetch")
+    counted = sum(shares[rank] for rank in context.members)
     body = codec.encode(total * (batch / counted) if counted < batch else total).numpy().tobytes()
     with meter.phase("put"):
-        state.put(_mean(context, step), body, members=json.dumps(context.members))
-    meter.sent(place, storage, len(body))
-    with meter.phase("delete"):
-        old = [_mean(context, step - 1)] if step - 1 >= context.start else []
-        state.delete([*(gradient_key(context, step, rank) for rank in took_part), *old])
+        store.put(mean_key(context, step), body, members=json.dumps(context.members))
+    meter.sent(context.plan.place_of(context.rank), store_place(context, context.rank), len(body))
 
 
-def uploads(context: Context, store: ObjectStore, step: int) -> None:
-    """Wait until all members have uploaded; who died, or is too slow, is left out where that is allowed."""
-    waiting, began = set(context.members), time.perf_counter()
+def summed(context: Context, store: ObjectStore, step: int, phase: str) -> Any:
+    """Wait for what this function gathers, fetch it, and add it up."""
+    import torch
+
+    meter, codec, rank = context.meter, Codec(context.plan.exchange.compression), context.rank
+    total = torch.zeros(context.trainer.elements)
+    there = uploads(context, store, step)
+    with meter.phase(phase):
+        for other in there:
+            body = fetched(context, store, gradient_key(context, step, other))
+            meter.sent(store_place(context, rank), context.plan.place_of(rank), len(body))
+            total += codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8))
+    return total
+
+
+def forget(context: Context, store: ObjectStore, step: int, took_part: Collection[int]) -> None:
+    """Delete the gradients of a step and the mean of the one before, which all have read."""
+    old = [mean_key(context, step - 1)] if step - 1 >= context.start else []
+    with context.meter.phase("delete"):
+        store.delete([*(gradient_key(context, step, rank) for rank in took_part), *old])
+
+
+def gathered(context: Context) -> list[int]:
+    """Ranks whose gradients this function sums: workers that are still there, or the functions of the regions."""
+    workers = context.plan.workers
+    return [rank for rank in context.plan.hub_at(context.rank).gathers if rank >= workers or rank in context.members]
+
+
+def uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
+    """Wait until all have uploaded; who died, or is too slow, is left out where that is allowed. Returns who is there.
+
+    Notes
+    -----
+    A cloud's function runs, and is paid, from the first upload on: the time before is apart, ``idle``.
+    """
+    began, came, there = time.perf_counter(), 0.0, gathered(context)
+    waiting = set(there)
+    of_regions = max(there) >= context.plan.workers
+    patience_s = context.settings.timeout_s * (PATIENCE if of_regions else 1.0)  # a region's function waits one for its workers
     while waiting:
         for rank in sorted(waiting):
             if context.store.check([f"uploaded/{step}/{rank}"]):
+                came = came or time.perf_counter()
                 store.list(f"{context.settings.attempt}/{step}/gradient-")
                 waiting.remove(rank)
-            elif is_dead(context, rank) or time.perf_counter() - began > context.settings.timeout_s:
+            elif is_dead(context, rank) or time.perf_counter() - began > patience_s:
                 if not context.settings.elastic or len(context.members) == 1:
                     raise PeerLostError(rank, f"no gradient of step {step}")
                 waiting.remove(rank)
+                there.remove(rank)
                 context.gone(rank, step)
         if waiting:
             time.sleep(LOOK_S)
+    now = time.perf_counter()
+    context.meter.seconds["idle"] += (came or now) - began
+    context.meter.seconds["wait"] += now - (came or now)
+    return there
 
 
 def fetched(context: Context, store: ObjectStore, key: str) -> bytes:
@@ -137,17 +181,16 @@ def fetched(context: Context, store: ObjectStore, key: str) -> bytes:
 def close(context: Context, state: ObjectStore) -> None:
     """Delete the last mean when all have read it."""
     all_done(context)
-    if context.rank == context.plan.workers:
-        state.delete([_mean(context, context.settings.steps - 1)])
+    if context.rank >= context.plan.workers:
+        state.delete([mean_key(context, context.settings.steps - 1)])
 
 
 def all_done(context: Context) -> None:
-    """Workers say that they have read the last mean; the function waits for them."""
-    if context.rank < context.plan.workers:
-        context.store.set(f"done/{context.rank}", "1")
-        return
-    for rank in context.members:
-        _wait_for(context, f"done/{rank}", rank, context.settings.timeout_s)
+    """Say that this rank has read the last mean; a function waits for those from whom it gathers."""
+    plan = context.plan
+    for rank in gathered(context) if context.rank >= plan.workers else ():
+        wait_for(context, f"done/{rank}", rank, context.settings.timeout_s)
+    context.store.set(f"done/{context.rank}", "1")
 
 
 def is_dead(context: Context, rank: int) -> bool:
@@ -155,11 +198,18 @@ def is_dead(context: Context, rank: int) -> bool:
     return bool(context.store.check([f"dead/{rank}"]))
 
 
-def _wait_for(context: Context, key: str, rank: int, timeout_s: float) -> None:
+def wait_for(context: Context, key: str, rank: int, timeout_s: float) -> None:
     """Wait for a key that a rank sets, as long as that rank lives."""
     until = time.perf_counter() + timeout_s
     while not context.store.check([key]) and not is_dead(context, rank) and time.perf_counter() < until:
         time.sleep(LOOK_S)
+
+
+def store_place(context: Context, function: int) -> str:
+    """Place of the store that a function reads."""
+    bucket = context.plan.hub_at(function).bucket
+    assert bucket is not None
+    return bucket.place
 
 
 def gradient_key(context: Context, step: int, rank: int) -> str:
@@ -167,5 +217,6 @@ def gradient_key(context: Context, step: int, rank: int) -> str:
     return f"{context.settings.attempt}/{step}/gradient-{rank}"
 
 
-def _mean(context: Context, step: int) -> str:
+def mean_key(context: Context, step: int) -> str:
+    """Name of the mean in the store."""
     return f"{context.settings.attempt}/{step}/mean"

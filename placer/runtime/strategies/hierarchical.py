@@ -1,101 +1,74 @@
 """Hierarchical serverless aggregation: a store and a function in each region, then one global pair (Phalak et al., 2024).
 
-All functions are one process here, which does their work in the order of the phases, and all stores one S3 API: a bucket's place is the
-first part of a key.
+A worker uses its region's store as it would use the only one of central aggregation, and the global function gathers from those of the
+regions as it would from workers. A region's function sends its sum on, and is called again by the mean, which it copies to its own store.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from placer.runtime.codec import Codec
 from placer.runtime.context import Context
+from placer.runtime.lost import PeerLostError
 from placer.runtime.object_store import ObjectStore
 from placer.runtime.strategies import central
 
 WIRED = False
 REPLICATED = True
 ELASTIC = False
+Stores = tuple[ObjectStore, ObjectStore | None]
 
 
-def open(context: Context) -> ObjectStore:  # noqa: A001 - the protocol's word
-    """Connect to the store; see `central.open`."""
-    return central.open(context)
+def open(context: Context) -> Stores:  # noqa: A001 - the protocol's word
+    """Connect to one's own store; a function of a region also to the global one."""
+    plan, own = context.plan, central.open(context)
+    is_regional = plan.workers <= context.rank < plan.ranks - 1
+    return own, central.opened(context, plan.hub_over(context.rank)) if is_regional else None
 
 
-def step(context: Context, state: ObjectStore, step: int) -> float:
+def step(context: Context, state: Stores, step: int) -> float:
     """Calculate, upload to the region's store, poll there, download, update."""
-    import torch
-
-    plan, meter, codec = context.plan, context.meter, Codec(context.plan.exchange.compression)
-    place = plan.place_of(context.rank)
-    gradient, loss = context.calculated(step, context.settings.target_batch_size)
-    body = codec.encode(gradient).numpy().tobytes()
-    with meter.phase("upload"):
-        state.put(central.gradient_key(context, step, context.rank), body)
-    meter.sent(place, place, len(body))
-    context.store.set(f"uploaded/{step}/{context.rank}", "1")
-    body, _ = central.polled(context, state, step, _key(context, step, place, "mean"))
-    meter.sent(place, place, len(body))
-    context.applied(codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8)))
-    return loss
+    return central.step(context, state[0], step)
 
 
-def serve(context: Context, state: ObjectStore, step: int) -> None:
-    """The functions of the regions sum what is in theirs, the global one sums the sums, the mean is copied back."""
-    plan, meter = context.plan, context.meter
-    storage, place = str(plan.exchange.storage), str(plan.exchange.aggregator)
-    with meter.phase("wait"):
-        central.uploads(context, state, step)
-    for region, ranks in plan.regions:
-        with meter.phase("fetch in regions"):
-            total = _summed(context, state, [central.gradient_key(context, step, rank) for rank in ranks], step, region, region)
-        _put(context, state, _key(context, step, region, "sum"), total, "forward", region, storage)
-    with meter.phase("fetch"):
-        total = _summed(context, state, [_key(context, step, region, "sum") for region, _ in plan.regions], step, storage, place)
-    _put(context, state, _key(context, step, "", "mean"), total, "put", place, storage)
-    for region, _ in plan.regions:
-        with meter.phase("copy"):
-            mean = _summed(context, state, [_key(context, step, "", "mean")], step, storage, region)
-        _put(context, state, _key(context, step, region, "mean"), mean, "put in regions", region, region)
-    with meter.phase("delete"):
-        state.delete([central.gradient_key(context, step, rank) for rank in context.members])
-        state.delete([_key(context, step, region, "sum") for region, _ in plan.regions])
-        if step > context.start:
-            _forget(context, state, step - 1)
+def serve(context: Context, state: Stores, step: int) -> None:
+    """Sum what is in the region's store and send it on, then copy the mean back; or make the mean of these sums."""
+    own, above = state
+    if above is None:
+        central.averaged(context, own, step)
+        context.store.set(f"mean/{step}", "1")
+    else:
+        _forward(context, own, above, step)
+        _copy(context, own, above, step)
+    central.forget(context, own, step, central.gathered(context))
 
 
-def _summed(context: Context, store: ObjectStore, keys: list[str], step: int, src: str, dst: str) -> Any:
-    """Fetch some objects and add them up."""
-    import torch
-
-    codec, total = Codec(context.plan.exchange.compression), torch.zeros(context.trainer.elements)
-    for key in keys:
-        body = central.fetched(context, store, key)
-        context.meter.sent(src, dst, len(body))
-        total += codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8))
-    return total
+def _forward(context: Context, own: ObjectStore, above: ObjectStore, step: int) -> None:
+    """Put the sum of the region into the global store."""
+    plan, rank = context.plan, context.rank
+    body = Codec(plan.exchange.compression).encode(central.summed(context, own, step, "fetch in regions")).numpy().tobytes()
+    with context.meter.phase("forward"):
+        above.put(central.gradient_key(context, step, rank), body)
+    context.meter.sent(plan.place_of(rank), central.store_place(context, plan.hub_over(rank)), len(body))
+    context.store.set(f"uploaded/{step}/{rank}", "1")
 
 
-def _put(context: Context, store: ObjectStore, key: str, vector: Any, phase: str, src: str, dst: str) -> None:
-    body = Codec(context.plan.exchange.compression).encode(vector).numpy().tobytes()
-    with context.meter.phase(phase):
-        store.put(key, body, members=json.dumps(context.members))
-    context.meter.sent(src, dst, len(body))
+def _copy(context: Context, own: ObjectStore, above: ObjectStore, step: int) -> None:
+    """Bring the mean from the global store to the region's."""
+    place, last = context.plan.place_of(context.rank), context.plan.hub_over(context.rank)
+    with context.meter.phase("idle"):
+        central.wait_for(context, f"mean/{step}", last, central.PATIENCE * context.settings.timeout_s)
+    if not context.store.check([f"mean/{step}"]):
+        raise PeerLostError(last, "no mean")
+    with context.meter.phase("copy"):
+        body = central.fetched(context, above, central.mean_key(context, step))
+    context.meter.sent(central.store_place(context, last), place, len(body))
+    with context.meter.phase("put in regions"):
+        own.put(central.mean_key(context, step), body, members=json.dumps(context.members))
+    context.meter.sent(place, central.store_place(context, context.rank), len(body))
 
 
-def _forget(context: Context, store: ObjectStore, step: int) -> None:
-    """Delete the means of a step."""
-    store.delete([_key(context, step, region, "mean") for region in ("", *(place for place, _ in context.plan.regions))])
-
-
-def _key(context: Context, step: int, region: str, what: str) -> str:
-    return f"{context.settings.attempt}/{step}/{what}-{region}"
-
-
-def close(context: Context, state: ObjectStore) -> None:
-    """Delete the last means when all have read them."""
-    central.all_done(context)
-    if context.rank == context.plan.workers:
-        _forget(context, state, context.settings.steps - 1)
+def close(context: Context, state: Stores) -> None:
+    """Delete the last mean when all have read it."""
+    central.close(context, state[0])
