@@ -301,6 +301,28 @@ def test_two_regions(rehearsed: Callable[..., tuple[Document, str]], tmp_path: P
 
 
 @shaped
+def test_an_exchange_beside_the_next_step(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
+    """Calculation of about a second hides the exchange of `test_two_regions`; the longer of the two is predicted.
+
+    The six rounds send six times the gradient: none is left under way at the end.
+    """
+    document, _ = rehearsed(written(tmp_path, tbs="32768", overlap=True), "--scale", "1/50", "--rounds", "3")
+    least = 2 * (0.512e6 / 26.25e6 + 0.103 / 2)
+    calculation, exchange, hidden, whole = (
+        line(document, what) for what in ("calculation", "exchange and waiting", "beside the calculation", "round")
+    )
+    assert calculation["predicted"] > 1
+    assert exchange["predicted"] >= least
+    assert hidden["predicted"] == min(calculation["predicted"], exchange["predicted"])
+    assert whole["predicted"] == pytest.approx(max(calculation["predicted"], exchange["predicted"]))
+    assert whole["measured"] >= 0.95 * calculation["predicted"]
+    assert exchange["measured"] >= hidden["measured"] >= 0.9 * least
+    for row in (line(document, f"{US} -> {EU}"), line(document, f"{EU} -> {US}")):
+        assert row["predicted"] == pytest.approx(25.6e6 / 50 * 2, rel=0.01)
+        assert row["within"]
+
+
+@shaped
 def test_requests_to_the_store_are_exact(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
     """N + 1 = 4 writes, 2 n = 6 reads and n = 3 lists in a round (Phalak et al., 2024, eq. 5)."""
     words = {"exchange": "central", "aggregator": OREGON, "storage": OREGON, "tbs": "64"}

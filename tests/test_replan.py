@@ -59,13 +59,24 @@ def logged(
             for rank, rate in enumerate(rates):
                 samples = plan.target_batch_size * rate / sum(rates)
                 seconds = {"calculation_s": samples / rate / speed}
-                seconds["step_s"] = seconds["calculation_s"] + exchange * plan.expected.step_seconds["communication"]
-                log.write({"kind": "step", "step": step, "rank": rank, "place": plan.place_of(rank), "samples": samples, **seconds})
+                between = exchange * plan.expected.step_seconds["communication"]
+                seconds["step_s"] = seconds["calculation_s"] + between
+                record = {"kind": "step", "step": step, "rank": rank, "place": plan.place_of(rank), "samples": samples, **seconds}
+                log.write(_beside(record, between) if plan.exchange.overlap else record)
         for rank in lost:
             place = plan.place_of(rank)
             log.write({"kind": "lost", "rank": rank, "place": place, "step": rounds, "reason": "killed by SIGKILL"})
         log.write({"kind": "lost", "rank": 0, "place": plan.place_of(0), "step": rounds, "reason": "lost rank 1 (gcp/x): gone"})
     return str(path)
+
+
+def _beside(record: dict[str, Any], exchange_s: float) -> dict[str, Any]:
+    """The same step where the exchange of the one before ran beside its calculation; the first has none."""
+    if record["step"] == 0:
+        return {**record, "step_s": record["calculation_s"]}
+    waited_s = max(0.0, exchange_s - record["calculation_s"])
+    told = {"exchange_s": exchange_s, "waited_s": waited_s, "flushed_s": 0.0}
+    return {**record, "step_s": record["calculation_s"] + waited_s, "beside": told}
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +117,23 @@ def test_slower_links_are_told_from_slower_machines(two_regions: str) -> None:
     step = got.running.estimate.step
     assert step.communication == pytest.approx(1.2 * expected, rel=1e-4)
     assert step.calculation == pytest.approx(got.manifest.expected.step_seconds["calculation"] / 0.8, rel=1e-4)
+
+
+def test_an_exchange_beside_the_next_step_is_not_what_is_beside_the_calculation(tmp_path: Path) -> None:
+    """The exchange of 1.2 times the planned seconds is as long as logged, though little or nothing of it makes the round longer."""
+    path = planned(tmp_path, regions="2..", exchange="all-reduce", overlap=True)
+    assert json.loads(Path(path).read_text())["exchange"]["overlap"]
+    got = placer.replan(path, logged(path, exchange=1.2))
+    expected = got.manifest.expected.step_seconds
+    assert got.observed.exchange_s == pytest.approx(1.2 * expected["communication"], rel=1e-5)
+    assert got.running is not None
+    assert got.running.estimate is not None
+    step = got.running.estimate.step
+    assert step.communication == pytest.approx(1.2 * expected["communication"], rel=1e-4)
+    assert step.total == pytest.approx(max(step.calculation, step.communication))
+    with pytest.raises(PlacerError, match="2 rounds after the first") as caught:
+        placer.replan(path, logged(path, rounds=4))
+    assert caught.value.hint == "run at least 6 rounds"
 
 
 def test_a_move_says_gain_and_break_even(tmp_path: Path) -> None:

@@ -95,7 +95,11 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
     cases = [
         ({**told, "world_size": 3}, ("--local",), "the digest differs: the manifest was edited by hand"),
         ({**told, "schema": "placer.manifest/v9"}, ("--local",), "manifest version 9 is newer than this placer"),
-        (document("all-reduce", (A, 2), overlap=True), ("--local",), "the plan runs the exchange beside the next step"),
+        (
+            document("model-averaging", (A, 1), (B, 1), overlap=True),
+            ("--local",),
+            "a model-averaging exchange cannot run beside the next step",
+        ),
         (told, ("--local", "--tbs", "1"), "target batch size 1 is below the 2 workers"),
         (told, ("--local", "--elastic"), "all-reduce cannot go on without a worker"),
         (told, (), "no rank is given"),

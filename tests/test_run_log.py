@@ -107,6 +107,7 @@ def test_parts_of_two_machines_make_one_log(tmp_path: Path) -> None:
         ({"links": "loopback"}, "all workers ran on one machine"),
         ({"links": "shaped"}, "all workers ran on one machine"),
         ({"strategy": "local-sgd"}, "a run of local-sgd"),
+        ({"overlap": True}, "the exchange ran beside the next step, which slows both"),
         ({"gradient_bytes": 1e9}, r"the run exchanged 1,120,284,964 bytes, gradients of roberta-xlm are 1,000,000,000"),
     ],
 )

@@ -81,7 +81,13 @@ class Alone:
         self.optimizer = self.work.optimizer(self.parameters)
 
     def step(self, step: int, samples: dict[int, int]) -> float:
-        """One optimizer step with the mean gradient over the samples of some ranks, in microbatches of 3."""
+        """One optimizer step with the mean gradient over the samples of some ranks."""
+        loss = self.calculate(step, samples)
+        self.optimizer.step()
+        return loss
+
+    def calculate(self, step: int, samples: dict[int, int]) -> float:
+        """Gradient and loss of a step, in microbatches of 3."""
         self.optimizer.zero_grad()
         total = sum(samples.values())
         loss_sum = 0.0
@@ -92,7 +98,6 @@ class Alone:
                 loss = self.work.loss(self.work.module, self.work.batch(size, torch.device("cpu"))) * size / total
                 loss.backward()
                 loss_sum += float(loss.detach())
-        self.optimizer.step()
         return loss_sum
 
     @property

@@ -112,9 +112,9 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
     from placer.units import counted, format_bytes, format_number
 
     out, small, plan = console(), found.small, found.plan
-    regions = counted(len(plan.regions), "region")
+    regions, late = counted(len(plan.regions), "region"), " beside the next step" if plan.exchange.overlap else ""
     out.print(
-        f"{escape(plan.name)}: {plan.exchange.strategy}, {counted(plan.workers, 'worker')} in {regions}, bytes and calculation x "
+        f"{escape(plan.name)}: {plan.exchange.strategy}{late}, {counted(plan.workers, 'worker')} in {regions}, bytes and calculation x "
         f"{format_number(small.scale)} ({format_bytes(small.problem.gradient_bytes)} a gradient), links by {found.method}; "
         "seconds, bytes and requests are those of one round"
     )

@@ -152,7 +152,7 @@ def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
     out = console()
     rounds = counted(found["rounds"], "round") + ("" if plan.steps_per_round == 1 else f" of {plan.steps_per_round} steps")
     crew = f"{counted(plan.workers, 'worker')} in {counted(len(plan.regions), 'region')}"
-    exchange = "no exchange" if plan.workers == 1 else plan.exchange.strategy
+    exchange = "no exchange" if plan.workers == 1 else plan.exchange.strategy + (" beside the next step" if plan.exchange.overlap else "")
     out.print(f"{plan.name}: {exchange}, {crew}; {rounds} measured")
     table = new_table(("", "predicted", "measured", "difference"), right=("predicted", "measured", "difference"))
     for row in found["seconds"]:

@@ -43,6 +43,15 @@ def _groups(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(g, dict) and all(ok(g.get(n)) for n, ok in names.items()) for g in value)
 
 
+def _beside(value: Any) -> bool:
+    return isinstance(value, dict) and all(_number(value.get(name)) for name in ("exchange_s", "waited_s", "flushed_s"))
+
+
+OPTIONAL: Mapping[str, Mapping[str, Check]] = {
+    "run": {"overlap": lambda value: isinstance(value, bool)},
+    "step": {"beside": _beside},
+}
+"""Keys by kind of record that only some logs have."""
 FIELDS: Mapping[str, Mapping[str, Check]] = {
     "run": {
         "manifest": _manifest,
@@ -78,5 +87,8 @@ def wrong_field(record: Record) -> str | None:
         if name not in record:
             return f"a {record['kind']} record without {name}"
         if not right(record[name]):
+            return f"{name} of a {record['kind']} record is {str(record[name])[:40]}"
+    for name, right in OPTIONAL.get(record["kind"], {}).items():
+        if name in record and not right(record[name]):
             return f"{name} of a {record['kind']} record is {str(record[name])[:40]}"
     return None

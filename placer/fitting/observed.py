@@ -11,7 +11,7 @@ from typing import Any
 
 from placer.catalog import device_name
 from placer.errors import PlacerError
-from placer.fitting.run_log import LEAST_ROUNDS, check_model, read_run, round_seconds, whole_rounds
+from placer.fitting.run_log import LEAST_ROUNDS, check_model, counted_rounds, read_run, round_seconds
 from placer.manifest.document import Group, Manifest
 
 Record = Mapping[str, Any]
@@ -86,16 +86,18 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
     head = records[0]
     lost = _lost(records, manifest)
     _check_ranks(path, records, manifest, {one.rank for one in lost})
-    rounds = whole_rounds((r for r in records if r["kind"] == "step"), manifest.world_size, manifest.exchange.local_steps)[1:]
+    said, steps = manifest.exchange, [record for record in records if record["kind"] == "step"]
+    rounds = counted_rounds(steps, manifest.world_size, said.local_steps, overlap=said.overlap)
     if head["links"] == "real" and len(rounds) >= LEAST_ROUNDS:
         check_model(path, head, records)
         speeds, found = _checked(path, _speeds(rounds, manifest), manifest), round_seconds(rounds, manifest.world_size)
+        unknown = said.overlap and found is not None and found.hidden is None  # some rounds without exchange, some with two
         return Observed(
             links="real",
             rounds=len(rounds),
             speeds=speeds,
             samples_per_second=None if found is None else found.samples_per_second,
-            exchange_s=None if found is None or manifest.world_size == 1 else found.between,
+            exchange_s=None if found is None or unknown or manifest.world_size == 1 else found.between,
             lost=lost,
         )
     if not lost and head["links"] != "real":
@@ -103,7 +105,8 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
         words = f"{path}: {what} ran on one machine, whose speed and links are not the plan's"
         raise PlacerError(words, "run it where the plan says")
     if not lost:
-        raise PlacerError(f"{path}: {len(rounds)} rounds after the first", f"run at least {LEAST_ROUNDS + 1} rounds")
+        least = LEAST_ROUNDS + (3 if said.overlap else 1)
+        raise PlacerError(f"{path}: {len(rounds)} rounds after the first", f"run at least {least} rounds")
     return Observed(links=head["links"], rounds=len(rounds), speeds=(), samples_per_second=None, exchange_s=None, lost=lost)
 
 

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from placer.errors import PlacerError
@@ -31,15 +31,19 @@ class RoundSeconds:
     Parameters
     ----------
     calculation, whole
-        Of the slowest worker in each round; seconds.
+        Of the slowest worker in each round; seconds. Where the exchange runs beside the calculation, ``whole`` is the mean over workers.
     between
-        What is between them: exchange and waiting; seconds.
+        What is between them: exchange and waiting; seconds. Where the exchange runs beside the calculation, what it takes there, of the
+        worker that waits least for others.
+    hidden
+        How much of it ran beside the calculation; None where it does not.
     samples_per_second
         Samples of all workers over the whole round.
     """
 
     calculation: float
     between: float
+    hidden: float | None
     whole: float
     samples_per_second: float
 
@@ -67,16 +71,57 @@ def whole_rounds(steps: Iterable[Record], workers: int, local_steps: int) -> lis
     return whole
 
 
+def counted_rounds(steps: Iterable[Record], workers: int, local_steps: int, *, overlap: bool) -> list[list[Record]]:
+    """Choose the rounds that say how long one takes: all but the first, which is warm-up.
+
+    Notes
+    -----
+    Where the exchange runs beside the next round, those in which one did: the first has none, nor has one after a checkpoint, and before a
+    checkpoint and at the end it is waited for at once. Of those, the first has the exchange of the first round and is left out too, if
+    there are more.
+    """
+    rounds = whole_rounds(steps, workers, local_steps)
+    beside = [found for found in rounds if _is_beside(found, workers)] if overlap else []
+    return beside[1:] or beside or rounds[1:]
+
+
+def _is_beside(found: Sequence[Record], workers: int) -> bool:
+    """Whether each worker ended one exchange beside the calculation, and waited for none at once."""
+    parts = _beside(found, workers)
+    return bool(parts) and all(part["exchange_s"] > 0 and part["flushed_s"] == 0 for part in parts)
+
+
+def _beside(found: Iterable[Record], workers: int) -> list[dict[str, float]]:
+    """What each worker logged of exchanges beside the calculation, in one round."""
+    names = ("exchange_s", "waited_s", "flushed_s")
+    totals: dict[int, dict[str, float]] = defaultdict(lambda: dict.fromkeys(names, 0.0))
+    for record in found:
+        if record["rank"] < workers:
+            for name in names:
+                totals[record["rank"]][name] += record.get("beside", {}).get(name, 0.0)
+    return list(totals.values())
+
+
 def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeconds | None:
-    """Medians of some rounds; None without any."""
+    """Medians of some rounds; None without any.
+
+    Notes
+    -----
+    Beside the calculation, workers that came first wait for the last: the one whose exchange was shortest tells how long it takes. Nor do
+    they end a round together, so one that is early in a round is as much longer in the next: the slowest of each would be too slow.
+    """
     if not rounds:
         return None
+    beside = [min(_beside(found, workers), key=lambda part: part["exchange_s"]) for found in rounds if _is_beside(found, workers)]
+    late = len(beside) == len(rounds)
     calculation = [max(_by_rank(found, "calculation_s", workers)) for found in rounds]
-    whole = [max(_by_rank(found, "step_s", workers)) for found in rounds]
+    each = [_by_rank(found, "step_s", workers) for found in rounds]
+    whole = [fmean(seconds) if late else max(seconds) for seconds in each]
     samples = [sum(_by_rank(found, "samples", workers)) for found in rounds]
     return RoundSeconds(
         calculation=median(calculation),
-        between=median(w - c for w, c in zip(whole, calculation, strict=True)),
+        between=median([part["exchange_s"] for part in beside] if late else [w - c for w, c in zip(whole, calculation, strict=True)]),
+        hidden=median(max(0.0, part["exchange_s"] - part["waited_s"]) for part in beside) if late else None,
         whole=median(whole),
         samples_per_second=median(s / w for s, w in zip(samples, whole, strict=True)),
     )
@@ -97,7 +142,7 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
     ------
     PlacerError
         If it is no such log, or says nothing about the plan's machines and links: run on one machine, with another model, of another
-        strategy than all-reduce, or too short.
+        strategy than all-reduce, with the exchange beside the next step, or too short.
     """
     records = read_run(path)
     head = records[0]
@@ -170,6 +215,9 @@ def _check(path: Path, head: Record, records: Sequence[Record]) -> None:
     """Refuse runs that say nothing about the plan's machines and links."""
     if head["strategy"] not in ("all-reduce", "none"):
         raise PlacerError(f"{path}: a run of {head['strategy']}", "placer calibrate fits runs of an all-reduce")
+    if head.get("overlap"):
+        words = f"{path}: the exchange ran beside the next step, which slows both"
+        raise PlacerError(words, "calibrate on a run of the plan without --overlap")
     if head["links"] != "real":
         raise PlacerError(f"{path}: all workers ran on one machine", "its links are not the plan's: run it where the plan says")
     check_model(path, head, records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placer.errors import PlacerError
+from placer.exchange import traits
 from placer.manifest.document import Manifest
 from placer.profile import COMPRESSION_BYTES
 
@@ -13,9 +14,12 @@ def check_executable(manifest: Manifest, where: str) -> None:
     Raises
     ------
     PlacerError
-        If the compression is unknown, or the exchange runs beside the next step.
+        If the compression is unknown, or the strategy has no overlap or no local steps and the plan has.
     """
-    if manifest.exchange.compression not in COMPRESSION_BYTES:
-        raise PlacerError(f"{where}: compression '{manifest.exchange.compression}' is unknown", "none, fp16 or int8")
-    if manifest.exchange.overlap:
-        raise PlacerError(f"{where}: the plan runs the exchange beside the next step", "placer run does not: plan without --overlap")
+    said, can = manifest.exchange, traits(manifest.exchange.strategy)
+    if said.compression not in COMPRESSION_BYTES:
+        raise PlacerError(f"{where}: compression '{said.compression}' is unknown", "none, fp16 or int8")
+    if said.overlap and not can.may_overlap:
+        raise PlacerError(f"{where}: a {said.strategy} exchange cannot run beside the next step", "plan it without --overlap")
+    if said.local_steps > 1 and not can.local_steps:
+        raise PlacerError(f"{where}: a {said.strategy} exchange comes after each step, not after {said.local_steps}", "plan it again")

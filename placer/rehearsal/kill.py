@@ -18,6 +18,9 @@ from placer.runtime.plan import Plan
 from placer.runtime.strategies import executed
 from placer.units import counted
 
+LEAST_BESIDE = 3
+"""Rounds between checkpoints of which one has an exchange beside it: the first has none yet, the last waits for its own."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kill:
@@ -100,8 +103,7 @@ def survived(
             os.kill(pids[kill.rank], signal.SIGKILL)
 
     elastic = executed(plan).ELASTIC
-    every = 1 if plan.steps_per_round == 1 else plan.steps_per_round
-    settings = replace(settings, elastic=elastic, checkpoint_every=every)
+    settings = replace(settings, elastic=elastic, checkpoint_every=_every(kill, plan))
     try:
         records = run(settings, both)
     except PlacerError as error:
@@ -119,6 +121,20 @@ def survived(
     went_on = f"{counted(plan.workers - 1, 'worker')} went on, its samples of the step under way were left out"
     tell(f"{plan.said(kill.rank)} killed in step {kill.step}; {went_on}")
     return records
+
+
+def _every(kill: Kill, plan: Plan) -> int:
+    """Steps between checkpoints: a round, unless that would leave nothing of an exchange beside the next round.
+
+    Notes
+    -----
+    Then those who are left keep what they have, or where nobody's state serves the others, there is a checkpoint before the death.
+    """
+    if not plan.exchange.overlap:
+        return plan.steps_per_round
+    if executed(plan).REPLICATED:
+        return 0
+    return plan.steps_per_round * max(LEAST_BESIDE, kill.step // plan.steps_per_round)
 
 
 def _kept(plan: Plan, settings: Settings) -> bool:

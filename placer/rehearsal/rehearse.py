@@ -97,7 +97,7 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
     check_plan(placement.workers, where)
     placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
     if wishes.kill is not None:
-        wishes.kill.check(placement.workers, (wishes.rounds + WARM_ROUNDS) * manifest.exchange.local_steps)
+        wishes.kill.check(placement.workers, wishes.all_rounds(overlap=placement.exchange.overlap) * manifest.exchange.local_steps)
     with own_folder(folder):
         return _rehearsed(problem, placement, wishes, folder, say)
 
@@ -119,7 +119,8 @@ def _rehearsed(problem: Problem, placement: Placement, wishes: Wishes, folder: P
         try:
             say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
             small = small.calibrated(calibrated(small, _unshaped(small, network, wishes, folder)))
-            say(f"rehearsing: {wishes.rounds + WARM_ROUNDS} rounds of about {small.estimate.step.total:.3g} s through shaped links")
+            rounds = wishes.all_rounds(overlap=placement.exchange.overlap)
+            say(f"rehearsing: {rounds} rounds of about {small.estimate.step.total:.3g} s through shaped links")
             return _shaped(small, network, wishes, folder, say)
         except PlacerError as error:
             if error.exit_code != 1:
@@ -135,7 +136,7 @@ def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Pa
         steps=rounds * plan.steps_per_round,
         target_batch_size=plan.target_batch_size,
         microbatch=plan.microbatch,
-        checkpoints=str(folder.absolute() / "checkpoints"),
+        checkpoints="" if wishes.kill is None else str(folder.absolute() / "checkpoints"),
         checkpoint_every=0,
         timeout_s=max(TIMEOUT_S, 3 * small.estimate.slow_step.total),
         poll_s=POLL_S,
@@ -152,7 +153,7 @@ def _unshaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Pat
     Through the relay without shaping they would measure the relay, which carries all links one after the other; with shaping it
     works while the slowest link is waited for.
     """
-    document = small.manifest()
+    document = small.in_turn().manifest()  # so that what hosts take is told from calculation, whatever runs beside it later
     plan = plan_from(document, "rehearsal")
     settings = _settings(small, plan, wishes, MACHINE_ROUNDS, folder)
     seconds = small.estimate.step.calculation / plan.steps_per_round
@@ -166,7 +167,7 @@ def _unshaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Pat
 def _shaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path, say: Said) -> Rehearsal:
     document = small.manifest()
     plan = plan_from(document, "rehearsal")
-    rounds = wishes.rounds + WARM_ROUNDS
+    rounds = wishes.all_rounds(overlap=plan.exchange.overlap)
     settings = _settings(small, plan, wishes, rounds, folder)
     before = Counter(network.sent_bytes())
     began = time.monotonic()

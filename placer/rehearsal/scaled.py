@@ -62,6 +62,12 @@ class Scaled:
         """The same with other times of hosts, stores and functions."""
         return replace(self, problem=replace(self.problem, calibration=calibration))
 
+    def in_turn(self) -> Scaled:
+        """The same with the exchange after the calculation, not beside the next one."""
+        exchange = replace(self.placement.exchange, overlap=False)
+        problem = replace(self.problem, requirements=replace(self.problem.requirements, overlap=False))
+        return replace(self, problem=problem, placement=replace(self.placement, exchange=exchange))
+
     @property
     def estimate(self) -> Estimate:
         """What the model of placer says of it."""

@@ -12,6 +12,8 @@ from placer.units import format_duration
 
 WARM_ROUNDS = 1
 """Rounds that open connections, and are not counted."""
+OVERLAP_ROUNDS = 2
+"""Rounds more where the exchange runs beside the next one: the first has none yet, the last waits for its own."""
 MACHINE_ROUNDS = 4
 """Rounds without shaped links, the first of them not counted."""
 MOST_PROCESSES = 48
@@ -50,6 +52,10 @@ class Wishes:
     kill: Kill | None = None
     train: str | None = None
 
+    def all_rounds(self, *, overlap: bool) -> int:
+        """Rounds that are run through shaped links."""
+        return self.rounds + WARM_ROUNDS + (OVERLAP_ROUNDS if overlap else 0)
+
 
 def check_plan(workers: int, where: str) -> None:
     """Refuse plans without an exchange."""
@@ -66,7 +72,7 @@ def check_processes(machines: Sequence[str]) -> None:
 
 def check_size(small: Scaled, wishes: Wishes) -> None:
     """Refuse what takes too long or sends too much, before anything is started."""
-    rounds = wishes.rounds + WARM_ROUNDS
+    rounds = wishes.all_rounds(overlap=small.placement.exchange.overlap)
     seconds = small.estimate.step.total * rounds
     if seconds > wishes.limit_s:
         raise PlacerError(

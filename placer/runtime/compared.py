@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.cost import store_requests
 from placer.exchange.phase import bytes_by_link
-from placer.fitting.run_log import is_other_model, round_seconds, whole_rounds
+from placer.fitting.run_log import RoundSeconds, counted_rounds, is_other_model, round_seconds, whole_rounds
 from placer.manifest.document import Bucket
 from placer.runtime.codec import Codec
 from placer.runtime.context import Settings
@@ -16,6 +16,9 @@ from placer.runtime.plan import Plan
 
 Record = Mapping[str, Any]
 LOOPBACK = "loopback"
+HIDDEN = "beside the calculation"
+"""The part of an exchange that a plan with ``--overlap`` does not wait for."""
+ALL_FLUSHED = "no round had one exchange beside its calculation: too few rounds, or checkpoints too often"
 
 
 def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[str, Any]:
@@ -31,7 +34,7 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     Returns
     -------
     dict
-        ``rounds`` that count: whole ones, without the first where there are more; ``seconds``, ``bytes`` and ``requests`` as rows of
+        ``rounds`` that count (`placer.fitting.run_log.counted_rounds`); ``seconds``, ``bytes`` and ``requests`` as rows of
         predicted and measured (None: nobody predicts it); ``seconds_compare``: whether the seconds are of the plan's model, batch and
         links; ``losses`` by step; ``remarks``: what must be known to read the rows.
 
@@ -42,32 +45,37 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     """
     steps = [r for r in records if r["kind"] == "step"]
     rounds = whole_rounds(steps, plan.workers, plan.steps_per_round)
-    counted = rounds[1:] if len(rounds) > 1 else rounds
+    counted = counted_rounds(steps, plan.workers, plan.steps_per_round, overlap=plan.exchange.overlap) or rounds
+    found, overlap = round_seconds(counted, plan.workers), plan.exchange.overlap
+    beside = found is not None and found.hidden is not None
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
     alike = same_size(plan, elements) and settings.target_batch_size == plan.target_batch_size and _links(records) != LOOPBACK
     return {
         "kind": "summary",
         "rounds": len(counted),
-        "seconds": _seconds(plan, counted),
-        "seconds_compare": alike,
+        "seconds": _seconds(plan, found),
+        "seconds_compare": alike and beside == overlap,
         "bytes": _bytes(plan, elements, rounds),
         "requests": _requests(plan, rounds),
         "losses": _losses(plan, steps),
-        "remarks": _remarks(plan, settings, elements, records),
+        "remarks": [*_remarks(plan, settings, elements, records), *([ALL_FLUSHED] if overlap and not beside else [])],
     }
 
 
-def _seconds(plan: Plan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
-    """Medians over rounds: the slowest worker's calculation and round, what is between them, and samples/s."""
+def _seconds(plan: Plan, found: RoundSeconds | None) -> list[dict[str, Any]]:
+    """Medians over rounds: the slowest worker's calculation and round, the exchange, what of it nobody waits for, and samples/s."""
     expected = plan.expected.step_seconds
     rows: list[dict[str, Any]] = [
         {"what": "calculation", "unit": "s", "predicted": expected.get("calculation")},
         {"what": "exchange and waiting", "unit": "s", "predicted": expected.get("communication")},
+        *([{"what": HIDDEN, "unit": "s", "predicted": expected.get("hidden")}] if plan.exchange.overlap else []),
         {"what": "round", "unit": "s", "predicted": expected["total"]},
         {"what": "throughput", "unit": "samples/s", "predicted": plan.expected.samples_per_second.value},
     ]
-    found = round_seconds(rounds, plan.workers)
-    measured = [None] * 4 if found is None else [found.calculation, found.between, found.whole, found.samples_per_second]
+    if found is None:
+        return [{**row, "measured": None} for row in rows]
+    hidden = [found.hidden] if plan.exchange.overlap else []
+    measured = [found.calculation, found.between, *hidden, found.whole, found.samples_per_second]
     return [{**row, "measured": value} for row, value in zip(rows, measured, strict=True)]
 
 

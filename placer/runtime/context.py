@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from placer.runtime.beside import Beside
 from placer.runtime.meter import Meter
 from placer.runtime.plan import Plan
 from placer.runtime.trainer import Trainer
@@ -86,7 +87,9 @@ class Context:
     Notes
     -----
     ``members`` are the workers that are still there, ``store`` the ``torch.distributed`` store where all meet, ``notice`` tells the
-    user that a rank is given up. A server or function has a trainer too: it knows how many elements travel.
+    user that a rank is given up. A server or function has a trainer too: it knows how many elements travel. ``beside`` holds the exchange
+    under way, where the plan overlaps; ``seen`` the parameters with which the first step is calculated, where a run goes on whose last
+    exchange failed under way.
     """
 
     plan: Plan
@@ -98,6 +101,8 @@ class Context:
     notice: Callable[[int, str], None]
     start: int = 0
     wire: Wire | None = None
+    beside: Beside | None = None
+    seen: Any = None
     members: tuple[int, ...] = field(default=())
 
     @property
@@ -114,9 +119,10 @@ class Context:
         """Gradient and loss of this rank's share, no sooner than its pace allows; see `Trainer.gradient`."""
         with self.meter.phase("calculation"):
             began, samples, pace = time.perf_counter(), self.shares()[self.rank], self.settings.paced
-            found = self.trainer.gradient(step, samples, of)
+            check, pause = (self.beside.check, self.beside.pause) if self.beside is not None else (lambda: None, time.sleep)
+            found = self.trainer.gradient(step, samples, of, check)
             if pace:
-                time.sleep(max(0.0, began + samples / pace[self.rank] - time.perf_counter()))
+                pause(max(0.0, began + samples / pace[self.rank] - time.perf_counter()))
             return found
 
     def applied(self, gradient: Any) -> None:
@@ -127,6 +133,12 @@ class Context:
     def ends_round(self, step: int) -> bool:
         """Whether the exchange comes after this step; the last step always ends a round."""
         return (step + 1) % self.plan.steps_per_round == 0 or step + 1 == self.settings.steps
+
+    def keeps(self, step: int) -> bool:
+        """Whether a checkpoint comes after this step: at the end of a round."""
+        settings, done, h = self.settings, step + 1, self.plan.steps_per_round
+        rounds = -(-settings.checkpoint_every // h) * h
+        return bool(settings.checkpoints and settings.checkpoint_every and (done % rounds == 0 or done == settings.steps))
 
     def gone(self, rank: int, step: int) -> None:
         """Go on without a worker."""

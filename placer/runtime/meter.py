@@ -22,6 +22,7 @@ class Meter:
         self.control_bytes = 0
         self.asked: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.wire_s = 0.0
+        self.beside_s: dict[str, float] = {}
 
     @contextmanager
     def on_the_wire(self) -> Iterator[None]:
@@ -54,6 +55,32 @@ class Meter:
         """Requests to all object stores by kind."""
         return sum(self.asked.values(), Counter[str]())
 
+    def beside(self, exchange_s: float, waited_s: float, flushed_s: float) -> None:
+        """Count an exchange that ran in a thread of its own.
+
+        Parameters
+        ----------
+        exchange_s
+            That it took beside the calculation of the next round.
+        waited_s
+            For which it was then still waited for.
+        flushed_s
+            For which it was waited for at once, as a checkpoint or the end of the run came.
+        """
+        for name, seconds in (("exchange_s", exchange_s), ("waited_s", waited_s), ("flushed_s", flushed_s)):
+            self.beside_s[name] = self.beside_s.get(name, 0.0) + seconds
+
+    def absorb(self, other: Meter) -> None:
+        """Take over what another meter has counted; it begins again."""
+        for name, seconds in other.seconds.items():
+            self.seconds[name] += seconds
+        self.bytes.update(other.bytes)
+        for bucket, kinds in other.asked.items():
+            self.asked[bucket].update(kinds)
+        self.control_bytes += other.control_bytes
+        self.wire_s += other.wire_s
+        other.clear()
+
     def take(self) -> dict[str, Any]:
         """Return the figures of a record and begin again."""
         exchange = {name: seconds for name, seconds in self.seconds.items() if name != "calculation"}
@@ -65,6 +92,7 @@ class Meter:
             "control_bytes": self.control_bytes,
             "requests": dict(sorted(self.requests.items())),
             "requests_by_bucket": {bucket: dict(sorted(kinds.items())) for bucket, kinds in sorted(self.asked.items())},
+            **({"beside": self.beside_s} if self.beside_s else {}),
         }
         self.clear()
         return taken

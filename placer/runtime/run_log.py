@@ -78,6 +78,7 @@ def header(plan: Plan, settings: Settings, *, links: str) -> dict[str, Any]:
         "compression": exchange.compression,
         "local_steps": exchange.local_steps,
         "streams": exchange.streams,
+        "overlap": exchange.overlap,
         "aggregator": exchange.aggregator,
         "storage": exchange.storage,
         "train": settings.train,

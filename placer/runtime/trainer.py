@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
@@ -47,7 +48,7 @@ class Trainer:
         self.elements = sum(p.numel() for p in self.parameters)
         self.optimizer = workload.optimizer(self.parameters)
 
-    def gradient(self, step: int, samples: int, of: int) -> tuple[Any, float]:
+    def gradient(self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None) -> tuple[Any, float]:
         """Gradient and loss of this rank's samples, both weighted with their share of ``of`` samples.
 
         Parameters
@@ -58,6 +59,8 @@ class Trainer:
             Of this rank.
         of
             Samples over which the mean is taken: the sum over all ranks is then the mean gradient.
+        between
+            Called before each microbatch.
 
         Returns
         -------
@@ -69,6 +72,7 @@ class Trainer:
         loss_sum = 0.0
         self.optimizer.zero_grad(set_to_none=True)
         for number, start in enumerate(range(0, samples, self.microbatch)):
+            between()
             size = min(self.microbatch, samples - start)
             torch.manual_seed(batch_seed(self.seed, step, self.rank, number))
             loss = self.workload.loss(self.module, self.workload.batch(size, self.device)) * (size / of)

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.runtime.beside import Beside
 from placer.runtime.checkpoint import abandon_later, load_checkpoint, save_checkpoint, steps_of
 from placer.runtime.context import Context, Settings
 from placer.runtime.lost import PeerLostError
 from placer.runtime.memory import memory_error, out_of_memory
 from placer.runtime.meter import Meter
 from placer.runtime.plan import Plan
-from placer.runtime.strategies import Executed, executed
+from placer.runtime.strategies import Executed, executed, stepping
 from placer.runtime.trainer import Trainer
 from placer.runtime.wire import Wire
 
@@ -65,8 +66,9 @@ def _train(plan: Plan, settings: Settings, rank: int, store: Any, report: Report
     folder = Path(settings.checkpoints)
     start, token = _meet(plan, settings, rank, store, trainer, strategy)
     settings = replace(settings, attempt=f"{settings.attempt}-{token}")  # objects that another run left are not this one's
-    if start and rank < plan.workers:
-        trainer.load_state(load_checkpoint(folder, start, rank, replicated=strategy.REPLICATED))
+    kept = load_checkpoint(folder, start, rank, replicated=strategy.REPLICATED) if start and rank < plan.workers else {}
+    if kept:
+        trainer.load_state(kept)
         abandon_later(folder, start, settings.steps, rank)
     context = Context(
         plan=plan,
@@ -76,12 +78,15 @@ def _train(plan: Plan, settings: Settings, rank: int, store: Any, report: Report
         meter=Meter(),
         store=store,
         start=start,
+        seen=kept.get("seen") if plan.exchange.overlap else None,
         members=tuple(range(plan.workers)),
         notice=lambda gone, words: report({"kind": "notice", "rank": rank, "gone": gone, "message": words}),
     )
     if strategy.WIRED:
         patient = settings.elastic and strategy.ELASTIC  # those have deadlines of their own, see Wire.swap_each
-        context.wire = Wire(plan, rank, store, context.meter, PATIENT_S if patient else settings.timeout_s, backend)
+        meter = Meter() if plan.exchange.overlap else context.meter
+        context.wire = Wire(plan, rank, store, meter, PATIENT_S if patient else settings.timeout_s, backend)
+        context.beside = Beside(context.meter, meter) if plan.exchange.overlap else None
     state = strategy.open(context)
     report({"kind": "ready", "rank": rank, "pid": os.getpid(), "start": start, "elements": trainer.elements})
     step = start
@@ -160,19 +165,16 @@ def _take_step(context: Context, strategy: Executed, state: Any, step: int, repo
     began = time.perf_counter()
     record: dict[str, Any] = {"kind": "step", "step": step, "rank": context.rank, "place": context.plan.place_of(context.rank)}
     if context.rank < context.plan.workers:
-        record |= {"samples": context.shares()[context.rank], "loss": strategy.step(context, state, step)}
+        record |= {"samples": context.shares()[context.rank], "loss": stepping(context.plan)(context, state, step)}
     else:
         record |= {"samples": 0, "loss": None}
         strategy.serve(context, state, step)
     record["step_s"] = time.perf_counter() - began
     record["exchanged"] = context.ends_round(step)
     report({**record, **context.meter.take()})
-    settings, done = context.settings, step + 1
-    rounds = -(-settings.checkpoint_every // context.plan.steps_per_round) * context.plan.steps_per_round
-    due = settings.checkpoints and settings.checkpoint_every and (done % rounds == 0 or done == settings.steps)
-    if due and context.rank < context.plan.workers:
-        needed = None if strategy.REPLICATED else _slowest(context, done)
-        save_checkpoint(Path(settings.checkpoints), done, context.rank, context.trainer.state(), needed)
+    if context.keeps(step) and context.rank < context.plan.workers:
+        needed = None if strategy.REPLICATED else _slowest(context, step + 1)
+        save_checkpoint(Path(context.settings.checkpoints), step + 1, context.rank, context.trainer.state(), needed)
 
 
 def _slowest(context: Context, done: int) -> int:
@@ -184,10 +186,20 @@ def _slowest(context: Context, done: int) -> int:
 
 
 def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> int | None:
-    """Keep the state before the step that failed, where it serves all ranks; returns that step."""
+    """Keep the state before the first step whose update is not in the model, where it serves all ranks; returns that step.
+
+    Notes
+    -----
+    Where the exchange runs beside the next step, this is the step before the one that failed, and its gradient was calculated with
+    parameters that are not the model's any more: they are kept too, so that the step can be done again as it was.
+    """
+    seen: dict[str, Any] = {}
+    if context.beside is not None and context.beside.step is not None:
+        step = context.beside.step
+        seen = {} if context.beside.seen is None else {"seen": context.beside.seen}
     if not (strategy.REPLICATED and context.settings.checkpoints and context.rank < context.plan.workers and step > context.start):
         return None
-    save_checkpoint(folder, step, context.rank, context.trainer.state())
+    save_checkpoint(folder, step, context.rank, {**context.trainer.state(), **seen})
     return step
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
+from placer.runtime.beside import delayed, in_turn
 from placer.runtime.context import Context
 from placer.runtime.plan import Plan
 
@@ -28,7 +31,9 @@ class Executed(Protocol):
     Notes
     -----
     ``WIRED``: ranks are connected by gloo. ``REPLICATED``: model and optimizer are the same on all workers after each step, so a
-    checkpoint of one serves all. ``ELASTIC``: the others can go on without a worker.
+    checkpoint of one serves all. ``ELASTIC``: the others can go on without a worker. A worker's step is one function, ``step(context,
+    state, step)``, which returns its part of the loss, or where the exchange may run beside the next step the three of
+    `placer.runtime.beside.Parted`: see `stepping`.
     """
 
     WIRED: bool
@@ -38,9 +43,6 @@ class Executed(Protocol):
     @staticmethod
     def open(context: Context) -> Any:
         """Make what lasts from step to step."""
-
-    def step(self, context: Context, state: Any, step: int) -> float:
-        """Take one optimizer step of a worker, with the exchange that is due; return its part of the loss."""
 
     def serve(self, context: Context, state: Any, step: int) -> None:
         """Do the hub's part of one step."""
@@ -52,3 +54,10 @@ class Executed(Protocol):
 def executed(plan: Plan) -> Executed:
     """Find what executes the strategy of a plan."""
     return cast(Executed, importlib.import_module(MODULES[plan.exchange.strategy]))
+
+
+def stepping(plan: Plan) -> Callable[[Context, Any, int], float]:
+    """Find how a worker takes one optimizer step, with the exchange that is due; it returns its part of the loss."""
+    module: Any = executed(plan)
+    whole: Callable[[Context, Any, int], float] | None = getattr(module, "step", None)
+    return whole or partial(delayed if plan.exchange.overlap else in_turn, module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from placer.runtime.butterfly import butterfly_sum
@@ -16,11 +17,19 @@ def open(context: Context) -> Any:  # noqa: A001 - the protocol's word
     """Nothing lasts from step to step."""
 
 
-def step(context: Context, state: Any, step: int) -> float:
-    """Calculate, sum, update."""
-    gradient, loss = context.calculated(step, context.settings.target_batch_size)
-    context.applied(butterfly_sum(context.connected, gradient, context.members))
-    return loss
+def calculate(context: Context, state: Any, step: int) -> tuple[Any, float]:
+    """Gradient and loss of the own share."""
+    return context.calculated(step, context.settings.target_batch_size)
+
+
+def exchange(context: Context, state: Any, mine: Any) -> Callable[[], Any]:
+    """Sum the gradients of all."""
+    return lambda: butterfly_sum(context.connected, mine, context.members)
+
+
+def apply(context: Context, state: Any, result: Any) -> None:
+    """Take an optimizer step with the sum."""
+    context.applied(result)
 
 
 def serve(context: Context, state: Any, step: int) -> None:

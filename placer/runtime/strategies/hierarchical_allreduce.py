@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from placer.runtime.butterfly import broadcast, butterfly_sum
@@ -17,16 +18,28 @@ def open(context: Context) -> Any:  # noqa: A001 - the protocol's word
     """Nothing lasts from step to step."""
 
 
-def step(context: Context, state: Any, step: int) -> float:
-    """Calculate, sum in three stages, update."""
+def calculate(context: Context, state: Any, step: int) -> tuple[Any, float]:
+    """Gradient and loss of the own share."""
+    return context.calculated(step, context.settings.target_batch_size)
+
+
+def exchange(context: Context, state: Any, mine: Any) -> Callable[[], Any]:
+    """Sum the gradients of all in three stages."""
     wire = context.connected
     ranks, leaders = region_of(context)
-    gradient, loss = context.calculated(step, context.settings.target_batch_size)
-    total = butterfly_sum(wire, gradient, ranks, " inside regions")
-    if context.rank == ranks[0]:
-        total = butterfly_sum(wire, total, leaders, " between leaders")
-    context.applied(broadcast(wire, total, ranks))
-    return loss
+
+    def summed() -> Any:
+        total = butterfly_sum(wire, mine, ranks, " inside regions")
+        if context.rank == ranks[0]:
+            total = butterfly_sum(wire, total, leaders, " between leaders")
+        return broadcast(wire, total, ranks)
+
+    return summed
+
+
+def apply(context: Context, state: Any, result: Any) -> None:
+    """Take an optimizer step with the sum."""
+    context.applied(result)
 
 
 def serve(context: Context, state: Any, step: int) -> None:
