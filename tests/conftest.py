@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import atexit
 import os
+import random
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import settings
 
@@ -31,10 +35,30 @@ ROOT = Path(__file__).resolve().parent.parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+def free_port() -> int:
+    """Find a port that nobody listens on, below those that the system gives out to others meanwhile."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 @pytest.fixture(scope="session")
 def erben() -> Catalog:
     """The April 2023 book of Erben et al."""
     return load_catalog("erben-2023")
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """An empty object store: moto's S3, whose buckets all servers of a process share."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    httpx.post(f"{address}/moto-api/reset")
+    yield address
+    server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +86,6 @@ def run() -> Run:
     def call(*arguments: str, columns: int = 80, cwd: Path | None = None, **extra: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", "PYTHONPATH": str(ROOT), **extra}
         command = [sys.executable, "-m", "placer", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=cwd, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, cwd=cwd, check=False)
 
     return call

@@ -80,7 +80,13 @@ def serving(answer: Callable[[Request], Answer]) -> Iterator[Server]:
         def log_message(self, *arguments: object) -> None:
             """Say nothing."""
 
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Quiet(ThreadingHTTPServer):
+        """A client that goes away is its own affair."""
+
+        def handle_error(self, *arguments: object) -> None:
+            """Say nothing."""
+
+    httpd = Quiet(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
     server = Server(f"http://127.0.0.1:{httpd.server_port}", [], threading.Event())
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

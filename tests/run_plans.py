@@ -105,7 +105,8 @@ def settings_of(folder: Path, plan: Plan, **other: Any) -> Settings:
         target_batch_size=plan.target_batch_size,
         microbatch=plan.microbatch,
         checkpoints=str(folder / "checkpoints"),
-        timeout_s=20.0,
+        timeout_s=120.0,
+        join_s=600.0,
         poll_s=0.01,
     )
     return replace(usual, **other)

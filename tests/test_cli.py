@@ -91,14 +91,14 @@ def test_links_are_followed_and_the_mode_kept(run: Run, tmp_path: Path) -> None:
 def test_a_closed_pipe_is_no_error(run: Run) -> None:
     """``placer offers | head -1`` ends well."""
     command = f"{sys.executable} -m placer offers --limit 500 | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_full_disk_is_one_line(run: Run) -> None:
     """Output that cannot be written is exit code 1 without a traceback."""
     command = f"{sys.executable} -m placer models > /dev/full"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "cannot write the output" in done.stderr

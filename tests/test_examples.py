@@ -45,7 +45,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def output(*command: str | Path, cwd: Path, environment: dict[str, str]) -> str:
     """What a command that succeeds prints."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=300)
+    done = subprocess.run(words, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=600)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -167,7 +167,7 @@ def test_scripts_without_torch_say_what_to_install(script: str, examples: Path, 
     (programs / "torchrun").unlink()
     (programs / "placer").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{NO_TORCH}" "$@"\n', encoding="utf-8")
     words = {**environment, "PATH": f"{programs}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", script], capture_output=True, text=True, cwd=examples, env=words, check=False, timeout=120)
+    done = subprocess.run(["sh", script], capture_output=True, text=True, cwd=examples, env=words, check=False, timeout=600)
     assert done.returncode == 2, done.stderr
     assert "pip install 'placer[profile]'" in done.stderr or "pip install 'placer[rehearse]'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import pytest
 import yaml
 
 import placer
-from conftest import Run
+from conftest import Run, free_port
 from placer.errors import PlacerError
 from placer.export import TARGETS, export
 from placer.export.folder import difference, left_over, write_folder
@@ -82,7 +81,7 @@ def other_python(module: str, variable: str) -> str:
 def python(executable: str, code: str, *arguments: str, home: Path) -> str:
     """Output of some code in another Python, with a home of its own."""
     environment = {**os.environ, "HOME": str(home), "PYTHONPATH": ""}
-    done = subprocess.run([executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, env=environment, check=False)
+    done = subprocess.run([executable, "-c", code, *arguments], capture_output=True, text=True, timeout=600, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -172,12 +171,12 @@ def test_two_processes_meet_through_the_scripts(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(code, encoding="utf-8")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1", "PLACER_NODE": "0", "OMP_NUM_THREADS": "1"}
-    environment["PLACER_PORT"] = str(random.randrange(20_000, 32_000))  # below the ports that the system gives out to others
+    environment["PLACER_PORT"] = str(free_port())
     started = [
         subprocess.Popen(["bash", f"launch/{g.name}.sh"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
         for g in two.manifest.groups
     ]
-    assert [process.communicate(timeout=100)[0].strip() for process in started] == ["sum 1 of 2"] * 2
+    assert [process.communicate(timeout=600)[0].strip() for process in started] == ["sum 1 of 2"] * 2
 
 
 def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: Plan) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from run_plans import A, B, C, document
 
-from conftest import ROOT, Run
+from conftest import ROOT, Run, free_port
 from placer.errors import PlacerError
 from placer.export import export
 from placer.export.folder import write_folder
@@ -55,7 +54,7 @@ def started(folder: Path, told: dict[str, Any], run: Run) -> dict[str, Path]:
     (folder / "launch" / "mymodel.py").write_text(MODEL, encoding="utf-8")
     names = [(group["name"], node) for group in told["groups"] for node in range(group["count"])]
     names += [("server", 0)] if (folder / "launch" / "server.sh").exists() else []
-    port = str(random.randrange(20_000, 32_000))  # below the ports that the system gives out to others
+    port = str(free_port())
     here = {"PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1", "PLACER_PORT": port, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     path = stand_in(folder / "bin", f'exec "{sys.executable}" -m placer "$@"')
     environment = {**os.environ, **here, "PATH": path, "PYTHONPATH": str(ROOT), "PLACER_STEPS": "6", "WORLD_SIZE": "99"}

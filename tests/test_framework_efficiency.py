@@ -270,7 +270,7 @@ print("kept", flush=True)
     path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment, check=False, start_new_session=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, env=environment, check=False, start_new_session=True
     )
     assert done.stdout == "interrupted\nkept\n", (done.returncode, done.stdout, done.stderr)
     assert not done.stderr

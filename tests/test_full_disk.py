@@ -137,7 +137,7 @@ def full_disk(folder: Path, told: dict[str, Any], size: str, *more: str) -> Path
         env={**os.environ, "NO_COLOR": "1", **extra},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
         start_new_session=True,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,16 +52,6 @@ CASES = [  # strategy, rank, when, phase, how often the phase came (of poll and 
     ("asgd-ga", 1, "before", "reduce-scatter inside regions", 6, 5),
     ("asgd-ga", 2, "before", "send", 3, 5),
 ]
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """An object store: moto's S3 on a port of its own."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 def manifest(strategy: str) -> dict[str, Any]:
@@ -127,7 +116,7 @@ def test_nothing_is_lost_but_the_step(
     ORDER.write_text(f"{rank}|{when}|{phase}|{times}|{tmp_path / 'killed'}")
     said = rf"^{hub}rank {rank} \({place}\) stopped in step {step}: killed by SIGKILL"
     with pytest.raises(PlacerError, match=said) as caught:
-        ran(tmp_path, strategy, url, timeout_s=30.0)
+        ran(tmp_path, strategy, url)
     assert (tmp_path / "killed").exists()
     assert "--resume" in caught.value.hint
     again = resumed(tmp_path, strategy, url)

@@ -158,7 +158,7 @@ def test_nothing_is_called_utils() -> None:
 def loaded_by(code: str) -> set[str]:
     """Top-level packages in sys.modules after some code, in a fresh process."""
     script = f"import sys\n{code}\nprint(' '.join(sorted({{m.split('.')[0] for m in sys.modules}})), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT, timeout=600)
     return set(done.stderr.split())
 
 

@@ -55,7 +55,7 @@ def test_an_aggregator_that_gets_no_more_memory_says_so(tmp_path: Path, strategy
         pytest.importorskip("moto.server")
     told = document(strategy, (A, 1), (B, 1))
     plan = plan_of(told)
-    settings = settings_of(tmp_path, plan, train="run_plans:hungry", checkpoints="", steps=3, timeout_s=20.0)
+    settings = settings_of(tmp_path, plan, train="run_plans:hungry", checkpoints="", steps=3)
     words = r"out of memory: the (server|function) in gcp/a holds 2 gradients of 8 MB and their sum"
     with pytest.raises(PlacerError, match=words) as caught:
         run_here(plan, told, settings, tmp_path, lambda record: None)

@@ -36,7 +36,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns(".venv", ".git", "build", "*.egg-info", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache")
     shutil.copytree(ROOT, copy, ignore=ignored)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(copy)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return out
 
@@ -54,7 +54,7 @@ def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
 def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> None:
     """Installed with its dependencies into a fresh venv, the main job and two examples run from / on shipped data."""
     venv, clean = tmp_path / "venv", {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=120, env=clean)
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=600, env=clean)
     pip = [
         str(venv / "bin" / "python"),
         "-m",
@@ -67,12 +67,12 @@ def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> No
     ]
     subprocess.run([*pip, str(next(built.glob("*.whl")))], check=True, timeout=600, env=clean)
     command = [str(venv / "bin" / "placer"), "recommend", "--model", "roberta-xlm", "--budget", "5/h"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=120, env=clean)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=600, env=clean)
     assert done.returncode == 0, done.stderr
     assert "samples/s" in done.stdout
     examples = shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for name in ("first_recommendation.py", "own_prices.py"):
         script = [str(venv / "bin" / "python"), str(examples / name)]
-        done = subprocess.run(script, capture_output=True, text=True, check=False, cwd="/", timeout=120, env=clean)
+        done = subprocess.run(script, capture_output=True, text=True, check=False, cwd="/", timeout=600, env=clean)
         assert done.returncode == 0, done.stderr
         assert "USD/h" in done.stdout

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from shaped_peers import best
 
-from conftest import ROOT, Run
+from conftest import ROOT, Run, free_port
 from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.network import Network
@@ -93,7 +93,7 @@ def test_the_server_ends_with_its_account(port: int) -> None:
     with serving() as (number, process):
         throughput(peer(number), "download", 1, 3_000_000, 5.0)
         process.send_signal(signal.SIGTERM)
-        out, error = process.communicate(timeout=20)
+        out, error = process.communicate(timeout=600)
         assert (process.returncode, error) == (0, "")
         assert "ended: 1 connections served, 0 refused or broken, 3 MB sent, 0 B received" in out
 
@@ -146,7 +146,7 @@ def test_silent_and_surplus_clients_are_dropped() -> None:
             while connection.recv(100):
                 pass
             connection.close()
-        end = time.monotonic() + 10
+        end = time.monotonic() + 300
         while time.monotonic() < end:
             with contextlib.suppress(ProbeError, OSError):
                 assert round_trip(peer(port)).rtt_s > 0
@@ -411,8 +411,7 @@ def test_no_answer_is_faster_than_light(default: Catalog, port: int) -> None:
 
 def test_the_command_measures_and_saves(run: Run, port: int, tmp_path: Path) -> None:
     """One host answers, one is down: the one is saved with its date, the other is named; exit code 0."""
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        down = gone.getsockname()[1]
+    down = free_port()
     words = ("--hosts", hosts_file(tmp_path, port, down), "--seconds", "0.2", "--streams", "1,2", "--max-bytes", "20MB", "--max-cost", "1")
     done = run("network", "probe", *words, "--json", PLACER_HOME=str(tmp_path / "home"), PLACER_PROBE_TOKEN=TOKEN)
     assert done.returncode == 0, done.stderr
@@ -460,7 +459,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_partial(port: int, tmp_path: Pa
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
             assert reached.wait(30)
             process.send_signal(signal.SIGINT)
-            out, error = process.communicate(timeout=30)
+            out, error = process.communicate(timeout=600)
     assert (process.returncode, "Traceback" in error) == (130, False)
     assert ("interrupted: partial, 1 of 2 hosts" in error) == good_first
     assert ("saved as 'probe'" in out) == good_first == (tmp_path / "home" / "catalogs").exists()

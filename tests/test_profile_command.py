@@ -258,7 +258,7 @@ def in_process(*arguments: str, cwd: Path, code: str = "") -> "subprocess.Comple
     script = f"{code}\nfrom placer.cli import run\nrun({list(arguments)!r})"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=cwd, env=environment, timeout=120
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=cwd, env=environment, timeout=600
     )
 
 

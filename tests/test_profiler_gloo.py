@@ -36,7 +36,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Counts]:
         for rank in range(2)
     ]
     try:
-        ended = [process.communicate(timeout=120) for process in started]
+        ended = [process.communicate(timeout=600) for process in started]
     finally:
         for process in started:
             process.kill()

@@ -427,7 +427,7 @@ def test_ctrl_c_keeps_the_old_book(call: Call, moto: str, tmp_path: Path) -> Non
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
             assert server.asked.wait(60)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err.strip()) == (130, "", "interrupted")
     assert offers(tmp_path) == before
 

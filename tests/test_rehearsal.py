@@ -416,7 +416,7 @@ def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     here = str(Path("/proc/self/ns/net").readlink())
     words = ["rehearse", str(written(tmp_path)), "--scale", "1/5", "--rounds", "9", "--limit", "1h", "--dir", str(tmp_path / "logs")]
     command = [sys.executable, "-m", "placer", *words]
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         next(said for said in process.stderr if "rehearsing:" in said)

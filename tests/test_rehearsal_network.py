@@ -260,7 +260,7 @@ def test_the_hosts_network_is_left_alone(peers: Peers) -> None:
     assert inodes == [peers.network.entry(i)["inode"] for i in range(len(inodes))]
 
 
-def gone(check: Callable[[], bool], seconds: float = 15.0) -> bool:
+def gone(check: Callable[[], bool], seconds: float = 300.0) -> bool:
     """Whether something becomes true in time."""
     until = time.monotonic() + seconds
     while not check():
@@ -313,7 +313,7 @@ def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted
         subprocess.Popen([*run, json.dumps(peers.network.entry(machine)), str(rank), str(store.port), str(size)], stdout=subprocess.PIPE)
         for rank, machine in enumerate((US, EU))
     ]
-    taken = [float(process.communicate(timeout=120)[0]) for process in ranks]
+    taken = [float(process.communicate(timeout=600)[0]) for process in ranks]
     after = peers.network.sent_bytes()
     assert size / (bits / 8) + rtt <= max(taken)
     assert 5 * size < after[US, EU] - before[US, EU] < 1.02 * 5 * size + 10_000
@@ -347,7 +347,7 @@ def test_a_run_goes_through_its_network_and_its_log_says_so(peers: Peers, tmp_pa
     """Workers and function are ranks 0 to 2 and exchange through the store, machine 3, alone."""
     pytest.importorskip("torch")
     code = RUN.format(tests=str(HERE), folder=str(tmp_path), steps=2)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     kind, rows, _ = json.loads(done.stdout.splitlines()[-1])
     assert kind == "sent"

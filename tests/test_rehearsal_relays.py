@@ -283,7 +283,7 @@ def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted
         subprocess.Popen([*run, json.dumps(network.entry(machine)), str(rank), str(store.port), str(size)], stdout=subprocess.PIPE)
         for rank, machine in enumerate((A, B))
     ]
-    taken = [float(process.communicate(timeout=120)[0]) for process in ranks]
+    taken = [float(process.communicate(timeout=600)[0]) for process in ranks]
     assert size / (RATE / 10) + RTT / 2 <= max(taken)
     after = moved(network, before)
     assert set(after) == {(A, B), (B, A)}
@@ -340,7 +340,7 @@ def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     """The relay ends by itself when the command is killed."""
     pytest.importorskip("torch")
     words = ["rehearse", str(written(tmp_path)), "--method", "relays", "--scale", "1/5", "--rounds", "9", "--limit", "1h"]
-    until = time.monotonic() + 90
+    until = time.monotonic() + 300
     with subprocess.Popen(
         [sys.executable, "-m", "placer", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     ) as process:

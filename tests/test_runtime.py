@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,6 @@ def _environment() -> None:
     """Processes find the tests' models; the credentials are those of moto."""
     os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
     sys.path.insert(0, str(Path(__file__).parent))
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """An object store: moto's S3 on a port of its own."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 def ran(folder: Path, told: dict[str, Any], watch: Callable[[dict[str, Any]], None] = lambda record: None, **other: Any) -> Records:

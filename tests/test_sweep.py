@@ -230,7 +230,7 @@ def test_killed_in_the_middle_and_taken_up_again(tmp_path: Path, run: Run) -> No
     """SIGKILL, then the same command: the same content as one run."""
     process, path = started(tmp_path)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=600)
     assert process.returncode == -signal.SIGKILL
     assert 4 <= path.read_bytes().count(b"\n") < 17
     finished(path, run, tmp_path)
@@ -241,7 +241,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, run: Run, more: tuple[str, ..
     """Exit code 130, a word on what to do, whole lines only, no traceback, no child left; nothing cut short is kept."""
     process, path = started(tmp_path, *more)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "stopped" in err
     assert "Traceback" not in err

@@ -45,7 +45,7 @@ print(count, "torch" in sys.modules)
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own that finds no PyTorch."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100"}
-    return subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, timeout=120, env=environment, check=False)
+    return subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, timeout=600, env=environment, check=False)
 
 
 def placer(*words: str) -> subprocess.CompletedProcess[str]:
