@@ -137,7 +137,8 @@ def _together(logs: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
 def _check_ranks(path: Path, records: Sequence[Record], manifest: Manifest, lost: Collection[int]) -> None:
     """Refuse steps of ranks that the plan does not have, and a run with steps of some workers only."""
     ranks = {record["rank"] for record in records if record["kind"] == "step"}
-    last = manifest.world_size + (manifest.aggregator is not None) - 1
+    beside = len(manifest.buckets) or int(manifest.aggregator is not None)  # a function for each bucket, or the server
+    last = manifest.world_size + beside - 1
     if ranks and max(ranks) > last:
         raise PlacerError(f"{path}: steps of rank {max(ranks)}, the plan's last is {last}", "give run.jsonl as placer run wrote it")
     missing = set(range(manifest.world_size)) - ranks - set(lost)
@@ -159,7 +160,7 @@ def _checked(path: Path, speeds: tuple[Speed, ...], manifest: Manifest) -> tuple
 
 
 def group_of(rank: int, groups: Sequence[Group]) -> Group | None:
-    """Group of a worker; None for a server or function, whose rank is the last."""
+    """Group of a worker; None for a server or functions, whose ranks are the last."""
     return next((g for g in groups if g.rank_offset <= rank < g.rank_offset + g.count), None)
 
 
