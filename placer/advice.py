@@ -175,8 +175,9 @@ def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterat
         yield Warn(code="continents", message=f"{text}without it these workers would do {format_number(without)} samples/s")
 
 
-def _memory(problem: Problem, placement: Placement) -> Iterator[Warn]:
-    """Machines whose memory is nearly full."""
+def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
+    """Machines whose memory is nearly full; a machine that is rented on several markets once."""
+    found: dict[str, None] = {}
     for group in placement.groups:
         offer = find_pool(group, problem).offer
         for what, needed, there in (
@@ -184,8 +185,10 @@ def _memory(problem: Problem, placement: Placement) -> Iterator[Warn]:
             ("the host", problem.profile.host_memory_bytes, offer.memory_gib),
         ):
             if needed > TIGHT * there * GIB:
-                text = f"{group.device} in {group.place}: {problem.profile.name} takes {needed / GIB:.1f} of the {there:g} GiB of {what}"
-                yield Warn(code="memory", message=text)
+                found[
+                    f"{group.device} in {group.place}: {problem.profile.name} takes {needed / GIB:.1f} of the {there:g} GiB of {what}"
+                ] = None
+    return tuple(Warn(code="memory", message=text) for text in found)
 
 
 def warnings_of(problem: Problem, placement: Placement | None, got: Estimate | None) -> tuple[Warn, ...]:
