@@ -126,8 +126,9 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
         what = requests_said(line.what) if line.kind == "requests" else line.what
         table.add_row(escape(what), *shown, "" if off is None else f"{off:+.1%}", mark)
     out.print(table)
-    for src, dst in found.slower:
-        out.print(f"note  {escape(src)} -> {escape(dst)} is faster in the plan than this machine carries: cut, also in the prediction")
+    if found.slower:
+        links = ", ".join(f"{src} -> {dst}" for src, dst in found.slower)
+        out.print(f"note  faster in the plan than this machine carries, so cut, also in the prediction: {escape(links)}")
     if found.why_not:
         out.print(f"note  {escape(found.why_not)}")
     for words in found.deaths:

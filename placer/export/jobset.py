@@ -94,7 +94,7 @@ def _readme(plan: Plan) -> str:
     config = [f"kubectl --context CLUSTER create configmap {name}-rendezvous --from-literal=address=ADDRESS    # in every cluster"]
     start = [f"kubectl --context CLUSTER{number} apply -f {file_name(plan, place)}" for number, place in enumerate(places(plan))]
     words = [
-        "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the machines below, and an image that holds",
+        "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the machines above, and an image that holds",
         *image_words(plan),
         "Clusters:",
         *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],

@@ -132,7 +132,7 @@ def runtime_sections(plan: Plan) -> list[Section]:
             "Options",
             [
                 *wish_words(arguments=False),
-                "Change it in the files before the start, as `PLACER_RESUME` (`0`, `1` or `auto`); `PLACER_OUT` may be added.",
+                "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or `auto`) and `PLACER_OUT` too.",
             ],
             [],
         ),

@@ -23,7 +23,7 @@ def needs_words(plan: Plan) -> list[str]:
     return [
         f"Each machine starts `placer run`, which trains what `{plan.train}` returns and does the exchange of the plan itself. It needs",
         f"Python 3.11, PyTorch and placer: `pip install torch ./{WHEEL}`. The wheel is made from placer's source, in its folder:",
-        "`pip wheel --no-deps --wheel-dir LAUNCH .` (the project that is called placer on PyPI is another one).",
+        "`pip wheel --no-deps --wheel-dir FOLDER .`, FOLDER being this one (the project that is called placer on PyPI is another).",
     ]
 
 
