@@ -107,9 +107,15 @@ def store(crew: Crew) -> None:
 
 
 def _waiting(crew: Crew, ready: list[Terms], last: Terms) -> dict[int, float]:
-    """Seconds from the first gradient that is ready to the last: a variable from below."""
+    """Seconds from the first gradient that is ready to the last: a variable from below.
+
+    Notes
+    -----
+    Nothing is known of it where the number of workers is not: with fewer, each calculates longer, and a slow near worker may come
+    no sooner than a fast far one any more.
+    """
     model = crew.model
-    if not model.reach(last)[1] or crew.problem.requirements.datasets:
+    if not model.reach(last)[1] or crew.problem.requirements.datasets or not crew.fixed_workers:
         return {}
     top = model.reach(last)[1]
     first, this = model.variable(0.0, top), model.variable(0.0, top)

@@ -119,8 +119,8 @@ def random_problem(seed: int) -> Problem:
             for n, (m, f, b, h) in GPUS.items()
         },
         offers=tuple(offers),
-        functions=tuple(_function(r) for r in regions if draw.random() < 0.7),
-        stores=(*(_store(r) for r in regions if draw.random() < 0.7), _store(region("backblaze", "b", 1))),
+        functions=tuple(function_at(r) for r in regions if draw.random() < 0.7),
+        stores=(*(store_at(r) for r in regions if draw.random() < 0.7), store_at(region("backblaze", "b", 1))),
         egress=tuple(_prices(draw)),
     )
     rates = {gpu: round(draw.uniform(20, 400), 1) for gpu in GPUS}
@@ -169,11 +169,11 @@ def _wide(draw: random.Random) -> Problem:
         },
         offers=tuple(offers),
         functions=tuple(
-            replace(_function(r), max_seconds=draw.choice([5, 30, 900]), max_memory_gib=draw.choice([1, 8]))
+            replace(function_at(r), max_seconds=draw.choice([5, 30, 900]), max_memory_gib=draw.choice([1, 8]))
             for r in regions
             if draw.random() < 0.5
         ),
-        stores=(*(_store(r) for r in regions if draw.random() < 0.5), _store(places["backblaze/b"])),
+        stores=(*(store_at(r) for r in regions if draw.random() < 0.5), store_at(places["backblaze/b"])),
         egress=tuple(_wide_prices(draw)),
         links=tuple(_measured(draw, a, b) for a in places for b in places if a != b and draw.random() < 0.3),
     )
@@ -248,7 +248,8 @@ def _wishes(draw: random.Random) -> Requirements:
     )
 
 
-def _function(r: Region) -> FunctionOffer:
+def function_at(r: Region) -> FunctionOffer:
+    """Build a function as AWS sells it, billed by 100 ms."""
     return FunctionOffer(
         provider=r.provider,
         region=r.region,
@@ -263,7 +264,8 @@ def _function(r: Region) -> FunctionOffer:
     )
 
 
-def _store(r: Region) -> StoreOffer:
+def store_at(r: Region) -> StoreOffer:
+    """Build a store as AWS sells it."""
     return StoreOffer(
         provider=r.provider,
         region=r.region,
@@ -334,8 +336,8 @@ def _datasets(draw: random.Random, problem: Problem) -> tuple[Dataset, ...]:
 def _serverless(catalog: Catalog) -> Catalog:
     """Give every region with machines a function and a store."""
     regions = [catalog.region(place) for place in sorted({offer.place for offer in catalog.offers})]
-    stores = (*(_store(r) for r in regions), *(s for s in catalog.stores if s.provider == "backblaze"))
-    return replace(catalog, functions=tuple(_function(r) for r in regions), stores=stores)
+    stores = (*(store_at(r) for r in regions), *(s for s in catalog.stores if s.provider == "backblaze"))
+    return replace(catalog, functions=tuple(function_at(r) for r in regions), stores=stores)
 
 
 def used_problem(seed: int) -> Problem:

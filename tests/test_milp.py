@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import ROOT, Run
-from instances import exchange_problem, random_problem, wide_problem
+from instances import AS_OF, exchange_problem, function_at, offer, profile, random_problem, region, store_at, wide_problem
 from placer import verify
 from placer.advisor import recommend
-from placer.catalog import Catalog
+from placer.catalog import Catalog, MeasuredLink
 from placer.errors import PlacerError
 from placer.estimator import evaluate
 from placer.problem import Problem
@@ -60,6 +60,35 @@ def test_the_formulation_equals_plain_enumeration(market: str) -> None:
     """15 instances of each kind with HiGHS: all strategies, objectives, budgets, floors, quotas, local steps, placed data."""
     for seed in range(300, 315):
         assert_same(MARKETS[market](seed), ENGINES["highs"], seed)
+
+
+def test_a_function_may_wait_less_for_fewer_workers() -> None:
+    """A slow worker beside the store and a fast one far away come together where there are two: 32 s of calculation, 32 s of transfers.
+
+    With four, the near one has half as much to do, so the function would wait 16 s, longer than it may run. A bound that takes its wait
+    at four workers for the least would rule out the only answer.
+    """
+    problem = exchange_problem(0)
+    near, far = region("aws", "near", 0), region("aws", "far", 2)
+    offers = (offer("aws", "near", "T4", 0.2, available=1), offer("aws", "far", "A10", 0.5, available=3))
+    slow = [
+        MeasuredLink(
+            src=a, dst=b, gbps_one_stream=0.005, gbps_low=0.005, gbps_high=0.005, rtt_ms=100, basis="measured", source="test", as_of=AS_OF
+        )
+        for a, b in (("aws/near", "aws/far"), ("aws/far", "aws/near"))
+    ]
+    catalog = replace(
+        problem.catalog,
+        regions={place.place: place for place in (near, far)},
+        offers=offers,
+        functions=(replace(function_at(near), max_seconds=12.0),),
+        stores=(store_at(near),),
+        links=tuple(slow),
+    )
+    wish = Requirements(objective="cost", exchange="central", min_workers=2, max_workers=4, min_regions=2)
+    asked = Problem(profile=profile(10.0, {"T4": 20.0, "A10": 400.0}, 768), catalog=catalog, requirements=wish)
+    assert solve(asked, "exhaustive").placement is not None
+    assert_same(asked, highs.engine, 0)
 
 
 def test_machines_that_must_be_used_are() -> None:

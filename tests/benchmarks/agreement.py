@@ -13,7 +13,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from instances import AS_OF, CITIES, GPUS, _function, _measured, _store, _wide_prices, offer, profile, region
+from instances import AS_OF, CITIES, GPUS, _measured, _wide_prices, function_at, offer, profile, region, store_at
 from placer.catalog import Catalog, Gpu
 from placer.elastic import Dataset
 from placer.problem import Problem
@@ -53,8 +53,8 @@ def medium_problem(seed: int) -> Problem:
             for n, (m, f, b, h) in GPUS.items()
         },
         offers=offers,
-        functions=tuple(replace(_function(r), max_memory_gib=draw.choice([8, 32])) for r in regions if draw.random() < 0.7),
-        stores=(*(_store(r) for r in regions if draw.random() < 0.7), _store(places["backblaze/b"])),
+        functions=tuple(replace(function_at(r), max_memory_gib=draw.choice([8, 32])) for r in regions if draw.random() < 0.7),
+        stores=(*(store_at(r) for r in regions if draw.random() < 0.7), store_at(places["backblaze/b"])),
         egress=tuple(_wide_prices(draw)),
         links=tuple(_measured(draw, a, b) for a in places for b in places if a != b and draw.random() < 0.2),
     )
