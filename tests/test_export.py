@@ -145,7 +145,8 @@ def test_a_script_starts_torchrun_with_its_rank(three: Plan, tmp_path: Path) -> 
     done = start(PLACER_NODE="2", PLACER_RENDEZVOUS_ADDRESS="10.0.0.1")
     assert "--nnodes=6 --node-rank=4 --nproc-per-node=1 --master-addr=10.0.0.1 --master-port=29400 train.py --epochs 2" in done.stdout
     assert "has only 3, counted from 0" in start(PLACER_NODE="3", PLACER_RENDEZVOUS_ADDRESS="10.0.0.1").stderr
-    assert "is no number: x" in start(PLACER_NODE="x").stderr
+    for wrong in ("x", "-1", "01", "010", "9223372036854775808"):  # 010 would be 8 in arithmetic of the shell, the last a negative rank
+        assert f"is no number from 0: {wrong}" in start(PLACER_NODE=wrong, PLACER_RENDEZVOUS_ADDRESS="10.0.0.1").stderr
     assert "set it to the number of this machine" in start().stderr
     assert "address of rank 0" in start(PLACER_NODE="0").stderr
 

@@ -97,7 +97,13 @@ def test_what_is_not_on_aws_is_refused(central: Plan) -> None:
     """A bucket of another provider, gradients that cannot be summed, a plan without a function: one line each."""
     document = json.loads(central.text)
     for parts, words in (
-        ({"buckets": [{**document["buckets"][0], "place": "gcp/us-west1", "store": "gcs"}]}, "gcp/us-west1 is no region of AWS"),
+        (
+            {
+                "buckets": [{**document["buckets"][0], "place": "gcp/us-west1", "store": "gcs"}],
+                "storage": {**document["storage"], "place": "gcp/us-west1", "store": "gcs"},
+            },
+            "gcp/us-west1 is no region of AWS",
+        ),
         ({"exchange": {**document["exchange"], "compression": "int8"}}, "cannot sum int8"),
     ):
         with pytest.raises(PlacerError, match=words):

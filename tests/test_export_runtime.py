@@ -258,7 +258,7 @@ def four_devices() -> dict[str, Any]:
         ("torchrun", document("central", (A, 2)), {}, "no machine that could run the functions of central"),
         ("skypilot", document("hierarchical", (A, 1), (B, 1)), {}, "no machine that could run the functions of hierarchical"),
         ("torchrun", four_devices(), {}, "workers-0 has 4 GPUs a machine, placer run uses one of them"),
-        ("jobset", document("parameter-server", (A, 2), overlap=True), {}, "a parameter-server exchange cannot run beside the next step"),
+        ("jobset", document("parameter-server", (A, 2), overlap=True), {}, "the exchange parameter-server cannot run beside the next step"),
         ("compose", document("all-reduce", (A, 2)), {"edited": True}, "no manifest that was edited by hand"),
         ("hivemind", document("all-reduce", (A, 2)), {}, "hivemind trains with a script"),
         ("cloudformation", document("central", (A, 2)), {}, "does not use the function of cloudformation"),

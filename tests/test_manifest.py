@@ -180,12 +180,25 @@ def test_edits_are_refused_unless_allowed(hierarchical: dict[str, Any]) -> None:
         (("exchange", "strategy"), "centrall", "unknown exchange 'centrall' .a similar exchange exists: 'central'"),
         (("exchange", "strategy"), "all-reduce", "do not fit"),
         (("exchange", "streams"), 0, "exchange.streams is 0"),
+        (("exchange", "streams"), 10**6, "exchange.streams is 1000000"),
         (("exchange", "timeouts", "step_s"), 0, "timeouts.step_s is 0"),
         (("expected", "gap"), float("inf"), "expected.gap is no finite number"),
         (("storage",), None, "NoneType|do not fit"),
         (("groups", 0, "offer", "market"), "free", "Invalid enum value 'free'"),
         (("rendezvous", "machines"), 3, "the rendezvous is for 3 machines"),
         (("rendezvous", "port"), 0, "port 0 does not exist"),
+        (("rendezvous", "group"), "workers-9", "rendezvous is with group workers-9, rank 0 is in group workers-0"),
+        (("rendezvous", "join_s"), 1e300, r"rendezvous.join_s is 1e\+300"),
+        (("rendezvous", "address_variable"), "x; true", "'x; true' is no name of a variable"),
+        (("exchange", "timeouts", "poll_s"), -1.0, "timeouts.poll_s is -1"),
+        (("buckets",), [], "no bucket of the exchange"),
+        (("buckets", 0, "place"), "aws/mars", "no bucket of the exchange"),
+        (("buckets", 1, "role"), "exchange", "no bucket of the workers"),
+        (("aggregator", "kind"), "server", "do not fit"),
+        (("model", "gradient_bytes"), 0.0, "model.gradient_bytes is 0"),
+        (("model", "parameters"), -3, "model.parameters is -3"),
+        (("groups", 0, "samples_per_second"), -5.0, "samples_per_second of group workers-0 is -5"),
+        (("groups", 0, "data", "place_share"), 2.0, "place_share of group workers-0 is 2"),
         (("model", "name"), "a\0b", "model.name holds a NUL"),
         (("model", "name"), "\ud800", "model.name holds a NUL or half a character"),
         (("expected", "step_seconds"), {}, "step_seconds has no total"),
@@ -202,6 +215,31 @@ def test_what_does_not_fit_is_named(hierarchical: dict[str, Any], at: tuple[Any,
     with pytest.raises(PlacerError, match=words) as caught:
         read_manifest(document, "m.json", allow_edits=True)
     assert str(caught.value).count("\n") == 0
+
+
+def test_buckets_have_names_of_their_own(hierarchical: dict[str, Any]) -> None:
+    """A renamed bucket is fine, one that has another's name is not: what regions put there would be mixed up."""
+    document = copy.deepcopy(hierarchical)
+    document["buckets"][1]["name"] = "mine"
+    assert read_manifest(document, "m.json", allow_edits=True).buckets[1].name == "mine"
+    document["buckets"][0]["name"] = "mine"
+    with pytest.raises(PlacerError, match="two buckets have one name"):
+        read_manifest(document, "m.json", allow_edits=True)
+    document["buckets"].append({**document["buckets"][1], "name": "more"})
+    with pytest.raises(PlacerError, match="buckets, the exchange hierarchical has"):
+        read_manifest(document, "m.json", allow_edits=True)
+
+
+@pytest.mark.parametrize(("change", "words"), [("none", "cannot meet by the method 'none'"), ("parameter-server", "do not fit")])
+def test_machines_meet_and_servers_are_there(change: str, words: str) -> None:
+    """Two machines need an address, a parameter server a machine."""
+    document = made("all-reduce")
+    if change == "none":
+        document["rendezvous"]["method"] = change
+    else:
+        document["exchange"]["strategy"] = change
+    with pytest.raises(PlacerError, match=words):
+        read_manifest(document, "m.json", allow_edits=True)
 
 
 def test_a_saved_result_gives_the_same_manifest() -> None:

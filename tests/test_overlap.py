@@ -125,6 +125,12 @@ def test_local_sgd_corrects_one_round_late(tmp_path: Path) -> None:
     check_bytes(told, tmp_path, records, tolerance=0.04)  # shards of 17 and 16 elements
 
 
+def test_a_shorter_last_round_loses_no_exchange(tmp_path: Path) -> None:
+    """H = 2, five steps: three exchanges, each logged a round later but the last two in step 4: bytes are those of three over three."""
+    told = document("local-sgd", (A, 1), (B, 1), local_steps=2, target_batch_size=10, overlap=True)
+    check_bytes(told, tmp_path, ran(tmp_path, told, steps=5), tolerance=0.04)
+
+
 def test_a_checkpoint_after_each_round_leaves_nothing_beside(tmp_path: Path) -> None:
     """It is plain SGD then, and the comparison says so."""
     told = document("all-reduce", (A, 1), (B, 1), overlap=True)
@@ -243,7 +249,7 @@ def test_an_exchange_is_counted_when_it_has_ended(beside: Beside) -> None:
 @pytest.mark.parametrize("strategy", sorted(name for name in STRATEGIES if not traits(name).may_overlap and name != "none"))
 def test_others_never_get_there(strategy: str) -> None:
     """A manifest that says so is refused before anything starts."""
-    with pytest.raises(PlacerError, match=f"a {strategy} exchange cannot run beside the next step"):
+    with pytest.raises(PlacerError, match=f"the exchange {strategy} cannot run beside the next step"):
         plan_of(document(strategy, (A, 1), (B, 1), overlap=True))
 
 

@@ -223,7 +223,7 @@ class TestWords:
             (["--scale", "1e-9"], "leaves 0 of 25,600,000 parameters, fewer than 10,000"),
             (["--limit", "1ms"], "s, the limit is 1 ms"),
             (["--kill", "2@1"], "no worker 2 that dies in step 1"),
-            (["--kill", "0@6"], "ranks are 0 to 1, steps 1 to 5"),
+            (["--kill", "0@6"], "workers are ranks 0 to 1, steps 1 to 5"),
             (["--dir", "plan.json"], "cannot make the folder 'plan.json': it is a file"),
             (["-o", "no/such.json"], "cannot write 'no/such.json'"),
         ],

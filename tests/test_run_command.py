@@ -98,7 +98,7 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
         (
             document("model-averaging", (A, 1), (B, 1), overlap=True),
             ("--local",),
-            "a model-averaging exchange cannot run beside the next step",
+            "the exchange model-averaging cannot run beside the next step",
         ),
         (told, ("--local", "--tbs", "1"), "target batch size 1 is below the 2 workers"),
         (told, ("--local", "--elastic"), "all-reduce cannot go on without a worker"),
@@ -133,6 +133,9 @@ def test_a_job_that_is_restarted_begins_or_goes_on(run: Run, tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr
         records = [json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()]
         assert [record["start"] for record in records if record["kind"] == "ready"] == [start]
+    refused = run("run", path, *more, "--steps", "1", "--resume", cwd=tmp_path, **PATHS)
+    assert refused.returncode == 2
+    assert "begin with one after step 2, the run ends after 1" in refused.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

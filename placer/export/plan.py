@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from keyword import iskeyword
 
 from placer.errors import PlacerError
 from placer.manifest import Manifest
@@ -35,7 +36,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse names that are no path, function or image."""
-        if ":" in self.train and (not _FUNCTION.fullmatch(self.train) or self.module.endswith(".py")):
+        if ":" in self.train and (not _FUNCTION.fullmatch(self.train) or self.module.endswith(".py") or _has_keyword(self.train)):
             raise PlacerError(f"'{self.train}' is no module:function", "as in mymodel.train:workload; or a script, such as src/train.py")
         if ":" not in self.train and not _PATH.fullmatch(self.train):
             raise PlacerError(f"'{self.train}' is no path of a training script", "use letters, digits, _ . - and /, such as src/train.py")
@@ -51,3 +52,8 @@ class Plan:
     def module(self) -> str:
         """Module of the function."""
         return self.train.partition(":")[0]
+
+
+def _has_keyword(train: str) -> bool:
+    """Whether a part of a name is a word of Python, which no module or function can have."""
+    return any(map(iskeyword, re.split("[.:]", train)))

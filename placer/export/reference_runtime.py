@@ -36,6 +36,8 @@ OPTIONS = [
     'case "${PLACER_RESUME:-0}" in',
     '  1) set -- --resume "$@" ;;',
     '  auto) set -- --resume-if-any "$@" ;;',
+    "  0) ;;",
+    '  *) echo "PLACER_RESUME is $PLACER_RESUME: give 0, 1 or auto" >&2; exit 2 ;;',
     "esac",
     'PLACER_OUT="${PLACER_OUT:-$PLACER_RUN-run}"',
 ]

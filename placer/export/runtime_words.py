@@ -10,7 +10,7 @@ from placer.export.reference_runtime import LOG_MARK, STEPS
 WHEEL = "placer-*.whl"
 WHEN = "every 100 steps, at the end, and where possible when a rank is lost"
 CALIBRATED = ("all-reduce", "none")
-"""Strategies whose logs ``placer calibrate`` reads."""
+"""Strategies whose logs ``placer calibrate`` reads, if the exchange does not run beside the next step."""
 
 
 def out_folder(plan: Plan) -> str:
@@ -66,8 +66,10 @@ def log_section(plan: Plan, *, stays: bool = True, one_machine: bool = False) ->
         ]
     log = f"{out}/run.jsonl" if stays else "run.jsonl"
     fit = [f"placer calibrate {log}    # fits links and speeds to what was measured"]
+    exchange = plan.manifest.exchange
+    fits = exchange.strategy in CALIBRATED and not exchange.overlap
     replan = f"placer replan manifest.json --observed {log}    # keep the plan, or move"
-    return "Measured", words, [replan, *(fit if plan.manifest.exchange.strategy in CALIBRATED else [])]
+    return "Measured", words, [replan, *(fit if fits else [])]
 
 
 def resume_section(plan: Plan, how: str) -> Section:

@@ -8,7 +8,9 @@ from placer.export.reference_runtime import Site, runtime_lines
 ASK_NODE = 'PLACER_NODE="${PLACER_NODE:?set it to the number of this machine in its group, from 0}"'
 ONLY_NODE = 'PLACER_NODE="${PLACER_NODE:-0}"'
 CHECK_NODE = [
-    'case "$PLACER_NODE" in "" | *[!0-9]*) echo "PLACER_NODE is no number: $PLACER_NODE" >&2; exit 2 ;; esac',
+    'case "$PLACER_NODE" in',
+    '  "" | *[!0-9]* | 0?* | ??????????*) echo "PLACER_NODE is no number from 0: $PLACER_NODE" >&2; exit 2 ;;',
+    "esac",
     'if [ "$PLACER_NODE" -ge "$PLACER_GROUP_SIZE" ]; then',
     '  echo "PLACER_NODE is $PLACER_NODE, but $PLACER_GROUP has only $PLACER_GROUP_SIZE, counted from 0" >&2',
     "  exit 2",

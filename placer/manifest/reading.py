@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +14,15 @@ from placer.errors import PlacerError
 from placer.exchange import strategy, traits
 from placer.exchange.central import gradients_held
 from placer.manifest.document import Manifest
-from placer.manifest.meeting import plain_name
+from placer.manifest.meeting import STORE_TRANSPORTS, plain_name
 from placer.manifest.versions import migrated, version_of
+from placer.requirements import MOST_STREAMS
 from placer.units import GIB, format_bytes
 
 AGAIN = "write it again with placer recommend --manifest FILE"
+WAITS = ("matchmaking_s", "averaging_s", "step_s", "round_s", "poll_s")
+LONGEST_WAIT_S = 1e9
+"""30 years; sockets count nanoseconds in 64 bits, and a few times more hangs them."""
 
 
 def document_digest(document: Mapping[str, Any]) -> str:
@@ -108,23 +113,76 @@ def _check_parts(manifest: Manifest, where: str) -> None:
 
 def _check_roles(manifest: Manifest, where: str) -> None:
     exchange, aggregator = manifest.exchange, manifest.aggregator
-    wanted = traits(exchange.strategy)
-    if (wanted.hub == "function") != (aggregator is not None and aggregator.kind == "function"):
+    hub = traits(exchange.strategy).hub
+    needed = hub == "function" or (hub and manifest.world_size > 1)
+    if (needed and aggregator is None) or (aggregator is not None and aggregator.kind != hub):
         raise PlacerError(f"{where}: the exchange {exchange.strategy} and its aggregator do not fit", AGAIN)
     _check_memory(manifest, where)
-    if (manifest.storage is None) != (manifest.rendezvous.method != "buckets"):
-        raise PlacerError(f"{where}: the exchange {exchange.strategy} and its storage do not fit", AGAIN)
-    machines = manifest.world_size + (manifest.server is not None)
-    if manifest.rendezvous.machines != machines or manifest.rendezvous.group != manifest.groups[0].name:
-        raise PlacerError(f"{where}: the rendezvous is for {manifest.rendezvous.machines} machines, the plan has {machines}", AGAIN)
-    if not 1 <= manifest.rendezvous.port <= 65535:
-        raise PlacerError(f"{where}: port {manifest.rendezvous.port} does not exist", "give a port from 1 to 65535")
+    _check_meeting(manifest, where)
     for name in ("target_batch_size", "microbatch", "streams", "local_steps"):
         if getattr(exchange, name) < 1:
             raise PlacerError(f"{where}: exchange.{name} is {getattr(exchange, name)}", "give a whole number from 1")
-    for name in ("matchmaking_s", "averaging_s", "step_s", "round_s"):
-        if getattr(exchange.timeouts, name) <= 0:
-            raise PlacerError(f"{where}: timeouts.{name} is {getattr(exchange.timeouts, name):g}", "give seconds above 0")
+    if exchange.streams > MOST_STREAMS:  # each is a set of connections of its own: a slip would bring the machine down
+        raise PlacerError(f"{where}: exchange.streams is {exchange.streams}", f"give 1 to {MOST_STREAMS}")
+    _check_figures(manifest, where)
+
+
+def _check_meeting(manifest: Manifest, where: str) -> None:
+    """Refuse a rendezvous or buckets that are not those of the exchange."""
+    meet, strategy_name = manifest.rendezvous, manifest.exchange.strategy
+    stores = traits(strategy_name).transport in STORE_TRANSPORTS
+    if (manifest.storage is not None) != stores or (meet.method == "buckets") != stores:
+        raise PlacerError(f"{where}: the exchange {strategy_name} and its storage do not fit", AGAIN)
+    machines = manifest.world_size + (manifest.server is not None)
+    if meet.machines != machines:
+        raise PlacerError(f"{where}: the rendezvous is for {meet.machines} machines, the plan has {machines}", AGAIN)
+    if meet.group != manifest.groups[0].name:
+        words = f"the rendezvous is with group {meet.group}, rank 0 is in group {manifest.groups[0].name}"
+        raise PlacerError(f"{where}: {words}", AGAIN)
+    if not stores and meet.method != ("address" if machines > 1 else "none"):
+        raise PlacerError(f"{where}: {machines} machines cannot meet by the method '{meet.method}'", AGAIN)
+    if not 1 <= meet.port <= 65535:
+        raise PlacerError(f"{where}: port {meet.port} does not exist", "give a port from 1 to 65535")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", meet.address_variable):
+        raise PlacerError(f"{where}: '{meet.address_variable}' is no name of a variable", "use letters, digits and _")
+    _check_buckets(manifest, where)
+
+
+def _check_buckets(manifest: Manifest, where: str) -> None:
+    """Refuse buckets that are too few, too many or have one name."""
+    wanted = []
+    if manifest.storage is not None:
+        wanted.append(("exchange", manifest.storage.place))
+    if traits(manifest.exchange.strategy).transport == "regional-stores":
+        wanted += [("workers", place) for place in sorted({group.place for group in manifest.groups})]
+    found = [(str(bucket.role), bucket.place) for bucket in manifest.buckets]
+    for role, place in wanted:
+        if (role, place) not in found:
+            raise PlacerError(f"{where}: no bucket of the {role} in {place}", AGAIN)
+    if len(found) > len(wanted):
+        raise PlacerError(f"{where}: {len(found)} buckets, the exchange {manifest.exchange.strategy} has {len(wanted)}", AGAIN)
+    names = [bucket.name for bucket in manifest.buckets]
+    if len(set(names)) != len(names):
+        raise PlacerError(f"{where}: two buckets have one name", "give each a name of its own")
+
+
+def _check_figures(manifest: Manifest, where: str) -> None:
+    """Refuse sizes, speeds, shares and times that are not above 0."""
+    waits = manifest.exchange.timeouts
+    figures: dict[str, float | None] = {f"timeouts.{name}": getattr(waits, name) for name in WAITS}
+    figures |= {"rendezvous.join_s": manifest.rendezvous.join_s}
+    for name, seconds in figures.items():
+        if seconds is not None and not 0 < seconds <= LONGEST_WAIT_S:
+            raise PlacerError(f"{where}: {name} is {seconds:g}", f"give seconds above 0, at most {LONGEST_WAIT_S:g}")
+    figures = {f"model.{name}": getattr(manifest.model, name) for name in ("parameters", "gradient_bytes")}
+    figures |= {f"samples_per_second of group {group.name}": group.samples_per_second for group in manifest.groups}
+    for name, figure in figures.items():
+        if figure is not None and figure <= 0:
+            raise PlacerError(f"{where}: {name} is {figure:g}", "give a figure above 0")
+    for group in manifest.groups:
+        share = group.data.place_share
+        if share is not None and not 0 <= share <= 1:
+            raise PlacerError(f"{where}: place_share of group {group.name} is {share:g}", "give a share from 0 to 1")
 
 
 def _check_memory(manifest: Manifest, where: str) -> None:

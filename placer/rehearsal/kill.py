@@ -58,7 +58,7 @@ class Kill:
         """
         if self.rank >= workers or self.step >= steps:
             words = f"there is no worker {self.rank} that dies in step {self.step}"
-            raise PlacerError(words, f"ranks are 0 to {workers - 1}, steps 1 to {steps - 1}")
+            raise PlacerError(words, f"workers are ranks 0 to {workers - 1}, steps 1 to {steps - 1}")
 
 
 def survived(

@@ -12,6 +12,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.fitting.run_log import whole_rounds
 from placer.manifest import Manifest
+from placer.manifest.executable import check_executable
 from placer.manifest.question import question_of
 from placer.placement import Placement
 from placer.problem import Problem
@@ -93,6 +94,7 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
     PlacerError
         If the plan cannot be rehearsed here, or the run fails.
     """
+    check_executable(manifest, where)
     problem, placement = question_of(manifest, where)
     check_plan(placement.workers, where)
     placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
@@ -169,18 +171,21 @@ def _shaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path,
     plan = plan_from(document, "rehearsal")
     rounds = wishes.all_rounds(overlap=plan.exchange.overlap)
     settings = _settings(small, plan, wishes, rounds, folder)
-    before = Counter(network.sent_bytes())
-    began = time.monotonic()
+    began, before = time.monotonic(), Counter[tuple[int, int]]()
     deaths: list[str] = []
+    last: list[Record] = []
 
     def run(settings: Settings, watch: Callable[[Record], None]) -> list[Record]:
+        nonlocal before, last
         environment, beside = {ELEMENTS: str(small.elements)}, network.processes
-        return run_here(plan, document, settings, folder, watch, network=network, environment=environment, beside=beside)
+        before = Counter(network.sent_bytes())
+        last = run_here(plan, document, settings, folder, watch, network=network, environment=environment, beside=beside)
+        return last
 
     watch = _watch(plan, rounds, began, say)
     records = run(settings, watch) if wishes.kill is None else survived(wishes.kill, plan, settings, run, watch, deaths.append)
     sent = Counter(network.sent_bytes())
-    sent.subtract(before)
+    sent.subtract(before)  # of the run that came to its end: what was under way at a death belongs to no round
     return Rehearsal(
         small=small,
         plan=plan,
@@ -188,7 +193,7 @@ def _shaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path,
         method=network.method,
         why_not=network.why_not,
         records=records,
-        sent=_by_places(sent, small.machines, max(1, len(_rounds(records, plan)))),
+        sent=_by_places(sent, small.machines, max(1, len(_rounds(last, plan)))),
         slower=tuple((shape.src, shape.dst) for shape in network.slower),
         deaths=tuple(deaths),
     )

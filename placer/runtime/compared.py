@@ -55,7 +55,7 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
         "rounds": len(counted),
         "seconds": _seconds(plan, found),
         "seconds_compare": alike and beside == overlap,
-        "bytes": _bytes(plan, elements, rounds),
+        "bytes": _bytes(plan, elements, _with_exchanges(steps) if overlap else rounds),
         "requests": _requests(plan, rounds),
         "losses": _losses(plan, steps),
         "remarks": [*_remarks(plan, settings, elements, records), *([ALL_FLUSHED] if overlap and not beside else [])],
@@ -80,6 +80,12 @@ def _seconds(plan: Plan, found: RoundSeconds | None) -> list[dict[str, Any]]:
     hidden = [found.hidden] if plan.exchange.overlap else []
     measured = [found.calculation, found.between, *hidden, found.whole, found.samples_per_second]
     return [{**row, "measured": value} for row, value in zip(rows, measured, strict=True)]
+
+
+def _with_exchanges(steps: Sequence[Record]) -> list[list[Record]]:
+    """As many parts as exchanges, shorter last rounds too: beside the next round each is logged one later, the last two together."""
+    ends = sorted({record["step"] for record in steps if record["exchanged"]})
+    return [[r for r in steps if before < r["step"] <= end] for before, end in zip([-1, *ends], ends, strict=False)]
 
 
 def _bytes(plan: Plan, elements: int, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:

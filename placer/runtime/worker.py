@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,13 +151,21 @@ def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Traine
                 f"{plan.said(other)} begins with other parameters than rank 0",
                 "make the model from torch's random numbers alone: they are seeded",
             )
+    return _start(settings, others, replicated=strategy.REPLICATED), str(others[0]["token"])
+
+
+def _start(settings: Settings, others: Mapping[int, Mapping[str, Any]], *, replicated: bool) -> int:
+    """Step to begin with: that of the newest checkpoint that all workers have, with ``resume``."""
     common = set.intersection(*(set(said["steps"]) for said in others.values() if not said["hub"]))
     start = max((step for step in common if step <= settings.steps), default=0)
+    if settings.resume and not start and common - {0}:
+        words = f"the checkpoints in '{settings.checkpoints}' begin with one after step {min(common)}, the run ends after {settings.steps}"
+        raise PlacerError(words, "ask for more --steps, or run without --resume")
     nobody = not any(said["steps"] for said in others.values())
     if settings.resume and not start and not (settings.may_begin and nobody):
-        copy = "" if nobody or not strategy.REPLICATED else "copy the newest of another machine into it, or "
+        copy = "" if nobody or not replicated else "copy the newest of another machine into it, or "
         raise PlacerError(f"no checkpoint in '{settings.checkpoints}' that all ranks have", f"{copy}run without --resume")
-    return start, str(others[0]["token"])
+    return start
 
 
 def _take_step(context: Context, strategy: Executed, state: Any, step: int, report: Report) -> None:
