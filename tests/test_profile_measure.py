@@ -225,7 +225,7 @@ def test_a_session_measures_all_that_was_asked_for() -> None:
     """Two precisions, two batch sizes and accumulation; what takes part is complete."""
     given = replace(convolutions(), samples=[torch.zeros(4, 3, 16, 16)] * 5)
     plan = Plan(
-        device=CPU, precisions=("fp32", "bf16"), effort=Effort(half_width=0.9, seconds=60.0), batch_sizes=(2, 4), target_batch_size=16
+        device=CPU, precisions=("fp32", "bf16"), effort=Effort(half_width=0.9, seconds=3600.0), batch_sizes=(2, 4), target_batch_size=16
     )
     words: list[str] = []
     session = Session(subject=given, plan=plan, told=words.append)

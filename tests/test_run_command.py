@@ -104,6 +104,8 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
         (told, ("--local", "--elastic"), "all-reduce cannot go on without a worker"),
         (told, (), "no rank is given"),
         (told, ("--rank", "0-2"), "rank '0-2' is not among 0 to 1"),
+        (told, ("--local", "--timeout", "nan"), "'nan' is no number"),
+        (told, ("--local", "--timeout", "1e300"), "1e+300 is not in the range"),
     ]
     for document_, words, said in cases:
         done = run("run", saved(tmp_path, document_), "--train", "run_plans:tiny", *words, cwd=tmp_path, **PATHS)

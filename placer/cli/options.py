@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
@@ -20,6 +21,18 @@ catalog_option = click.option(
     help="Price book; of several, later ones lie over earlier ones. Default: the pinned ones.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class Range(click.FloatRange):
+    """A number between two others; ``nan``, which is below none, is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it; a usage error where it is no such number."""
+        found = float(super().convert(value, param, ctx))
+        if math.isnan(found):
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return found
+
 
 NAMES = [name for name in STRATEGIES if name != "none"]
 _REQUEST: list[Option] = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.options import Range, json_option
 from placer.cli.output import console, new_table, print_json
 from placer.errors import PlacerError
 from placer.timing.store import POLL_SECONDS
@@ -51,11 +51,9 @@ DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/ch
 @click.option("--resume-if-any", is_flag=True, help="The same; where no rank has a checkpoint, begin. For jobs that are restarted.")
 @click.option("--device", metavar="NAME", help="cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of PyTorch in each process; default: 1 with --local.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="A silent peer is lost then; default: the plan's, at least 60."
-)
+@click.option("--timeout", type=Range(0.1, 86_400), metavar="SECONDS", help="A silent peer is lost then; default: the plan's, at least 60.")
 @click.option("--endpoint-url", metavar="URL", help="Of an S3 object store; default: the provider's, with --local one of its own.")
-@click.option("--poll", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Between two looks into the store; default: the plan's.")
+@click.option("--poll", type=Range(0.001, 60), metavar="SECONDS", help="Between two looks into the store; default: the plan's.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where --local processes meet; default: a free one.")
 @click.option("--one-machine", is_flag=True, help="All ranks share a machine, though started apart: their links are not the plan's.")
 @json_option

@@ -12,7 +12,7 @@ import click
 
 from placer.cli.network.import_ import finish
 from placer.cli.network.serve_probe import given_token
-from placer.cli.options import catalog_option, json_option
+from placer.cli.options import Range, catalog_option, json_option
 from placer.cli.output import console, new_table
 from placer.errors import PlacerError
 
@@ -25,9 +25,9 @@ MOST_STREAMS = 64
 @click.command("probe", epilog="Example: placer network probe --hosts hosts.toml --seconds 5 --max-cost 2")
 @click.option("--hosts", "path", required=True, metavar="FILE", help="TOML: here = PLACE, and [[host]] with name, place, address.")
 @click.option("--streams", default="1,4,16", show_default=True, metavar="N,..", help="Numbers of TCP streams side by side.")
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.05, 60), metavar="N", help="Length of one run.")
+@click.option("--seconds", default=5.0, show_default=True, type=Range(0.05, 60), metavar="N", help="Length of one run.")
 @click.option("--max-bytes", default="10GB", show_default=True, metavar="SIZE", help="Most bytes of one run.")
-@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Refuse a probe that may cost more.")
+@click.option("--max-cost", type=Range(min=0), metavar="USD", help="Refuse a probe that may cost more.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--token", metavar="TEXT", help="Shared secret of the servers; default: $PLACER_PROBE_TOKEN.")
 @click.option("--with", "tool", type=click.Choice(["sockets", "iperf3"]), default="sockets", show_default=True, help="What measures.")

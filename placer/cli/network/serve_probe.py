@@ -8,6 +8,7 @@ import signal
 
 import click
 
+from placer.cli.options import Range
 from placer.errors import PlacerError
 
 TOKEN = "PLACER_PROBE_TOKEN"  # noqa: S105
@@ -19,7 +20,7 @@ LEAST_TOKEN = 8
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on; 0.0.0.0 is every one.")
 @click.option("--port", default=7447, show_default=True, type=click.IntRange(0, 65535), help="TCP port; 0 takes a free one.")
 @click.option("--token", metavar="TEXT", help=f"Shared secret; default: ${TOKEN}, else a new one that is printed.")
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True, max=86400 * 30), help="End by itself after so many seconds.")
+@click.option("--seconds", type=Range(min=0, min_open=True, max=86400 * 30), help="End by itself after so many seconds.")
 @click.option("--max-bytes", default="200GB", show_default=True, metavar="SIZE", help="Most that it sends and receives in its life.")
 @click.option("--max-run", default="60s", show_default=True, metavar="TIME", help="Longest single transfer.")
 @click.option("--connections", default=64, show_default=True, type=click.IntRange(1, 1024), help="Most connections at a time.")
