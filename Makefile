@@ -4,8 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
-# Tests of real processes mostly wait.
-TWICE = $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .PHONY: recommend test check lint types format bench bench-full rehearse clean
 
@@ -13,7 +11,7 @@ recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
 
 test: $(TEST)  ## set up and pass all tests
-	$(BIN)/python -m pytest -n $(TWICE) --dist worksteal
+	$(BIN)/python -m pytest -n auto
 
 check: lint types test  ## linters, types, tests: what CI runs
 

@@ -225,8 +225,8 @@ def test_buckets_have_names_of_their_own(hierarchical: dict[str, Any]) -> None:
     document["buckets"][0]["name"] = "mine"
     with pytest.raises(PlacerError, match="two buckets have one name"):
         read_manifest(document, "m.json", allow_edits=True)
-    document["buckets"].append({**document["buckets"][1], "name": "more"})
-    with pytest.raises(PlacerError, match="buckets, the exchange hierarchical has"):
+    document["buckets"].append({**document["buckets"][1], "name": "more", "place": "aws/us-east-9"})
+    with pytest.raises(PlacerError, match=r"the exchange hierarchical has no bucket of the .* in aws/us-east-9"):
         read_manifest(document, "m.json", allow_edits=True)
 
 

@@ -159,8 +159,9 @@ def _check_buckets(manifest: Manifest, where: str) -> None:
     for role, place in wanted:
         if (role, place) not in found:
             raise PlacerError(f"{where}: no bucket of the {role} in {place}", AGAIN)
-    if len(found) > len(wanted):
-        raise PlacerError(f"{where}: {len(found)} buckets, the exchange {manifest.exchange.strategy} has {len(wanted)}", AGAIN)
+    for role, place in found:
+        if (role, place) not in wanted:
+            raise PlacerError(f"{where}: the exchange {manifest.exchange.strategy} has no bucket of the {role} in {place}", AGAIN)
     names = [bucket.name for bucket in manifest.buckets]
     if len(set(names)) != len(names):
         raise PlacerError(f"{where}: two buckets have one name", "give each a name of its own")
