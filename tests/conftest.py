@@ -35,6 +35,13 @@ ROOT = Path(__file__).resolve().parent.parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT}); "
+    "from placer.cli import run; run()"
+)
+"""``python -c`` for the command where Ctrl-C is tried: what is started in the background of a shell inherits that it is ignored."""
+
+
 def free_port() -> int:
     """Find a port that nobody listens on, below those that the system gives out to others meanwhile."""
     while True:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from shaped_peers import best
 
-from conftest import ROOT, Run, free_port
+from conftest import INTERRUPTIBLE, ROOT, Run, free_port
 from placer.catalog import Catalog
 from placer.errors import PlacerError
 from placer.network import Network
@@ -436,10 +436,6 @@ def test_a_server_killed_in_the_middle_fails_its_host(run: Run, tmp_path: Path) 
     assert (done.returncode, "Traceback" in done.stderr) == (7, False)
     assert "no host could be measured" in done.stderr
     assert not (tmp_path / "home" / "catalogs").exists()
-
-
-INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from placer.cli import run; run()"
-"""A process started by a script in the background ignores SIGINT; this one does not."""
 
 
 @pytest.mark.parametrize("good_first", [True, False])

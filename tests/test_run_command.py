@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from run_plans import A, B, document, saved
 
-from conftest import ROOT, Run, free_port
+from conftest import INTERRUPTIBLE, ROOT, Run, free_port
 from placer.saved import schema_text
 
 torch: Any = pytest.importorskip("torch")
@@ -141,21 +140,12 @@ def test_a_job_that_is_restarted_begins_or_goes_on(run: Run, tmp_path: Path) -> 
     assert "begin with one after step 2, the run ends after 1" in refused.stderr
 
 
-def ended(process: subprocess.Popen[bytes], how: signal.Signals) -> int:
-    """Exit code after a signal; it is sent again if nothing comes of it: Python drops one that arrives while it frees an object."""
-    for _ in range(20):
-        process.send_signal(how)
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=30)
-    raise AssertionError(f"{how.name} did not end the process")
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_no_process_outlives_the_launcher(tmp_path: Path, how: signal.Signals) -> None:
     """Killed or interrupted while it runs: all ranks end by themselves."""
     path = saved(tmp_path, document("all-reduce", (A, 1), (B, 1)))
-    words = [sys.executable, "-m", "placer", "run", path, "--train", "run_plans:tiny", "--local", "--steps", "1000000", "-o", "out"]
+    words = [sys.executable, "-c", INTERRUPTIBLE, "run", path, "--train", "run_plans:tiny", "--local", "--steps", "1000000", "-o", "out"]
     with (tmp_path / "said").open("w") as said:
         launcher = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, **PATHS}, stdout=said, stderr=said)
     log, pids = tmp_path / "out" / "run.jsonl", []
@@ -167,7 +157,8 @@ def test_no_process_outlives_the_launcher(tmp_path: Path, how: signal.Signals) -
                 pids = [json.loads(line)["pid"] for line in lines if '"kind": "ready"' in line]
                 break
             time.sleep(0.05)
-        code = ended(launcher, how)
+        launcher.send_signal(how)
+        code = launcher.wait(timeout=600)
     finally:
         launcher.kill()
         launcher.wait()
