@@ -53,7 +53,7 @@ class Walk:
         self.places = place.tolist()
         self.caps = [int(market.cap[i]) for i in chosen]
         self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), egress[0].tolist(), egress[1].tolist()
-        self.ready, self.down = ready.tolist(), (down if server else 0.0 * down).tolist()
+        self.ready, self.down = ready.tolist(), (down if server else np.zeros_like(down)).tolist()
         self.shared = float(hub.shared(n))
         self.least_s = float(calculation.min()) + self.aggregate + 2 * self.shared
         self.calculation = calculation.tolist()
