@@ -10,7 +10,7 @@ On the command line: `placer catalog diff default examples/contract.csv`, and `p
 from pathlib import Path
 
 from placer import Advisor, load_catalog
-from placer.book_diff import differences
+from placer.market.checks.differences import differences
 
 HERE = Path(__file__).resolve().parent
 FILES = ("contract.csv", "quote.csv")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from placer import Advisor, PlacerError, Result, SolveOptions, whatif
-from placer.solve import prepare
+from placer.solving.solve import prepare
 
 QUEUE: list[dict[str, Any]] = [
     {"model": "roberta-xlm", "budget": "5/h"},

@@ -7,74 +7,74 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advisor import Advisor, estimate, pareto, recommend, simulate
-    from placer.book import load_catalog
-    from placer.calibration import Calibration
-    from placer.catalog import Catalog
+    from placer.advice.explanation.explain import Explanation
+    from placer.advice.frontier.points import Frontier, FrontierPoint
+    from placer.advice.robustness.regret import Robustness
+    from placer.advice.sweep.run import Sweep
+    from placer.advice.worlds.whatif import WhatIf
+    from placer.cost_model.estimate import Estimate
     from placer.errors import PlacerError
-    from placer.estimator import Estimate
-    from placer.explainer import explain
-    from placer.explanation import Explanation
-    from placer.fitting import calibrate
-    from placer.frontier import Frontier, FrontierPoint
-    from placer.interval import Interval
-    from placer.layers import catalog_names
-    from placer.placement import Exchange, Placement, WorkerGroup
-    from placer.problem import Problem
-    from placer.profile import ModelProfile, load_profile, profile_names
-    from placer.reaction import WhatIf
-    from placer.requirements import Quota, Requirements
-    from placer.result import Option, Result, SolveOptions, Status
-    from placer.robustness import Robustness
-    from placer.simulation.replay import Simulation
-    from placer.sweeping import Sweep
-    from placer.worlds import robust, sweep, whatif
+    from placer.interface.advisor import Advisor, estimate, pareto, recommend, simulate
+    from placer.interface.explainer import explain
+    from placer.interface.worlds import robust, sweep, whatif
+    from placer.market.books.layers import catalog_names
+    from placer.market.books.reading import load_catalog
+    from placer.market.catalog import Catalog
+    from placer.problem.placement import Exchange, Placement, WorkerGroup
+    from placer.problem.problem import Problem
+    from placer.problem.requirements import Quota, Requirements
+    from placer.solving.result import Option, Result, SolveOptions, Status
+    from placer.units import Interval
+    from placer.validation.calibration.calibrate import calibrate
+    from placer.validation.simulation.replay import Simulation
+    from placer.workload.constants import Calibration
+    from placer.workload.profile import ModelProfile, load_profile, profile_names
 
-__version__ = "0.1.0"
+from placer.version import __version__
 
 _CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib would cost 5 ms of every start
 if not os.path.isdir(os.path.join(__path__[0], "solvers")) and os.path.isdir(os.path.join(_CHECKOUT, "solvers")):  # noqa: PTH112, PTH118
     __path__.append(_CHECKOUT)  # in a bare checkout solvers/, catalogs/ and profiles/ lie beside placer/
 
 _HOMES = {
-    "Advisor": "placer.advisor",
-    "Calibration": "placer.calibration",
-    "Catalog": "placer.catalog",
-    "Estimate": "placer.estimator",
-    "Exchange": "placer.placement",
-    "Explanation": "placer.explanation",
-    "Frontier": "placer.frontier",
-    "FrontierPoint": "placer.frontier",
-    "Interval": "placer.interval",
-    "ModelProfile": "placer.profile",
-    "Option": "placer.result",
-    "Placement": "placer.placement",
+    "Advisor": "placer.interface.advisor",
+    "Calibration": "placer.workload.constants",
+    "Catalog": "placer.market.catalog",
+    "Estimate": "placer.cost_model.estimate",
+    "Exchange": "placer.problem.placement",
+    "Explanation": "placer.advice.explanation.explain",
+    "Frontier": "placer.advice.frontier.points",
+    "FrontierPoint": "placer.advice.frontier.points",
+    "Interval": "placer.units",
+    "ModelProfile": "placer.workload.profile",
+    "Option": "placer.solving.result",
+    "Placement": "placer.problem.placement",
     "PlacerError": "placer.errors",
-    "Problem": "placer.problem",
-    "Quota": "placer.requirements",
-    "Requirements": "placer.requirements",
-    "Result": "placer.result",
-    "Robustness": "placer.robustness",
-    "Simulation": "placer.simulation.replay",
-    "SolveOptions": "placer.result",
-    "Status": "placer.result",
-    "Sweep": "placer.sweeping",
-    "WhatIf": "placer.reaction",
-    "WorkerGroup": "placer.placement",
-    "calibrate": "placer.fitting",
-    "catalog_names": "placer.layers",
-    "estimate": "placer.advisor",
-    "explain": "placer.explainer",
-    "load_catalog": "placer.book",
-    "load_profile": "placer.profile",
-    "pareto": "placer.advisor",
-    "profile_names": "placer.profile",
-    "recommend": "placer.advisor",
-    "replan": "placer.worlds",
-    "robust": "placer.worlds",
-    "simulate": "placer.advisor",
-    "sweep": "placer.worlds",
-    "whatif": "placer.worlds",
+    "Problem": "placer.problem.problem",
+    "Quota": "placer.problem.requirements",
+    "Requirements": "placer.problem.requirements",
+    "Result": "placer.solving.result",
+    "Robustness": "placer.advice.robustness.regret",
+    "Simulation": "placer.validation.simulation.replay",
+    "SolveOptions": "placer.solving.result",
+    "Status": "placer.solving.result",
+    "Sweep": "placer.advice.sweep.run",
+    "WhatIf": "placer.advice.worlds.whatif",
+    "WorkerGroup": "placer.problem.placement",
+    "calibrate": "placer.validation.calibration.calibrate",
+    "catalog_names": "placer.market.books.layers",
+    "estimate": "placer.interface.advisor",
+    "explain": "placer.interface.explainer",
+    "load_catalog": "placer.market.books.reading",
+    "load_profile": "placer.workload.profile",
+    "pareto": "placer.interface.advisor",
+    "profile_names": "placer.workload.profile",
+    "recommend": "placer.interface.advisor",
+    "replan": "placer.interface.worlds",
+    "robust": "placer.interface.worlds",
+    "simulate": "placer.interface.advisor",
+    "sweep": "placer.interface.worlds",
+    "whatif": "placer.interface.worlds",
 }
 
 __all__ = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from datetime import date
 
 from placer.errors import PlacerError
@@ -24,6 +25,15 @@ _LARGEST, _SMALLEST = 1e15, 1e-9
 _PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _DURATION = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interval:
+    """A value with a low and a high end."""
+
+    value: float
+    low: float
+    high: float
 
 
 def parse_budget(text: str) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from placer.convergence import multiplier_of
-from placer.exchanges import exchange_for
-from placer.problem import Problem
+from placer.cost_model.convergence import multiplier_of
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.problem import Problem
 
 
 @dataclass(frozen=True)

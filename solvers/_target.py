@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placer.estimator import evaluate
-from placer.placement import Placement
-from placer.problem import Problem
-from placer.requirements import missing
-from placer.result import outcome_value, score
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.violations import TOLERANCE, violations
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import missing
+from placer.solving.result import outcome_value, score
 from placer.units import SECONDS_PER_HOUR
-from placer.violations import TOLERANCE, violations
 
-from ._market import Array
+from ._market.market import Array
 from ._mode import Mode
 
 STRICT = 1e-9

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from math import ceil, floor, inf, log2
 
-from placer.problem import Problem
-from placer.result import Answer, SolveOptions
+from placer.problem.problem import Problem
+from placer.solving.result import Answer, SolveOptions
 
-from ._child import solve_in_child
-from ._linear import CONSTANT, Model, Solved
+from ._programs.child_process import solve_in_child
+from ._programs.linear import CONSTANT, Model, Solved
 
 NEEDS = ("ortools", "ortools", "pip install 'placer[cpsat]'")
 """Module, package and the line that installs it."""

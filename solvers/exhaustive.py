@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.violations import violations
 from placer.errors import PlacerError
-from placer.estimator import evaluate
-from placer.exchanges import exchange_for, exchanges
-from placer.placement import NO_EXCHANGE, Placement, WorkerGroup
-from placer.problem import Pool, Problem
-from placer.result import Answer, SolveOptions, Status, outcome_value, score
-from placer.violations import violations
+from placer.problem.admitted_exchanges import exchange_for, exchanges
+from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
+from placer.problem.problem import Pool, Problem
+from placer.solving.result import Answer, SolveOptions, Status, outcome_value, score
 
 LIMIT = 2_000_000
 """Most combinations of counts that are tried."""

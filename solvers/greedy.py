@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from placer.problem import Problem
-from placer.result import Answer, SolveOptions, Status
+from placer.problem.problem import Problem
+from placer.solving.result import Answer, SolveOptions, Status
 
-from ._first import answered, construct, judge_of
-from ._market import Market
+from ._drafts.construction import answered, construct, judge_of
+from ._market.market import Market
 from ._target import OutOfTimeError
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.problem import Problem
-from placer.result import Answer, SolveOptions
+from placer.problem.problem import Problem
+from placer.solving.result import Answer, SolveOptions
 
-from ._child import solve_in_child
-from ._linear import Model, Solved
+from ._programs.child_process import solve_in_child
+from ._programs.linear import Model, Solved
 
 WRONG_VERSIONS = ((1, 14, 0),)
 """Versions of HiGHS that returned wrong optima as optimal (677 of 3,000 tiny programs)."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from itertools import zip_longest
 
-from placer.problem import Problem
-from placer.result import Answer, SolveOptions, Status
+from placer.problem.problem import Problem
+from placer.solving.result import Answer, SolveOptions, Status
 
-from ._draft import Draft, Judge
-from ._first import Start, answered, construct, judge_of
-from ._market import Market
+from ._drafts.construction import Start, answered, construct, judge_of
+from ._drafts.draft import Draft, Judge
+from ._drafts.moves import Descent, Neighbourhood
+from ._drafts.several_regions import SpreadDrafts
+from ._market.market import Market
 from ._mode import Mode
-from ._moves import Descent, Neighbourhood
-from ._spread import SpreadDrafts
 from ._target import OutOfTimeError
 
 SPREAD = 4

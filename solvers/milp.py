@@ -14,11 +14,11 @@ import tempfile
 from pathlib import Path
 
 from placer.errors import PlacerError
-from placer.problem import Problem
-from placer.result import Answer, SolveOptions
+from placer.problem.problem import Problem
+from placer.solving.result import Answer, SolveOptions
 
-from ._child import die_with_parent, solve_in_child
-from ._linear import Model, Solved
+from ._programs.child_process import die_with_parent, solve_in_child
+from ._programs.linear import Model, Solved
 
 NEEDS = ("pulp", "pulp", "pip install 'placer[milp]'")
 """Module, package and the line that installs it."""

@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from placer.audit import DEARER, audit
-from placer.book import devices, located_rows, stacked
-from placer.book_checks import Located
-from placer.catalog import FREE, Catalog
-from placer.csv_rows import KEYS, file_columns, optional_columns
-from placer.geography import great_circle_km
-from placer.layers import Layer, find_layer
-from placer.link_model import FIBRE_KM_PER_RTT_S
-from placer.network import Network
-from placer.provenance import WITHOUT_URL, trail
+from placer.market.books.csv_rows import KEYS, file_columns, optional_columns
+from placer.market.books.layers import Layer, find_layer
+from placer.market.books.reading import devices, located_rows, stacked
+from placer.market.catalog import FREE, Catalog
+from placer.market.checks.agreement import Located
+from placer.market.checks.doubts import DEARER, audit
+from placer.market.checks.provenance import WITHOUT_URL, trail
+from placer.market.network.geography import great_circle_km
+from placer.market.network.graph import Network
+from placer.market.network.link_model import FIBRE_KM_PER_RTT_S
 
 TODAY = date(2026, 11, 21)
 """Day of the newest row of the shipped books; raise it with them."""

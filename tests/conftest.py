@@ -18,11 +18,11 @@ import httpx
 import pytest
 from hypothesis import settings
 
-from placer.book import load_catalog
-from placer.catalog import Catalog
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.requirements import Requirements
+from placer.market.books.reading import load_catalog
+from placer.market.catalog import Catalog
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.workload.profile import load_profile
 
 settings.register_profile("busy", deadline=None)
 settings.load_profile("busy")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from placer.profiler.workload import Workload
+from placer.profiler.target.workload import Workload
 
 torch: Any = pytest.importorskip("torch")
 nn: Any = torch.nn

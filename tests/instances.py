@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from placer.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
-from placer.elastic import Dataset
-from placer.problem import Pool, Problem
-from placer.profile import Efficiency, ModelProfile, Rate
-from placer.requirements import EXCHANGES, Quota, Requirements, Used
+from placer.market.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
+from placer.problem.data_shares import Dataset
+from placer.problem.problem import Pool, Problem
+from placer.problem.requirements import EXCHANGES, Quota, Requirements, Used
+from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 AS_OF = "2026-01-01"
 OBJECTIVES = ("throughput", "cost", "cost-per-sample")

@@ -49,7 +49,7 @@ def _while_saving(times: int, done: str) -> None:
 
 def _at_mean(phase: str, step: int, done: str) -> None:
     """Die before a look for the mean of a step, or when it is there and not applied yet."""
-    from placer.runtime.object_store import ObjectStore
+    from placer.launch.runtime.stores.object_store import ObjectStore
 
     usual = ObjectStore.get
 
@@ -67,7 +67,7 @@ def _at_mean(phase: str, step: int, done: str) -> None:
 
 def _at_phase(when: str, phase: str, times: int, done: str) -> None:
     """Die at the beginning or at the end of a phase."""
-    from placer.runtime.meter import Meter
+    from placer.launch.runtime.wire.meter import Meter
 
     usual, left = Meter.phase, [times]
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import cache
 
 from instances import wide_problem
-from placer.book import load_catalog
-from placer.elastic import Dataset
-from placer.estimator import evaluate
-from placer.exchange import traits
-from placer.exchanges import exchanges_of
-from placer.placement import Placement, WorkerGroup
-from placer.problem import Pool, Problem
-from placer.profile import load_profile
-from placer.requirements import Requirements
+from placer.cost_model.estimate import evaluate
+from placer.market.books.reading import load_catalog
+from placer.problem.admitted_exchanges import exchanges_of
+from placer.problem.data_shares import Dataset
+from placer.problem.exchange import traits
+from placer.problem.placement import Placement, WorkerGroup
+from placer.problem.problem import Pool, Problem
+from placer.problem.requirements import Requirements
+from placer.workload.profile import load_profile
 
 book = cache(load_catalog)
 BOOKS = ("default", "erben-2023", "phalak-2023")

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from placer.exchange import traits
-from placer.manifest import SCHEMA, document_digest
-from placer.manifest.versions import completed
-from placer.profiler.workload import Workload
-from placer.runtime.context import Settings
-from placer.runtime.plan import Plan, plan_from
+from placer.documents.manifest import SCHEMA, document_digest
+from placer.documents.manifest.versions import completed
+from placer.launch.runtime.plan import Plan, plan_from
+from placer.launch.runtime.training.context import Settings
+from placer.problem.exchange import traits
+from placer.profiler.target.workload import Workload
 
 for _name, _value in (("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_DEFAULT_REGION", "us-east-1")):
     os.environ.setdefault(_name, _value)  # before the first run: its processes are forked from one with the environment of its start

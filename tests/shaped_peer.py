@@ -15,9 +15,9 @@ import threading
 import time
 from contextlib import suppress
 
-from placer.rehearsal.network.enter import enter
-from placer.rehearsal.network.placed_gloo import gloo_backend
-from placer.rehearsal.network.seen import seen
+from placer.launch.shaped_network.addresses import seen
+from placer.launch.shaped_network.entrance import enter
+from placer.launch.shaped_network.placed_gloo import gloo_backend
 
 BLOCK = 1 << 20
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from placer.rehearsal.network import ShapedNetwork
+from placer.launch.shaped_network import ShapedNetwork
 
 PEER = Path(__file__).with_name("shaped_peer.py")
 

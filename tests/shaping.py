@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from placer.errors import PlacerError
-from placer.rehearsal.network import Shape, shaped_network
+from placer.launch.shaped_network import Shape, shaped_network
 
 
 def _why_not() -> str:

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, Run
-from placer.audit import Finding, audit
-from placer.book import devices, load_catalog, located_rows
-from placer.book_diff import differences
-from placer.catalog import Catalog
-from placer.coverage import ages, coverage
 from placer.errors import PlacerError
-from placer.layered import over_default
-from placer.layers import find_layer
-from placer.offer_groups import grouped
+from placer.market.books.layers import find_layer
+from placer.market.books.partial_books import over_default
+from placer.market.books.reading import devices, load_catalog, located_rows
+from placer.market.catalog import Catalog
+from placer.market.checks.coverage import ages, coverage
+from placer.market.checks.differences import differences
+from placer.market.checks.doubts import Finding, audit
+from placer.market.checks.groups import grouped
 
 OFFERS = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
 LINKS = "src,dst,gbps_one_stream,gbps_low,gbps_high,rtt_ms,basis,source,as_of\n"

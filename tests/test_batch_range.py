@@ -9,18 +9,18 @@ import pytest
 
 from conftest import Run
 from instances import batch_problem
-from placer.catalog import Catalog
-from placer.convergence import batch_factor, multiplier_of
+from placer.cost_model.convergence import batch_factor, multiplier_of
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.violations import violations
+from placer.documents.saved import check_document, saved_document
 from placer.errors import PlacerError
-from placer.estimator import evaluate
-from placer.placement import Exchange
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.requirements import Requirements
-from placer.result import SolveOptions, Status
-from placer.saved import check_document, saved_document
-from placer.solve import solve
-from placer.violations import violations
+from placer.market.catalog import Catalog
+from placer.problem.placement import Exchange
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.solving.result import SolveOptions, Status
+from placer.solving.solve import solve
+from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0)
 RANGE = (8_192, 65_536)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from run_plans import A, B, C, document, plan_of, settings_of, tiny
 
 import placer
-from placer.manifest import document_digest
-from placer.runtime.batch_shares import apportioned
-from placer.runtime.plan import Plan, plan_from
+from placer.documents.manifest import document_digest
+from placer.launch.runtime.plan import Plan, plan_from
+from placer.launch.runtime.training.batch_shares import apportioned
 
 TESTS = str(Path(__file__).parent)
 
@@ -98,7 +98,7 @@ def test_unequal_shares_train_as_one_process_does(tmp_path: Path, strategy: str)
         pytest.skip("needs gloo")
     from test_runtime import TOLERANCE, averaged, synchronous
 
-    from placer.runtime.runs import run_here
+    from placer.launch.runtime.processes.run import run_here
 
     sys.path.insert(0, TESTS)
     steps = {"local_steps": 3} if strategy == "local-sgd" else {}

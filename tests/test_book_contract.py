@@ -11,14 +11,14 @@ import pytest
 from book_contract import BookContract
 
 from conftest import ROOT
-from placer.catalog import Catalog
-from placer.layers import Layer, catalog_names, find_layer
-from placer.network import Network
-from placer.sources.fetch import read_document
-from placer.sources.harvest import Harvest
-from placer.sources.save import save
-from placer.sources.skypilot import read_skypilot
-from placer.sources.skyplane import import_skyplane
+from placer.market.books.layers import Layer, catalog_names, find_layer
+from placer.market.catalog import Catalog
+from placer.market.network.graph import Network
+from placer.market.sources.harvest import Harvest
+from placer.market.sources.links.skyplane import import_skyplane
+from placer.market.sources.prices.skypilot.catalogs import read_skypilot
+from placer.market.sources.reading.fetch import read_document
+from placer.market.sources.save import save
 
 FIXTURES = ROOT / "tests" / "fixtures"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from placer.book import load_catalog
-from placer.catalog import Catalog
-from placer.csv_rows import KEYS, file_columns
 from placer.errors import PlacerError
-from placer.layers import catalog_names
-from placer.network import Network
-from placer.shipped import shipped_catalogs
+from placer.market.books.csv_rows import KEYS, file_columns
+from placer.market.books.folders import shipped_catalogs
+from placer.market.books.layers import catalog_names
+from placer.market.books.reading import load_catalog
+from placer.market.catalog import Catalog
+from placer.market.network.graph import Network
 
 BOOKS = catalog_names()
 

@@ -18,21 +18,22 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from placer.calibration import PUBLISHED, HostConstants
-from placer.catalog import Catalog
-from placer.csv_rows import file_columns, optional_columns
+from placer.cost_model.estimate import estimate
+from placer.documents.saved import check_document
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.estimator import estimate
-from placer.fitting import CalibrationReport, calibrate
-from placer.fitting.equations import Equations
-from placer.fitting.judge import left_out_errors
-from placer.fitting.parameters import overlay_of
-from placer.fitting.runs import MeasuredRun, read_runs
-from placer.fitting.squares import solve
-from placer.overlay import Overlay, as_overlay, overlay_document, overlay_from, read_overlay
-from placer.profile import load_profile
-from placer.reproduce.published import PublishedRun, published_runs
-from placer.saved import check_document, schema_text
+from placer.market.books.csv_rows import file_columns, optional_columns
+from placer.market.catalog import Catalog
+from placer.validation.calibration.calibrate import CalibrationReport, calibrate
+from placer.validation.calibration.equations import Equations
+from placer.validation.calibration.least_squares import solve
+from placer.validation.calibration.parameters import overlay_of
+from placer.validation.calibration.quality import left_out_errors
+from placer.validation.calibration.runs import MeasuredRun, read_runs
+from placer.validation.reproduction.published import PublishedRun, published_runs
+from placer.workload.constants import PUBLISHED, HostConstants
+from placer.workload.overlay import Overlay, as_overlay, overlay_document, overlay_from, read_overlay
+from placer.workload.profile import load_profile
 
 COLUMNS = ("model", "workers", "samples_per_second", "calculation_s", "communication_s")
 ONE_ROW = "model,workers,samples_per_second\nroberta-xlm,gcp/us-central1=4xT4,340\n"

@@ -10,18 +10,18 @@ import pytest
 
 from conftest import Run
 from instances import carbon_problem, offer
-from placer.carbon import carbon_of, carbon_unknown, figure, offer_carbon, parse_carbon
-from placer.catalog import Catalog
+from placer.advice.recommendation.nearest import nearest
+from placer.cost_model.violations import violations
+from placer.documents.saved import check_document, saved_document
 from placer.errors import PlacerError
-from placer.nearest import nearest
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.requirements import Requirements
-from placer.result import SolveOptions
-from placer.saved import check_document, saved_document
-from placer.shipped import shipped_folder
-from placer.solve import solve
-from placer.violations import violations
+from placer.market.books.folders import shipped_folder
+from placer.market.carbon import carbon_of, carbon_unknown, figure, offer_carbon, parse_carbon
+from placer.market.catalog import Catalog
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.solving.result import SolveOptions
+from placer.solving.solve import solve
+from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0)
 

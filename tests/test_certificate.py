@@ -17,28 +17,29 @@ import placer
 from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
 from placements import random_placement
-from placer.again import solved_again
-from placer.certificate import device_speeds, figures
-from placer.checker.bound import Relaxed
-from placer.checker.case import Case
-from placer.checker.dollars import dollars_of
-from placer.checker.limits import broken_limits
-from placer.checker.market import CHEAPEST, Machine, largest_sums, machines_of
-from placer.checker.queue import last_arrival
-from placer.checker.seconds import round_of
-from placer.convergence import batch_factor, multiplier_of
+from placer.cli.report.result_document import placement_document
+from placer.cost_model.convergence import batch_factor, multiplier_of
+from placer.cost_model.cut_down import used_problem
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.violations import violations
+from placer.documents.certificate import device_speeds, figures
+from placer.documents.checker.bound import Relaxed
+from placer.documents.checker.case import Case
+from placer.documents.checker.dollars import dollars_of
+from placer.documents.checker.limits import broken_limits
+from placer.documents.checker.market import CHEAPEST, Machine, largest_sums, machines_of
+from placer.documents.checker.queue import last_arrival
+from placer.documents.checker.seconds import round_of
+from placer.documents.saved import check_document, examine_document
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.estimator import evaluate
-from placer.exchange import STRATEGIES
-from placer.placement import Placement
-from placer.problem import Problem
-from placer.proof import ModeProof
-from placer.report.document import placement_document
-from placer.result import Result, SolveOptions, Status, objective_value
-from placer.saved import check_document, examine_document, schema_text
-from placer.solve import solve
-from placer.used_problem import used_problem
-from placer.violations import violations
+from placer.problem.exchange import STRATEGIES
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.mode_proof import ModeProof
+from placer.solving.result import Result, SolveOptions, Status, objective_value
+from placer.solving.solve import solve
+from placer.solving.solve_again import solved_again
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 PROOF = SolveOptions(gap=0.0, certificate=True)
@@ -158,7 +159,7 @@ def test_no_placement_of_a_mode_beats_its_bounds(seed: int, draw: Callable[[int]
 
 def factor_of(problem: Problem, strategy: str, local_steps: int) -> float:
     """Samples to target of a mode."""
-    from placer.exchanges import exchange_for
+    from placer.problem.admitted_exchanges import exchange_for
 
     return multiplier_of(exchange_for(strategy, 1, problem, local_steps=local_steps), problem).value
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placer.runtime.checkpoint import abandon_later, save_checkpoint, steps_of
+from placer.launch.runtime.training.checkpoint import abandon_later, save_checkpoint, steps_of
 
 torch: Any = pytest.importorskip("torch")
 LAST = 1000
@@ -20,7 +20,7 @@ def kept(folder: Path, step: int, rank: int) -> None:
 
 
 def resumed(folders: list[Path]) -> int:
-    """The step that all go on from, as `placer.runtime.worker` agrees on it; each leaves behind what it had kept after it."""
+    """The step that all go on from, as `placer.launch.runtime.processes.worker` agrees on it; each leaves behind what it had kept after it."""
     start = max(set.intersection(*(steps_of(folder, rank, replicated=True) for rank, folder in enumerate(folders))))
     for rank, folder in enumerate(folders):
         abandon_later(folder, start, LAST, rank)

@@ -10,8 +10,8 @@ import pytest
 
 from conftest import ROOT, Run
 from placer.cli import COMMANDS
-from placer.exchange import STRATEGIES
-from placer.saved import SCHEMA_FILES, schema_text
+from placer.documents.schemas import SCHEMA_NAMES, schema_text
+from placer.problem.exchange import STRATEGIES
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
 
@@ -185,7 +185,7 @@ def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
     assert "Example" in done.stdout
 
 
-@pytest.mark.parametrize("name", SCHEMA_FILES)
+@pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_schemas_are_printed_and_valid(run: Run, name: str) -> None:
     """Each is a JSON Schema."""
     jsonschema.Draft202012Validator.check_schema(json.loads(run("schema", name).stdout))

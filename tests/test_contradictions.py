@@ -8,12 +8,12 @@ import pytest
 
 import placer
 from conftest import Run
-from placer.advisor import Advisor
-from placer.by_hand import place_by_hand
+from placer.cost_model.estimate import estimate
+from placer.cost_model.outlook.outlook import spot_outlook
+from placer.cost_model.violations import violations
 from placer.errors import PlacerError
-from placer.estimator import estimate
-from placer.outlook import spot_outlook
-from placer.violations import violations
+from placer.interface.advisor import Advisor
+from placer.solving.by_hand import place_by_hand
 
 STAY = ["gcp/us-central1=1M:stay", "gcp/us-west1=1M:stay"]
 

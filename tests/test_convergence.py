@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from placer.convergence import samples_to_target, table
+from placer.cost_model.convergence import samples_to_target, table
 from placer.errors import PlacerError
-from placer.placement import Exchange
+from placer.problem.placement import Exchange
 
 
 def test_the_table_is_complete_and_ordered() -> None:

@@ -6,17 +6,17 @@ from datetime import date
 
 import pytest
 
-from placer.advisor import Advisor
-from placer.by_hand import place_by_hand
-from placer.catalog import Catalog
-from placer.cost import function_usd
+from placer.cost_model.dollars.components import function_usd
+from placer.cost_model.estimate import estimate
 from placer.errors import PlacerError
-from placer.estimator import estimate
-from placer.exchanges import SERVER_VCPUS, server_at
-from placer.network import Network
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.request import build_problem
+from placer.interface.advisor import Advisor
+from placer.market.catalog import Catalog
+from placer.market.network.graph import Network
+from placer.problem.admitted_exchanges import SERVER_VCPUS, server_at
+from placer.problem.problem import Problem
+from placer.problem.words.request import build_problem
+from placer.solving.by_hand import place_by_hand
+from placer.workload.profile import load_profile
 
 SOLD = {
     "aws": {"T4", "L4", "A10G", "V100", "V100-32", "A100-40", "A100-80", "H100", "H200", "L40S"},

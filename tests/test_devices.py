@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from placer.catalog import Catalog
-from placer.profiler.devices import PRECISIONS, catalog_name, device, device_of
+from placer.market.catalog import Catalog
+from placer.profiler.devices.peak_speeds import PRECISIONS, catalog_name, device, device_of
 from placer.units import GIB, parse_date
 
-TABLE = Path(__file__).resolve().parent.parent / "placer" / "profiler" / "devices.csv"
+TABLE = Path(__file__).resolve().parent.parent / "placer" / "profiler" / "devices" / "devices.csv"
 ROWS = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
 GENERATIONS = {"volta", "turing", "ampere", "ada", "hopper"}
 

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from placer.advisor import Advisor
-from placer.by_hand import place_by_hand
-from placer.catalog import Catalog
-from placer.elastic import Dataset, moves, shares
+from placer.advice.recommendation.recommend import recommend
+from placer.cost_model.estimate import estimate
+from placer.cost_model.violations import violations
 from placer.errors import PlacerError
-from placer.estimator import estimate
-from placer.network import Network
-from placer.recommender import recommend
-from placer.requirements import Requirements
+from placer.interface.advisor import Advisor
+from placer.market.catalog import Catalog
+from placer.market.network.graph import Network
+from placer.problem.data_shares import Dataset, moves, shares
+from placer.problem.requirements import Requirements
+from placer.solving.by_hand import place_by_hand
 from placer.units import GIB
-from placer.violations import violations
 
 TWO = "lambda/us-west-1=8xA10:on-demand,gcp/us-central1=8xT4:spot"
 STAY = ["lambda/us-west-1=1M:stay", "gcp/us-central1=1M:stay"]

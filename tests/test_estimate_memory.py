@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from conftest import ROOT
-from placer.book import load_catalog
-from placer.catalog import Catalog
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.profile import SCHEMA, Rate, load_profile
-from placer.profiler.estimate import Estimate, estimate
+from placer.market.books.reading import load_catalog
+from placer.market.catalog import Catalog
 from placer.profiler.estimate.counters import Kept, flop_counter
 from placer.profiler.estimate.counting import Counts, Pass, count
+from placer.profiler.estimate.document import print_devices, print_estimate
+from placer.profiler.estimate.estimate import Estimate, estimate
 from placer.profiler.estimate.fit import published_works
 from placer.profiler.estimate.memory import ACTIVATIONS_OF_FP32, components, fits
 from placer.profiler.estimate.meta_twin import meta_twin
 from placer.profiler.estimate.optimizer_state import OptimizerState, optimizer_state
-from placer.profiler.estimate.tables import print_devices, print_estimate
-from placer.profiler.workload import Workload
-from placer.saved import schema_text
+from placer.profiler.target.workload import Workload
 from placer.units import GIB
+from placer.workload.profile import SCHEMA, Rate, load_profile
 
 torch: Any = pytest.importorskip("torch")
 torch.set_num_threads(1)
@@ -307,7 +307,7 @@ def reference_models() -> Any:
 def test_the_document_is_json_and_the_tables_say_the_same(small: Estimate, default: Catalog) -> None:
     """Every GPU in both; nothing but finite numbers; the device table too."""
     document = json.loads(json.dumps(small.to_dict(), allow_nan=False))
-    assert document["schema"] == "placer.profile-estimate/v1"
+    assert document["schema"] == "placer.workload.profile-estimate/v1"
     jsonschema.validate(document, json.loads(schema_text("profile-estimate")))
     gpus = {g.gpu for g in default.gpus.values() if g.kind == "gpu"}
     assert {row["gpu"] for row in document["fits"]} == {row["gpu"] for row in document["rates"]} == gpus

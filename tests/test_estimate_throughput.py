@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT
-from placer.book import load_catalog
-from placer.catalog import Catalog
 from placer.errors import PlacerError
-from placer.profile import Rate, load_profile
-from placer.profiler.devices import device
-from placer.profiler.estimate.errors_left_out import leave_one_out, summary, with_spreads
+from placer.market.books.reading import load_catalog
+from placer.market.catalog import Catalog
+from placer.profiler.devices.peak_speeds import device
 from placer.profiler.estimate.fit import estimated_rate, fit, published_points
+from placer.profiler.estimate.left_out_errors import leave_one_out, summary, with_spreads
 from placer.profiler.estimate.throughput import checks, rates_from_flops, spread, step_times
 from placer.profiler.estimate.work import Constants, Family, Work, constants, constants_document, step_time
+from placer.workload.profile import Rate, load_profile
 
 HALF = Constants(
     families={"cnn": Family(flop_efficiency=0.5, byte_efficiency=0.5), "other": Family(flop_efficiency=0.25, byte_efficiency=0.5)},
@@ -223,7 +223,7 @@ def test_published_rates_of_one_sequence_stay_below_the_peak(default: Catalog) -
 def test_rates_need_no_torch() -> None:
     """Rates from figures run without PyTorch and SciPy."""
     code = (
-        "import sys; from placer.book import load_catalog; from placer.profiler.estimate import rates_from_flops\n"
+        "import sys; from placer.market.books.reading import load_catalog; from placer.profiler.estimate.estimate import rates_from_flops\n"
         "assert rates_from_flops('cnn', 1e9, 1e6, load_catalog('default'))\n"
         "print([m for m in ('torch', 'scipy') if m in sys.modules])"
     )

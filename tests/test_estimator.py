@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instances import exchange_problem, random_problem
-from placer.by_hand import place_by_hand
-from placer.catalog import Catalog, EgressPrice, FunctionOffer, StoreOffer
-from placer.cost import egress_usd, function_usd, storage_usd
+from placer.cost_model.dollars.components import egress_usd, function_usd, storage_usd
+from placer.cost_model.estimate import estimate, exchange_phases
+from placer.cost_model.violations import Violation, violations
 from placer.errors import PlacerError
-from placer.estimator import estimate, exchange_phases
-from placer.exchange.phase import Phase, Transfer
-from placer.network import Network
-from placer.placement import Placement
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.requirements import Quota, Requirements
+from placer.market.catalog import Catalog, EgressPrice, FunctionOffer, StoreOffer
+from placer.market.network.graph import Network
+from placer.problem.exchange.phase import Phase, Transfer
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Quota, Requirements
+from placer.solving.by_hand import place_by_hand
 from placer.units import GIB
-from placer.violations import Violation, violations
+from placer.workload.profile import load_profile
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from placer.errors import PlacerError
-from placer.exchange import STRATEGIES, strategy, traits
-from placer.exchange.central import memory_gib
-from placer.exchange.phase import bytes_by_link
-from placer.placement import Exchange
+from placer.problem.exchange import STRATEGIES, strategy, traits
+from placer.problem.exchange.central import memory_gib
+from placer.problem.exchange.phase import bytes_by_link
+from placer.problem.placement import Exchange
 
 ELEMENTS = 60
 """Divides evenly among 2 to 6 owners."""

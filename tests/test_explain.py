@@ -17,27 +17,27 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from instances import random_problem, wide_problem
-from placer.catalog import Catalog
+from placer.advice.explanation.break_even import bandwidth_break_even, egress_break_even, goals_of, price_break_even
+from placer.advice.explanation.conflict import find_conflict
+from placer.advice.explanation.explain import explain
+from placer.advice.explanation.marginal_values import worth_of_more
+from placer.advice.explanation.side_questions import Asker, wanting
+from placer.advice.explanation.stay_or_leave import stay_or_leave
+from placer.advice.explanation.subject import place_subject, read_subject
+from placer.advice.explanation.why_not import why_not
+from placer.advice.explanation.wishes import wishes_of, without
+from placer.advice.worlds.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
+from placer.cli.report.explain.explain_text import sections
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.violations import violations
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.estimator import evaluate
-from placer.explanation import explain
-from placer.explanation.ask import Asker, wanting
-from placer.explanation.break_even import bandwidth_break_even, egress_break_even, goals_of, price_break_even
-from placer.explanation.conflict import find_conflict
-from placer.explanation.stay import stay_or_leave
-from placer.explanation.subject import place_subject, read_subject
-from placer.explanation.why_not import why_not
-from placer.explanation.wishes import wishes_of, without
-from placer.explanation.worth import worth_of_more
-from placer.network import network_of
-from placer.problem import Problem
-from placer.report.explain_text import sections
-from placer.requirements import Used
-from placer.result import Result, SolveOptions, Status, value_of
-from placer.saved import schema_text
-from placer.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
-from placer.solve import solve
-from placer.violations import violations
+from placer.market.catalog import Catalog
+from placer.market.network.graph import network_of
+from placer.problem.problem import Problem
+from placer.problem.requirements import Used
+from placer.solving.result import Result, SolveOptions, Status, value_of
+from placer.solving.solve import solve
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 EXACT = SolveOptions(gap=0.0)

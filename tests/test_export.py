@@ -17,13 +17,13 @@ import yaml
 
 import placer
 from conftest import Run, free_port
+from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
-from placer.export import TARGETS, export
-from placer.export.folder import difference, left_over, write_folder
-from placer.export.heading import heading
-from placer.export.plan import Plan
-from placer.export.shell import assignments
-from placer.manifest import document_digest, read_manifest
+from placer.launch.export import TARGETS, export
+from placer.launch.export.folder import difference, left_over, write_folder
+from placer.launch.export.plan import Plan
+from placer.launch.export.texts.heading import heading
+from placer.launch.export.texts.shell import assignments
 
 WORDS: dict[str, Any] = {"catalog": "phalak-2023", "workers": "2..4", "regions": "2", "budget": "3/h", "places": "aws/*"}
 

@@ -13,11 +13,12 @@ import yaml
 from moto import mock_aws
 
 import placer
+from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
-from placer.export import aggregator_function, export
-from placer.export.cloudformation import memory_gib, stacks
-from placer.export.plan import Plan
-from placer.manifest import document_digest, read_manifest
+from placer.launch.export import export
+from placer.launch.export.plan import Plan
+from placer.launch.export.resources import aggregator_function
+from placer.launch.export.targets.cloudformation import memory_gib, stacks
 
 REGIONS = ("ap-south-1", "eu-west-2")
 

@@ -12,8 +12,8 @@ import pytest
 from test_export import changed, plan_of
 
 import placer
-from placer.export import export
-from placer.export.hivemind import AVERAGE_STATE_EVERY
+from placer.launch.export import export
+from placer.launch.export.targets.hivemind import AVERAGE_STATE_EVERY
 
 PORT = 24_700
 """Scripts look whether it is taken on this machine, so not the usual 29400."""

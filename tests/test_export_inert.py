@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import placer
+from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
-from placer.export import TARGETS, export
-from placer.export.plan import Plan
-from placer.export.shell import assignments
-from placer.manifest import document_digest, read_manifest
+from placer.launch.export import TARGETS, export
+from placer.launch.export.plan import Plan
+from placer.launch.export.texts.shell import assignments
 
 PROBE = "PWN"
 """File that a hostile name tries to make; it must never appear."""

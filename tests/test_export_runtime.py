@@ -16,13 +16,13 @@ from jsonschema import Draft202012Validator
 from run_plans import A, B, C, document
 
 from conftest import ROOT, Run, free_port
+from placer.documents.manifest import document_digest, read_manifest
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.export import export
-from placer.export.folder import write_folder
-from placer.export.plan import Plan
-from placer.export.shell import assignments
-from placer.manifest import document_digest, read_manifest
-from placer.saved import schema_text
+from placer.launch.export import export
+from placer.launch.export.folder import write_folder
+from placer.launch.export.plan import Plan
+from placer.launch.export.texts.shell import assignments
 
 MODEL = """
 import torch

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import Run
-from placer.book import load_catalog
-from placer.catalog import Catalog, VmOffer
 from placer.errors import PlacerError
-from placer.sources.harvest import Harvest
-from placer.sources.skypilot import read_skypilot
-from placer.sources.skypilot.beside import SOURCES, source_rows
-from placer.sources.skypilot.export import skypilot_lines, write_lines
-from placer.sources.skypilot.rows import Tally
-from placer.sources.skypilot.split import split_prices
+from placer.market.books.reading import load_catalog
+from placer.market.catalog import Catalog, VmOffer
+from placer.market.sources.harvest import Harvest
+from placer.market.sources.prices.skypilot.catalogs import read_skypilot
+from placer.market.sources.prices.skypilot.export import skypilot_lines, write_lines
+from placer.market.sources.prices.skypilot.price_sources import SOURCES, source_rows
+from placer.market.sources.prices.skypilot.rows import Tally
+from placer.market.sources.prices.skypilot.split import split_prices
 
 Key = tuple[str, str, str, str, int, str]
 

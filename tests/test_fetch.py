@@ -11,9 +11,9 @@ import pytest
 from price_servers import Answer, Request, serving
 
 from placer.errors import PlacerError
-from placer.sources.csv_text import read_table
-from placer.sources.fetch import FAILED, Document, read_document
-from placer.sources.harvest import Origin
+from placer.market.sources.harvest import Origin
+from placer.market.sources.reading.csv_text import read_table
+from placer.market.sources.reading.fetch import FAILED, Document, read_document
 
 ROWS = b"a,b\n1,2\n"
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from conftest import ROOT
 from placer.errors import PlacerError
-from placer.profile import load_profile
 from placer.profiler.framework import efficiency_of, measured_efficiency, published_efficiency
-from placer.profiler.paired import CONFIDENCE, LEAST_PAIRS, Ratio, ratio_of_pairs
-from placer.profiler.statistics import ranks
-from placer.profiler.workload import Workload
+from placer.profiler.steps.comparison import CONFIDENCE, LEAST_PAIRS, Ratio, ratio_of_pairs
+from placer.profiler.steps.statistics import ranks
+from placer.profiler.target.workload import Workload
+from placer.workload.profile import load_profile
 
 if TYPE_CHECKING:
     import torch

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from placer.result import SolveOptions
-from placer.solve import solve
+from placer.solving.result import SolveOptions
+from placer.solving.solve import solve
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
 
@@ -122,7 +122,7 @@ def test_first_and_near_answers() -> None:
 
 def test_searches_are_watched_only_while_asked() -> None:
     """The sums name all-reduce, and the classes are as before afterwards."""
-    exact = importlib.import_module("placer.solvers.exact")
+    exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
     before = {kind: kind.run for kind in exact.SEARCHES.values()}
     record = solving.measured(Question(regions=4, types=4, budget=20.0, seed=0), SolveOptions(), by_strategy=True)
     assert "all-reduce" in record["by_strategy"]

@@ -22,10 +22,10 @@ from run_plans import A, B, document, plan_of, saved, settings_of
 from conftest import ROOT
 from placer.cli.output import write_json
 from placer.errors import PlacerError
-from placer.export.folder import write_folder
-from placer.fitting.run_log import read_log
-from placer.runtime.checkpoint import load_checkpoint, save_checkpoint, steps_of
-from placer.runtime.run_log import RunLog, append
+from placer.launch.export.folder import write_folder
+from placer.launch.runtime.log.run_log import RunLog, append
+from placer.launch.runtime.training.checkpoint import load_checkpoint, save_checkpoint, steps_of
+from placer.validation.calibration.run_log import read_log
 
 resource: Any = pytest.importorskip("resource")
 TESTS = str(Path(__file__).parent)
@@ -183,7 +183,7 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(tmp_path
 
 def undisturbed(folder: Path, told: dict[str, Any]) -> set[str]:
     """Digests of the parameters after 60 steps of an all-reduce: two workers add two numbers, which has one order only."""
-    from placer.runtime.runs import run_here
+    from placer.launch.runtime.processes.run import run_here
 
     sys.path.insert(0, TESTS)
     other = document("all-reduce", *((g["place"], g["count"]) for g in told["groups"]))

@@ -11,14 +11,14 @@ import pytest
 
 from conftest import ROOT, Run
 from instances import exchange_problem, random_problem, wide_problem
-from placer.catalog import Catalog
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.recommender import recommend
-from placer.requirements import Kept, Requirements
-from placer.result import Result, SolveOptions, Status
-from placer.solve import solve
-from placer.violations import violations
+from placer.advice.recommendation.recommend import recommend
+from placer.cost_model.violations import violations
+from placer.market.catalog import Catalog
+from placer.problem.problem import Problem
+from placer.problem.requirements import Kept, Requirements
+from placer.solving.result import Result, SolveOptions, Status
+from placer.solving.solve import solve
+from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0)
 MARKETS: dict[str, Callable[[int], Problem]] = {"random": random_problem, "wide": wide_problem, "exchange": exchange_problem}
@@ -118,8 +118,8 @@ def test_hash_seeds_change_nothing(tmp_path: Path) -> None:
     """The answer does not hang on the order of sets: two hash seeds, one placement."""
     script = tmp_path / "ask.py"
     script.write_text(
-        "from placer.book import load_catalog\nfrom placer.problem import Problem\nfrom placer.profile import load_profile\n"
-        "from placer.requirements import Requirements\nfrom placer.solve import solve\n"
+        "from placer.market.books.reading import load_catalog\nfrom placer.problem.problem import Problem\nfrom placer.workload.profile import load_profile\n"
+        "from placer.problem.requirements import Requirements\nfrom placer.solving.solve import solve\n"
         "wish = Requirements(budget_usd_per_hour=20.0, min_regions=2, max_local_steps=16)\n"
         "problem = Problem(profile=load_profile('roberta-xlm'), catalog=load_catalog('erben-2023'), requirements=wish)\n"
         "print([solve(problem, name).placement for name in ('greedy', 'local_search')])\n",

@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instances import carbon_problem, exchange_problem, joint_problem, random_problem, used_problem, wide_problem
-from placer.catalog import MeasuredLink
-from placer.cost import egress_usd
-from placer.estimator import evaluate
-from placer.exchange import strategy, traits
-from placer.exchanges import SERVER_VCPUS, server_at, server_bytes, servers_at
-from placer.placement import Exchange, Placement
-from placer.problem import Problem
-from placer.result import SolveOptions
-from placer.solve import solve
+from placer.cost_model.dollars.components import egress_usd
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.violations import violations
+from placer.market.catalog import MeasuredLink
+from placer.problem.admitted_exchanges import SERVER_VCPUS, server_at, server_bytes, servers_at
+from placer.problem.exchange import strategy, traits
+from placer.problem.placement import Exchange, Placement
+from placer.problem.problem import Problem
+from placer.solving.result import SolveOptions
+from placer.solving.solve import solve
 from placer.units import GIB, SECONDS_PER_HOUR
-from placer.violations import violations
 
-EXACT = importlib.import_module("placer.solvers.exact")
+EXACT = importlib.import_module("placer.solvers.exact.branch_and_bound")
 PLACEMENTS = importlib.import_module("placer.solvers.exhaustive").placements
 HUBS = ("store", "regional-stores", "server")
 MAKERS = (random_problem, wide_problem, exchange_problem, used_problem, carbon_problem, joint_problem)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.cli.catalog.import_.csv import read_mapping
-from placer.csv_rows import read_rows
+from placer.cli.book.catalog.import_.csv import read_mapping
 from placer.errors import PlacerError
-from placer.sources.fetch import FAILED
-from placer.sources.harvest import Harvest
-from placer.sources.mapped_csv import read_mapped
+from placer.market.books.csv_rows import read_rows
+from placer.market.sources.harvest import Harvest
+from placer.market.sources.reading.fetch import FAILED
+from placer.market.sources.reading.mapped_csv import read_mapped
 
 QUOTE = "Machine,Card,Cards,Cores,RAM,Price,Place,Remark\np4d.24xlarge,A100-40,8,96,1152,$21.95,us-east-1,net\n"
 """A quote for one machine, as somebody may send it."""

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, Run
-from placer.catalog import Catalog
-from placer.csv_rows import read_rows
 from placer.errors import PlacerError
-from placer.sources.fetch import read_document
-from placer.sources.harvest import Harvest
-from placer.sources.link_csv import import_links, parse_map
-from placer.sources.readings import Reading, harvest_readings
-from placer.sources.skyplane import import_skyplane
+from placer.market.books.csv_rows import read_rows
+from placer.market.catalog import Catalog
+from placer.market.sources.harvest import Harvest
+from placer.market.sources.links.link_csv import import_links, parse_map
+from placer.market.sources.links.readings import Reading, harvest_readings
+from placer.market.sources.links.skyplane import import_skyplane
+from placer.market.sources.reading.fetch import read_document
 
 FIXTURES = ROOT / "tests" / "fixtures" / "links"
 THROUGHPUT, LATENCY = str(FIXTURES / "throughput.csv"), str(FIXTURES / "latency.csv")

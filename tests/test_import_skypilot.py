@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, Run
-from placer.csv_rows import read_rows
 from placer.errors import PlacerError
-from placer.sources import skypilot
-from placer.sources.fetch import FAILED
-from placer.sources.harvest import Harvest, Row
-from placer.sources.skypilot import read_skypilot
+from placer.market.books.csv_rows import read_rows
+from placer.market.sources.harvest import Harvest, Row
+from placer.market.sources.prices.skypilot import catalogs as skypilot
+from placer.market.sources.prices.skypilot.catalogs import read_skypilot
+from placer.market.sources.reading.fetch import FAILED
 
 FIXTURES = ROOT / "tests" / "fixtures" / "skypilot"
 """Own figures in the real format: five providers, some of whose regions no book knows."""

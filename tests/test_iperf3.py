@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, Run
-from placer.catalog import Catalog
 from placer.errors import PlacerError
-from placer.sources.fetch import read_document
-from placer.sources.iperf3 import import_iperf3, read_run
+from placer.market.catalog import Catalog
+from placer.market.sources.links.iperf3 import import_iperf3, read_run
+from placer.market.sources.reading.fetch import read_document
 
 FIXTURES = ROOT / "tests" / "fixtures" / "links"
 EAST, WEST = "aws/us-east-1", "gcp/us-west1"

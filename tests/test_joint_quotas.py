@@ -9,16 +9,16 @@ import pytest
 
 from conftest import Run
 from instances import joint_problem
-from placer.by_hand import place_by_hand
-from placer.catalog import Catalog
+from placer.cost_model.violations import violations
 from placer.errors import PlacerError
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.quotas import read_quotas
-from placer.requirements import Quota, Requirements
-from placer.result import SolveOptions
-from placer.solve import solve
-from placer.violations import violations
+from placer.market.catalog import Catalog
+from placer.problem.problem import Problem
+from placer.problem.requirements import Quota, Requirements
+from placer.problem.words.quotas import read_quotas
+from placer.solving.by_hand import place_by_hand
+from placer.solving.result import SolveOptions
+from placer.solving.solve import solve
+from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0)
 

@@ -17,7 +17,7 @@ from killed import ORDER  # noqa: E402
 from run_plans import A, B, document, plan_of, settings_of  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
-from placer.runtime.runs import run_here  # noqa: E402
+from placer.launch.runtime.processes.run import run_here  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 STEPS, ROUND = 8, 2

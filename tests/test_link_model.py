@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.catalog import Catalog, Region
 from placer.errors import PlacerError
-from placer.geography import corridors, great_circle_km, hub_distances_km, hubs, way_km, zone_of
-from placer.link_fit import fitted_factors
-from placer.link_model import (
+from placer.market.catalog import Catalog, Region
+from placer.market.network.geography import corridors, great_circle_km, hub_distances_km, hubs, way_km, zone_of
+from placer.market.network.graph import Network
+from placer.market.network.link_fit import fitted_factors
+from placer.market.network.link_model import (
     FIBRE_KM_PER_RTT_S,
     RTT_FLOOR_S,
     ZONES,
@@ -21,7 +22,6 @@ from placer.link_model import (
     route_factor,
     spread,
 )
-from placer.network import Network
 
 PUBLISHED = {
     ("gcp/us-central1", "gcp/europe-west1"): 0.21,

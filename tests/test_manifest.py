@@ -13,12 +13,13 @@ import pytest
 
 import placer
 from conftest import Run
+from placer.cost_model.estimate import estimate
+from placer.documents.manifest import document_digest, read_manifest
+from placer.documents.manifest.question import question_of
+from placer.documents.manifest.versions import STEPS, completed
+from placer.documents.saved import check_document, manifest_of
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.estimator import estimate
-from placer.manifest import document_digest, read_manifest
-from placer.manifest.question import question_of
-from placer.manifest.versions import STEPS, completed
-from placer.saved import check_document, manifest_of, schema_text
 
 LATER = ("rendezvous", "buckets", "question")
 

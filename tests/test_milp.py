@@ -19,20 +19,21 @@ from hypothesis import strategies as st
 
 from conftest import ROOT, Run
 from instances import AS_OF, exchange_problem, function_at, offer, profile, random_problem, region, store_at, wide_problem
-from placer import verify
-from placer.advisor import recommend
-from placer.catalog import Catalog, MeasuredLink
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.violations import violations
 from placer.errors import PlacerError
-from placer.estimator import evaluate
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.requirements import Requirements, Used
-from placer.result import Answer, SolveOptions, Status, objective_value
-from placer.solve import solve
-from placer.violations import violations
+from placer.interface.advisor import recommend
+from placer.market.catalog import Catalog, MeasuredLink
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements, Used
+from placer.solving import cross_check as verify
+from placer.solving.result import Answer, SolveOptions, Status, objective_value
+from placer.solving.solve import solve
+from placer.workload.profile import load_profile
 
 cpsat, highs, milp, child, linear, split = (
-    importlib.import_module(f"placer.solvers.{name}") for name in ("cpsat", "highs", "milp", "_child", "_linear", "_split")
+    importlib.import_module(f"placer.solvers.{name}")
+    for name in ("cpsat", "highs", "milp", "_programs.child_process", "_programs.linear", "_programs.split")
 )
 PROOF = SolveOptions(gap=0.0, time_limit_s=60)
 ENGINES: dict[str, Any] = {"highs": highs.engine, "milp": milp.engine, "cpsat": cpsat.engine}
@@ -191,7 +192,7 @@ def test_values_that_break_a_row_are_not_read() -> None:
 
 def test_a_lying_build_is_found() -> None:
     """The installed solver answers 20 tiny programs rightly; one that forgets to look further than the bounds is found."""
-    selftest = importlib.import_module("placer.solvers._selftest")
+    selftest = importlib.import_module("placer.solvers._programs.selftest")
     assert selftest.wrong_answers(highs.engine, 20) == 0
 
     def liar(model: Any, seconds: float) -> Any:
@@ -237,7 +238,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, name: str, 
 
 
 BETTER = (
-    "from placer.solvers._child import guard, say; import json, os, sys, time, signal, subprocess; guard(); json.load(sys.stdin);"
+    "from placer.solvers._programs.child_process import guard, say; import json, os, sys, time, signal, subprocess; guard(); json.load(sys.stdin);"
     "say(started=True);"
 )
 FOUND = "say(better=2.0, bound=3.0, candidates=7, placement={'groups': [], 'exchange': {'strategy': 'none', 'compression': 'fp16'}});"
@@ -290,9 +291,9 @@ def test_better_placements_are_heard() -> None:
 PARENT = """
 import sys
 from placer.result import SolveOptions
-from placer.solvers import _child
+from placer.solvers._programs import child_process
 body = {body!r}
-print(_child.run_child("x", {{}}, SolveOptions(time_limit_s=60), body).status, flush=True)
+print(child_process.run_child("x", {{}}, SolveOptions(time_limit_s=60), body).status, flush=True)
 """
 
 
@@ -328,7 +329,7 @@ def test_nothing_is_left_behind(tmp_path: Path, blow: signal.Signals) -> None:
         BETTER
         + FOUND
         + (
-            "from placer.solvers._child import die_with_parent;"
+            "from placer.solvers._programs.child_process import die_with_parent;"
             "sleeper = subprocess.Popen(['sleep', '60'], preexec_fn=die_with_parent);"
             f"open({str(pids) + '.part'!r}, 'w').write(json.dumps([os.getpid(), sleeper.pid]));"
             f"os.rename({str(pids) + '.part'!r}, {str(pids)!r}); sleeper.wait()"

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from placer.catalog import Catalog, MeasuredLink
-from placer.link_model import SPREAD
-from placer.network import Link, Network
+from placer.market.catalog import Catalog, MeasuredLink
+from placer.market.network.graph import Link, Network
+from placer.market.network.link_model import SPREAD
 
 PUBLISHED = [
     ("gcp/us-central1", "gcp/europe-west1", 0.21),

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import Run
 from placer.errors import PlacerError
-from placer.network_check import ALL, SAME_REGION, check_network
+from placer.market.network.measured_links import ALL, SAME_REGION, check_network
 
 HEADER = "src,dst,gbps_one_stream,gbps_many_streams,gbps_low,gbps_high,rtt_ms,basis,source,as_of"
 
@@ -139,7 +139,7 @@ def test_json_has_a_schema_name_and_factors_only_on_demand(run: Run, tmp_path: P
     """Nothing but the document on stdout; links and errors as in Python."""
     done = run("network", "check", "erben-2023", "--json", PLACER_HOME=str(tmp_path))
     document = json.loads(done.stdout)
-    assert document["schema"] == "placer.network-check/v1"
+    assert document["schema"] == "placer.market.network.graph-check/v1"
     assert "factors" not in document
     assert {group["group"] for group in document["errors"]} >= {"EU-NA", SAME_REGION, ALL}
     fitted = json.loads(run("network", "check", "erben-2023", "--fit", "--json", PLACER_HOME=str(tmp_path)).stdout)["factors"]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from placer.errors import PlacerError
-from placer.runtime import object_store
-from placer.runtime.meter import Meter
-from placer.runtime.object_store import ATTEMPTS, ObjectStore
+from placer.launch.runtime.stores import object_store
+from placer.launch.runtime.stores.object_store import ATTEMPTS, ObjectStore
+from placer.launch.runtime.wire.meter import Meter
 
 pytest.importorskip("boto3")
 server: Any = pytest.importorskip("moto.server")

@@ -14,10 +14,10 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
     pytest.skip("needs gloo", allow_module_level=True)
 from run_plans import A, B, C, document, plan_of, settings_of  # noqa: E402
 
+from placer.documents.manifest import document_digest, read_manifest  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
-from placer.manifest import document_digest, read_manifest  # noqa: E402
-from placer.runtime import memory  # noqa: E402
-from placer.runtime.runs import run_here  # noqa: E402
+from placer.launch.runtime.processes.run import run_here  # noqa: E402
+from placer.launch.runtime.training import memory  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from placer.advice import notes_of
-from placer.advisor import Advisor
-from placer.by_hand import every_exchange, place_by_hand
-from placer.estimator import Estimate, estimate
-from placer.exchange import STRATEGIES
-from placer.outlook import month_outlook, spot_outlook
-from placer.placement import Placement
-from placer.problem import Problem
+from placer.advice.recommendation.notes import notes_of
+from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
+from placer.interface.advisor import Advisor
+from placer.problem.exchange import STRATEGIES
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.by_hand import every_exchange, place_by_hand
 
 
 def placed(workers: str, model: str = "roberta-xlm", catalog: str = "erben-2023", **words: Any) -> tuple[Placement, Estimate, Problem]:

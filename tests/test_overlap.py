@@ -21,15 +21,15 @@ from killed import ORDER  # noqa: E402
 from run_plans import A, B, document, plan_of, settings_of  # noqa: E402
 from test_runtime import TOLERANCE, Alone, check_bytes, models, ran  # noqa: E402
 
+from placer.documents.schemas import schema_text  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
-from placer.exchange import STRATEGIES, traits  # noqa: E402
-from placer.fitting.run_log import counted_rounds, round_seconds  # noqa: E402
-from placer.runtime.beside import Beside  # noqa: E402
-from placer.runtime.compared import ALL_FLUSHED, HIDDEN  # noqa: E402
-from placer.runtime.lost import PeerLostError  # noqa: E402
-from placer.runtime.meter import Meter  # noqa: E402
-from placer.runtime.runs import run_here  # noqa: E402
-from placer.saved import schema_text  # noqa: E402
+from placer.launch.runtime.log.comparison import ALL_FLUSHED, HIDDEN  # noqa: E402
+from placer.launch.runtime.processes.lost_process import PeerLostError  # noqa: E402
+from placer.launch.runtime.processes.run import run_here  # noqa: E402
+from placer.launch.runtime.training.overlapped_exchange import Beside  # noqa: E402
+from placer.launch.runtime.wire.meter import Meter  # noqa: E402
+from placer.problem.exchange import STRATEGIES, traits  # noqa: E402
+from placer.validation.calibration.run_log import counted_rounds, round_seconds  # noqa: E402
 
 torch.set_num_threads(1)
 sys.path.insert(0, str(Path(__file__).parent))

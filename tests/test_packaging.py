@@ -11,21 +11,27 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
+from structure import SOURCES
 
 SHIPPED = [
     "placer/catalogs/default/offers.csv",
     "placer/catalogs/columns.csv",
     "placer/catalogs/erben-2023/runs.csv",
     "placer/catalogs/phalak-2023/claims.csv",
-    "placer/report/reproduction-v1.json",
-    "placer/report/calibration-v1.json",
-    "placer/fitting/runs.py",
+    "placer/documents/schemas/calibration-v1.json",
+    "placer/documents/schemas/result-v1.json",
     "placer/profiles/roberta-xlm.json",
-    "placer/profiler/devices.csv",
+    "placer/profiler/devices/devices.csv",
     "placer/profiler/estimate/constants.json",
     "placer/profiler/estimate/published.csv",
-    "placer/solvers/exact.py",
+    "placer/py.typed",
 ]
+
+
+def module_path(path: Path) -> str:
+    """Where a source file lies in the wheel: ``solvers/`` installs as ``placer/solvers/``."""
+    name = path.relative_to(ROOT).as_posix()
+    return name if name.startswith("placer/") else f"placer/{name}"
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +48,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
-    """Books, profiles, solvers and schemas are inside."""
+    """Books, profiles, schemas and every module of placer and its solvers are inside."""
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
-    assert {*SHIPPED, "placer/report/result-v1.json", "placer/py.typed"} <= set(names)
+    modules = {module_path(path) for name in SOURCES for path in (ROOT / name).rglob("*.py")}
+    assert {*SHIPPED, *modules} <= set(names)
     assert not [n for n in names if n.startswith(("tests/", "solvers/", "catalogs/"))]
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         inside = {"/".join(n.split("/")[1:]) for n in archive.getnames()}
-    assert {"catalogs/default/offers.csv", "solvers/exact.py", "profiles/roberta-xlm.json", "pyproject.toml"} <= inside
+    assert {"catalogs/default/offers.csv", "solvers/exact/__init__.py", "profiles/roberta-xlm.json", "pyproject.toml"} <= inside
 
 
 def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> None:

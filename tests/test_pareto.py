@@ -17,23 +17,24 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
-from placer.catalog import Catalog
+from placer.advice.frontier.points import Ending, Frontier, knee_of
+from placer.advice.frontier.search import frontier
+from placer.cli.report.frontier.frontier_document import check_frontier
+from placer.cli.report.frontier.scatter import scatter
+from placer.cost_model.estimate import estimate, evaluate
+from placer.cost_model.violations import violations
+from placer.documents.saved import check_document
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.estimator import estimate, evaluate
-from placer.frontier import Ending, Frontier, knee_of
-from placer.frontier_search import frontier
-from placer.placement import Placement
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.report.frontier import check_frontier
-from placer.report.scatter import scatter
-from placer.requirements import Requirements
-from placer.result import SolveOptions, Status
-from placer.saved import check_document, schema_text
-from placer.solve import prepare, solve
-from placer.violations import violations
+from placer.market.catalog import Catalog
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.solving.result import SolveOptions, Status
+from placer.solving.solve import prepare, solve
+from placer.workload.profile import load_profile
 
-exact = importlib.import_module("placer.solvers.exact")
+exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 EXACT = SolveOptions(gap=0.0, time_limit_s=60.0)
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")

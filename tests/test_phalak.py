@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from placer.catalog import Catalog
-from placer.reproduce import phalak_hierarchy
-from placer.reproduce.comparison import Finding, Verdict
-from placer.reproduce.phalak import placement_rows, seconds_parts, usd_parts
-from placer.reproduce.phalak_claims import CHECKS, judged
-from placer.reproduce.phalak_placements import BOOK, CHOICES, MODELS, Choice, Study, placed, work_out
-from placer.reproduce.published import published_claims
+from placer.market.catalog import Catalog
 from placer.units import GIB
+from placer.validation.reproduction import phalak_hierarchy
+from placer.validation.reproduction.comparison import Finding, Verdict
+from placer.validation.reproduction.phalak import placement_rows, seconds_parts, usd_parts
+from placer.validation.reproduction.phalak_claims import CHECKS, judged
+from placer.validation.reproduction.phalak_placements import BOOK, CHOICES, MODELS, Choice, Study, placed, work_out
+from placer.validation.reproduction.published import published_claims
 
 HIERARCHY = ("P24", "P25", "P26")
 

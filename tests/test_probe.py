@@ -18,16 +18,16 @@ import pytest
 from shaped_peers import best
 
 from conftest import INTERRUPTIBLE, ROOT, Run, free_port
-from placer.catalog import Catalog
 from placer.errors import PlacerError
-from placer.network import Network
-from placer.sources.probe import harvest_probe, plan_probe, run_probe
-from placer.sources.probe.bill import ACKNOWLEDGED, WIRE, bill, check_cost
-from placer.sources.probe.bill import Run as Transfer
-from placer.sources.probe.client import Peer, round_trip, throughput
-from placer.sources.probe.hosts import ProbeHost, ProbeHosts, read_hosts
-from placer.sources.probe.protocol import VERSION, Meter, ProbeError, Question, ask, read_question, read_report
-from placer.sources.probe.server import ProbeServer, ServerLimits, listen
+from placer.market.catalog import Catalog
+from placer.market.network.graph import Network
+from placer.market.sources.links.probe.bill import ACKNOWLEDGED, WIRE, bill, check_cost
+from placer.market.sources.links.probe.bill import Run as Transfer
+from placer.market.sources.links.probe.client import Peer, round_trip, throughput
+from placer.market.sources.links.probe.hosts import ProbeHost, ProbeHosts, read_hosts
+from placer.market.sources.links.probe.probe import harvest_probe, plan_probe, run_probe
+from placer.market.sources.links.probe.protocol import VERSION, Meter, ProbeError, Question, ask, read_question, read_report
+from placer.market.sources.links.probe.server import ProbeServer, ServerLimits, listen
 
 TOKEN = "correct-horse"  # noqa: S105
 EAST, WEST = "aws/us-east-1", "gcp/us-west1"

@@ -14,8 +14,8 @@ from profiled import PARAMETERS, SOURCE
 
 from conftest import ROOT
 from placer.cli import run
-from placer.profile import load_profile
-from placer.saved import schema_text
+from placer.documents.schemas import schema_text
+from placer.workload.profile import load_profile
 
 torch = pytest.importorskip("torch")
 FAST = ("--device", "cpu", "--steps", "3")
@@ -220,7 +220,7 @@ def test_what_a_loss_prints_is_no_result(profile: Profile, capsys: pytest.Captur
     assert json.loads(said.out)["name"] == "chats"
     assert "a word from the loss" in said.err
     assert profile("mymodel:chats", "--estimate", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == "placer.profile-estimate/v1"
+    assert json.loads(capsys.readouterr().out)["schema"] == "placer.workload.profile-estimate/v1"
 
 
 @pytest.mark.parametrize(("function", "says"), [("gives_up", "SystemExit: 0"), ("own_exception", "Own: mine")])

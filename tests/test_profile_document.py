@@ -7,12 +7,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from placer.book import load_catalog
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.measurement import Measurement, Point, Seconds
-from placer.problem import Problem
-from placer.profile import SCHEMA, ModelProfile, Rate, load_profile, profile_document, profile_from_json
-from placer.profiler.device_facts import gpu_name
+from placer.market.books.reading import load_catalog
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.profiler.devices.identity import gpu_name
 from placer.profiler.document import (
     Sizes,
     check_same_model,
@@ -24,8 +24,8 @@ from placer.profiler.document import (
     rate_of,
     with_estimates,
 )
-from placer.requirements import Requirements
-from placer.saved import schema_text
+from placer.workload.measurement import Measurement, Point, Seconds
+from placer.workload.profile import SCHEMA, ModelProfile, Rate, load_profile, profile_document, profile_from_json
 
 SECONDS = Seconds(median=0.1, low=0.09, high=0.12)
 POINT = Point(

@@ -17,21 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import placer
-from placer.calibration import PUBLISHED
+from placer.documents.saved import examine_document
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.overlay import overlay_from, read_overlay
-from placer.profiler.host import HostMeasurement, HostPoint
-from placer.profiler.host_fit import fit, student
-from placer.profiler.host_overlay import (
-    ALIKE,
-    REFERENCE_S_PER_GB,
-    REFERENCE_S_PER_TENSOR,
-    HostReport,
-    host_class,
-    host_report,
-    warnings_of,
-)
-from placer.saved import examine_document, schema_text
+from placer.profiler.host.arithmetic import HostMeasurement, HostPoint
+from placer.profiler.host.fit import fit, student
+from placer.profiler.host.overlay import ALIKE, REFERENCE_S_PER_GB, REFERENCE_S_PER_TENSOR, HostReport, host_class, host_report, warnings_of
+from placer.workload.constants import PUBLISHED
+from placer.workload.overlay import overlay_from, read_overlay
 
 TODAY = "2026-11-21"
 GRID = [(size, count) for size in (2e6, 8e6, 32e6) for count in (8, 64, 512)]
@@ -195,7 +188,7 @@ def test_overlay_changes_estimate_and_recommend(slow_host: HostReport, tmp_path:
 def test_messages_hold_the_gradient() -> None:
     """FP16 keeps 11 bits, clamps at 65,504; FP32 keeps all; a message is 48 bytes longer than its buffer."""
     torch = pytest.importorskip("torch")
-    from placer.profiler.host import HEADER, deserialise, mean_of, serialise
+    from placer.profiler.host.arithmetic import HEADER, deserialise, mean_of, serialise
 
     values = torch.tensor([0.1, -3.0, 1e9, -1e9])
     half = deserialise(serialise(values, "fp16"), "fp16")
@@ -209,7 +202,7 @@ def test_messages_hold_the_gradient() -> None:
 def test_averaging_with_a_copy_changes_nothing() -> None:
     """The mean of two equal gradients is the gradient: the difference that comes back is 0 in FP32, below FP16's step in FP16."""
     torch = pytest.importorskip("torch")
-    from placer.profiler.host import average_once, make_gradient
+    from placer.profiler.host.arithmetic import average_once, make_gradient
 
     for kind in ("fp16", "none"):
         gradient = make_gradient(torch, kind, 3_000_000, 3)  # parts of 512 KiB: two a tensor
@@ -224,7 +217,7 @@ def test_averaging_with_a_copy_changes_nothing() -> None:
 def test_a_real_measurement_of_tiny_gradients() -> None:
     """Three rounds over eight points: times above 0, a fit, as many threads as before, and progress that ends at 1."""
     torch = pytest.importorskip("torch")
-    from placer.profiler.host import measure_host
+    from placer.profiler.host.arithmetic import measure_host
 
     seen: list[float] = []
     before = torch.get_num_threads()
@@ -242,7 +235,7 @@ def test_a_real_measurement_of_tiny_gradients() -> None:
 def test_ctrl_c_keeps_whole_rounds() -> None:
     """In the first round there is nothing to keep; later, what is measured is marked partial."""
     pytest.importorskip("torch")
-    from placer.profiler.host import measure_host
+    from placer.profiler.host.arithmetic import measure_host
 
     def interrupt_at(call: int) -> Callable[[float], None]:
         calls: list[float] = []
@@ -264,7 +257,7 @@ def test_ctrl_c_keeps_whole_rounds() -> None:
 @pytest.mark.parametrize(("sizes", "tensors"), [((1e5,), (1, 2)), ((1e5, 2e5), (4,)), ((1e5, 2e5), (0, 4))])
 def test_grids_that_tell_nothing_are_refused(sizes: tuple[float, ...], tensors: tuple[int, ...]) -> None:
     """One size or one tensor count cannot tell the two costs apart."""
-    from placer.profiler.host import measure_host
+    from placer.profiler.host.arithmetic import measure_host
 
     with pytest.raises(PlacerError, match="two sizes and two tensor counts"):
         measure_host(sizes, tensors)
@@ -274,14 +267,14 @@ def test_grids_that_tell_nothing_are_refused(sizes: tuple[float, ...], tensors: 
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny gradients for the command."""
     pytest.importorskip("torch")
-    monkeypatch.setattr("placer.profiler.host.SIZES", {"quick": (2e5, 8e5), "usual": (2e5, 8e5), "thorough": (2e5, 8e5)})
-    monkeypatch.setattr("placer.profiler.host.SECONDS", {"quick": 0.0, "usual": 0.0, "thorough": 0.0})
+    monkeypatch.setattr("placer.profiler.host.arithmetic.SIZES", {"quick": (2e5, 8e5), "usual": (2e5, 8e5), "thorough": (2e5, 8e5)})
+    monkeypatch.setattr("placer.profiler.host.arithmetic.SECONDS", {"quick": 0.0, "usual": 0.0, "thorough": 0.0})
 
 
 @pytest.mark.usefixtures("tiny")
 def test_command_writes_a_calibration(tmp_path: Path) -> None:
     """Tables on stdout, warnings and the file's name on stderr; the file is what --calibration reads."""
-    from placer.cli.profile_exchange import command
+    from placer.cli.measure.profile_exchange import command
 
     path = tmp_path / "here.json"
     done = CliRunner().invoke(command, ["--quick", "--host", "L4", "-o", str(path)], env={"COLUMNS": "200"})
@@ -297,7 +290,7 @@ def test_command_writes_a_calibration(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("tiny")
 def test_command_prints_json() -> None:
     """The document alone."""
-    from placer.cli.profile_exchange import command
+    from placer.cli.measure.profile_exchange import command
 
     done = CliRunner().invoke(command, ["--json"])
     assert json.loads(done.stdout)["schema"] == "placer.calibration/v1"
@@ -315,7 +308,7 @@ def test_command_prints_json() -> None:
 )
 def test_wrong_words_are_refused_before_anything_is_measured(words: list[str], says: str) -> None:
     """Each as a PlacerError with its name; PyTorch is not needed for that."""
-    from placer.cli.profile_exchange import command
+    from placer.cli.measure.profile_exchange import command
 
     done: Any = CliRunner().invoke(command, words)
     assert isinstance(done.exception, PlacerError)

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from placer.errors import PlacerError
-from placer.measurement import Point
-from placer.profiler import memory
-from placer.profiler.batch_sizes import Findings
-from placer.profiler.device_facts import choose_device
-from placer.profiler.failures import OutOfMemory, told
-from placer.profiler.loading import loading_seconds_per_sample, samples_in
-from placer.profiler.measure import Effort, Timing, measure
-from placer.profiler.precision import check_precision, products
-from placer.profiler.session import Plan, Session
-from placer.profiler.stopwatch import DeviceEvents, phases, stopwatch
-from placer.profiler.training import TrainingStep
-from placer.profiler.workload import Workload
+from placer.profiler.devices.identity import choose_device
+from placer.profiler.steps import memory
+from placer.profiler.steps.batch_sizes import Findings
+from placer.profiler.steps.failures import OutOfMemory, told
+from placer.profiler.steps.loading import loading_seconds_per_sample, samples_in
+from placer.profiler.steps.precision import check_precision, products
+from placer.profiler.steps.rate import Effort, Timing, measure
+from placer.profiler.steps.session import Plan, Session
+from placer.profiler.steps.stopwatch import DeviceEvents, phases, stopwatch
+from placer.profiler.steps.training import TrainingStep
+from placer.profiler.target.workload import Workload
+from placer.workload.measurement import Point
 
 torch = pytest.importorskip("torch")
 CPU = torch.device("cpu")

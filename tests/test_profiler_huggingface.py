@@ -18,9 +18,9 @@ torch = pytest.importorskip("torch")
 
 from conftest import ROOT  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
-from placer.profile import load_profile  # noqa: E402
 from placer.profiler.gradients import gradient_sizes  # noqa: E402
-from placer.profiler.huggingface import from_config  # noqa: E402
+from placer.profiler.target.huggingface import from_config  # noqa: E402
+from placer.workload.profile import load_profile  # noqa: E402
 
 torch.set_num_threads(1)
 META, CPU = torch.device("meta"), torch.device("cpu")
@@ -203,7 +203,7 @@ def test_without_transformers_the_pip_line_is_named(tmp_path: Path) -> None:
     """As where it is not installed: a process whose import of it fails."""
     script = (
         "import sys; sys.modules['transformers'] = None\n"
-        "from placer.errors import PlacerError\nfrom placer.profiler.huggingface import from_config\n"
+        "from placer.errors import PlacerError\nfrom placer.profiler.target.huggingface import from_config\n"
         f"try: from_config({str(write(tmp_path, **ROBERTA))!r})\nexcept PlacerError as e: print(e)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -17,10 +17,10 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from conftest import ROOT  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
-from placer.profile import load_profile  # noqa: E402
 from placer.profiler.builtin import BUILTINS, builtin  # noqa: E402
 from placer.profiler.builtin.resnet import resnet  # noqa: E402
 from placer.profiler.builtin.transformer import Encoder, masked_language_model  # noqa: E402
+from placer.workload.profile import load_profile  # noqa: E402
 
 torch.set_num_threads(1)
 META, CPU = torch.device("meta"), torch.device("cpu")

@@ -6,10 +6,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from placer.catalog import Catalog
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.profile import load_profile, profile_from_json, profile_names, shipped_profiles
-from placer.saved import schema_text
+from placer.market.catalog import Catalog
+from placer.workload.profile import load_profile, profile_from_json, profile_names, shipped_profiles
 
 EIGHT = {"resnet18", "resnet50", "resnet152", "wide-resnet101", "convnext-large", "roberta-base", "roberta-large", "roberta-xlm"}
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from placer.advisor import Advisor
-from placer.by_hand import place_by_hand
-from placer.catalog import Catalog
-from placer.estimator import estimate
-from placer.promised_network import network_warnings
+from placer.advice.recommendation.promised_network import network_warnings
+from placer.cost_model.estimate import estimate
+from placer.interface.advisor import Advisor
+from placer.market.catalog import Catalog
+from placer.solving.by_hand import place_by_hand
 
 
 def promised(erben: Catalog, gbps: float | None) -> Catalog:

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instances import exchange_problem
-from placer.catalog import Catalog, MeasuredLink
-from placer.cost import egress_usd
-from placer.estimator import Outcome, evaluate, exchange_phases
-from placer.exchange import STRATEGIES
-from placer.placement import Placement
-from placer.problem import Problem
-from placer.requirements import Requirements
-from placer.violations import violations
+from placer.cost_model.dollars.components import egress_usd
+from placer.cost_model.estimate import Outcome, evaluate, exchange_phases
+from placer.cost_model.violations import violations
+from placer.market.catalog import Catalog, MeasuredLink
+from placer.problem.exchange import STRATEGIES
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 UNUSABLE = {"exchange", "function", "data", "batch"}

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.catalog import Catalog
-from placer.coverage import cited, coverage, rows_by_kind, unsure
-from placer.problem import Problem
-from placer.provenance import WITHOUT_URL, known_sources, resolve, trail
-from placer.report.document import data_document
-from placer.report.terminal import context
-from placer.request import build_problem
-from placer.requirements import Requirements
-from placer.shipped import shipped_catalogs
+from placer.cli.report.recommend.terminal import context
+from placer.cli.report.result_document import data_document
+from placer.market.books.folders import shipped_catalogs
+from placer.market.catalog import Catalog
+from placer.market.checks.coverage import cited, coverage, rows_by_kind, unsure
+from placer.market.checks.provenance import WITHOUT_URL, known_sources, resolve, trail
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.problem.words.request import build_problem
 
 FILES = sorted(path for path in shipped_catalogs().rglob("*.csv") if path.name not in ("columns.csv", "sources.csv"))
 OF_COMMANDS = {"AWS Price List Query API", "EC2 spot price history", "SkyPilot catalog", "Skyplane grid", "placer probe", "iperf3"}

@@ -13,14 +13,17 @@ import pytest
 
 from placer import Advisor
 from placer.errors import PlacerError
-from placer.network import network_of, with_free_egress
-from placer.placement import Placement
-from placer.problem import KEPT_POOLS, Problem
-from placer.recent import Recent
-from placer.requirements import Requirements
-from placer.result import SolveOptions
+from placer.market.network.graph import network_of, with_free_egress
+from placer.problem.kept_answers import Recent
+from placer.problem.placement import Placement
+from placer.problem.problem import KEPT_POOLS, Problem
+from placer.problem.requirements import Requirements
+from placer.solving.result import SolveOptions
 
-exact, markets, shared, tables = (importlib.import_module(f"placer.solvers.{name}") for name in ("exact", "_market", "_shared", "_tables"))
+exact, markets, shared, tables = (
+    importlib.import_module(f"placer.solvers.{name}")
+    for name in ("exact.branch_and_bound", "_market.market", "_market.shared_tables", "_market.place_tables")
+)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +172,7 @@ def test_one_region_with_a_server_has_its_workers_there(advisor: Advisor) -> Non
 
 def speed_of(placement: Placement, problem: Problem) -> float:
     """Samples/s of a placement."""
-    from placer.estimator import evaluate
+    from placer.cost_model.estimate import evaluate
 
     return evaluate(placement, problem).samples_per_second
 

@@ -7,9 +7,10 @@ import jsonschema
 import pytest
 
 import placer
+from placer.documents.saved import check_document
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.result import Status
-from placer.saved import check_document, schema_text
+from placer.solving.result import Status
 
 
 def specs(result: placer.Result) -> list[str]:

@@ -20,11 +20,11 @@ import pytest
 from price_servers import Answer, Request, Server, as_json, aws_entry, serving
 
 from conftest import ROOT
-from placer.catalog import Catalog
 from placer.cli import run as run_placer
-from placer.sources.aws import account
-from placer.sources.aws.spot import quantile, spot_prices
-from placer.sources.scope import known_gpu
+from placer.market.catalog import Catalog
+from placer.market.sources.prices.aws import account
+from placer.market.sources.prices.aws.spot import quantile, spot_prices
+from placer.market.sources.scope import known_gpu
 
 ACCESS, SECRET = "AKIACANARY0123456789", "canary/secret+0123456789abcdefghijklmnop"
 """In the formats of AWS' keys; must never come back."""

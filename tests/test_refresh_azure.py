@@ -20,7 +20,7 @@ from price_servers import Answer, Request, Server, as_json, azure_item, azure_pa
 
 from conftest import ROOT
 from placer.cli import run as run_placer
-from placer.sources import pages
+from placer.market.sources.prices import pages
 
 T4, A100 = "Standard_NC4as_T4_v3", "Standard_NC24ads_A100_v4"
 Call = Callable[..., tuple[int, str, str]]

@@ -13,9 +13,9 @@ import pytest
 from price_servers import Answer, Request, Server, as_json, gcp_sku, serving
 
 from placer.errors import PlacerError
-from placer.sources.gcp import _part
-from placer.sources.pages import address
-from placer.sources.refresh import refresh as refresh_book
+from placer.market.sources.prices.gcp import _part
+from placer.market.sources.prices.pages import address
+from placer.market.sources.refresh import refresh as refresh_book
 
 KEY = "AIzaSyCANARY-0123456789abcdefghijklmnopq"
 """In the format of Google's keys; must never come back."""

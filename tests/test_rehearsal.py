@@ -22,21 +22,21 @@ import pytest
 from shaping import shaped
 
 from conftest import Run
-from placer.advisor import Advisor
-from placer.by_hand import place_by_hand
+from placer.cost_model.estimate import estimate
+from placer.documents.manifest import build_manifest, read_manifest
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.estimator import estimate
-from placer.manifest import build_manifest, read_manifest
-from placer.placement import Placement
-from placer.problem import Problem
-from placer.rehearsal.functions import runs_of
-from placer.rehearsal.kill import Kill
-from placer.rehearsal.machine import calibrated
-from placer.rehearsal.network import Shape, shaped_network
-from placer.rehearsal.scaled import Scaled, fewer, scaled, usual_scale, without_hosts
-from placer.rehearsal.wishes import check_processes, own_elements
-from placer.runtime.plan import plan_from
-from placer.saved import schema_text
+from placer.interface.advisor import Advisor
+from placer.launch.rehearsal.functions import runs_of
+from placer.launch.rehearsal.kill import Kill
+from placer.launch.rehearsal.machine import calibrated
+from placer.launch.rehearsal.scaled_plan import Scaled, fewer, scaled, usual_scale, without_hosts
+from placer.launch.rehearsal.wishes import check_processes, own_elements
+from placer.launch.runtime.plan import plan_from
+from placer.launch.shaped_network import Shape, shaped_network
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.by_hand import place_by_hand
 
 US, EU = "gcp/us-central1", "gcp/europe-west1"
 TWO = f"{US}=1xT4:spot,{EU}=1xT4:spot"
@@ -456,7 +456,7 @@ def test_deaths_are_read() -> None:
 
 def test_an_early_manifest_has_no_links(tmp_path: Path, run: Run) -> None:
     """It says to write it again."""
-    from placer.manifest import document_digest
+    from placer.documents.manifest import document_digest
 
     told = {key: value for key, value in manifest_of(*by_hand()).items() if key not in ("question", "digest")}
     path = tmp_path / "plan.json"

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from shaped_peers import Peers, best
 
 from placer.errors import PlacerError
-from placer.rehearsal.network import Shape, shaped_network
-from placer.rehearsal.network.queues import Link, Queues
-from placer.rehearsal.network.router import Outlet
-from placer.rehearsal.network.shape import shapes_between
+from placer.launch.shaped_network import Shape, shaped_network
+from placer.launch.shaped_network.packets.router import Outlet
+from placer.launch.shaped_network.shaping.queues import Link, Queues
+from placer.launch.shaped_network.shaping.shape import shapes_between
 
 HERE = Path(__file__).parent
 PAIR = 2.5
@@ -295,7 +295,7 @@ def test_sigkill_leaves_nothing_behind(peers: Peers) -> None:
     holder.communicate()
     assert gone(lambda: not inodes & networks_in_use())
     assert gone(lambda: not Path(f"/proc/{entries[0]['pid']}").exists())
-    from placer.rehearsal.network.enter import enter
+    from placer.launch.shaped_network.entrance import enter
 
     with pytest.raises(PlacerError, match="cannot join the rehearsal's network"):
         enter(entries[0])

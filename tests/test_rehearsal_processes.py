@@ -23,11 +23,11 @@ from run_plans import A, B, document, plan_of, settings_of
 
 from conftest import Run
 from placer.errors import PlacerError
-from placer.rehearsal.folder import own_folder
-from placer.rehearsal.network import Shape, shaped_network
-from placer.rehearsal.network.seen import seen
-from placer.runtime.runs import run_here
-from placer.runtime.store_processes import local_object_stores
+from placer.launch.rehearsal.folder import own_folder
+from placer.launch.runtime.processes.run import run_here
+from placer.launch.runtime.processes.store_processes import local_object_stores
+from placer.launch.shaped_network import Shape, shaped_network
+from placer.launch.shaped_network.addresses import seen
 
 WAY = {"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 1e7, "rtt_s": 0.002}
 
@@ -43,7 +43,7 @@ def stores_here() -> set[int]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-            if parent == os.getpid() and b"placer.runtime.local_store" in (process / "cmdline").read_bytes():
+            if parent == os.getpid() and b"placer.launch.runtime.stores.local_store" in (process / "cmdline").read_bytes():
                 found.add(int(process.name))
         except OSError:
             continue

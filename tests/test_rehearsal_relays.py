@@ -25,10 +25,10 @@ from test_rehearsal import EU, LONDON, OREGON, US, line, written
 
 from conftest import Run
 from placer.errors import PlacerError
-from placer.rehearsal.network import Shape, ShapedNetwork, shaped_network
-from placer.rehearsal.network.placed_gloo import as_seen
-from placer.rehearsal.network.relays import MOST_MACHINES, address_of
-from placer.rehearsal.network.seen import seen, seen_url
+from placer.launch.shaped_network import Shape, ShapedNetwork, shaped_network
+from placer.launch.shaped_network.addresses import seen, seen_url
+from placer.launch.shaped_network.placed_gloo import as_seen
+from placer.launch.shaped_network.streams.relays import MOST_MACHINES, address_of
 
 RATE, CAP, RTT = 4e6, 10e6, 0.06
 """Bytes/s of a stream and of the pair, and the round-trip time, from A to B; a tenth of the rates on the way back."""

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
+from placer.advice.worlds.replan import break_even_seconds, improvement
+from placer.documents.manifest import read_manifest
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.fitting.observed import observe
-from placer.manifest import read_manifest
-from placer.profile import COMPRESSION_BYTES
-from placer.replanning import break_even_seconds, improvement
-from placer.runtime.context import Settings
-from placer.runtime.plan import plan_from
-from placer.runtime.run_log import RunLog
-from placer.saved import schema_text
+from placer.launch.runtime.log.run_log import RunLog
+from placer.launch.runtime.plan import plan_from
+from placer.launch.runtime.training.context import Settings
+from placer.validation.calibration.observations import observe
+from placer.workload.profile import COMPRESSION_BYTES
 
 
 def planned(folder: Path, **words: Any) -> str:
@@ -107,9 +107,9 @@ def test_slower_links_are_told_from_slower_machines(two_regions: str) -> None:
     assert got.running is not None
     assert got.running.estimate is not None
     expected = got.manifest.expected.step_seconds["communication"]
-    from placer.estimator import estimate
-    from placer.manifest import read_manifest
-    from placer.manifest.question import question_of
+    from placer.cost_model.estimate import estimate
+    from placer.documents.manifest import read_manifest
+    from placer.documents.manifest.question import question_of
 
     problem, placement = question_of(read_manifest(json.loads(Path(two_regions).read_text()), "plan"), "plan")
     parts = dict(estimate(placement, problem).step.parts)

@@ -11,14 +11,14 @@ import jsonschema
 import pytest
 
 from conftest import Run
-from placer.book import load_catalog
+from placer.cli.report.reproduction import best_of_families
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.report.reproduction import best_of_families
-from placer.reproduce import PAPERS, reproduce
-from placer.reproduce.cloudless import elastic_cases, speed_ups
-from placer.reproduce.comparison import Group, Reproduction, Row, Verdict, group_errors
-from placer.reproduce.erben import SENT, SPEED
-from placer.saved import schema_text
+from placer.market.books.reading import load_catalog
+from placer.validation.reproduction import PAPERS, reproduce
+from placer.validation.reproduction.cloudless import elastic_cases, speed_ups
+from placer.validation.reproduction.comparison import Group, Reproduction, Row, Verdict, group_errors
+from placer.validation.reproduction.erben import SENT, SPEED
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from placer.catalog import Catalog
 from placer.errors import PlacerError
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.quotas import read_quotas
-from placer.request import build_problem
+from placer.market.catalog import Catalog
+from placer.problem.problem import Problem
+from placer.problem.words.quotas import read_quotas
+from placer.problem.words.request import build_problem
+from placer.workload.profile import load_profile
 
 
 def ask(book: Catalog, model: str = "roberta-xlm", **words: Any) -> Problem:

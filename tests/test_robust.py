@@ -13,16 +13,16 @@ import placer
 from conftest import Run
 from instances import random_problem, two_places
 from placements import random_placement
-from placer.candidates import Candidate, cut
+from placer.advice.robustness.candidates import Candidate, cut
+from placer.advice.robustness.regret import Robustness, assess
+from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of, latin_hypercube, parse_boxes
+from placer.advice.robustness.value_of_information import INNER, LEVELS
+from placer.advice.worlds.scenario import apply
+from placer.cost_model.estimate import evaluate
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.estimator import evaluate
-from placer.information import INNER, LEVELS
-from placer.result import objective_value
-from placer.robustness import Robustness, assess
-from placer.saved import schema_text
-from placer.scenario import apply
-from placer.solve import solve
-from placer.uncertainty import Factor, changes_of, factors_of, latin_hypercube, parse_boxes
+from placer.solving.result import objective_value
+from placer.solving.solve import solve
 
 BOX = parse_boxes(["price=0.5..2", "rate=1..1", "bandwidth=1..1"])
 EXCHANGES = ("all-reduce", "hierarchical-all-reduce", "central", "parameter-server", "local-sgd", "model-averaging")

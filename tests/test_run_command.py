@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from run_plans import A, B, document, saved
 
 from conftest import INTERRUPTIBLE, ROOT, Run, free_port
-from placer.saved import schema_text
+from placer.documents.schemas import schema_text
 
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from placer.catalog import Catalog
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.fitting.run_log import run_log_row
-from placer.fitting.runs import read_runs
-from placer.saved import schema_text
+from placer.market.catalog import Catalog
+from placer.validation.calibration.run_log import run_log_row
+from placer.validation.calibration.runs import read_runs
 
 HEAD: dict[str, Any] = {
     "kind": "run",

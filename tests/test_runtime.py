@@ -19,10 +19,10 @@ import run_plans  # noqa: E402
 from run_plans import A, B, C, document, plan_of, settings_of  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
-from placer.runtime.compared import summary  # noqa: E402
-from placer.runtime.plan import Plan  # noqa: E402
-from placer.runtime.runs import run_here  # noqa: E402
-from placer.runtime.trainer import batch_seed  # noqa: E402
+from placer.launch.runtime.log.comparison import summary  # noqa: E402
+from placer.launch.runtime.plan import Plan  # noqa: E402
+from placer.launch.runtime.processes.run import run_here  # noqa: E402
+from placer.launch.runtime.training.trainer import batch_seed  # noqa: E402
 
 torch.set_num_threads(1)
 ELEMENTS = 33
@@ -121,7 +121,7 @@ def averaged(groups: list[dict[int, int]], every: int, steps: int = 6) -> Any:
 
 
 def check_bytes(told: dict[str, Any], folder: Path, records: Records, tolerance: float = 0.0) -> dict[str, Any]:
-    """Bytes on each pair of places are those of `placer.exchange`; shards differ by one element where they do not divide."""
+    """Bytes on each pair of places are those of `placer.problem.exchange`; shards differ by one element where they do not divide."""
     plan = plan_of(told)
     found = summary(plan, settings_of(folder, plan), records)
     assert found["bytes"]

@@ -13,10 +13,10 @@ import pytest
 
 from conftest import ROOT, Run
 from placer.errors import PlacerError
-from placer.shelf import check_book_name
-from placer.sources import save as saving
-from placer.sources.harvest import Cell, Harvest, Origin
-from placer.sources.save import ORIGIN, save
+from placer.market.books.folders import check_book_name
+from placer.market.sources import save as saving
+from placer.market.sources.harvest import Cell, Harvest, Origin
+from placer.market.sources.save import ORIGIN, save
 
 
 def harvest(usd_per_hour: float = 0.5, rows: int = 1) -> Harvest:

@@ -10,16 +10,16 @@ import pytest
 import placer
 from conftest import Run
 from placements import random_placement
-from placer.catalog import Catalog
+from placer.cost_model.estimate import exchange_phases
+from placer.cost_model.timing.transports import TRANSPORTS
 from placer.errors import PlacerError
-from placer.estimator import exchange_phases
-from placer.exchange import STRATEGIES, traits
-from placer.exchange.phase import bytes_by_link
-from placer.simulation.fluid import Fluid, Port
-from placer.simulation.loop import Loop, Process
-from placer.simulation.noise import Noise
-from placer.simulation.replay import EXCHANGES, ROUNDS, Simulation, replay
-from placer.steps import TRANSPORTS
+from placer.market.catalog import Catalog
+from placer.problem.exchange import STRATEGIES, traits
+from placer.problem.exchange.phase import bytes_by_link
+from placer.validation.simulation.fluid import Fluid, Port
+from placer.validation.simulation.loop import Loop, Process
+from placer.validation.simulation.noise import Noise
+from placer.validation.simulation.replay import EXCHANGES, ROUNDS, Simulation, replay
 
 NAMES = [name for name in STRATEGIES if name != "none"]
 PLACEMENTS, CHUNK = 200, 25

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instances import OBJECTIVES, exchange_problem, random_problem, wide_problem
-from placer.catalog import Catalog
+from placer.cost_model.violations import violations
 from placer.errors import PlacerError
-from placer.exchange import STRATEGIES
-from placer.placement import Placement
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.requirements import Requirements
-from placer.result import Result, SolveOptions, Status
-from placer.solve import solve, solver_names
-from placer.violations import violations
+from placer.market.catalog import Catalog
+from placer.problem.exchange import STRATEGIES
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.solving.result import Result, SolveOptions, Status
+from placer.solving.solve import solve, solver_names
+from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0)
 SEEDS = 500
@@ -273,10 +273,10 @@ def test_a_lying_solver_is_caught_and_the_problem_kept(monkeypatch: pytest.Monke
     """A placement over the budget, or a bound that the value beats, is an internal error with a file to reproduce it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     honest = next(p for p in map(random_problem, range(50)) if solve(p, "exact", PROOF).placement is not None)
-    answer = importlib.import_module("placer.solvers.exact").solve(honest, PROOF)
+    answer = importlib.import_module("placer.solvers.exact.branch_and_bound").solve(honest, PROOF)
     liar = types.ModuleType("placer.solvers.liar")
     monkeypatch.setitem(sys.modules, "placer.solvers.liar", liar)
-    monkeypatch.setattr("placer.solve.solver_names", lambda: ["liar"])
+    monkeypatch.setattr("placer.solving.solve.solver_names", lambda: ["liar"])
     better = 0.5 if honest.requirements.objective == "throughput" else 2.0
     liar.solve = lambda problem, options: replace(answer, bound=answer.bound * better)  # type: ignore[attr-defined]
     with pytest.raises(AssertionError, match="is beaten by its value") as caught:

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.errors import PlacerError
-from placer.interruption import ASSUMED_INTERRUPTION, Interruption, banded, together
-from placer.interval import Interval
-from placer.spot import (
+from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption, banded, together
+from placer.cost_model.outlook.spot import (
     OBSERVED_CORRELATION,
     Correlation,
     chance_all_lost,
@@ -20,6 +18,8 @@ from placer.spot import (
     expected_share,
     rate_per_hour,
 )
+from placer.errors import PlacerError
+from placer.units import Interval
 
 
 def exactly(chance: float, restart_s: float, lost_steps: float) -> Interruption:

@@ -14,18 +14,17 @@ import platformdirs
 import pytest
 
 from conftest import Run
-from placer.advisor import Advisor
-from placer.book import load_catalog
-from placer.catalog import Catalog, VmOffer
-from placer.compiled import MOST_KEPT, cache_folder
 from placer.errors import PlacerError
-from placer.layers import find_layer
-from placer.network import Network
-from placer.pin import default_words, pin_document, pin_file
-from placer.shelf import shelf
-from placer.shipped import shipped_catalogs
-from placer.sources.harvest import Harvest
-from placer.sources.save import save
+from placer.interface.advisor import Advisor
+from placer.market.books.cache import MOST_KEPT, cache_folder
+from placer.market.books.folders import own_books, shipped_catalogs
+from placer.market.books.layers import find_layer
+from placer.market.books.pin import default_words, pin_document, pin_file
+from placer.market.books.reading import load_catalog
+from placer.market.catalog import Catalog, VmOffer
+from placer.market.network.graph import Network
+from placer.market.sources.harvest import Harvest
+from placer.market.sources.save import save
 
 OFFERS = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
 ADDED = "gcp,us-west1,new,T4,1,8,30,spot,0.2,list,,q,2026-11-01\n"
@@ -267,7 +266,7 @@ def test_a_pin_of_a_path_holds_from_every_folder(tmp_path: Path, monkeypatch: py
 def test_a_book_of_the_shelf_is_found_by_name_and_shipped_ones_win(home: Path) -> None:
     """A folder on the shelf called as a shipped book is not taken for it."""
     for name in ("mine", "erben-2023"):
-        shutil.copytree(shipped_catalogs() / "phalak-2023", shelf() / name)
+        shutil.copytree(shipped_catalogs() / "phalak-2023", own_books() / name)
     assert find_layer("mine").digest == find_layer("phalak-2023").digest
     assert find_layer("erben-2023").digest != find_layer("phalak-2023").digest
 

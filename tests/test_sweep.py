@@ -15,15 +15,15 @@ import pytest
 import placer
 from conftest import ROOT, Run
 from instances import two_places
+from placer.advice.sweep.axes import parse_axis, parse_shard, points_of
+from placer.advice.sweep.file import read_points
+from placer.advice.sweep.run import Sweep, run_sweep
+from placer.advice.sweep.workers import processes
+from placer.advice.worlds.scenario import apply, parse_changes
+from placer.cli.report.sweep import breakpoints, stretches
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.report.sweep import breakpoints, stretches
-from placer.result import SolveOptions
-from placer.saved import schema_text
-from placer.scenario import apply, parse_changes
-from placer.sweep_axes import parse_axis, parse_shard, points_of
-from placer.sweep_file import read_points
-from placer.sweep_workers import processes
-from placer.sweeping import Sweep, run_sweep
+from placer.solving.result import SolveOptions
 
 QUESTION = ("sweep", "--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "T4,A10")
 OVER = ("--over", "budget=1/h..5/h:5", "--over", "egress:*:internet=x1,x4")

@@ -10,19 +10,19 @@ import pytest
 
 from conftest import Run
 from instances import total_problem
-from placer.budget_words import read_budget
-from placer.catalog import Catalog
+from placer.advice.recommendation.nearest import nearest
+from placer.cost_model.estimate import estimate
+from placer.cost_model.outlook.totals import totals_of
+from placer.cost_model.violations import violations
+from placer.documents.saved import check_document, saved_document
 from placer.errors import PlacerError
-from placer.estimator import estimate
-from placer.nearest import nearest
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.requirements import Requirements
-from placer.result import SolveOptions, Status
-from placer.saved import check_document, saved_document
-from placer.solve import solve
-from placer.totals import totals_of
-from placer.violations import violations
+from placer.market.catalog import Catalog
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.problem.words.budget import read_budget
+from placer.solving.result import SolveOptions, Status
+from placer.solving.solve import solve
+from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0)
 WISH = Requirements(gpus=("T4", "A10", "V100"), max_workers=8)

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from instances import OBJECTIVES, used_problem
-from placer.advisor import Advisor
-from placer.catalog import Catalog
+from placer.advice.recommendation.recommend import recommend
+from placer.cost_model.violations import violations
 from placer.errors import PlacerError
-from placer.problem import Problem
-from placer.recommender import recommend
-from placer.requirements import Requirements, Used
-from placer.result import SolveOptions, Status
-from placer.solve import solve
-from placer.use_words import parse_used
-from placer.violations import violations
+from placer.interface.advisor import Advisor
+from placer.market.catalog import Catalog
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements, Used
+from placer.problem.words.machines import parse_used
+from placer.solving.result import SolveOptions, Status
+from placer.solving.solve import solve
 
-FORCED = importlib.import_module("placer.solvers._forced")
+FORCED = importlib.import_module("placer.solvers._market.required_machines")
 PROOF = SolveOptions(gap=0.0)
 SITE = "onprem/erben-eu"
 CHUNKS = 20
@@ -203,7 +203,7 @@ def test_least_price_has_the_forced_machine() -> None:
 def used_market() -> Any:
     """Two pools, of which the second must be used."""
     problem = Advisor("erben-2023").problem("roberta-xlm", places="gcp/us-central1", gpu="T4", market="spot", use="*=1xT4:4")
-    market = importlib.import_module("placer.solvers._market").Market.of(problem)
+    market = importlib.import_module("placer.solvers._market.market").Market.of(problem)
     assert [pool.offer.device for pool in market.pools] == ["T4", "T4:4"]
     return market
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.catalog import Catalog, EgressPrice
-from placer.cost import egress_usd
+from placer.cost_model.dollars.components import egress_usd
+from placer.cost_model.dollars.month import Schedule, allowance_gib, monthly_egress_usd, tiered_usd, without_allowance
 from placer.errors import PlacerError
-from placer.exchange.phase import Phase, Transfer
-from placer.network import Network
+from placer.market.catalog import Catalog, EgressPrice
+from placer.market.network.graph import Network
+from placer.problem.exchange.phase import Phase, Transfer
 from placer.units import GIB
-from placer.volume import Schedule, allowance_gib, monthly_egress_usd, tiered_usd, without_allowance
 
 BYTE = 1 / GIB
 AWS, TOKYO, GCP, AZURE = "aws/us-east-1", "aws/ap-northeast-1", "gcp/us-central1", "azure/eastus"

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from instances import random_problem, two_places, wide_problem
+from placer.advice.worlds.scenario import apply, parse_changes
+from placer.advice.worlds.whatif import keep, relative_regret, what_if
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.violations import violations
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.estimator import evaluate
-from placer.placement import Exchange, Placement, WorkerGroup
-from placer.problem import Problem
-from placer.reaction import keep, relative_regret, what_if
-from placer.result import SolveOptions
-from placer.saved import schema_text
-from placer.scenario import apply, parse_changes
-from placer.solve import solve
-from placer.violations import violations
+from placer.problem.placement import Exchange, Placement, WorkerGroup
+from placer.problem.problem import Problem
+from placer.solving.result import SolveOptions
+from placer.solving.solve import solve
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
 UNCHANGED = ["price:*:*=x1", "egress:*:*=x1", "egress:*:inter-zone=+0%", "bandwidth:*:*=x1", "rate:*=x1", "gradient=x1", "tbs=x1"]

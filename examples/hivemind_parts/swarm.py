@@ -15,17 +15,17 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from placer import network
-from placer.manifest import Manifest
-from placer.manifest.question import question_of
-from placer.rehearsal.network import Shape, shaped_network
+from placer.documents.manifest import Manifest
+from placer.documents.manifest.question import question_of
+from placer.launch.shaped_network import Shape, shaped_network
+from placer.market.network import graph as network
 
 JOIN = (
     "import json, os, signal, sys\n"
-    "from placer.rehearsal.network.kernel import end_with_parent\n"
+    "from placer.launch.shaped_network.packets.kernel import end_with_parent\n"
     "entry = json.loads(sys.argv[1])\n"
     "if sys.platform == 'linux':\n    end_with_parent(signal.SIGTERM)\n"
-    "if entry:\n    from placer.rehearsal.network.enter import enter; enter(entry)\n"
+    "if entry:\n    from placer.launch.shaped_network.entrance import enter; enter(entry)\n"
     "os.execvp(sys.argv[2], sys.argv[2:])"
 )
 """Program that joins a machine's network, then becomes the machine's own program; it is asked to end when this one is killed."""

@@ -27,9 +27,9 @@ from typing import Any
 from hivemind_roberta_tiny import Text, build_model
 
 from hivemind_parts.swarm import train
+from placer.documents.manifest import Manifest, read_manifest
 from placer.errors import PlacerError
-from placer.manifest import Manifest, read_manifest
-from placer.rehearsal.network import shaped_network
+from placer.launch.shaped_network import shaped_network
 
 PLACES = ("aws/us-west-2", "aws/eu-west-1", "gcp/us-central1")
 MODEL, DEVICE, MICROBATCH, PART = "roberta-tiny", "CPU-2", 8, 0.25

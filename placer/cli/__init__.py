@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from placer import __version__
 from placer.cli.group import LazyGroup
 from placer.errors import PlacerError, unknown
+from placer.version import __version__
 
 COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
@@ -42,6 +42,14 @@ COMMANDS = {
     "completion": "Print the completion script for a shell.",
 }
 """Commands in the order of --help, with their short help: no command is imported for --help."""
+ROOMS = {
+    "ask": ("recommend", "pareto", "estimate", "explain", "simulate", "compare", "whatif", "sweep", "robust", "replan"),
+    "book": ("models", "offers", "network", "catalog"),
+    "measure": ("profile", "calibrate", "reproduce"),
+    "launch": ("rehearse", "run", "export"),
+    "files": ("validate", "doctor", "schema", "completion"),
+}
+"""Subpackage of each command: by what a user does with it."""
 
 
 EPILOG = "Start with: placer recommend --model roberta-xlm --budget 5/h"
@@ -51,6 +59,7 @@ EPILOG = "Start with: placer recommend --model roberta-xlm --budget 5/h"
     cls=LazyGroup,
     package="placer.cli",
     helps=COMMANDS,
+    rooms={name: room for room, names in ROOMS.items() for name in names},
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import keyword
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -20,15 +21,20 @@ class LazyGroup(click.Group):
     package
         Package of the modules; each has its click command in ``command``. A module is named as its command, with
         ``_`` for ``-`` and a ``_`` after a word that Python keeps for itself: ``import`` lies in ``import_``.
+    rooms
+        Subpackage of each command that does not lie in the package itself, by name.
     helps
         Short help of each command by name, in the order of --help: no command is imported for --help.
     **attributes
         What `click.Group` takes.
     """
 
-    def __init__(self, *, package: str, helps: Mapping[str, str], **attributes: Any) -> None:
+    def __init__(
+        self, *, package: str, helps: Mapping[str, str], rooms: Mapping[str, str] = MappingProxyType({}), **attributes: Any
+    ) -> None:
         super().__init__(**attributes)
         self.package = package
+        self.rooms = rooms
         self.helps = helps
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -40,7 +46,8 @@ class LazyGroup(click.Group):
         if cmd_name not in self.helps:
             return None
         name = cmd_name.replace("-", "_")
-        module = importlib.import_module(f"{self.package}.{name}{'_' if keyword.iskeyword(name) else ''}")
+        package = ".".join(filter(None, (self.package, self.rooms.get(cmd_name))))
+        module = importlib.import_module(f"{package}.{name}{'_' if keyword.iskeyword(name) else ''}")
         command: click.Command = module.command
         return command
 

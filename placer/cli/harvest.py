@@ -15,7 +15,7 @@ from placer.errors import PlacerError
 from placer.units import parse_date
 
 if TYPE_CHECKING:
-    from placer.sources.harvest import Harvest
+    from placer.market.sources.harvest import Harvest
 
 MOST_REASONS = 12
 """Reasons for leaving something out that are printed; --json has them all."""
@@ -73,7 +73,7 @@ def finish(
     """
     import msgspec
 
-    from placer.sources.save import save
+    from placer.market.sources.save import save
 
     folder = None if dry_run else str(save(harvest, name))
     if as_json:
@@ -104,7 +104,7 @@ def say_rest(left_out: Mapping[str, int], notes: Sequence[str]) -> None:
 
 def say_next(name: str, catalog: Sequence[str] = (), commands: Sequence[str] = (), *, dry_run: bool) -> None:
     """Say which commands use the book, laid over the books that were given, else over those that are pinned."""
-    from placer.pin import DEFAULT_CATALOG, pinned
+    from placer.market.books.pin import DEFAULT_CATALOG, pinned
 
     out = console()
     if dry_run:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from placer.exchange import STRATEGIES
+from placer.problem.exchange import STRATEGIES
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from placer.errors import PlacerError
-from placer.measurement import Measurement, Point
-from placer.profile import Efficiency, ModelProfile, Rate
-from placer.profiler.batch_sizes import Findings
-from placer.profiler.device_facts import DeviceFacts
-from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE
+from placer.profiler.devices.identity import DeviceFacts
+from placer.profiler.steps.batch_sizes import Findings
+from placer.profiler.target.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE
 from placer.units import counted
+from placer.workload.measurement import Measurement, Point
+from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

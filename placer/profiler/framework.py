@@ -10,11 +10,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError, unknown
-from placer.profile import Efficiency, load_profile, profile_names
-from placer.profiler.accumulation import Accumulation, Cycle, ddp, hivemind, installed, plain
-from placer.profiler.paired import LEAST_PAIRS, Ratio, ratio_of_pairs
-from placer.profiler.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.steps.accumulation import Accumulation, Cycle, ddp, hivemind, installed, plain
+from placer.profiler.steps.comparison import LEAST_PAIRS, Ratio, ratio_of_pairs
+from placer.profiler.target.torch_import import load_torch
+from placer.profiler.target.workload import Workload
+from placer.workload.profile import Efficiency, load_profile, profile_names
 
 if TYPE_CHECKING:
     import torch

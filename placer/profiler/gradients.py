@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
-from placer.profiler.torch_import import load_torch
-from placer.profiler.training import check_loss
-from placer.profiler.workload import Workload
+from placer.profiler.steps.training import check_loss
+from placer.profiler.target.torch_import import load_torch
+from placer.profiler.target.workload import Workload
 from placer.units import counted
 
 if TYPE_CHECKING:

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from placer.catalog import Catalog
 from placer.errors import PlacerError
-from placer.measurement import Measurement
-from placer.profile import Efficiency, ModelProfile, Rate
-from placer.profiler.device_facts import DeviceFacts, busy_words, facts
+from placer.market.catalog import Catalog
+from placer.profiler.devices.identity import DeviceFacts, busy_words, facts
 from placer.profiler.document import (
     Sizes,
     check_same_model,
@@ -23,15 +21,17 @@ from placer.profiler.document import (
     profile_of,
     with_estimates,
 )
-from placer.profiler.failures import is_out_of_memory
-from placer.profiler.session import Plan, Session, Told
-from placer.profiler.torch_import import load_torch
-from placer.profiler.training import StepFunction
-from placer.profiler.worked_out import peak_flops, with_memory, worked_out
-from placer.profiler.workload import Workload
+from placer.profiler.estimates import peak_flops, with_memory, worked_out
+from placer.profiler.steps.failures import is_out_of_memory
+from placer.profiler.steps.session import Plan, Session, Told
+from placer.profiler.steps.training import StepFunction
+from placer.profiler.target.torch_import import load_torch
+from placer.profiler.target.workload import Workload
+from placer.workload.measurement import Measurement
+from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 if TYPE_CHECKING:
-    from placer.profiler.estimate import Estimate
+    from placer.profiler.estimate.estimate import Estimate
 
 STATE_BYTES_PER_PARAMETER = 16
 """FP32 weights, gradients and two Adam moments."""

@@ -14,13 +14,13 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from instances import AS_OF, CITIES, GPUS, _measured, _wide_prices, function_at, offer, profile, region, store_at
-from placer.catalog import Catalog, Gpu
-from placer.elastic import Dataset
-from placer.problem import Problem
-from placer.requirements import EXCHANGES, Quota, Requirements
-from placer.result import Result, SolveOptions
-from placer.solve import solve
-from placer.verify import _contradiction
+from placer.market.catalog import Catalog, Gpu
+from placer.problem.data_shares import Dataset
+from placer.problem.problem import Problem
+from placer.problem.requirements import EXCHANGES, Quota, Requirements
+from placer.solving.cross_check import _contradiction
+from placer.solving.result import Result, SolveOptions
+from placer.solving.solve import solve
 
 
 def medium_problem(seed: int) -> Problem:

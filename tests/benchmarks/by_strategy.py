@@ -18,7 +18,7 @@ def watched(wanted: bool) -> Iterator[dict[str, dict[str, float]]]:
     It wraps ``run`` of each class in ``exact.SEARCHES``; what lies outside of them (single machines, set-up, the bound of a stopped
     search) is not in the sums. The cost is two readings of a clock for each search.
     """
-    exact = importlib.import_module("placer.solvers.exact")
+    exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
 
     spent: dict[str, dict[str, float]] = {}
     kinds: list[Any] = list(dict.fromkeys(exact.SEARCHES.values())) if wanted else []

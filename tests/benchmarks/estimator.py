@@ -18,13 +18,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from placer.book import load_catalog  # noqa: E402
-from placer.catalog import Catalog  # noqa: E402
 from placer.cli.output import write_json, write_text  # noqa: E402
-from placer.profile import ModelProfile, Rate, load_profile  # noqa: E402
-from placer.profiler.estimate.errors_left_out import LeftOut, leave_one_out, summary, with_spreads  # noqa: E402
+from placer.market.books.reading import load_catalog  # noqa: E402
+from placer.market.catalog import Catalog  # noqa: E402
 from placer.profiler.estimate.fit import PUBLISHED, Point, estimated_rate, fit, published_points  # noqa: E402
+from placer.profiler.estimate.left_out_errors import LeftOut, leave_one_out, summary, with_spreads  # noqa: E402
 from placer.profiler.estimate.work import CONSTANTS, Constants  # noqa: E402
+from placer.workload.profile import ModelProfile, Rate, load_profile  # noqa: E402
 
 AS_OF = "2026-11-21"
 PAPER = "Erben et al. (PVLDB 17(6), 2024)"

@@ -22,9 +22,9 @@ import msgspec
 from ledger import Record, read
 from markets import Question
 
-from placer.estimator import evaluate
-from placer.placement import Placement
-from placer.result import outcome_value
+from placer.cost_model.estimate import evaluate
+from placer.problem.placement import Placement
+from placer.solving.result import outcome_value
 
 FILE = Path(__file__).parent / "frozen.csv"
 SAME = 1e-9

@@ -18,8 +18,8 @@ from ledger import FOLDER, ROOT, Ledger, Record, markdown, read
 from markets import Question
 from solving import measured, seeds
 
-from placer.result import SolveOptions
-from placer.solve import solve
+from placer.solving.result import SolveOptions
+from placer.solving.solve import solve
 
 REGIONS = (10, 20, 40, 80, 130)
 TYPES = (5, 10, 20, 40, 56)

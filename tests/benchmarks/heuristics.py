@@ -8,14 +8,14 @@ import sys
 import time
 from dataclasses import replace
 
-from placer.book import load_catalog
-from placer.catalog import Catalog
-from placer.estimator import estimate
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.requirements import Requirements
-from placer.result import Result, SolveOptions, Status
-from placer.violations import violations
+from placer.cost_model.estimate import estimate
+from placer.cost_model.violations import violations
+from placer.market.books.reading import load_catalog
+from placer.market.catalog import Catalog
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.solving.result import Result, SolveOptions, Status
+from placer.workload.profile import load_profile
 
 MODELS = ("roberta-xlm", "resnet50", "convnext-large", "resnet18")
 BUDGETS = (2.0, 5.0, 20.0, 50.0)

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from placer.calibration import ServiceConstants
-from placer.problem import Problem
+from placer.problem.problem import Problem
+from placer.workload.constants import ServiceConstants
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "bench"

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from placer.book import load_catalog
-from placer.catalog import Catalog, VmOffer
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.requirements import Requirements
-from placer.shipped import shipped_catalogs
+from placer.market.books.folders import shipped_catalogs
+from placer.market.books.reading import load_catalog
+from placer.market.catalog import Catalog, VmOffer
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.workload.profile import load_profile
 
 SIZES = {"small": (20, 20), "medium": (40, 30), "large": (100, 50)}
 """Regions and types of machines by name; each in two markets."""

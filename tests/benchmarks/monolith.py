@@ -24,9 +24,9 @@ from typing import Any
 from ledger import FOLDER, Ledger, Record, children_cpu_s, markdown, peak_mib, read
 from markets import SIZES, Question
 
-from placer.problem import Problem
-from placer.result import SolveOptions
-from placer.solve import solve
+from placer.problem.problem import Problem
+from placer.solving.result import SolveOptions
+from placer.solving.solve import solve
 
 ENGINES = ("milp", "highs", "cpsat")
 NAMES = {"milp": "CBC", "highs": "HiGHS (SciPy)", "cpsat": "CP-SAT", "exact": "exact"}

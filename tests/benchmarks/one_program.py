@@ -10,8 +10,8 @@ seconds of a step T are sought:
 * budget: (budget - machines) T >= 3600 x egress of one exchange; the product is replaced by its McCormick envelope.
 
 Each of these, and leaving out what the busiest machine can send, only lets more in: the program is a relaxation, every placement
-keeps its rows with its own T, and its bound is a bound on all-reduce placements. Coefficients come from `placer.timing`,
-`placer.exchange` and `placer.network`. What `greedy` finds bounds T from above, as a user would start the solver.
+keeps its rows with its own T, and its bound is a bound on all-reduce placements. Coefficients come from `placer.cost_model.timing`,
+`placer.problem.exchange` and `placer.market.network.graph`. What `greedy` finds bounds T from above, as a user would start the solver.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from placer.convergence import multiplier_of
-from placer.exchange.allreduce import pair_bytes
-from placer.exchanges import exchange_for
-from placer.problem import Problem
-from placer.result import SolveOptions
-from placer.solve import solve
-from placer.timing.averaging import averaging_seconds
-from placer.timing.transfer import transfer_seconds
+from placer.cost_model.convergence import multiplier_of
+from placer.cost_model.timing.averaging import averaging_seconds
+from placer.cost_model.timing.transfer import transfer_seconds
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.exchange.allreduce import pair_bytes
+from placer.problem.problem import Problem
+from placer.solving.result import SolveOptions
+from placer.solving.solve import solve
 from placer.units import SECONDS_PER_HOUR
 
-_linear = importlib.import_module("placer.solvers._linear")
+_linear = importlib.import_module("placer.solvers._programs.linear")
 plus, times = _linear.plus, _linear.times
 TANGENT_RATIO = 1.05
 """Between two points where tangents touch; they are wrong by ((r - 1) / (r + 1))**2 at most."""

@@ -13,14 +13,14 @@ from dataclasses import replace
 
 from markets import Question
 
-from placer.book import load_catalog
-from placer.frontier import LEAST_USD_PER_HOUR
-from placer.frontier_trace import Trace
-from placer.problem import Problem
-from placer.profile import load_profile
-from placer.requirements import Requirements
-from placer.result import Result, SolveOptions
-from placer.solve import solve
+from placer.advice.frontier.points import LEAST_USD_PER_HOUR
+from placer.advice.frontier.trace import Trace
+from placer.market.books.reading import load_catalog
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.solving.result import Result, SolveOptions
+from placer.solving.solve import solve
+from placer.workload.profile import load_profile
 
 MODELS = ("roberta-xlm", "convnext-large", "resnet18")
 """On the default book."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from placer.profiler.builtin.resnet import resnet
 from placer.profiler.builtin.transformer import Encoder, masked_language_model
-from placer.profiler.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.target.torch_import import load_torch
+from placer.profiler.target.workload import Workload
 
 WIDTHS, DEPTHS = (192, 384, 768, 1536), (3, 3, 27, 3)
 """Of the stages of ConvNeXt Large."""

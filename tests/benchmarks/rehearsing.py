@@ -14,14 +14,14 @@ from typing import Any
 
 import click
 
-from placer.advisor import Advisor
-from placer.by_hand import place_by_hand
-from placer.estimator import estimate
-from placer.manifest import build_manifest, read_manifest
-from placer.rehearsal.compared import Line, confirmed, lines_of
-from placer.rehearsal.network import METHODS
-from placer.rehearsal.rehearse import rehearse
-from placer.rehearsal.wishes import Wishes
+from placer.cost_model.estimate import estimate
+from placer.documents.manifest import build_manifest, read_manifest
+from placer.interface.advisor import Advisor
+from placer.launch.rehearsal.comparison import Line, confirmed, lines_of
+from placer.launch.rehearsal.rehearse import rehearse
+from placer.launch.rehearsal.wishes import Wishes
+from placer.launch.shaped_network import METHODS
+from placer.solving.by_hand import place_by_hand
 
 GCP = ("gcp/us-central1", "gcp/europe-west1", "gcp/asia-east1", "gcp/australia-southeast1")
 STORE = "aws/us-west-2"

@@ -40,7 +40,7 @@ def child(first: int, step: int, requests: int, seconds: float) -> None:
     """Answer every ``step``-th request and say what each took."""
     from placer import Advisor
     from placer.errors import PlacerError
-    from placer.profile import load_profile, profile_names
+    from placer.workload.profile import load_profile, profile_names
 
     advisor = Advisor("default")
     models = {name: not all(rate.gpu.startswith("CPU") for rate in load_profile(name).rates) for name in profile_names()}

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from shaped_peers import Peers
 
-from placer.rehearsal.network import METHODS, Shape, shaped_network
+from placer.launch.shaped_network import METHODS, Shape, shaped_network
 
 WAYS = {
     "slow and near": (20e6, 0.005),

@@ -17,8 +17,8 @@ from frozen import WRONG, Frozen, rows, verdict
 from ledger import FOLDER, Ledger, Record, children_cpu_s, markdown, percentile, problem_digest, read
 
 from placer.errors import PlacerError
-from placer.result import SolveOptions
-from placer.solve import solve
+from placer.solving.result import SolveOptions
+from placer.solving.solve import solve
 
 SOLVERS = ("exact", "milp", "highs", "cpsat")
 

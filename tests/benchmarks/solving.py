@@ -20,8 +20,8 @@ from by_strategy import watched
 from ledger import FOLDER, Ledger, Record, markdown, peak_mib, percentile, problem_digest, read
 from markets import BUDGETS, SIZES, Question
 
-from placer.result import Result, SolveOptions
-from placer.solve import solve
+from placer.solving.result import Result, SolveOptions
+from placer.solving.solve import solve
 
 NEAR = 0.03
 """A first answer within this of the last one is one to start with."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placer.profiler.builtin.batches import generator
-from placer.profiler.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.target.torch_import import load_torch
+from placer.profiler.target.workload import Workload
 
 if TYPE_CHECKING:
     import torch

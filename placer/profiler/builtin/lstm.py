@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from placer.profiler.builtin.batches import running_text
-from placer.profiler.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.target.torch_import import load_torch
+from placer.profiler.target.workload import Workload
 
 WORDS, WIDTH, LAYERS, TOKENS, DROPOUT = 10_000, 650, 2, 35, 0.5
 """Words of the Penn Treebank, width and number of layers, words of a sample, share that is dropped."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from placer.profiler.builtin.batches import IGNORED, masked_text
 from placer.profiler.builtin.residual import residual
-from placer.profiler.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.target.torch_import import load_torch
+from placer.profiler.target.workload import Workload
 
 if TYPE_CHECKING:
     import torch

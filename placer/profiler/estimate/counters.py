@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from placer.profiler.torch_import import load_torch
+from placer.profiler.target.torch_import import load_torch
 
 if TYPE_CHECKING:
     import torch

@@ -11,13 +11,13 @@ from placer.errors import PlacerError
 from placer.profiler.estimate.counters import Kept, flop_counter, traffic_counter
 from placer.profiler.estimate.meta_twin import meta_twin
 from placer.profiler.estimate.work import Work
-from placer.profiler.torch_import import load_torch
-from placer.profiler.training import check_loss
+from placer.profiler.steps.training import check_loss
+from placer.profiler.target.torch_import import load_torch
 
 if TYPE_CHECKING:
     import torch
 
-    from placer.profiler.workload import Workload
+    from placer.profiler.target.workload import Workload
 
 BATCHES = (16, 64)
 """Batches that are counted: a straight line through both gives what each sample and what each step takes.

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from placer.catalog import Catalog
 from placer.errors import PlacerError
-from placer.profile import Rate, load_profile
-from placer.profiler.devices import Device, device_of
+from placer.market.catalog import Catalog
+from placer.profiler.devices.peak_speeds import Device, device_of
 from placer.profiler.estimate.work import OTHER, Constants, Family, Work, step_time
+from placer.workload.profile import Rate, load_profile
 
 PUBLISHED = Path(__file__).with_name("published.csv")
 """What one step of each published model takes: written by ``tests/benchmarks/estimator.py --count``."""

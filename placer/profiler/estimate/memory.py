@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from placer.catalog import Catalog
+from placer.market.catalog import Catalog
 from placer.profiler.estimate.counting import Counts
 from placer.profiler.estimate.optimizer_state import OptimizerState
 from placer.units import GIB

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from placer.errors import unknown
 from placer.profiler.estimate.counting import said_plainly
 from placer.profiler.estimate.meta_twin import meta_twin
-from placer.profiler.torch_import import load_torch
+from placer.profiler.target.torch_import import load_torch
 from placer.units import counted
 
 if TYPE_CHECKING:
-    from placer.profiler.workload import Workload
+    from placer.profiler.target.workload import Workload
 
 STATES = {"sgd": 0, "momentum": 1, "rmsprop": 1, "adagrad": 1, "lion": 1, "adam": 2, "adamw": 2, "nadam": 2, "lamb": 2}
 """FP32 figures that common optimizers keep for each trainable parameter."""

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placer.catalog import Catalog, Gpu
 from placer.errors import PlacerError
-from placer.profile import LARGEST, Rate
-from placer.profiler.devices import device_of
+from placer.market.catalog import Catalog, Gpu
+from placer.profiler.devices.peak_speeds import device_of
 from placer.profiler.estimate.work import OTHER, Constants, StepTime, Work, constants, constants_document, step_time
+from placer.workload.profile import LARGEST, Rate
 
 OTHER_PRECISION = 1.2
 """Intervals are so much wider at other precisions than the published rates': assumed."""

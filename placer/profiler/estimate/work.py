@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import unknown
-from placer.profiler.devices import PRECISIONS, Device
+from placer.profiler.devices.peak_speeds import PRECISIONS, Device
 
 CONSTANTS = Path(__file__).with_name("constants.json")
 BYTES_OF_FP32 = {"fp32": 1.0, "tf32": 1.0, "fp16": 0.5, "bf16": 0.5}

@@ -1,0 +1,1 @@
+"""What placer says about an answer: one folder a verb. Imports `solving` and below."""

@@ -1,0 +1,1 @@
+"""The verb explain: what binds, why not, break-even prices, conflicts."""

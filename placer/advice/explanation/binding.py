@@ -1,0 +1,217 @@
+"""What binds: each limit of a request, how much of it is used, and what would be better without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from placer.advice.explanation.side_questions import Asker, Trial, loss, wanting
+from placer.advice.explanation.wishes import AMPLE_QUOTA, Wish, wishes_of, without
+from placer.advice.recommendation.nearest import AMPLE_GPUS
+from placer.cost_model.estimate import estimate
+from placer.cost_model.outlook.totals import totals_of
+from placer.cost_model.violations import quota_use
+from placer.problem.admitted_exchanges import exchanges
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Quota
+from placer.solving.result import Option, Result, value_of
+
+BETTER = 1e-6
+"""A relative improvement above the proved gap by less counts as none."""
+MOST_BUCKETS = 3
+"""Quotas of a place, GPU and market that are looked at one by one."""
+UNITS = {
+    "budget": "usd_per_hour", "throughput": "samples_per_second", "most-workers": "workers", "fewest-workers": "workers",
+    "most-regions": "regions", "fewest-regions": "regions", "quota": "gpus",
+    "deadline": "seconds", "total-budget": "usd", "carbon": "g_per_hour", "per-sample": "usd_per_million_samples",
+}  # fmt: skip
+"""Unit of the limits that have an amount."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """One limit and how it meets the best placement.
+
+    Notes
+    -----
+    ``used`` of ``limit``, both in ``unit``; None and empty for limits without an amount. ``binds``: whether something better
+    exists without it; None if that is not proved. ``better`` is the best found without it and ``gain`` its improvement of the
+    objective as a share; ``nearest`` the least step beyond the limit that is better: the cheapest placement that is faster, or the
+    fastest that is cheaper.
+    """
+
+    code: str
+    words: str
+    unit: str
+    used: float | None
+    limit: float | None
+    binds: bool | None
+    better: Option | None
+    gain: float | None
+    nearest: Option | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Binding:
+    """All limits, binding ones first, and the same machines with one more of them: whether the exchange scales further."""
+
+    limits: tuple[Limit, ...]
+    one_more: Option | None
+
+
+def find_binding(result: Result, asker: Asker) -> Binding:
+    """Find out which limits keep a better placement away.
+
+    Parameters
+    ----------
+    result
+        With a placement, the best one.
+    """
+    found = [*_wish_limits(result, asker), *_quota_limits(result, asker), *_memory_limits(result, asker)]
+    order = {True: 0, None: 1, False: 2}
+    return Binding(limits=tuple(sorted(found, key=lambda limit: (order[limit.binds], -(limit.gain or 0.0)))), one_more=one_more(result))
+
+
+def improves(trial: Trial, result: Result, gap: float) -> bool | None:
+    """Whether an answer beats the best by more than the gap; None if it is not proved that none does."""
+    assert result.value is not None
+    if trial.value is not None and loss(trial.value, result.value, result.problem.requirements.objective) < -(gap + BETTER):
+        return True
+    return False if trial.proved else None
+
+
+def _wish_limits(result: Result, asker: Asker) -> Iterator[Limit]:
+    """Limits that the user gave, but for quotas."""
+    for wish in wishes_of(result.problem):
+        if wish.code != "quota":
+            trial = asker.best(without(result.problem, [wish]), start=result.placement)
+            yield _limit(wish.code, wish.words, *_amounts(wish, result), trial, result, asker)
+
+
+def _amounts(wish: Wish, result: Result) -> tuple[float | None, float | None]:
+    """How much of a limit is used, and the limit."""
+    placement, got, asked = result.placement, result.estimate, result.problem.requirements
+    assert placement is not None
+    assert got is not None
+    amounts: dict[str, tuple[float | None, float | None]] = {
+        "budget": (got.usd_per_hour.total, asked.budget_usd_per_hour),
+        "throughput": (got.effective_samples_per_second.value, asked.min_samples_per_second),
+        "most-workers": (placement.workers, asked.max_workers),
+        "fewest-workers": (placement.workers, asked.min_workers),
+        "most-regions": (len(placement.places), asked.max_regions),
+        "fewest-regions": (len(placement.places), asked.min_regions),
+        "per-sample": (got.usd_per_million_samples, asked.most_usd_per_million_samples),
+    }
+    if got.carbon_g_per_hour is not None:
+        amounts["carbon"] = got.carbon_g_per_hour.value, asked.max_carbon_g_per_hour
+    if asked.samples is not None:
+        totals = totals_of(got, asked.samples)
+        amounts |= {"deadline": (totals.seconds.value, asked.deadline_s), "total-budget": (totals.usd.value, asked.budget_usd)}
+    return amounts.get(wish.code, (None, None))
+
+
+def _limit(code: str, words: str, used: float | None, limit: float | None, trial: Trial, result: Result, asker: Asker) -> Limit:
+    binds = improves(trial, result, asker.options.gap)
+    gain = None
+    if binds and trial.value is not None and result.value is not None:
+        gain = -loss(trial.value, result.value, result.problem.requirements.objective)
+    nearest = _nearest(code, result, asker) if binds and code in ("budget", "throughput") else None
+    return Limit(
+        code=code,
+        words=words,
+        unit=UNITS.get(code, ""),
+        used=used,
+        limit=limit,
+        binds=binds,
+        better=trial.option() if binds else None,
+        gain=gain,
+        nearest=nearest,
+    )
+
+
+def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
+    """The least step beyond a budget that is faster (or better per sample), or below a floor that is cheaper."""
+    problem, got = result.problem, result.estimate
+    assert got is not None
+    wish, gap = problem.requirements, asker.options.gap + BETTER
+    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
+    if code == "budget" and wish.objective in ("throughput", "time"):
+        floor = max(speed * (1 + gap), wish.floor_samples_per_second or 0.0)
+        return asker.best(wanting(problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor)).option()
+    if code == "throughput" and wish.objective == "cost" and usd > 0:
+        cheaper = wanting(problem, objective="throughput", budget_usd_per_hour=usd * (1 - gap), min_samples_per_second=None)
+        return asker.best(cheaper).option()
+    return None
+
+
+def _quota_limits(result: Result, asker: Asker) -> Iterator[Limit]:
+    """Quotas of the machines that are used or would be."""
+    problem, placement = result.problem, result.placement
+    assert placement is not None
+    if problem.requirements.quotas == AMPLE_QUOTA:
+        return
+    ample = asker.best(wanting(problem, quotas=AMPLE_QUOTA), start=placement)
+    used = quota_use(placement, problem)
+    binds = improves(ample, result, asker.options.gap)
+    wanted = _exceeded(ample.placement, problem) if binds and ample.placement is not None else []
+    if not binds:
+        bucket = max(used, key=lambda key: used[key] / max(1, problem.quota(*key)))
+        yield _limit("quota", bucket_words(bucket), used[bucket], problem.quota(*bucket), ample, result, asker)
+        return
+    buckets = list(dict.fromkeys([*wanted, *(key for key in used if used[key] >= problem.quota(*key))]))
+    each = []
+    for bucket in buckets[:MOST_BUCKETS]:
+        trial = asker.best(with_bucket(problem, bucket, AMPLE_GPUS), start=placement)
+        each.append(_limit("quota", bucket_words(bucket), used.get(bucket, 0), problem.quota(*bucket), trial, result, asker))
+    if any(limit.binds for limit in each):
+        yield from (limit for limit in each if limit.binds)
+    else:
+        yield _limit("quota", f"quotas of {', '.join(bucket_words(b) for b in buckets)} together", None, None, ample, result, asker)
+
+
+def bucket_words(bucket: tuple[str, str, str]) -> str:
+    """A quota's place, GPU and market in words."""
+    place, gpu, market = bucket
+    return f"{gpu} {market.replace('_', '-')} in {place}"
+
+
+def with_bucket(problem: Problem, bucket: tuple[str, str, str], gpus: int) -> Problem:
+    """The same question with another quota for one place, GPU and market."""
+    place, gpu, market = bucket
+    return wanting(problem, quotas=(*problem.requirements.quotas, Quota(place=place, gpu=gpu, market=market, gpus=gpus)))
+
+
+def _exceeded(placement: Placement, problem: Problem) -> list[tuple[str, str, str]]:
+    """Quotas that a placement would break."""
+    return [key for key, gpus in quota_use(placement, problem).items() if gpus > problem.quota(*key)]
+
+
+def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
+    """Machines that are too small for the model, where a larger memory would help."""
+    problem = result.problem
+    small = {
+        offer.device
+        for offer in problem.catalog.offers
+        if {code for code, _ in problem.offer_problems(offer)} & {"device-memory", "host-memory"}
+    }
+    if small:
+        light = replace(problem, profile=replace(problem.profile, device_memory_bytes=1, host_memory_bytes=1))
+        trial = asker.best(light, start=result.placement)
+        words = f"memory of {', '.join(sorted(small))}"
+        yield _limit("memory", words, None, None, trial, result, asker)
+
+
+def one_more(result: Result) -> Option | None:
+    """The placement with one more machine of its largest group, and the exchange that suits it best; limits are not looked at."""
+    problem, placement = result.problem, result.placement
+    assert placement is not None
+    largest = max(placement.groups, key=lambda group: (group.count, group.spec))
+    groups = tuple(replace(group, count=group.count + 1) if group is largest else group for group in placement.groups)
+    more = replace(placement, groups=groups)
+    options = [replace(more, exchange=exchange) for exchange in exchanges(problem, more.workers_by_place)]
+    if not options:
+        return None
+    priced = [Option(placement=option, estimate=estimate(option, problem), label="one-more") for option in options]
+    sign = -1 if problem.requirements.objective == "throughput" else 1
+    return min(priced, key=lambda option: sign * value_of(option.estimate, problem.requirements))

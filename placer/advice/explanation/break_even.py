@@ -1,0 +1,247 @@
+"""At which price, egress price or bandwidth something would be chosen that is not.
+
+For a fixed placement USD/h is linear in a price, and the least USD/h over all placements is concave in it. So Newton's method
+from below needs few searches and its steps are exact: each is the break-even of a placement that exists, the last one
+is followed by a proof that a little more finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from placer.advice.explanation.side_questions import Asker, wanting
+from placer.advice.explanation.subject import Subject
+from placer.advice.worlds.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
+from placer.cost_model.estimate import estimate, evaluate
+from placer.market.catalog import Catalog
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.result import Option, Result
+from placer.units import SECONDS_PER_HOUR
+
+STEP = 0.005
+"""A break-even is proved to lie within this share of the factor that is reported."""
+MOST_STEPS = 12
+"""Steps of Newton's method; three are usual."""
+LIMITLESS = 1e6
+"""Factor of bandwidth that stands for no limit."""
+TRIED_FACTORS = (LIMITLESS, 64.0, 8.0, 2.0)
+"""Bandwidths from which a search goes down: faster steps also send more an hour, so the largest need not be the best."""
+HALVINGS = 60
+"""Halvings of a bisection over one placement."""
+STRICT = 1e-6
+"""A speed is better if it is by this share."""
+LEAST_AMOUNT = 1e-9
+"""A limit of nothing is written as this: machines that are paid for anyway may cost and emit nothing."""
+ROUNDING = 1e-9
+"""Slack of sums in floating point."""
+
+Scale = Callable[[Catalog, float], Catalog]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BreakEven:
+    """Where something enters.
+
+    Notes
+    -----
+    ``what`` is price, egress or bandwidth; ``factor`` multiplies today's; None with ``proved``: at none at all, not even for nothing or
+    without limit; None without: not found. ``proved``: at a factor that is better by half a percent it enters, at
+    one that is worse by half a percent nothing does. ``option`` is the placement at the break-even, priced there.
+    """
+
+    what: str
+    factor: float | None
+    proved: bool
+    option: Option | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goal:
+    """What a placement must reach to be chosen instead of the best: at least a speed, at most USD/h, USD per million samples, g CO2e/h."""
+
+    min_samples_per_second: float | None
+    budget_usd_per_hour: float | None
+    usd_per_million_samples: float | None
+    max_carbon_g_per_hour: float | None
+    search: str = "cost"
+
+    @property
+    def counts_money(self) -> bool:
+        """Whether money decides about it at all."""
+        return self.budget_usd_per_hour is not None or self.usd_per_million_samples is not None
+
+    def most_usd_per_hour(self, samples_per_second: float) -> float:
+        """USD/h that a placement of some speed may cost."""
+        limits = [] if self.budget_usd_per_hour is None else [self.budget_usd_per_hour]
+        if self.usd_per_million_samples is not None:
+            limits.append(self.usd_per_million_samples * samples_per_second * SECONDS_PER_HOUR / 1e6)
+        return min(limits, default=float("inf"))
+
+    def met(self, placement: Placement, problem: Problem) -> bool:
+        """Whether a placement reaches the goal."""
+        got = evaluate(placement, problem)
+        fast = got.samples_per_second >= (self.min_samples_per_second or 0.0) * (1 - ROUNDING)
+        clean = self.max_carbon_g_per_hour is None or (got.carbon_g_per_hour or 0.0) <= self.max_carbon_g_per_hour * (1 + ROUNDING)
+        return fast and clean and got.usd.total <= self.most_usd_per_hour(got.samples_per_second) * (1 + ROUNDING)
+
+    def question(self, problem: Problem, search: str = "") -> Problem:
+        """The search for a placement that reaches the goal, as far beyond it as possible."""
+        return wanting(
+            problem,
+            objective=search or self.search,
+            min_samples_per_second=self.min_samples_per_second,
+            budget_usd_per_hour=self.budget_usd_per_hour,
+            most_usd_per_million_samples=self.usd_per_million_samples,
+            max_carbon_g_per_hour=self.max_carbon_g_per_hour,
+        )
+
+
+def goals_of(result: Result) -> tuple[Goal, ...]:
+    """What beats the best placement: more speed within the budget, or the same for less; less money; less per sample; less carbon."""
+    wish, got = result.problem.requirements, result.estimate
+    assert got is not None
+    speed, usd = got.effective_samples_per_second.value, max(got.usd_per_hour.total, LEAST_AMOUNT)
+    limits = Goal(
+        min_samples_per_second=wish.floor_samples_per_second,
+        budget_usd_per_hour=wish.budget_usd_per_hour,
+        usd_per_million_samples=wish.max_usd_per_million_samples,
+        max_carbon_g_per_hour=wish.max_carbon_g_per_hour,
+    )
+    if wish.objective == "cost":
+        return (replace(limits, budget_usd_per_hour=usd),)
+    if wish.objective == "cost-per-sample":
+        return (replace(limits, usd_per_million_samples=max(got.usd_per_million_samples, LEAST_AMOUNT), search="cost-per-sample"),)
+    if wish.objective == "carbon":
+        return (replace(limits, max_carbon_g_per_hour=max(result.value or 0.0, LEAST_AMOUNT)),)
+    faster = replace(limits, min_samples_per_second=speed * (1 + STRICT))
+    return faster, replace(limits, min_samples_per_second=speed * (1 - ROUNDING), budget_usd_per_hour=usd)
+
+
+def price_break_even(subject: Subject, questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
+    """Find the factor on the price of a subject's machines at which it is chosen.
+
+    Parameters
+    ----------
+    questions
+        The request with the subject forced in; any of them may be answered.
+    """
+    return _from_below("price", lambda book, factor: with_scaled_prices(book, subject.matches, factor), questions, result, asker)
+
+
+def egress_break_even(questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
+    """Find the factor on all prices of egress at which one of some questions has an answer that beats the best."""
+    return _from_below("egress", with_scaled_egress, questions, result, asker)
+
+
+def _from_below(what: str, scale: Scale, questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
+    """Newton's method over a price, from 0 up."""
+    found, proved = BreakEven(what=what, factor=None, proved=True, option=None), True
+    for question in questions:
+        for goal in goals_of(result):
+            if what == "price" and not goal.counts_money:
+                factor, option, sure = _without_money(goal, question, asker)
+            else:
+                factor, option, sure = _newton(scale, goal, question, asker, found.factor)
+            proved = proved and sure
+            if factor is not None and (found.factor is None or factor > found.factor):
+                found = replace(found, factor=factor, option=option)
+    if found.option is not None and found.factor is not None and found.factor < LIMITLESS:
+        found = replace(found, option=_priced_at(scale, found.factor, found.option, questions[0]))
+    return replace(found, proved=proved)
+
+
+def _priced_at(scale: Scale, factor: float, option: Option, question: Problem) -> Option:
+    """A placement with its estimate in a scaled market."""
+    return replace(option, estimate=estimate(option.placement, replace(question, catalog=scale(question.catalog, factor))))
+
+
+def _without_money(goal: Goal, question: Problem, asker: Asker) -> tuple[float | None, Option | None, bool]:
+    """Where no money limits anything, prices decide nothing: the goal is reached at any price or at none."""
+    trial = asker.best(goal.question(question, "throughput"))
+    if trial.placement is None or trial.estimate is None:
+        return None, None, trial.proved
+    return float("inf"), Option(placement=trial.placement, estimate=trial.estimate), True
+
+
+def _newton(scale: Scale, goal: Goal, question: Problem, asker: Asker, least: float | None) -> tuple[float | None, Option | None, bool]:
+    """Largest factor at which a goal is reached, the placement there, and whether a larger one is ruled out."""
+    free, today = (replace(question, catalog=scale(question.catalog, factor)) for factor in (0.0, 1.0))
+    factor, option, reached = (least or 0.0) * (1 + STEP), None, None
+    for _ in range(MOST_STEPS):
+        scaled = replace(question, catalog=scale(question.catalog, factor))
+        trial = asker.best(goal.question(scaled))
+        if trial.placement is None or trial.estimate is None or not goal.met(trial.placement, scaled):
+            return reached, option, trial.proved
+        option = Option(placement=trial.placement, estimate=trial.estimate)
+        reached = max(factor, _own_factor(trial.placement, goal, free, today))
+        if reached == float("inf") or reached > LIMITLESS:
+            return reached, option, True
+        factor = reached * (1 + STEP) or STEP
+    return reached, option, False
+
+
+def _own_factor(placement: Placement, goal: Goal, free: Problem, today: Problem) -> float:
+    """Factor at which a placement costs just what the goal allows: USD/h is linear in it, speed does not depend on it."""
+    nothing, full = evaluate(placement, free), evaluate(placement, today)
+    slope = full.usd.total - nothing.usd.total
+    return (goal.most_usd_per_hour(nothing.samples_per_second) - nothing.usd.total) / slope if slope > 0 else float("inf")
+
+
+def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker) -> bool | None:
+    """Whether nothing enters even with free egress and links between places without limit; None if that is not proved."""
+    proved = True
+    for question in questions:
+        ideal = replace(question, catalog=with_scaled_links(with_scaled_egress(question.catalog, 0.0), LIMITLESS))
+        for goal in goals_of(result):
+            trial = asker.best(goal.question(ideal), first=True)
+            if trial.placement is not None and goal.met(trial.placement, ideal):
+                return False
+            proved = proved and trial.proved
+    return True if proved else None
+
+
+def bandwidth_break_even(questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
+    """Find the least factor on the bandwidth of all links between places at which a question has an answer that beats the best."""
+    found, proved = BreakEven(what="bandwidth", factor=None, proved=True, option=None), True
+    for question in questions:
+        for goal in goals_of(result):
+            factor, option, sure = _from_above(goal, question, asker)
+            proved = proved and sure
+            if factor is not None and (found.factor is None or factor < found.factor):
+                found = replace(found, factor=factor, option=option)
+    if found.option is not None and found.factor is not None:
+        found = replace(found, option=_priced_at(with_scaled_links, found.factor, found.option, questions[0]))
+    return replace(found, proved=proved)
+
+
+def _from_above(goal: Goal, question: Problem, asker: Asker) -> tuple[float | None, Option | None, bool]:
+    """Go down from ample bandwidth: each placement that reaches the goal says how far it can do with less."""
+    reached, option, sure = None, None, True
+    for factor in TRIED_FACTORS:
+        while reached is None or reached > 1:
+            at = factor if reached is None else reached / (1 + STEP)
+            scaled = replace(question, catalog=with_scaled_links(question.catalog, at))
+            trial = asker.best(goal.question(scaled, "throughput"))
+            sure = trial.proved
+            if trial.placement is None or trial.estimate is None or not goal.met(trial.placement, scaled):
+                break
+            reached, option = _least_factor(trial.placement, goal, question, at), Option(placement=trial.placement, estimate=trial.estimate)
+        if reached is not None:
+            return reached, option, sure
+    return None, None, sure
+
+
+def _least_factor(placement: Placement, goal: Goal, question: Problem, most: float) -> float:
+    """Least bandwidth, as a factor, with which one placement reaches the goal, going down from one with which it does."""
+    low, high = 0.0, most
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if goal.met(placement, replace(question, catalog=with_scaled_links(question.catalog, middle))):
+            high = middle
+        else:
+            low = middle
+        if high - low < STEP / 10 * high:
+            break
+    return high

@@ -1,0 +1,143 @@
+"""Why nothing fits: a smallest set of wishes that contradict each other, and what it takes to give up each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from placer.advice.explanation.side_questions import Asker, Trial, wanting
+from placer.advice.explanation.wishes import Wish, wishes_of, without
+from placer.advice.recommendation.nearest import limit_words
+from placer.problem.problem import Problem
+from placer.solving.result import Option
+
+LIMIT_OBJECTIVES = {
+    "budget": "cost", "throughput": "throughput", "deadline": "throughput", "total-budget": "cost-per-sample", "carbon": "carbon",
+}  # fmt: skip
+"""Limits that have a least relaxation, and the objective that finds it."""
+ANY_CARBON_G_PER_HOUR = 1e12
+"""A limit on emissions that leaves out only machines whose emissions nobody knows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remedy:
+    """What a wish would have to become for the request to have an answer, all other wishes kept.
+
+    Notes
+    -----
+    ``option`` is the placement that then fits, with its note in words of the command line; None: giving up the wish alone is not
+    enough, or (``proved`` false) no placement was found.
+    """
+
+    wish: Wish
+    option: Option | None
+    proved: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conflict:
+    """Wishes that no placement meets together.
+
+    Notes
+    -----
+    ``wishes`` contradict each other; without any one of them there is an answer to the others of the set, if ``minimal`` (proved).
+    Empty: even a request without wishes has no answer. ``others`` are the wishes that have no part in it. ``remedies`` keep
+    all other wishes of the request, in the order of ``wishes``. Where none of them has an answer, ``together`` is the best without
+    all of the set, or ``further`` is what contradicts itself even then.
+    """
+
+    wishes: tuple[Wish, ...]
+    others: tuple[Wish, ...]
+    minimal: bool
+    remedies: tuple[Remedy, ...]
+    together: Option | None = None
+    further: Conflict | None = None
+
+
+def find_conflict(problem: Problem, asker: Asker) -> Conflict:
+    """Find a smallest set of wishes that contradict each other.
+
+    Parameters
+    ----------
+    problem
+        A question that has no answer.
+
+    Notes
+    -----
+    A deletion filter: leave out one wish after the other; what can be left out without an answer appearing is no part of the
+    contradiction. Each test asks for any placement and stops at the first.
+    """
+    dropped: list[Wish] = []
+    kept: list[Wish] = []
+    minimal = True
+    for wish in wishes_of(problem):
+        trial = feasible(without(problem, [*dropped, wish]), asker)
+        if trial.infeasible:
+            dropped.append(wish)
+        else:
+            kept.append(wish)
+            minimal = minimal and trial.placement is not None
+    members = tuple(kept)
+    remedies = tuple(remedy(problem, wish, asker) for wish in members)
+    made = Conflict(wishes=members, others=tuple(w for w in dropped if w.given), minimal=minimal, remedies=remedies)
+    if not members or any(found.option is not None for found in remedies):
+        return made
+    rest = without(problem, members)
+    trial = asker.best(rest)
+    further = find_conflict(rest, asker) if trial.infeasible else None
+    return replace(made, together=trial.option("together"), further=further)
+
+
+def feasible(problem: Problem, asker: Asker) -> Trial:
+    """Find out whether a question has any answer."""
+    objective = "cost" if problem.requirements.floor_samples_per_second is None else "throughput"
+    return asker.best(_aiming(problem, objective), first=True)
+
+
+def _aiming(problem: Problem, objective: str) -> Problem:
+    """The question with another objective; machines of unknown emissions stay out where least emissions are what is wanted."""
+    wish = problem.requirements
+    if wish.objective == "carbon" and wish.max_carbon_g_per_hour is None:
+        return wanting(problem, objective=objective, max_carbon_g_per_hour=ANY_CARBON_G_PER_HOUR)
+    return wanting(problem, objective=objective)
+
+
+def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
+    """Find the least change of one wish with which the request has an answer.
+
+    Notes
+    -----
+    The least budget, the highest floor; for data that stays the best placement that moves it, if there is one; for
+    other wishes the best placement that ignores them.
+    """
+    moved = _moving(problem, asker) if wish.code == "data" else None
+    if moved is not None:
+        return Remedy(wish=wish, option=moved, proved=moved.proved)
+    free = without(problem, [wish])
+    asked = _aiming(free, LIMIT_OBJECTIVES.get(wish.code, free.requirements.objective))
+    if wish.code == "carbon" and not asked.pools:  # no machine has known emissions, so no limit on them would do
+        asked = free
+    trial = asker.best(asked)
+    if trial.placement is None or trial.estimate is None:
+        return Remedy(wish=wish, option=None, proved=trial.proved)
+    option = Option(placement=trial.placement, estimate=trial.estimate, label=wish.code, proved=trial.proved)
+    if asked is free:
+        return Remedy(wish=wish, option=replace(option, note=wish.change), proved=trial.proved)
+    return Remedy(wish=wish, option=replace(option, note=_note(wish, option, problem)), proved=trial.proved)
+
+
+def _moving(problem: Problem, asker: Asker) -> Option | None:
+    """The best placement if data that stays could move."""
+    datasets = problem.requirements.datasets
+    if all(data.may_move for data in datasets):
+        return None
+    found = asker.best(wanting(problem, datasets=tuple(replace(data, may_move=True) for data in datasets))).option("data")
+    return None if found is None else replace(found, note="--data with :move instead of :stay")
+
+
+def _note(wish: Wish, option: Option, problem: Problem) -> str:
+    """The change in words of the command line."""
+    if wish.code in LIMIT_OBJECTIVES:
+        return limit_words(option, problem.requirements)
+    if wish.code == "gpu":
+        return f"--gpu {','.join(sorted({g.gpu for g in option.placement.groups}))}"
+    return wish.change

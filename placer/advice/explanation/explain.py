@@ -1,0 +1,119 @@
+"""The verb `explain`: what binds, why not something else, what one more is worth, whether to stay, and why nothing fits.
+
+Named `explanation` because `placer.explain` is the function.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placer.advice.explanation.alternatives import tempting
+from placer.advice.explanation.binding import Binding, find_binding
+from placer.advice.explanation.conflict import Conflict, find_conflict
+from placer.advice.explanation.marginal_values import Worth, worth_of_more
+from placer.advice.explanation.side_questions import SIDE_NODES, Asker, require_asker_solver
+from placer.advice.explanation.stay_or_leave import Staying, stay_or_leave
+from placer.advice.explanation.subject import Subject, read_subject
+from placer.advice.explanation.why_not import WhyNot, why_not
+from placer.problem.contradictions import contradiction
+from placer.problem.problem import Problem
+from placer.solving.result import Result, SolveOptions, Status
+from placer.solving.solve import solve
+
+TIME_LIMIT_S = 120.0
+"""An explanation ends after this long, and says what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What can be said about an answer, or about having none.
+
+    Notes
+    -----
+    With a placement in ``result``: ``binding``, ``why_not``, ``worth`` and ``staying``. Without: ``conflict``, unless the search was
+    stopped before it was proved that nothing fits. ``complete`` is False if the time was up before every question was
+    asked; what could not be asked is None or missing, what was not proved says so itself.
+    """
+
+    problem: Problem = field(repr=False)
+    result: Result = field(repr=False)
+    binding: Binding | None = None
+    why_not: tuple[WhyNot, ...] = ()
+    worth: tuple[Worth, ...] = ()
+    staying: Staying | None = None
+    conflict: Conflict | None = None
+    complete: bool = True
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.explanation/v1`` document: plain types, ready for JSON."""
+        from placer.cli.report.explain.explanation_document import explanation_document
+
+        return explanation_document(self)
+
+
+def explain(
+    problem: Problem,
+    subjects: Sequence[str] = (),
+    solver: str = "exact",
+    options: SolveOptions | None = None,
+    *,
+    time_limit_s: float = TIME_LIMIT_S,
+    nodes: int = SIDE_NODES,
+) -> Explanation:
+    """Solve a problem and explain the answer.
+
+    Parameters
+    ----------
+    problem
+        The question; it may contradict itself.
+    subjects
+        What is asked about with "why not": places, GPUs, exchanges, ``place=GPU:market``, ``spot``, ``on-demand``,
+        ``2-regions``; empty: the most tempting ones.
+    solver, options
+        As in `placer.solving.solve.solve`; ``options`` bound the main search and each side question.
+    time_limit_s
+        The whole explanation takes about as long at most.
+    nodes
+        Nodes of each side question.
+
+    Raises
+    ------
+    PlacerError
+        If a subject is unknown, or the solver proves nothing.
+    """
+    require_asker_solver(solver)
+    started = time.monotonic()
+    options = options or SolveOptions()
+    asker = Asker(solver=solver, options=options, deadline=started + time_limit_s, nodes=nodes)
+    read = tuple(read_subject(text, problem) for text in subjects)
+    if contradiction(problem) or not problem.pools:
+        result = _no_answer(problem, solver)
+    else:
+        result = solve(problem, solver, replace(options, time_limit_s=min(options.time_limit_s, time_limit_s)))
+    made = Explanation(problem=result.problem, result=result)  # with a range of batches: the one that was chosen
+    if result.placement is None:
+        if result.status is Status.INFEASIBLE:
+            made = replace(made, conflict=find_conflict(problem, asker))
+    else:
+        made = replace(made, binding=find_binding(result, asker))
+        made = replace(made, why_not=tuple(_asked(read or tempting(result), result, asker)))
+        made = replace(made, worth=worth_of_more(result, asker), staying=stay_or_leave(result, asker))
+    return replace(made, complete=asker.seconds_left > 0, seconds=time.monotonic() - started)
+
+
+def _asked(subjects: Sequence[Subject], result: Result, asker: Asker) -> Iterator[WhyNot]:
+    """Answer one subject after the other until the time is up."""
+    for subject in subjects:
+        if asker.seconds_left > 0:
+            yield why_not(subject, result, asker)
+
+
+def _no_answer(problem: Problem, solver: str) -> Result:
+    """What a solver says of wishes that contradict each other at sight."""
+    return Result(
+        problem=problem, status=Status.INFEASIBLE, placement=None, estimate=None, bound=None, solver=solver, seconds=0.0, candidates=0
+    )

@@ -1,0 +1,124 @@
+"""One way to ask the solver a side question: bounded in nodes and time, and honest about what was proved."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from placer.cost_model.estimate import Estimate
+from placer.errors import PlacerError
+from placer.problem.contradictions import contradiction
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.result import Option, SolveOptions, Status
+from placer.solving.solve import solve
+
+SIDE_NODES = 300
+"""Nodes of a search that only explains: few enough that an explanation of a large book stays short."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """Answer to a side question.
+
+    Notes
+    -----
+    Without a placement and ``proved``: nothing fits. Without a placement and not proved: nothing was found. With a placement and
+    not proved: something better may exist. ``bound`` is on the objective, None where nothing is known.
+    """
+
+    placement: Placement | None
+    estimate: Estimate | None
+    value: float | None
+    bound: float | None
+    proved: bool
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether it is proved that nothing fits."""
+        return self.placement is None and self.proved
+
+    def option(self, label: str = "") -> Option | None:
+        """The placement with its estimate; None if there is none."""
+        if self.placement is None or self.estimate is None:
+            return None
+        return Option(placement=self.placement, estimate=self.estimate, label=label, proved=self.proved)
+
+
+NOTHING = Trial(placement=None, estimate=None, value=None, bound=None, proved=False)
+"""Nothing was found, and nothing is proved."""
+IMPOSSIBLE = Trial(placement=None, estimate=None, value=None, bound=None, proved=True)
+"""It is proved that nothing fits."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asker:
+    """Solver and limits of the side questions of one explanation; ``deadline`` by the monotonic clock."""
+
+    solver: str
+    options: SolveOptions
+    deadline: float
+    nodes: int = SIDE_NODES
+
+    @property
+    def seconds_left(self) -> float:
+        """Time until the explanation has to end."""
+        return self.deadline - time.monotonic()
+
+    def best(self, problem: Problem, *, start: Placement | None = None, first: bool = False) -> Trial:
+        """Find the best placement of a problem, as far as the limits allow.
+
+        Parameters
+        ----------
+        start
+            A placement of the same question that is known.
+        first
+            Whether any placement will do.
+        """
+        if contradiction(problem) or not problem.pools:
+            return IMPOSSIBLE
+        if self.seconds_left <= 0:
+            return NOTHING
+        options = replace(
+            self.options,
+            start=start,
+            first=first,
+            node_limit=self.nodes,
+            time_limit_s=min(self.options.time_limit_s, self.seconds_left),
+            bound_if_stopped=False,
+            on_better=None,
+        )
+        result = solve(problem, self.solver, options)
+        proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE) or (first and result.placement is not None)
+        return Trial(placement=result.placement, estimate=result.estimate, value=result.value, bound=result.bound, proved=proved)
+
+
+def wanting(problem: Problem, **changes: object) -> Problem:
+    """The same question with other wishes."""
+    return replace(problem, requirements=replace(problem.requirements, **changes))  # type: ignore[arg-type]
+
+
+def loss(value: float, best: float, objective: str) -> float:
+    """How much worse a value is than the best one, as a share of the best; negative if it is better. Only throughput is to be high.
+
+    Examples
+    --------
+    >>> loss(90.0, 100.0, "throughput"), loss(1.5, 1.0, "cost")
+    (0.1, 0.5)
+    """
+    worse = best - value if objective == "throughput" else value - best
+    if worse == 0:
+        return 0.0
+    return worse / best if best else float("inf")
+
+
+def require_asker_solver(solver: str) -> None:
+    """Refuse solvers that prove nothing: an explanation rests on proofs.
+
+    Raises
+    ------
+    PlacerError
+        Names the solver.
+    """
+    if solver in ("greedy", "local_search"):
+        raise PlacerError(f"the solver '{solver}' proves nothing, so it cannot explain", "use --solver exact")

@@ -1,0 +1,189 @@
+"""What a question "why not X" is about, and the same request with X forced in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from placer.advice.explanation.side_questions import wanting
+from placer.errors import PlacerError, unknown
+from placer.market.catalog import VmOffer
+from placer.market.selection import gpus_of, patterns_of
+from placer.problem.exchange import traits
+from placer.problem.placement import Placement, parse_workers
+from placer.problem.problem import Problem
+from placer.problem.requirements import ALL_REGIONS, EXCHANGES, LOCAL, Used, uses
+
+MARKETS = {"spot": "spot", "on-demand": "on_demand"}
+MOST_RULES = 12
+"""Places or devices that one X may stand for, each searched for itself."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """Something that could have been chosen.
+
+    Notes
+    -----
+    ``kind`` is place, gpu, offer, exchange, market or regions; ``rules`` are alternatives, one of which is to hold;
+    ``changes`` are wishes that force it; ``narrow`` wishes that admit nothing else, for a first answer; ``whole``
+    is False where there are too many alternatives to look at all.
+    """
+
+    kind: str
+    name: str
+    rules: tuple[Used, ...] = ()
+    changes: tuple[tuple[str, object], ...] = ()
+    narrow: tuple[tuple[str, object], ...] = ()
+    whole: bool = True
+
+    def forced(self, problem: Problem) -> Iterator[Problem]:
+        """The question with the subject forced in: one of these has its best answer."""
+        changed = wanting(problem, **dict(self.changes))
+        if not self.rules:
+            yield changed
+        for rule in self.rules:
+            yield wanting(changed, used=(*changed.requirements.used, rule))
+
+    def narrowed(self, problem: Problem) -> Problem:
+        """The question with nothing else admitted."""
+        return wanting(problem, **dict((*self.changes, *self.narrow)))
+
+    def matches(self, offer: VmOffer) -> bool:
+        """Whether a machine is what the subject is about, so that its price decides; no machine is, for exchanges and regions."""
+        if self.kind == "market":
+            return dict(self.changes)["market"] == offer.market
+        return any(uses(rule, offer.place, offer.device, offer.market) for rule in self.rules)
+
+    def chosen(self, placement: Placement) -> bool:
+        """Whether a placement has it already."""
+        if self.kind == "exchange":
+            return placement.exchange.strategy == self.name
+        if self.kind == "market":
+            return all(group.market == dict(self.changes)["market"] for group in placement.groups)
+        if self.kind == "regions":
+            low, high = dict(self.changes)["min_regions"], dict(self.changes)["max_regions"]
+            return isinstance(low, int) and isinstance(high, int) and low <= len(placement.places) <= high
+        return any(uses(rule, g.place, g.device, g.market) for rule in self.rules for g in placement.groups)
+
+
+def read_subject(text: str, problem: Problem) -> Subject:
+    """Read PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand or 2-regions.
+
+    Raises
+    ------
+    PlacerError
+        If it is none of them, with the nearest name.
+    """
+    word = text.strip()
+    counted = re.fullmatch(r"([1-9][0-9]{0,2})-regions?", word)
+    if counted:
+        return regions_subject(int(counted[1]))
+    if word in MARKETS:
+        return Subject(kind="market", name=word, changes=(("market", MARKETS[word]),))
+    if word in EXCHANGES[1:]:
+        return exchange_subject(word, problem)
+    if "=" in word:
+        return _offer_subject(word, problem)
+    catalog = problem.catalog
+    for read, make in ((gpus_of, gpu_subject), (patterns_of, _place_patterns)):
+        try:
+            found = read(word, catalog)
+        except PlacerError as error:
+            if "rents no" in error.message:
+                raise
+            continue
+        return make(word, found, problem)
+    known = [*catalog.regions, *catalog.rented_gpus, *EXCHANGES[1:], *MARKETS, "2-regions"]
+    raise unknown("place, GPU, exchange or market", word, known)
+
+
+def place_subject(place: str) -> Subject:
+    """One place."""
+    return Subject(kind="place", name=place, rules=(Used(place=place),), narrow=(("places_in", (place,)),))
+
+
+def gpu_subject(name: str, gpus: tuple[str, ...], problem: Problem) -> Subject:
+    """One GPU or family, whatever number of them a machine has."""
+    devices = dict.fromkeys(o.device for o in problem.catalog.offers if o.gpu in gpus)
+    known = {pool.offer.device for pool in problem.pools}
+    rules = tuple(Used(place="*", device=device) for device in devices if device in known or not known & {*devices})
+    return Subject(kind="gpu", name=name, rules=rules[:MOST_RULES], narrow=(("gpus", gpus),), whole=len(rules) <= MOST_RULES)
+
+
+def exchange_subject(name: str, problem: Problem) -> Subject:
+    """One exchange, with the places of its hub left open unless they were asked for."""
+    wish = problem.requirements
+    kept = wish.exchange == name or (wish.exchange == "auto" and name == "central")
+    changes: list[tuple[str, object]] = [("exchange", name), ("min_workers", max(2, wish.min_workers))]
+    changes += [] if kept else [("aggregator", None), ("function", None), ("storage", None)]
+    changes += [] if traits(name).may_overlap else [("overlap", False)]
+    if name not in LOCAL and (wish.min_local_steps or 1) > 1:
+        changes += [("min_local_steps", None), ("max_local_steps", None)]
+    least = max(wish.min_regions, traits(name).least_regions)
+    changes += [("max_workers", max(2, wish.max_workers)), ("min_regions", least), ("max_regions", max(least, wish.max_regions))]
+    return Subject(kind="exchange", name=name, changes=tuple(changes))
+
+
+def regions_subject(count: int) -> Subject:
+    """One region, or some number of them and more."""
+    most = 1 if count == 1 else ALL_REGIONS
+    name = "one region" if count == 1 else f"{count} regions"
+    changes = (("min_regions", count), ("max_regions", most))
+    return Subject(kind="regions", name=name, changes=changes)
+
+
+def _offer_subject(word: str, problem: Problem) -> Subject:
+    """PLACE=GPU:market, with or without a count and a market."""
+    place, _, device = word.partition("=")
+    spec = parse_workers(word if re.match(r"[0-9]+x", device) else f"{place}=1x{device}")[0]
+    problem.catalog.region(spec.place)
+    name = spec.gpu if spec.gpu_count == 1 else f"{spec.gpu}:{spec.gpu_count}"
+    rule = Used(place=spec.place, device=name, market=spec.market or "*", count=spec.count)
+    if not any(uses(rule, o.place, o.device, o.market) for o in problem.catalog.offers):
+        raise PlacerError(f"catalog '{problem.catalog.name}' has no {word}", f"see placer offers --in {spec.place}")
+    narrow: list[tuple[str, object]] = [("places_in", (spec.place,)), ("gpus", (spec.gpu,))]
+    return Subject(kind="offer", name=word, rules=(rule,), narrow=tuple(narrow))
+
+
+def _place_patterns(word: str, patterns: tuple[str, ...], problem: Problem) -> Subject:
+    """A place, or places that a pattern, a provider or a continent stands for."""
+    places = patterns if len(patterns) == 1 else _rented(patterns, problem)
+    rules = tuple(Used(place=place) for place in places[:MOST_RULES])
+    return Subject(kind="place", name=word, rules=rules, narrow=(("places_in", patterns),), whole=len(places) <= MOST_RULES)
+
+
+def _rented(patterns: tuple[str, ...], problem: Problem) -> tuple[str, ...]:
+    """The places that rent admitted machines, the least price per sample first; all of them where none is admitted."""
+    cost: dict[str, float] = {}
+    for pool in problem.pools:
+        place = pool.offer.place
+        if any(fnmatchcase(place, p) for p in patterns):
+            cost[place] = min(cost.get(place, float("inf")), pool.offer.usd_per_hour / pool.alone.value)
+    return tuple(sorted(cost, key=lambda p: (cost[p], p))) or patterns
+
+
+def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, ...]]:
+    """The question with the wishes given up that exclude a subject, and the sentences that say which.
+
+    Returns
+    -------
+    tuple
+        The same problem and no sentence where nothing excludes it.
+    """
+    if not subject.rules or any(subject.matches(pool.offer) for pool in problem.pools):
+        return problem, ()
+    reasons: list[str] = []
+    for offer in problem.catalog.offers:
+        if subject.matches(offer):
+            found = [m for _, m in problem.offer_problems(offer)] + [w for w in [problem.place_problem(offer.place)] if w]
+            reasons += found or ["the quota allows no such machine, or nobody knows how fast it is"]
+    said = tuple(dict.fromkeys(reasons))
+    wish = problem.requirements
+    open_ = replace(
+        wish, gpus=(), places_in=("*", *wish.places_in) if wish.places_in else (), places_not_in=(), market="any", require_measured=False,
+        oldest_price=None,
+    )  # fmt: skip
+    return replace(problem, requirements=open_), said or ("the book has no such machine",)

@@ -1,0 +1,1 @@
+"""The verb pareto: the frontier of cost against throughput."""

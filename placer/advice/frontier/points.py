@@ -1,0 +1,196 @@
+"""The frontier of cost against throughput: its points, what is proved about each, and where it bends.
+
+Cost is USD/h, and `cost_of` is the one place that says so: a frontier over another cost reads it there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.estimate import Estimate
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.result import Result, Status, Warn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_USD_PER_HOUR = 1e-6
+"""What owned machines count as on a log scale."""
+
+
+class Ending(StrEnum):
+    """Why no further point was looked for.
+
+    Notes
+    -----
+    ``complete``: there is no other point, within the gap. ``points``: there are as many as were asked for.
+    ``open``: nothing more was found, but it is not proved that there is nothing.
+    """
+
+    COMPLETE = "complete"
+    POINTS = "points"
+    OPEN = "open"
+    TIME_LIMIT = "time_limit"
+    INTERRUPTED = "interrupted"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FrontierPoint:
+    """One placement that no other one found beats in both cost and throughput.
+
+    Notes
+    -----
+    ``most_samples_per_second``: no placement that costs as much or less is faster than this. ``least_usd_per_hour``: no placement that is
+    as fast costs less than this. None: not proved.
+    """
+
+    placement: Placement
+    estimate: Estimate
+    most_samples_per_second: float | None
+    least_usd_per_hour: float | None
+    asked_gap: float
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Cost, USD/h."""
+        return cost_of(self.estimate)
+
+    @property
+    def samples_per_second(self) -> float:
+        """Samples/s that count towards the target."""
+        return self.estimate.effective_samples_per_second.value
+
+    @property
+    def usd_per_million_samples(self) -> float:
+        """Price of a million samples that count, USD."""
+        return usd_per_million_samples(self.usd_per_hour, self.samples_per_second)
+
+    @property
+    def gap(self) -> float | None:
+        """The larger of two relative distances: of throughput from what it could be at most, of cost from what it could be at least."""
+        most, least = self.most_samples_per_second, self.least_usd_per_hour
+        if most is None or least is None:
+            return None
+        saved = 0.0 if self.usd_per_hour <= 0 else 1 - least / self.usd_per_hour
+        return max(0.0, most / self.samples_per_second - 1, saved)
+
+    @property
+    def status(self) -> Status:
+        """Optimal if the gap that was asked for is proved, time_limit if a wider one is, else feasible."""
+        if self.gap is None:
+            return Status.FEASIBLE
+        return Status.OPTIMAL if self.gap <= self.asked_gap + 1e-7 else Status.TIME_LIMIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """Cost against throughput: points from the cheapest to the fastest, each dearer and faster than the one before.
+
+    Notes
+    -----
+    ``solves`` counts searches. If nothing fits, there are no points and ``failed`` is the result that says why, with the nearest
+    placements that fit after one change.
+    """
+
+    problem: Problem = field(repr=False)
+    points: tuple[FrontierPoint, ...]
+    ending: Ending
+    solver: str
+    gap: float
+    seconds: float
+    solves: int
+    failed: Result | None = None
+    warnings: tuple[Warn, ...] = ()
+
+    @property
+    def knee(self) -> int | None:
+        """Position of the knee; None if the frontier bends nowhere. See `knee_of`."""
+        return knee_of([point.usd_per_hour for point in self.points], [point.samples_per_second for point in self.points])
+
+    @property
+    def best_value(self) -> int | None:
+        """Position of the point with the lowest price of a sample; None if there are no points."""
+        return min(range(len(self.points)), key=lambda i: self.points[i].usd_per_million_samples, default=None)
+
+    @property
+    def proved(self) -> bool:
+        """Whether each point is proved to the gap that was asked for."""
+        return bool(self.points) and all(point.status is Status.OPTIMAL for point in self.points)
+
+    @property
+    def marginal_usd_per_million_samples(self) -> tuple[float | None, ...]:
+        """Price of a million samples more than the point before gives, USD; None for the first."""
+        pairs = zip(self.points, self.points[1:], strict=False)
+        steps = (usd_per_million_samples(b.usd_per_hour - a.usd_per_hour, b.samples_per_second - a.samples_per_second) for a, b in pairs)
+        return (None, *steps) if self.points else ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.pareto/v1`` document: plain types, ready for JSON."""
+        from placer.cli.report.frontier.frontier_document import frontier_document
+
+        return frontier_document(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Build a table of the points, one row each (pandas)."""
+        from placer.cli.report.frontier.frontier_document import frontier_frame
+
+        return frontier_frame(self)
+
+    def _repr_html_(self) -> str:
+        frame: str = self.to_frame().to_html(index=False)
+        return frame
+
+
+def cost_of(estimate: Estimate) -> float:
+    """What a placement costs: USD/h."""
+    return estimate.usd_per_hour.total
+
+
+def knee_of(costs: Sequence[float], speeds: Sequence[float]) -> int | None:
+    """Find where a frontier bends most: beyond it, a further percent of cost buys less speed than on the way there.
+
+    Parameters
+    ----------
+    costs, speeds
+        USD/h and samples/s of the points, both rising; shape (points,).
+
+    Returns
+    -------
+    int | None
+        Position of the point that lies furthest above the chord between the two ends; None if there are fewer than three
+        points, or none lies above the chord.
+
+    Notes
+    -----
+    Satopaa, Albrecht, Irwin and Raghavan (2011), "Finding a 'Kneedle' in a Haystack", with both axes normalised to 0..1; of equal
+    distances the cheapest counts. The axes are logarithmic: budgets span decades, a constant price of a sample is then a straight
+    line, and the dearest point does not squeeze all others into a corner, as it would on linear axes.
+
+    Examples
+    --------
+    Twice the speed for twice the cost, then nearly nothing for four times the cost: the second point.
+
+    >>> knee_of([1, 2, 8], [100, 200, 220])
+    1
+    >>> knee_of([1, 2, 4], [100, 200, 400]) is None
+    True
+    """
+    if len(costs) < 3:
+        return None
+    across = _normalised([math.log(max(cost, LEAST_USD_PER_HOUR)) for cost in costs])
+    up = _normalised([math.log(speed) for speed in speeds])
+    above = [y - x for x, y in zip(across, up, strict=True)]
+    best = max(range(len(above)), key=lambda i: (above[i], -i))
+    return best if above[best] > 1e-9 else None
+
+
+def _normalised(values: list[float]) -> list[float]:
+    low, high = values[0], values[-1]
+    return [(value - low) / (high - low) if high > low else 0.0 for value in values]

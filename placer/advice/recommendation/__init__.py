@@ -1,0 +1,1 @@
+"""The verb recommend: the answer with baselines, near misses and notes."""

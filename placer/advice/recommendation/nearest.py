@@ -1,0 +1,117 @@
+"""What would fit if nothing does: the nearest placements after one wish is changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from placer.cost_model.outlook.totals import totals_of
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import ALL_REGIONS, Quota, Requirements
+from placer.solving.result import Option, SolveOptions, Status
+from placer.solving.solve import solve
+
+BASELINE_NODES = 1_000
+"""Nodes of a search whose answer is only compared with and need not be proved."""
+AMPLE_GPUS = 64
+"""Quota that is tried when nothing fits."""
+
+
+def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
+    """Find placements that fit after one wish is changed: a limit; failing these, any other single wish, or all limits."""
+    tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in _freed(problem.requirements))
+    found = [replace(option, note=limit_words(option, problem.requirements)) for option in tried if option is not None]
+    found += _without_used(problem, solver, options)
+    if not found:
+        tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in _widened(problem.requirements))
+        found = [option for option in tried if option is not None]
+    return tuple(found)
+
+
+def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
+    """Yield each limit without which the best for it is looked for: label, wishes."""
+    if wish.budget_usd_per_hour is not None:
+        yield "budget", replace(wish, budget_usd_per_hour=None, objective="cost"), ""
+    if wish.min_samples_per_second is not None:
+        yield "throughput", replace(wish, min_samples_per_second=None, objective="throughput"), ""
+    if wish.deadline_s is not None:
+        yield "deadline", replace(wish, deadline_s=None, objective="throughput"), ""
+    if wish.budget_usd is not None:
+        yield "total-budget", replace(wish, budget_usd=None, objective="cost-per-sample"), ""
+    if wish.max_carbon_g_per_hour is not None:
+        yield "carbon", replace(wish, max_carbon_g_per_hour=None, objective="carbon"), ""
+
+
+def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
+    """What fits without one of the rules on machines that must be used; failing that, without all of them."""
+    wish = problem.requirements
+    several = [(f"no --use {rule.spec}", tuple(other for other in wish.used if other != rule)) for rule in wish.used]
+    found: list[Option] = []
+    for note, left in [*several, *([("no --use", ())] if len(several) > 1 else [])]:
+        option = solve_changed(problem, replace(wish, used=left), solver, options, "use", note) if left or not found else None
+        found += [] if option is None else [option]
+    return found
+
+
+def limit_words(option: Option, wish: Requirements) -> str:
+    """The limit that a placement just keeps, as it is written on the command line."""
+    got, samples = option.estimate, wish.samples or 0
+    if option.label == "budget":
+        return f"--budget {got.usd_per_hour.total * 1.0005 + 0.005:.2f}/h"
+    if option.label == "throughput":
+        return f"--min-throughput {got.effective_samples_per_second.value * 0.9995:.4g}/s"
+    if option.label == "deadline":
+        return f"--deadline {_deadline(totals_of(got, samples).seconds.value)}"
+    if option.label == "total-budget":
+        return f"--budget {totals_of(got, samples).usd.value * 1.0005 + 0.005:.2f}usd"
+    emitted = 0.0 if got.carbon_g_per_hour is None else got.carbon_g_per_hour.value
+    return f"--max-carbon {math.ceil(emitted * 10.005 + 0.05) / 10:.1f}g/h"
+
+
+def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
+    """Yield every other single wish that can be widened, and all limits together: label, wishes, words."""
+    free = replace(wish, budget_usd_per_hour=None, min_samples_per_second=None, deadline_s=None, budget_usd=None)
+    quotas = (Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)
+    given = (
+        ("--budget", wish.budget_usd_per_hour or wish.budget_usd),
+        ("--min-throughput", wish.min_samples_per_second),
+        ("--deadline", wish.deadline_s),
+        ("--max-carbon", wish.max_carbon_g_per_hour),
+    )
+    limits = " and ".join(f"no {name}" for name, limit in given if limit is not None)
+    for label, changed, note in (
+        ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
+        ("quota", replace(wish, quotas=quotas), f"a quota of {AMPLE_GPUS} GPUs"),
+        ("exchange", replace(wish, exchange="auto", aggregator=None, storage=None), "--exchange auto"),
+        ("regions", replace(wish, min_regions=1, max_regions=ALL_REGIONS), "any number of regions"),
+        ("market", replace(wish, market="any"), "--market any"),
+        ("place", replace(wish, places_in=(), places_not_in=()), "no --in and --not-in"),
+        ("gpu", replace(wish, gpus=()), "no --gpu"),
+        ("keep", replace(wish, kept=()), "no --keep"),
+        ("data", replace(wish, datasets=()), "no --data"),
+        ("limits", replace(free, max_carbon_g_per_hour=None), limits),
+    ):
+        if changed != wish:
+            yield label, changed, note
+
+
+def solve_changed(problem: Problem, changed: Requirements, solver: str, options: SolveOptions, label: str, note: str = "") -> Option | None:
+    """Solve the problem with changed wishes."""
+    result = solve(replace(problem, requirements=changed), solver, short_search(options, BASELINE_NODES))
+    if result.placement is None or result.estimate is None:
+        return None
+    proved = result.status is Status.OPTIMAL
+    return Option(placement=result.placement, estimate=result.estimate, label=label, note=note, proved=proved)
+
+
+def _deadline(seconds: float) -> str:
+    """A deadline that so many seconds just keep, as it is written: rounded up to minutes, long ones to tenths of an hour."""
+    minutes = seconds * 1.0005 / 60
+    return f"{math.ceil(minutes)}min" if minutes < 600 else f"{math.ceil(minutes / 6) / 10:g}h"
+
+
+def short_search(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
+    """Options of a search whose answer is only compared with: a number of nodes, no bound, nothing shown."""
+    return replace(options, start=start, node_limit=nodes, bound_if_stopped=False, certificate=False, on_better=None)

@@ -1,0 +1,48 @@
+"""Whether the network that a provider promises its machines is enough for the exchange.
+
+The timing model knows what one stream and a path carry, not what each instance type is promised for long: small machines burst
+to much more. So this is a warning about a placement and no part of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placer.cost_model.estimate import Estimate, exchange_phases, pool_of
+from placer.cost_model.timing.transfer import machine_loads
+from placer.market.catalog import VmOffer
+from placer.market.network.graph import GBPS
+from placer.problem.admitted_exchanges import server_offer
+from placer.problem.exchange import traits
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.result import Warn
+from placer.units import format_seconds
+
+
+def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """Name the machines whose promised network would take longer for their bytes than the whole exchange takes by the model."""
+    said = set()
+    for offer, moved in _moved_bytes(problem, placement):
+        if offer.network_gbps is None or offer.instance_type in said:
+            continue
+        least_s = moved / (offer.network_gbps * GBPS)
+        if least_s > got.step.communication:
+            said.add(offer.instance_type)
+            text = f"{offer.instance_type} is promised {offer.network_gbps:g} Gb/s for long: {format_seconds(least_s)} an exchange"
+            end = f"the {format_seconds(got.step.communication)} of the model need its bursts"
+            yield Warn(code="promised-network", message=f"{text}; {end}")
+
+
+def _moved_bytes(problem: Problem, placement: Placement) -> Iterator[tuple[VmOffer, float]]:
+    """Machines of a placement with what each sends or receives in an exchange, phase after phase."""
+    offers = [pool_of(group, problem).offer for group in placement.groups]
+    if traits(placement.exchange.strategy).transport == "server" and placement.exchange.server is not None:
+        yield server_offer(placement.exchange.server, problem), 2 * placement.workers * problem.gradient_bytes
+        yield from ((offer, 2 * problem.gradient_bytes) for offer in offers)
+        return
+    loads: dict[str, float] = {}
+    for phase in exchange_phases(placement, problem):
+        for place, size in machine_loads(phase, inside=True).items():
+            loads[place] = loads.get(place, 0.0) + size
+    yield from ((offer, loads.get(offer.place, 0.0)) for offer in offers)

@@ -1,0 +1,225 @@
+"""The verb `recommend`: solve, then add what was considered, the baselines, near misses and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from placer.advice.recommendation.nearest import BASELINE_NODES, nearest, short_search, solve_changed
+from placer.advice.recommendation.notes import leave_verdict, local_verdict, notes_of, stay_verdict, warnings_of
+from placer.cost_model.estimate import Estimate, estimate, evaluate, pool_of
+from placer.cost_model.outlook.totals import totals_of
+from placer.cost_model.violations import Violation, violations
+from placer.market.network.graph import with_free_egress
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
+from placer.problem.problem import Pool, Problem
+from placer.problem.requirements import Requirements
+from placer.solving.result import Option, Result, SolveOptions, Status, score
+from placer.solving.solve import require_pools, solve
+from placer.units import format_duration, format_usd
+
+CLEARLY = 1.05
+"""A near miss gives at least this much more."""
+NEAR = 1.5
+"""A near miss breaks one limit by at most this factor."""
+LIMITS = {"budget", "throughput", "deadline", "total-budget"}
+"""Codes of the limits that a near miss may break."""
+SPREAD_NODES = 50
+"""Nodes of the search for a placement over two regions to compare with."""
+LOCAL_STEPS = 16
+"""Steps between exchanges that a request without local steps is compared with."""
+
+
+def recommend(
+    problem: Problem, solver: str = "exact", options: SolveOptions | None = None, top: int = 8, *, alternatives: bool = True
+) -> Result:
+    """Find the best placement and what there is to say about it.
+
+    Parameters
+    ----------
+    problem
+        The question.
+    solver, options
+        As in `placer.solving.solve.solve`.
+    top
+        Rows of the considered table.
+    alternatives
+        Whether to look for anything beside the answer. Without, options, baselines, near misses, nearest and verdict
+        are empty; answer, proof, notes and warnings are the same.
+
+    Returns
+    -------
+    Result
+        With options, baselines, near misses, verdict and warnings; if infeasible, with the nearest
+        placements that fit after one change.
+
+    Raises
+    ------
+    PlacerError
+        If the request admits no machine at all.
+    """
+    require_pools(problem)
+    options = options or SolveOptions()
+    result = solve(problem, solver, options)
+    if result.placement is None or result.estimate is None:
+        near = nearest(problem, solver, options) if alternatives else ()
+        return replace(result, nearest=near, warnings=warnings_of(problem, None, None))
+    problem = result.problem
+    result = replace(
+        result,
+        notes=notes_of(problem, result.placement, result.estimate),
+        warnings=warnings_of(problem, result.placement, result.estimate),
+    )
+    return _with_alternatives(result, solver, options, top) if alternatives else result
+
+
+def _with_alternatives(result: Result, solver: str, options: SolveOptions, top: int) -> Result:
+    """Add what was considered beside the placement of a result, and what is said about it."""
+    assert result.placement is not None
+    problem = result.problem
+    considered = [(placement, violations(placement, problem)) for placement in equal_machines(problem)]
+    stopped = result.status is not Status.OPTIMAL
+    leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
+    spread = None if leaves else best_spread(problem, solver, options)
+    feasible = [placement for placement, broken in considered if not broken]
+    best_of_kind: dict[tuple[str, str], Placement] = {}
+    for placement in sorted(feasible, key=lambda p: _key(p, problem)):
+        best_of_kind.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
+    ranked = sorted({p.canonical(): None for p in [result.placement, *best_of_kind.values()]}, key=lambda p: _key(p, problem))
+    return replace(
+        result,
+        options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
+        baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
+        near_misses=tuple(_near_misses(problem, result, considered)),
+        verdict=(
+            *stay_verdict(result, spread),
+            *leave_verdict(result, best_staying(problem, solver, options)),
+            *local_verdict(result, None if stopped else best_local(problem, solver, options)),
+        ),
+    )
+
+
+def equal_machines(problem: Problem) -> Iterator[Placement]:
+    """Yield every payable count of every kind of machine and market, at its cheapest place."""
+    cheapest: dict[tuple[str, str], Pool] = {}
+    for pool in problem.pools:
+        kind = (pool.offer.device, pool.offer.market)
+        if kind not in cheapest or pool.offer.usd_per_hour < cheapest[kind].offer.usd_per_hour:
+            cheapest[kind] = pool
+    wish = problem.requirements
+    budget = (wish.budget_usd_per_hour or float("inf")) * NEAR
+    for pool in cheapest.values():
+        for n in range(wish.min_workers, min(pool.max_count, wish.max_workers) + 1):
+            if n * pool.offer.usd_per_hour <= budget and (n == 1 or ("all-reduce", 1) in problem.modes):
+                yield Placement(
+                    groups=(WorkerGroup.of(pool.offer, n),), exchange=exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem)
+                )
+
+
+def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
+    """Best placement over at least two regions that a short search finds."""
+    wish = problem.requirements
+    spread = replace(problem, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
+    return solve(spread, solver, short_search(options, SPREAD_NODES)).placement
+
+
+def best_local(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
+    """Best placement that exchanges every few steps, if the request leaves that open, as far as a short search finds one."""
+    wish = problem.requirements
+    if wish.exchange != "auto" or wish.max_local_steps is not None or wish.max_workers < 2:
+        return None
+    local = replace(problem, requirements=replace(wish, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS))
+    return solve(local, solver, short_search(options, SPREAD_NODES)).placement
+
+
+def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
+    """Best placement that leaves data that may move where it is, as a short search finds it."""
+    if not problem.requirements.data_moves:
+        return None
+    return solve_changed(problem, problem.requirements.with_data_staying(), solver, options, "stay")
+
+
+def rent_everything(placement: Placement, problem: Problem) -> Placement:
+    """Every machine of the same kinds that the quotas allow: what a scheduler without elasticity rents."""
+    used: dict[tuple[str, str, str], int] = {}
+    groups = []
+    for group in placement.groups:
+        pool = pool_of(group, problem)
+        left = pool.gpu_quota - used.get(pool.bucket, 0)
+        count = max(1, min(pool.max_count, left // pool.offer.gpu_count))
+        used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.offer.gpu_count
+        groups.append(replace(group, count=count))
+    return replace(placement, groups=tuple(groups))
+
+
+def _baselines(problem: Problem, result: Result, solver: str, options: SolveOptions) -> Iterator[Option]:
+    """What simpler tools would choose, priced truly."""
+    assert result.placement is not None
+    sightless = replace(problem, catalog=with_free_egress(problem.catalog))
+    blind = solve(sightless, solver, short_search(options, BASELINE_NODES, result.placement)).placement
+    if len(result.placement.places) > 1:
+        within = replace(problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1))
+        single = solve(within, solver, replace(options, certificate=False, on_better=None)).placement
+        if single is not None:
+            yield Option(placement=single, estimate=estimate(single, problem), label="single-region")
+    else:
+        yield Option(
+            placement=result.placement, estimate=estimate(result.placement, problem), label="single-region", note="the same", same=True
+        )
+    if problem.requirements.datasets:
+        every = rent_everything(result.placement, problem)
+        broken = "; ".join(v.message for v in violations(every, problem))
+        same = every.canonical() == result.placement.canonical()
+        yield Option(placement=every, estimate=estimate(every, problem), label="rent-everything", note=broken, same=same)
+    if blind is not None:
+        true = estimate(blind, problem)
+        broken = "; ".join(v.message for v in violations(blind, problem))
+        same = blind.canonical() == result.placement.canonical()
+        yield Option(placement=blind, estimate=true, label="egress-blind", note="the same" if same else broken, same=same)
+
+
+def _near_misses(problem: Problem, result: Result, considered: list[tuple[Placement, tuple[Violation, ...]]]) -> Iterator[Option]:
+    """Placements just outside one limit that give clearly more: the nearest, and the one that gives most."""
+    got = result.estimate
+    assert got is not None
+    speed = got.effective_samples_per_second.value
+    found: list[tuple[float, float, Option]] = []
+    for placement, found_broken in considered:
+        broken = {violation.code for violation in found_broken}
+        if len(broken) != 1 or not broken <= LIMITS:
+            continue
+        other = estimate(placement, problem)
+        note = _miss_words(broken.pop(), other, got, problem.requirements)
+        if note:
+            faster = other.effective_samples_per_second.value > speed
+            key = (other.usd_per_hour.total, -other.effective_samples_per_second.value)
+            found.append((*(key if faster else key[::-1]), Option(placement=placement, estimate=other, label="near-miss", note=note)))
+    chosen = [min(found, key=lambda f: f[:2]), min(found, key=lambda f: (f[1], f[0]))] if found else []
+    yield from dict.fromkeys(option for _, _, option in chosen)
+
+
+def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -> str:
+    """Say by how little a placement misses one limit and what it gives for that; empty if it is no near miss."""
+    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
+    other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
+    gain, floor = f"{100 * (other_speed / speed - 1):+.0f} % samples/s", wish.floor_samples_per_second
+    if code == "budget" and wish.budget_usd_per_hour is not None and other_speed > speed * CLEARLY:
+        over = other_usd - wish.budget_usd_per_hour
+        return f"{format_usd(over)}/h over the budget, {gain}" if other_usd <= wish.budget_usd_per_hour * NEAR else ""
+    if code == "total-budget" and wish.budget_usd is not None and other_speed > speed * CLEARLY:
+        total = totals_of(other, wish.samples or 0).usd.value
+        return f"{format_usd(total - wish.budget_usd)} over the budget in total, {gain}" if total <= wish.budget_usd * NEAR else ""
+    if floor is None or other_speed * NEAR < floor:
+        return ""
+    if code == "deadline" and wish.samples is not None and wish.deadline_s is not None:
+        there, here = totals_of(other, wish.samples), totals_of(got, wish.samples).usd.value
+        late = format_duration(there.seconds.value - wish.deadline_s)
+        return f"{late} after the deadline, saves {format_usd(here - there.usd.value)}" if there.usd.value * CLEARLY < here else ""
+    if code == "throughput" and other_usd * CLEARLY < usd:
+        return f"{100 * (1 - other_speed / floor):.0f} % below the floor, saves {format_usd(usd - other_usd)}/h"
+    return ""
+
+
+def _key(placement: Placement, problem: Problem) -> tuple[float, float]:
+    return score(problem.requirements.objective, evaluate(placement, problem))

@@ -1,0 +1,1 @@
+"""The verb robust: the regret of a recommendation over drawn worlds."""

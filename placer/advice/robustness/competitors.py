@@ -1,0 +1,126 @@
+"""Rivals of a recommendation and the worlds in which they meet it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from placer.advice.recommendation.recommend import equal_machines
+from placer.advice.robustness.candidates import Candidate, candidates_of, with_phi
+from placer.advice.robustness.uncertainty import Factor, changes_of, latin_hypercube
+from placer.advice.robustness.value_of_information import losses_of, values_of
+from placer.advice.worlds.scenario import apply, parse_changes
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.violations import violations
+from placer.errors import PlacerError
+from placer.problem.exchange import traits
+from placer.problem.placement import Exchange, Placement
+from placer.problem.problem import Problem
+from placer.solving.result import Result, SolveOptions, score
+from placer.solving.solve import solve
+
+RIVALS = 12
+"""Best kinds of equal machines that are candidates."""
+ENRICHED = 3
+"""Worlds of the largest regret in which the pool of candidates is asked for better ones."""
+LIMITS: tuple[set[str], ...] = ({"budget"}, {"throughput"}, {"budget", "throughput"}, set())
+"""What a candidate may break today: another world may heal it."""
+
+
+def pool_of_rivals(
+    problem: Problem, chosen: Placement, boxes: dict[str, tuple[float, float]], solver: str, options: SolveOptions
+) -> list[Placement]:
+    """Candidates: the recommendation first, the best of each kind of machine, what local search finds, answers of bad worlds."""
+    kinds: dict[tuple[str, str], Placement] = {}
+    near = [p for p in equal_machines(problem) if {violation.code for violation in violations(p, problem)} in LIMITS]
+    for placement in sorted(near, key=lambda p: score(problem.requirements.objective, evaluate(p, problem))):
+        kinds.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
+    quick = solve(problem, "local_search", options).placement
+    found = [chosen, *list(kinds.values())[:RIVALS], *([] if quick is None else [quick])]
+    for kind in ("price", "bandwidth"):  # the whole market at either end
+        words = {"price": "price:*:*:spot", "bandwidth": "bandwidth:*:*"}[kind]
+        if kind == "price" or problem.requirements.max_regions > 1:
+            found += _answers(
+                problem, [f"{words}=x{times}" for times in boxes.get(kind, (0.7, 1.6) if kind == "price" else (0.5, 1.5))], solver, options
+            )
+    for _ in range(ENRICHED):  # in the world that is bad for all answers so far, another one is best
+        factors = shared_factors(candidates_of(problem, [found[0], *found[-2:]], boxes))
+        bad = solved_world(problem, factors, [factor.bad for factor in factors], solver, options, None).placement
+        found += [bad] if bad is not None else []
+    return list({placement.canonical(): placement for placement in found}.values())
+
+
+def _answers(problem: Problem, words: Sequence[str], solver: str, options: SolveOptions) -> Iterator[Placement]:
+    """Answers in worlds of one change each; a market without what is changed has no such world."""
+    for word in words:
+        try:
+            found = solve(apply(problem, parse_changes([word])), solver, options).placement
+        except PlacerError:
+            continue
+        if found is not None:
+            yield found
+
+
+def shared_factors(pool: Sequence[Candidate]) -> tuple[Factor, ...]:
+    """Factors of a pool, in their order."""
+    found = {i: factor for candidate in pool for i, factor in zip(candidate.uses, candidate.factors, strict=True)}
+    return tuple(found[i] for i in sorted(found))
+
+
+def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[str, list[float]]]:
+    """Corners and sample: the book, each figure at either end, each rival at its best where the choice is at its worst; then draws."""
+    factors = shared_factors(pool)
+    middle = [0.5] * len(factors)
+    found = [("book", middle)]
+    for i in range(len(factors)):
+        found += [("corner", [*middle[:i], end, *middle[i + 1 :]]) for end in (0.0, 1.0)]
+    mine = set(pool[0].uses)
+    for rival in pool[1:]:
+        theirs = set(rival.uses)
+        for shared in (0.0, 0.5, 1.0):
+            row = []
+            for i, factor in enumerate(factors):
+                welcome = 1 - factor.bad
+                both, neither = i in mine and i in theirs, i not in mine and i not in theirs
+                row.append(0.5 if neither else shared if both else welcome if i in theirs else factor.bad)
+            found.append(("corner", row))
+    found += [("corner", [abs(end - factor.bad) for factor in factors]) for end in (0.0, 1.0)]
+    unique = {tuple(row): (kind, row) for kind, row in reversed(found)}
+    return [*reversed(unique.values()), *(("sample", row) for row in latin_hypercube(worlds, len(factors), seed))]
+
+
+def enriched(
+    problem: Problem, pool: Sequence[Candidate], drawn: Sequence[tuple[str, list[float]]], solver: str, options: SolveOptions
+) -> list[Placement]:
+    """The pool, with what is best in the worlds where its recommendation loses most."""
+    factors, rows = shared_factors(pool), [row for _, row in drawn]
+    losses = losses_of(values_of(pool, rows), problem.requirements.objective)[:, 0]
+    order = sorted(range(len(rows)), key=lambda w: (-float(losses[w]), w))[:ENRICHED]
+    answers = [solved_world(problem, factors, rows[w], solver, options, None).placement for w in order]
+    placements = [candidate.placement for candidate in pool]
+    return list({p.canonical(): p for p in [*placements, *(answer for answer in answers if answer is not None)]}.values())
+
+
+def solved_world(
+    problem: Problem, factors: Sequence[Factor], row: Sequence[float], solver: str, options: SolveOptions, start: Placement | None
+) -> Result:
+    """Answer of one world; a strategy that may take several local steps has one multiplier for all of them, so there it stays as it is."""
+    changed = apply(problem, changes_of(factors, row))
+    for name, steps in problem.modes:
+        if [mode for mode, _ in problem.modes].count(name) == 1:
+            overlap = problem.requirements.overlap and traits(name).may_overlap
+            exchange = Exchange(strategy=name, compression=problem.compression, local_steps=steps, overlap=overlap)
+            changed = with_phi(changed, exchange, factors, row)
+    return solve(changed, solver, replace(options, start=start))
+
+
+def check_phi(problem: Problem, pool: Sequence[Candidate]) -> None:
+    """Refuse to solve worlds exactly that a request cannot say: one strategy, several local steps, samples to target that vary."""
+    names = [name for name, _ in problem.modes]
+    varied = [factor.words.partition(":")[2] for factor in shared_factors(pool) if factor.kind == "phi"]
+    several = [name for name in varied if names.count(name) > 1]
+    if several:
+        raise PlacerError(
+            f"samples to target of {several[0]} vary with its local steps, so worlds cannot be solved one by one",
+            "add --box phi=1..1, name one number with --local-steps, or leave out --exact",
+        )

@@ -1,0 +1,198 @@
+"""The regret of a recommendation: what it may lose against the best placement if prices, links and speeds are not what the book says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placer.advice.recommendation.nearest import BASELINE_NODES
+from placer.advice.robustness.candidates import Candidate, candidates_of
+from placer.advice.robustness.competitors import check_phi, enriched, pool_of_rivals, shared_factors, solved_world, worlds_of
+from placer.advice.robustness.uncertainty import Factor, check_count
+from placer.advice.robustness.value_of_information import Worth, losses_of, values_of, worth_of
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.result import Result, SolveOptions, Status
+from placer.solving.solve import require_pools, solve
+
+FRAGILE_REGRET = 0.05
+"""Relative regret beyond which a world counts against a recommendation ..."""
+FRAGILE_SHARE = 0.10
+"""... and the share of such worlds beyond which the recommendation is called fragile."""
+FRAGILE_WORST = 0.20
+"""Worst relative regret beyond which it is called fragile as well."""
+WORLDS = 128
+"""Worlds that are drawn unless the user says otherwise."""
+MOST_WORLDS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    """One world: a share of the range of each factor, the regret of the recommendation there, and the best placement."""
+
+    shares: tuple[float, ...]
+    kind: str
+    value: float
+    best_value: float
+    best: Placement | None
+    regret: float
+    broken: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robustness:
+    """What is known about the regret of one recommendation.
+
+    Notes
+    -----
+    ``worlds`` are corners of the box and a Latin hypercube sample of it; means and shares are over the sample alone. ``exact``: each
+    world was solved and proved, so regrets are exact to the gap; else they are lower bounds, against the best of ``pool``. ``steadiest``
+    has the least expected regret in the pool.
+    """
+
+    result: Result
+    factors: tuple[Factor, ...] = ()
+    pool: tuple[Candidate, ...] = field(default=(), repr=False)
+    worlds: tuple[World, ...] = field(default=(), repr=False)
+    worth: tuple[Worth, ...] = ()
+    exact: bool = False
+    steadiest: Placement | None = None
+    steadiest_regret: float = 0.0
+
+    @property
+    def sample(self) -> tuple[World, ...]:
+        """Worlds that were drawn."""
+        return tuple(world for world in self.worlds if world.kind == "sample")
+
+    @property
+    def mean_regret(self) -> float:
+        """Mean relative regret over the sampled worlds in which the recommendation keeps its limits."""
+        kept = [world.regret for world in self.sample if not world.broken]
+        return math.fsum(kept) / len(kept) if kept else 0.0
+
+    @property
+    def expected_loss(self) -> float:
+        """Mean over all sampled worlds, where a broken limit counts as a regret of 100 %."""
+        return math.fsum(world.regret for world in self.sample) / max(1, len(self.sample))
+
+    @property
+    def worst(self) -> World | None:
+        """World of the largest regret in which the recommendation keeps its limits; None if it keeps them nowhere."""
+        return max((world for world in self.worlds if not world.broken), key=lambda world: world.regret, default=None)
+
+    def share(self, of: str) -> float:
+        """Share of the sampled worlds where it is ``broken``, ``bad`` (broken, or regret above 5 %) or still ``best``."""
+        counts = {
+            "broken": [w.broken for w in self.sample],
+            "bad": [w.broken or w.regret > FRAGILE_REGRET for w in self.sample],
+            "best": [not w.broken and w.regret <= self.result_gap for w in self.sample],
+        }[of]
+        return sum(counts) / max(1, len(counts))
+
+    @property
+    def result_gap(self) -> float:
+        """Regret below which a placement counts as best: the gap to which answers are proved."""
+        return max(1e-9, self.result.gap or 0.0)
+
+    @property
+    def fragile(self) -> bool:
+        """Whether it loses more than 5 % in more than 10 % of the worlds, or more than 20 % in the worst."""
+        worst = self.worst
+        return self.share("bad") > FRAGILE_SHARE or (worst is not None and worst.regret > FRAGILE_WORST)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.robust/v1`` document: plain types, ready for JSON."""
+        from placer.cli.report.robust import robust_document
+
+        return robust_document(self)
+
+
+def assess(
+    problem: Problem,
+    boxes: Mapping[str, tuple[float, float]],
+    *,
+    worlds: int = WORLDS,
+    exact: bool = False,
+    solver: str = "exact",
+    options: SolveOptions | None = None,
+) -> Robustness:
+    """Solve a question, and ask what its answer loses in other worlds.
+
+    Parameters
+    ----------
+    problem
+        The question.
+    boxes
+        Ranges by kind, of `placer.advice.robustness.uncertainty.parse_boxes`.
+    worlds
+        Worlds that are drawn, beside the corners.
+    exact
+        Solve each world anew; else the best of a pool of candidates stands for its best placement.
+    solver, options
+        As in `placer.solving.solve.solve`; the seed is also that of the sample.
+
+    Raises
+    ------
+    PlacerError
+        If the request admits no machine, or each world is to be solved for samples to target that vary.
+    """
+    require_pools(problem)
+    check_count("worlds", worlds, MOST_WORLDS)
+    options = replace(options or SolveOptions(), on_better=None)
+    result = solve(problem, solver, options)
+    if result.placement is None:
+        return Robustness(result=result)
+    brief = replace(options, node_limit=BASELINE_NODES, bound_if_stopped=False)
+    ranges = dict(boxes)
+    pool = candidates_of(problem, pool_of_rivals(problem, result.placement, ranges, solver, brief), ranges)
+    drawn = worlds_of(pool, worlds, options.seed)
+    if exact:
+        check_phi(problem, pool)
+    else:  # better candidates for the worlds where the regret seems largest
+        found = enriched(problem, pool, drawn, solver, brief)
+        if len(found) > len(pool):
+            pool = candidates_of(problem, found, ranges)
+            drawn = worlds_of(pool, worlds, options.seed)
+    return _judged(result, pool, drawn, exact, solver, options)
+
+
+def _judged(
+    result: Result, pool: tuple[Candidate, ...], drawn: list[tuple[str, list[float]]], exact: bool, solver: str, options: SolveOptions
+) -> Robustness:
+    """Put the values of all candidates in all worlds together."""
+    problem, factors = result.problem, shared_factors(pool)
+    objective, shares = problem.requirements.objective, [row for _, row in drawn]
+    values = values_of(pool, shares)
+    answers = [solved_world(problem, factors, row, solver, options, result.placement) for row in shares] if exact else []
+    solved = [math.nan if answer.value is None else answer.value for answer in answers]
+    losses = losses_of(values, objective, solved)
+    found = []
+    for w, (kind, row) in enumerate(drawn):
+        best = int(losses[w].argmin())
+        better = bool(answers) and answers[w].value is not None and losses[w, best] > 0
+        found.append(
+            World(
+                shares=tuple(row),
+                kind=kind,
+                value=pool[0].raw_value(row),
+                best_value=solved[w] if better else float(values[w, best]),
+                best=answers[w].placement if better else None if math.isnan(values[w, best]) else pool[best].placement,
+                regret=float(losses[w, 0]),
+                broken=math.isnan(values[w, 0]),
+            )
+        )
+    sampled = [w for w, (kind, _) in enumerate(drawn) if kind == "sample"]
+    means = losses[sampled].mean(axis=0)
+    steadiest = int(means.argmin()) if means.min() < means[0] - 1e-12 else 0
+    return Robustness(
+        result=result,
+        factors=factors,
+        pool=pool,
+        worlds=tuple(found),
+        worth=worth_of(pool, factors, [shares[w] for w in sampled], objective),
+        exact=bool(answers) and all(answer.status in (Status.OPTIMAL, Status.INFEASIBLE) for answer in answers),
+        steadiest=pool[steadiest].placement,
+        steadiest_regret=float(means[steadiest]),
+    )

@@ -1,0 +1,1 @@
+"""The verb sweep: one solve for each point of some ranges."""

@@ -1,0 +1,272 @@
+"""A sweep: one solve for each point of one to three ranges, here, in processes or on Dask, in a file that can be taken up again."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from placer.advice.sweep.axes import Axis, points_of
+from placer.advice.sweep.file import SCHEMA, append, open_points, question_digest
+from placer.advice.worlds.scenario import Change, apply, parse_changes
+from placer.advice.worlds.wish_changes import WISHES, set_wish
+from placer.errors import PlacerError
+from placer.problem.problem import Problem
+from placer.solving.result import Result, SolveOptions
+from placer.solving.solve import check_solver, require_pools, solve
+from placer.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AHEAD = 4
+"""Points for each process that are handed out before the oldest one is back: rows are written in order."""
+REFUSED = "refused"
+"""Status of a point whose question contradicts itself or admits no machine."""
+Row = dict[str, Any]
+Tell = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """The points of a sweep that are solved.
+
+    Notes
+    -----
+    ``rows`` are plain dictionaries, one a point, in order; ``points`` counts all that the ranges span. ``interrupted``: Ctrl-C came before
+    the last one.
+    """
+
+    header: Mapping[str, Any]
+    rows: tuple[Row, ...] = field(repr=False)
+    interrupted: bool = False
+
+    @property
+    def points(self) -> int:
+        """Points that the ranges span."""
+        return int(self.header["points"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.sweep/v1`` document: plain types, ready for JSON."""
+        from placer.cli.report.sweep import sweep_document
+
+        return sweep_document(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Build a table with one row a point (pandas)."""
+        import pandas as pd
+
+        return pd.DataFrame([{**dict(word.split("=", 1) for word in row["set"]), **row} for row in self.rows])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    """Where points are solved: here, or by an executor of `concurrent.futures`.
+
+    Notes
+    -----
+    ``submit`` hands one point to the executor, however the question has got there; ``workers`` is how many points run side by side;
+    ``stop`` ends what is being solved when Ctrl-C came.
+    """
+
+    submit: Callable[[tuple[str, ...]], Future[Row]]
+    workers: int
+    stop: Callable[[], None] = lambda: None
+
+
+def solve_point(problem: Problem, words: tuple[str, ...], solver: str, options: SolveOptions) -> Row:
+    """Solve the question of one point; what it refuses is an answer as well."""
+    try:
+        changed = apply(problem, parse_changes(words))
+        require_pools(changed)
+        return {**_head(words), **_row(solve(changed, solver, options))}
+    except PlacerError as error:
+        return {**_head(words), "status": REFUSED, "message": error.message}
+
+
+def _head(words: tuple[str, ...]) -> Row:
+    return {"key": " ".join(words), "set": list(words)}
+
+
+def _row(result: Result) -> Row:
+    """Figures of one answer; no times, so that equal questions have equal rows."""
+    wish, placement, got = result.problem.requirements, result.placement, result.estimate
+    row: Row = {"status": str(result.status), "objective": wish.objective, "value": result.value, "bound": result.bound}
+    if placement is None or got is None:
+        return row
+    return row | {
+        "workers": [group.spec for group in placement.groups],
+        "offers": [group.instance_type for group in placement.groups],
+        "exchange": placement.exchange.strategy,
+        "local_steps": placement.exchange.local_steps,
+        "regions": len(placement.places),
+        "samples_per_second": got.effective_samples_per_second.value,
+        "usd_per_hour": got.usd_per_hour.total,
+        "egress_usd_per_hour": got.usd_per_hour.egress,
+        "usd_per_million_samples": got.usd_per_million_samples,
+    }
+
+
+def check_axes(problem: Problem, axes: Sequence[Axis]) -> None:
+    """Refuse what no point could be solved with, before the first is: wrong values of wishes, patterns that match nothing.
+
+    Raises
+    ------
+    PlacerError
+        Names the value or the pattern.
+    """
+    for axis in axes:
+        changes: tuple[Change, ...] = parse_changes(axis.words)
+        for change in changes:
+            if change.what in WISHES:
+                set_wish(problem, change.what, change.text, change.factor, None if change.value is None else str(change.value))
+        if changes[0].what not in WISHES:
+            apply(problem, changes[:1])
+
+
+def header_of(problem: Problem, axes: Sequence[Axis], solver: str, options: SolveOptions) -> dict[str, Any]:
+    """First line of the file: what is asked, its digest, and how many points there are."""
+    from placer.cli.report.result_document import data_document, request_document
+
+    points = [" ".join(words) for words in points_of(axes)]
+    solving = {"solver": solver, "gap": options.gap, "time_limit_s": options.time_limit_s, "seed": options.seed}
+    return {
+        "schema": SCHEMA,
+        "question": question_digest(problem, points, solving, __version__),
+        "placer_version": __version__,
+        "request": request_document(problem),
+        "data": data_document(problem),
+        "over": [{"what": axis.what, "values": [word.split("=", 1)[1] for word in axis.words]} for axis in axes],
+        "points": len(points),
+        **solving,
+    }
+
+
+def run_sweep(
+    problem: Problem,
+    axes: Sequence[Axis],
+    *,
+    solver: str = "exact",
+    options: SolveOptions | None = None,
+    output: str | None = None,
+    shard: tuple[int, int] = (1, 1),
+    runner: Runner | None = None,
+    tell: Tell = lambda done, of: None,
+) -> Sweep:
+    """Solve every point of some ranges that is not solved yet.
+
+    Parameters
+    ----------
+    problem
+        The question that the ranges change.
+    axes
+        One to three ranges; every combination is a point.
+    solver, options
+        As in `placer.solving.solve.solve`.
+    output
+        File of points; those in it are not solved again.
+    shard
+        (i, n): every n-th point from the i-th on.
+    runner
+        Processes or Dask; None: one point after the other, here.
+    tell
+        Hears how many points of how many are done.
+
+    Raises
+    ------
+    PlacerError
+        If a range or the solver is wrong, or the file is another question's.
+    """
+    check_solver(solver)
+    options = replace(options or SolveOptions(), on_better=None)
+    points = points_of(axes)
+    check_axes(problem, axes)
+    header = header_of(problem, axes, solver, options)
+    mine = [(i, words) for i, words in enumerate(points) if i % shard[1] == shard[0] - 1]
+    rows, handle = ([], None) if output is None else open_points(output, header)
+    known = {row["key"] for row in rows}
+    missing = [(i, words) for i, words in mine if " ".join(words) not in known]
+    done, stopped = len(mine) - len(missing), False
+    tell(done, len(mine))
+    try:
+        with _interrupts() as asked_to_stop:
+            for row in _solved(missing, runner or Here(problem, solver, options), asked_to_stop):
+                rows.append(row)
+                if handle is not None:
+                    append(handle, row)
+                done += 1
+                tell(done, len(mine))
+    except KeyboardInterrupt:
+        stopped = True
+    finally:
+        if handle is not None:
+            handle.close()
+    stopped = stopped or done < len(mine)
+    if stopped and runner is not None:
+        runner.stop()
+    return Sweep(header=header, rows=tuple(sorted(rows, key=lambda row: int(row["point"]))), interrupted=stopped)
+
+
+class Here(Runner):
+    """Solve one point after the other in this process."""
+
+    def __init__(self, problem: Problem, solver: str, options: SolveOptions) -> None:
+        def submit(words: tuple[str, ...]) -> Future[Row]:
+            future: Future[Row] = Future()
+            future.set_result(solve_point(problem, words, solver, options))
+            return future
+
+        super().__init__(submit=submit, workers=0)
+
+
+def _solved(points: Sequence[tuple[int, tuple[str, ...]]], runner: Runner, asked_to_stop: Callable[[], bool]) -> Iterator[Row]:
+    """Rows of some points, in order; a point during which Ctrl-C came is not kept, as its search was cut short."""
+    waiting: deque[tuple[int, Future[Row]]] = deque()
+    rest = iter(points)
+    try:
+        while True:
+            for i, words in rest:
+                waiting.append((i, runner.submit(words)))
+                if len(waiting) > AHEAD * runner.workers:
+                    break
+            if not waiting or asked_to_stop():
+                return
+            i, future = waiting.popleft()
+            row = future.result()
+            if asked_to_stop():
+                return
+            yield {"point": i, **row}
+    except BrokenExecutor:
+        raise PlacerError("a process of the sweep died", "what is done is kept: run the same command again", exit_code=1) from None
+    finally:
+        for _, future in waiting:
+            future.cancel()
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Remember that Ctrl-C came: a solver takes the exception for itself and returns its best so far."""
+    came: list[bool] = []
+
+    def remember(number: int, frame: object) -> None:
+        came.append(True)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    old = signal.signal(signal.SIGINT, remember)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGINT, old)
+
+
+def on_executor(executor: Executor, problem: Problem | Any, solver: str, options: SolveOptions, workers: int) -> Runner:
+    """Solve points with an executor that is given the question with each of them (Dask: a future of it, scattered once)."""
+    return Runner(submit=lambda words: executor.submit(solve_point, problem, words, solver, options), workers=workers)

@@ -1,0 +1,1 @@
+"""The verbs whatif and replan: the question in a changed world."""

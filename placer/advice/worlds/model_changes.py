@@ -1,0 +1,95 @@
+"""Changed speeds, gradients and quotas: the parts of a changed world that lie in the profile and in the wishes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from placer.errors import PlacerError, unknown
+from placer.market.catalog import Catalog
+from placer.market.selection import gpus_of
+from placer.problem.problem import Problem
+from placer.problem.requirements import Quota, Requirements
+from placer.problem.words.data import places_of
+from placer.workload.profile import ModelProfile, Rate
+
+Row = tuple[str, tuple[str, ...], float | None, float | None]
+"""A change: its words, its patterns, its factor or its value."""
+
+
+def gpus_like(pattern: str, catalog: Catalog) -> tuple[str, ...]:
+    """Devices of a catalog that a name, a family or a pattern with wildcards stands for.
+
+    Raises
+    ------
+    PlacerError
+        If nothing matches; the nearest device is named.
+    """
+    if "*" not in pattern and "?" not in pattern:
+        return gpus_of(pattern, catalog)
+    found = tuple(gpu for gpu in catalog.rented_gpus if fnmatchcase(gpu.upper(), pattern.upper()))
+    if not found:
+        raise unknown("GPU", pattern, catalog.rented_gpus)
+    return found
+
+
+def set_gradient(profile: ModelProfile, factor: float) -> ModelProfile:
+    """Make the gradients of a model larger or smaller; speeds and memory stay."""
+    return replace(profile, gradient_bytes_fp32=max(1, round(profile.gradient_bytes_fp32 * factor)))
+
+
+def set_quota(problem: Problem, target: tuple[str, ...], gpus: int) -> Requirements:
+    """Lay a quota over those of a request: the last row that matches counts."""
+    place, gpu, market = target
+    rows = [
+        Quota(place=pattern, gpu=name, market=market, gpus=gpus)
+        for pattern in places_of(place, problem.catalog)
+        for name in (("*",) if gpu == "*" else gpus_like(gpu, problem.catalog))
+    ]
+    return replace(problem.requirements, quotas=(*problem.requirements.quotas, *rows))
+
+
+def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
+    """Change how fast a model runs on some devices, alone and in a group alike.
+
+    Notes
+    -----
+    An unmeasured device is estimated from a measured one, so the speeds of all devices are first written down as they are: a changed T4
+    must not change what is estimated from it. A value is samples/s of one GPU alone; machines with several follow in proportion.
+    """
+    known = _all_rates(problem)
+    for text, target, factor, value in rows:
+        gpus = gpus_like(target[0], problem.catalog)
+        count = int(target[1]) if len(target) == 2 else None
+        touched = [key for key in known if key[0] in gpus and count in (None, key[1])]
+        if not touched:
+            raise PlacerError(f"change '{text}': nobody knows how fast {problem.profile.name} is on it", "see placer models")
+        times_of = {gpu: factor if value is None else value / _alone(known, gpu, text) for gpu, _, _ in touched}
+        for key in touched:
+            now, times = known[key], times_of[key[0]] or 1.0
+            source = f"what if: {text}; {now.source}"
+            known[key] = replace(now, value=now.value * times, low=now.low * times, high=now.high * times, source=source)
+    return replace(problem.profile, rates=tuple(known.values()))
+
+
+def _alone(known: dict[tuple[str, int, str], Rate], gpu: str, text: str) -> float:
+    """Samples/s of one GPU alone."""
+    found = known.get((gpu, 1, "none"))
+    if found is None:
+        raise PlacerError(f"change '{text}': nobody knows how fast one {gpu} alone is", f"write rate:{gpu}=xF")
+    return found.value
+
+
+def _all_rates(problem: Problem) -> dict[tuple[str, int, str], Rate]:
+    """Every speed that the model has on the machines of the catalog, and those of its profile."""
+    profile, catalog = problem.profile, problem.catalog
+    known = {(rate.gpu, rate.gpu_count, rate.framework): rate for rate in profile.rates}
+    kinds = sorted({(offer.gpu, count) for offer in catalog.offers for count in (1, offer.gpu_count)})
+    found = {}
+    for gpu, count in kinds:
+        for framework in ("none", "hivemind"):
+            rate = profile.rate(catalog.gpu(gpu), count, framework, catalog)
+            if rate is not None:
+                found[gpu, count, framework] = replace(rate, gpu=gpu, gpu_count=count, framework=framework)
+    return {**known, **found}

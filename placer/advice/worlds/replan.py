@@ -1,0 +1,223 @@
+"""Replan: what a run measured is laid over the question of its plan, which is then solved again; keep what runs, or move."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from placer.advice.worlds.scenario import Change, apply, parse_changes
+from placer.advice.worlds.whatif import Kept, keep
+from placer.cost_model.estimate import estimate
+from placer.documents.manifest.types import Manifest
+from placer.errors import PlacerError
+from placer.market.catalog import device_name
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Used
+from placer.solving.result import Result, SolveOptions, value_of
+from placer.solving.solve import solve
+from placer.validation.calibration.observations import Lost, Observed, group_of
+
+MOVE_S = 600.0
+"""A move stops the training for so long: a spot machine starts within seconds to ten minutes (Erben et al., 2024); the slow end."""
+LEAST_GAIN = 0.02
+"""Gains below are not worth a move: estimates are no better."""
+BETWEEN = "between regions"
+MOST_LINK_FACTOR = 10.0
+"""Links that seem so much faster or slower than planned are not told from waiting by one run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replan:
+    """What was observed, and whether to keep the plan.
+
+    Notes
+    -----
+    ``running`` is the plan without lost workers in the observed world, None if all are lost; ``answer`` the choice: the best that keeps
+    every machine in use where nothing else is better by more than `LEAST_GAIN`, else the best of all. ``gain`` is its share of
+    improvement over what runs (None if that cannot go on), ``break_even_s`` the seconds after which a move has paid off.
+    """
+
+    manifest: Manifest
+    observed: Observed
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...]
+    planned: Placement
+    running: Kept | None
+    answer: Result
+    gain: float | None
+    move_s: float
+
+    @property
+    def verdict(self) -> str:
+        """``keep``, ``restore`` (start the lost machines again), ``move`` or ``nothing``."""
+        if self.answer.placement is None:
+            return "keep" if self.running is not None and not self.running.broken else "nothing"
+        if self.gain is not None and self.gain <= max(LEAST_GAIN, self.answer.gap or 0.0):
+            return "keep"
+        return "restore" if self.answer.placement.canonical() == self.planned.canonical() else "move"
+
+    @property
+    def break_even_s(self) -> float | None:
+        """Seconds from the beginning of a move until it has paid off; see `break_even_seconds`."""
+        return None if self.gain is None or self.gain <= 0 else break_even_seconds(self.move_s, self.gain)
+
+    @property
+    def kept_machines(self) -> int:
+        """Machines in use that the answer keeps."""
+        if self.running is None or self.answer.placement is None:
+            return 0
+        return (_machines(self.running.placement) & _machines(self.answer.placement)).total()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.replan/v1`` document."""
+        from placer.cli.report.replan import replan_document
+
+        return replan_document(self)
+
+
+def break_even_seconds(move_s: float, gain: float) -> float:
+    """When a move has paid off: the training stands still for ``move_s`` while the new machines are paid for.
+
+    Parameters
+    ----------
+    gain
+        Share of improvement: of the new samples/s, else of the old USD/h or USD per sample.
+
+    Notes
+    -----
+    Samples: s1 (Z - T) = s0 Z gives Z = T s1 / (s1 - s0). USD/h, with lost samples at the old price of a sample: (c0 - c1) Z = c0 T.
+    USD per sample p: p0 s1 (Z - T) = p1 s1 Z. All three are Z = T / gain.
+
+    Examples
+    --------
+    A quarter more samples/s (20 % of the new ones) makes up for ten minutes in fifty.
+
+    >>> round(break_even_seconds(600, 1 - 1 / 1.25))
+    3000
+    """
+    return move_s / gain
+
+
+def replan(
+    manifest: Manifest,
+    planned: Placement,
+    problem: Problem,
+    seen: Observed,
+    *,
+    changes: Sequence[Change] = (),
+    solver: str = "exact",
+    options: SolveOptions | None = None,
+    move_s: float = MOVE_S,
+) -> Replan:
+    """Solve the question of a plan again with what its run measured.
+
+    Parameters
+    ----------
+    manifest, planned, problem
+        The plan, and its question with a whole book.
+    seen
+        What the log says.
+    changes
+        More that has changed since, such as prices; see `placer.advice.worlds.scenario.parse_changes`.
+    move_s
+        Seconds for which a move stops the training.
+    """
+    options = options or SolveOptions()
+    measured, notes = _measured(seen, problem, planned)
+    changes = (*measured, *changes)
+    world = apply(problem, changes)
+    left = _without(planned, seen.lost, manifest, world)
+    running = None if left is None else keep(left, world)
+    if running is not None and running.estimate is not None:
+        running = replace(running, value=value_of(running.estimate, world.requirements))
+    answer = _answer(world, running, solver, options)
+    gain = None
+    if running is not None and running.value is not None and not running.broken and answer.value is not None:
+        gain = improvement(world.requirements.objective, running.value, answer.value)
+    return Replan(
+        manifest=manifest,
+        observed=seen,
+        changes=changes,
+        notes=tuple(notes),
+        planned=planned,
+        running=running,
+        answer=answer,
+        gain=gain,
+        move_s=move_s,
+    )
+
+
+def improvement(objective: str, old: float, new: float) -> float:
+    """Share by which a new value is better: of the new samples/s, else of the old figure; negative if it is worse.
+
+    Examples
+    --------
+    >>> improvement("throughput", 80.0, 100.0), improvement("cost", 5.0, 4.0)
+    (0.2, 0.2)
+    """
+    return (new - old) / new if objective == "throughput" else (old - new) / old if old else 0.0
+
+
+def _measured(seen: Observed, problem: Problem, planned: Placement) -> tuple[tuple[Change, ...], list[str]]:
+    """Speeds and links as changes of the world; what the log does not tell is said."""
+    if not seen.speeds:
+        return (), ["the log tells who was lost, not how fast the plan's machines and links are"]
+    rates = parse_changes([f"rate:{s.gpu}:{s.gpu_count}=x{s.factor:.6g}" for s in seen.speeds])
+    if seen.exchange_s is None:
+        return rates, []
+    step = estimate(planned, apply(problem, rates)).step
+    wan = dict(step.parts).get(BETWEEN, 0.0)
+    if not wan or len(planned.places) < 2:
+        words = f"the exchange took {seen.exchange_s:.3g} s a round, planned are {step.communication:.3g} s"
+        return rates, [f"{words}: what is below holds it as planned"]
+    over_links = seen.exchange_s - (step.communication - wan)
+    if not wan / MOST_LINK_FACTOR <= over_links <= wan * MOST_LINK_FACTOR:
+        words = f"the exchange took {seen.exchange_s:.3g} s a round, planned are {step.communication:.3g} s"
+        return rates, [f"{words}: one run does not tell what of it the links are, so what is below holds them as planned"]
+    pairs = combinations(sorted(planned.places), 2)
+    return (*rates, *parse_changes([f"bandwidth:{a}:{b}=x{wan / over_links:.6g}" for a, b in pairs])), []
+
+
+def _without(planned: Placement, lost: Sequence[Lost], manifest: Manifest, world: Problem) -> Placement | None:
+    """The plan without its lost workers; None if none is left."""
+    gone: Counter[str] = Counter()
+    for one in lost:
+        group = group_of(one.rank, manifest.groups)
+        if group is not None:
+            gone[group.name] += 1
+    pairs = zip(planned.groups, manifest.groups, strict=True)
+    groups = tuple(replace(g, count=g.count - gone[said.name]) for g, said in pairs if g.count > gone[said.name])
+    if not groups:
+        return None
+    alone = sum(group.count for group in groups) == 1
+    return replace(planned, groups=groups, exchange=exchange_for("none", 1, world) if alone else planned.exchange)
+
+
+def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOptions) -> Result:
+    """The best placement; one that keeps every machine in use where it is about as good."""
+    fits = running is not None and not running.broken
+    best = solve(world, solver, replace(options, start=running.placement if running is not None and fits else None))
+    if running is None or best.value is None:
+        return best
+    rules = tuple(Used(place=p, device=d, market=m, count=n) for (p, d, m), n in sorted(_machines(running.placement).items()))
+    staying = replace(world, requirements=replace(world.requirements, used=(*world.requirements.used, *rules)))
+    try:
+        stays = solve(staying, solver, replace(options, start=running.placement if fits else None))
+    except PlacerError:  # nothing of what runs is admitted any more
+        return best
+    if stays.value is None or improvement(world.requirements.objective, stays.value, best.value) > LEAST_GAIN:
+        return best
+    return replace(stays, problem=world)
+
+
+def _machines(placement: Placement) -> Counter[tuple[str, str, str]]:
+    """Machines by place, device and market."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for group in placement.groups:
+        found[group.place, device_name(group.gpu, group.gpu_count), group.market] += group.count
+    return found

@@ -1,0 +1,127 @@
+"""What if: the question as it is and as changed, and what the old choice would do in the changed world."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placer.advice.worlds.scenario import Change, apply
+from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.violations import violations
+from placer.errors import PlacerError
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.result import Result, SolveOptions, Status, objective_value
+from placer.solving.solve import require_pools, solve
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept:
+    """A choice in another world: its estimate there, and what stands against it.
+
+    Notes
+    -----
+    ``estimate`` is None where it cannot run at all: ``broken`` then says why. ``value`` is that of the objective.
+    """
+
+    placement: Placement
+    estimate: Estimate | None
+    value: float | None
+    broken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """Two answers side by side, and what the first would do in the world of the second."""
+
+    changes: tuple[Change, ...]
+    before: Result
+    after: Result
+    kept: Kept | None = field(default=None)
+
+    @property
+    def same(self) -> bool:
+        """Whether both worlds have the same best placement."""
+        one, other = self.before.placement, self.after.placement
+        return (one and one.canonical()) == (other and other.canonical())
+
+    @property
+    def regret(self) -> float | None:
+        """Share of the changed world's best value that keeping the old choice gives up: `relative_regret`; None if it cannot be kept."""
+        if self.kept is None or self.kept.broken or self.kept.value is None or self.after.value is None:
+            return None
+        return relative_regret(self.after.problem.requirements.objective, self.after.value, self.kept.value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.whatif/v1`` document: plain types, ready for JSON."""
+        from placer.cli.report.whatif import whatif_document
+
+        return whatif_document(self)
+
+
+def relative_regret(objective: str, best: float, got: float) -> float | None:
+    """Distance of a value from the best one, as a share of the best; 0 if it is no worse, None if it is worse than one that costs nothing.
+
+    Examples
+    --------
+    Half of the samples/s are given up; a price of 3 where 2 would do is half as much again.
+
+    >>> relative_regret("throughput", 100.0, 50.0), relative_regret("cost", 2.0, 3.0)
+    (0.5, 0.5)
+    """
+    worse = best - got if objective == "throughput" else got - best
+    if worse <= 0:
+        return 0.0
+    return worse / best if best else None
+
+
+def keep(placement: Placement, world: Problem) -> Kept:
+    """Put a choice into another world: price it, and list what it breaks there."""
+    try:
+        got = estimate(placement, world)
+        broken = tuple(violation.message for violation in violations(placement, world))
+    except PlacerError as error:  # its machines, its function or its store are gone
+        return Kept(placement=placement, estimate=None, value=None, broken=(error.message,))
+    value = objective_value(world.requirements.objective, got.effective_samples_per_second.value, got.usd_per_hour.total)
+    return Kept(placement=placement, estimate=got, value=value, broken=broken)
+
+
+def _at_least(kept: Kept | None, after: Result) -> Result:
+    """The old choice where a search that proves nothing, or was stopped, found nothing as good."""
+    if kept is None or kept.broken or kept.value is None:
+        return after
+    worse = after.value is None or relative_regret(after.problem.requirements.objective, kept.value, after.value) != 0.0
+    if not worse or after.status in (Status.OPTIMAL, Status.INFEASIBLE):
+        return after
+    status = Status.FEASIBLE if after.status is Status.UNKNOWN else after.status
+    return replace(after, placement=kept.placement, estimate=kept.estimate, status=status)
+
+
+def what_if(problem: Problem, changes: Sequence[Change], solver: str = "exact", options: SolveOptions | None = None) -> WhatIf:
+    """Solve a question as it is and as changed.
+
+    Parameters
+    ----------
+    problem
+        The question as it is.
+    changes
+        At least one; see `placer.advice.worlds.scenario.parse_changes`.
+    solver, options
+        As in `placer.solving.solve.solve`.
+
+    Raises
+    ------
+    PlacerError
+        If nothing is changed, a pattern matches nothing, or one of the questions admits no machine.
+    """
+    if not changes:
+        raise PlacerError("nothing is changed", "give --set WHAT=CHANGE or --drop PLACE, such as --set 'price:gcp/*:T4=x0.5'")
+    changed = apply(problem, changes)
+    for world in (problem, changed):
+        require_pools(world)
+    before = solve(problem, solver, options)
+    kept = None if before.placement is None else keep(before.placement, changed)
+    start = None if kept is None or kept.broken else kept.placement
+    after = _at_least(kept, solve(changed, solver, replace(options or SolveOptions(), start=start)))
+    return WhatIf(changes=tuple(changes), before=before, after=after, kept=kept)

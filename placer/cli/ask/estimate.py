@@ -1,0 +1,71 @@
+"""``placer estimate``: a placement given by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from placer.cli.options import json_option, request_options
+from placer.cli.output import check_targets, console, print_json, write_json
+
+EXAMPLE = """\b
+Example:
+  placer estimate --model roberta-xlm --catalog erben-2023 --exchange all-reduce \\
+    --workers gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot --manifest plan.json
+"""
+
+
+@click.command("estimate", epilog=EXAMPLE)
+@click.option("--workers", required=True, metavar="GROUPS", help="place=COUNTxGPU[:GPUS][:spot|on-demand], comma between groups.")
+@request_options
+@click.option("--manifest", metavar="FILE", help="Write the launch manifest of the placement as JSON.")
+@click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus[,scope]; default 8 GPUs per region, type and market.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, /, model: str, workers: str, catalog: tuple[str, ...], manifest: str | None, as_json: bool, **words: Any
+) -> None:
+    """Time and price a placement given by hand; nothing is searched, limits are reported."""
+    from placer.advice.recommendation.notes import notes_of, warnings_of
+    from placer.cli.report import result_document as document
+    from placer.cli.report.recommend import sentences, terminal
+    from placer.cost_model.estimate import estimate
+    from placer.cost_model.violations import violations
+    from placer.documents.manifest import build_manifest
+    from placer.interface.advisor import Advisor
+    from placer.solving.by_hand import place_by_hand
+
+    check_targets(manifest)
+    problem = Advisor(catalog).problem(model, **words)
+    placement = place_by_hand(workers, problem)
+    broken = violations(placement, problem)
+    got = estimate(placement, problem)
+    if as_json:
+        print_json(
+            {
+                "schema": document.ESTIMATE_SCHEMA,
+                "request": document.request_document(problem),
+                "data": document.data_document(problem),
+                "placement": document.placement_document(placement, problem),
+                "estimate": document.estimate_document(got),
+                "outlook": document.outlook_document(placement, got, problem),
+                "notes": [{"code": note.code, "message": note.message} for note in notes_of(problem, placement, got)],
+                "violations": [{"code": v.code, "message": v.message} for v in broken],
+            }
+        )
+    else:
+        out, err = console(), console(stderr=True)
+        out.print(terminal.context(problem))
+        out.print(f"\n{sentences.headline(placement)}", style="bold")
+        out.print(terminal.estimate_lines(placement, got, problem, notes=notes_of(problem, placement, got)))
+        for line in terminal.warning_lines(warnings_of(problem, placement, got)):
+            err.print(line, style="yellow")
+    for number, violation in enumerate(broken):
+        click.echo(f"{'   also' if number else 'error'}: {violation.message}", err=True)
+    if manifest and not broken:
+        write_json(manifest, build_manifest(problem, placement, got, "feasible", None))
+        click.echo(f"wrote manifest to {manifest}", err=True)
+    if broken:
+        click.echo("  tip: the estimate above ignores these limits; change --workers or raise --quota FILE", err=True)
+    ctx.exit(2 if broken else 0)

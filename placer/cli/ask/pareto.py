@@ -1,0 +1,101 @@
+"""``placer pareto``: the frontier of cost against throughput."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import click
+
+from placer.cli.options import json_option, request_options, wish_options
+from placer.cli.output import check_targets, console, print_json, progress, write_bytes, write_json
+
+EXAMPLE = """\b
+Examples:
+  placer pareto --model roberta-xlm --budget 20/h
+  placer pareto --model resnet50 --min-throughput 500/s --points 20 --time-limit 5min
+  placer pareto --model roberta-xlm --in 'aws/*' --csv frontier.csv
+"""
+
+
+@click.command("pareto", epilog=EXAMPLE)
+@request_options
+@wish_options
+@click.option("--points", default=12, show_default=True, help="Most points, the cheapest and the fastest among them.")
+@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="exact proves; greedy and local_search do not.")
+@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove for each point.")
+@click.option("--time-limit", default="60s", show_default=True, metavar="TIME", help="For the whole frontier; then the points so far.")
+@click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
+@click.option("-o", "--output", metavar="FILE", help="Write the frontier as JSON.")
+@click.option("--csv", "table", metavar="FILE", help="Write the points as CSV.")
+@click.option("--plot", metavar="FILE", help="Draw the frontier as .svg, .png or .pdf (needs matplotlib).")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> None:
+    """Show what each budget buys: the frontier of USD/h against samples/s, each point proved, the knee marked.
+
+    The frontier goes from the cheapest placement (with --min-throughput: the cheapest that reaches it) to the fastest (with --budget: the
+    fastest within it).
+    """
+    from placer.cli.report.frontier.frontier_plot import check_plot
+    from placer.interface.advisor import Advisor
+
+    output, table, plot = (words.pop(name) for name in ("output", "table", "plot"))
+    check_targets(output, table, plot)
+    if plot:
+        check_plot(plot)
+    with progress("tracing the frontier") as better:
+        found = Advisor().pareto(model, on_better=better, **words)
+    written = _write(found, output, table, plot)
+    if as_json:
+        print_json(found.to_dict())
+    elif found.points:
+        _print(found, written)
+    if found.failed is not None:
+        from placer.cli.ask.recommend import print_no_placement
+
+        if not as_json:
+            print_no_placement(found.failed)
+        ctx.exit(3 if found.failed.status == "infeasible" else 4)
+    ctx.exit(0 if found.points else 4)
+
+
+def _write(found: Any, output: str | None, table: str | None, plot: str | None) -> list[str]:
+    """Write the files that were asked for; tables and drawings only if there are points."""
+    if output:
+        write_json(output, found.to_dict())
+    if table and found.points:
+        from placer.cli.report.frontier.frontier_document import frontier_rows
+
+        rows = frontier_rows(found)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_bytes(table, text.getvalue().encode())
+    if plot and found.points:
+        from placer.cli.report.frontier.frontier_plot import drawn
+
+        write_bytes(plot, drawn(found, Path(plot).suffix.removeprefix(".").lower()))
+    return [path for path in (output, table, plot) if path]
+
+
+def _print(found: Any, written: list[str]) -> None:
+    """Frontier on stdout; warnings, files and the next command on stderr."""
+    from placer.cli.report.frontier import frontier_terminal
+    from placer.cli.report.recommend import terminal
+
+    out, err = console(), console(stderr=True)
+    out.print(terminal.reading(found.problem, "the frontier of USD/h against samples/s"))
+    out.print()
+    frontier_terminal.print_frontier(out, found)
+    err.print()
+    for line in terminal.warning_lines(frontier_terminal.shown(found.warnings)):
+        err.print(line, style="yellow")
+    for path in written:
+        err.print(f"wrote {path}")
+    at = found.knee if found.knee is not None else found.best_value
+    usd = found.points[at].usd_per_hour * 1.0005 + 0.005
+    err.print(f"next: 'placer recommend' with --budget {usd:.2f}/h explains one point; --json is for programs", style="dim")

@@ -1,0 +1,118 @@
+"""``placer recommend``: the main job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from placer.cli.options import json_option, request_options, wish_options
+from placer.cli.output import check_targets, console, print_json, progress, write_json
+from placer.errors import PlacerError
+
+EXAMPLE = """\b
+Examples:
+  placer recommend --model roberta-xlm --budget 5/h
+  placer recommend --model resnet50 --min-throughput 2000/s --in 'gcp/*,aws/*' --market spot
+  placer recommend --model roberta-xlm --budget 5/h --manifest plan.json
+  placer recommend --model roberta-xlm --budget 5/h --certificate -o result.json
+  placer recommend --model roberta-xlm --budget 50/h --regions 2.. --solver local_search
+  placer recommend --model roberta-xlm --budget 5/h --catalog erben-2023 --verify cpsat
+"""
+
+
+@click.command("recommend", epilog=EXAMPLE)
+@request_options
+@wish_options
+@click.option(
+    "--solver",
+    default="exact",
+    show_default=True,
+    metavar="NAME",
+    help="exact proves; greedy and local_search answer at once without proof; exhaustive tries all; milp, highs and cpsat cross-check.",
+)
+@click.option("--verify", metavar="NAME", help="Ask a second solver and say whether both agree: milp (CBC), highs, cpsat.")
+@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
+@click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop after this long with the best so far.")
+@click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
+@click.option("--top", default=8, show_default=True, type=click.IntRange(1), help="Rows of the considered table.")
+@click.option("-o", "--output", metavar="FILE", help="Write the result as JSON.")
+@click.option(
+    "--certificate", is_flag=True, help="Show what was proved about each strategy; with -o keep the whole market, to check it again."
+)
+@click.option("--manifest", metavar="FILE", help="Write the launch manifest as JSON.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, /, model: str, output: str | None, certificate: bool, manifest: str | None, as_json: bool, **words: Any
+) -> None:
+    """Find, prove and explain the best placement for a model."""
+    from placer.interface.advisor import Advisor
+
+    check_targets(output, manifest)
+    with progress("searching") as better:
+        result = Advisor().recommend(model, on_better=better, certificate=certificate or output is not None, **words)
+    if output:
+        write_json(output, result.to_saved(whole=certificate))
+    if manifest and result.placement is not None:
+        write_json(manifest, result.to_manifest())
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        _print(result, output, manifest, certificate)
+    ctx.exit(0 if result.placement is not None else {"infeasible": 3}.get(str(result.status), 4))
+
+
+def _print(result: Any, output: str | None, manifest: str | None, certificate: bool) -> None:
+    """Result on stdout; warnings, errors and next commands on stderr."""
+    from placer.cli.report.recommend import terminal
+
+    err = console(stderr=True)
+    if result.placement is None:
+        print_no_placement(result)
+        if output:
+            err.print(f"wrote result to {output}")
+        if manifest:
+            err.print("no manifest was written: there is no placement")
+        return
+    terminal.print_result(console(), result, certificate=certificate)
+    err.print()
+    for line in terminal.warning_lines(result.warnings):
+        err.print(line, style="yellow")
+    for path, what in ((output, "result"), (manifest, "manifest")):
+        if path:
+            err.print(f"wrote {what} to {path}")
+    if not (output or manifest):
+        err.print(
+            "next: --manifest plan.json keeps the plan for an executor, 'placer explain' says why not something else",
+            style="dim",
+        )
+
+
+def print_no_placement(result: Any) -> None:
+    """Say why there is no placement, and what would fit."""
+    from placer.cli.report.recommend import sentences, terminal
+
+    console().print(terminal.reading(result.problem))
+    if str(result.status) == "time_limit":
+        error = PlacerError("the search was stopped before any placement was found", "raise --time-limit, or narrow --gpu and --in")
+    elif str(result.status) == "unknown":
+        error = PlacerError(
+            f"the solver {result.solver} found no placement; that is no proof that there is none", "ask again with --solver exact"
+        )
+    else:
+        error = PlacerError(f"no placement satisfies the request (proved in {result.seconds:.1f} s)")
+    err = console(stderr=True)
+    err.print(f"error: {error.message}")
+    if str(result.status) == "infeasible":
+        for sentence in sentences.infeasible_lines(result):
+            err.print(f"  {sentence}")
+        for option in result.nearest:
+            err.print(f"  tip: a change that works: {option.note}")
+        err.print("  tip: 'placer explain' with the same words says which wishes contradict each other")
+    elif error.hint:
+        err.print(f"  tip: {error.hint}")
+    if result.verification is not None:
+        err.print(f"  verified: {terminal.verified_words(result)}")
+    for line in terminal.warning_lines(w for w in result.warnings if w.code in ("disagreement", "unverified")):
+        err.print(line, style="yellow")

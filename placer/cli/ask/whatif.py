@@ -1,0 +1,57 @@
+"""``placer whatif``: the question as it is and in a changed world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from placer.cli.options import json_option, request_options, wish_options
+from placer.cli.output import console, print_json, progress
+
+EXAMPLE = """\b
+Examples:
+  placer whatif --model roberta-xlm --budget 5/h --set 'price:gcp/*:H100=+40%'
+  placer whatif --model roberta-xlm --budget 5/h --drop 'gcp/*:H100:spot' --set budget=8/h
+  placer whatif --model resnet50 --budget 50/h --regions 2.. --set 'egress:*:internet=x0.5' --set 'bandwidth:*:*=x2'
+
+\b
+What --set takes:
+  price:PLACE:GPU[:spot|on-demand]=xF|+P%|-P%|USD/h     of a machine
+  egress:SRC:DST=xF|+P%|-P%|USD/GiB                     DST: a place, internet, inter-region or inter-zone
+  bandwidth:SRC:DST[:one-way]=xF|+P%|-P%|RATE           both ways unless one-way
+  rate:GPU[:COUNT]=xF|+P%|-P%|N/s                       speed of the model on a GPU
+  quota:PLACE:GPU[:spot|on-demand]=N    gradient=xF
+  budget, min-throughput, tbs, objective, market, gpu, in, not-in, workers, regions, exchange, local-steps,
+  compression, streams: as the options of these names; budget=x2 and tbs=x2 multiply, budget=none takes the limit away
+"""
+
+
+@click.command("whatif", epilog=EXAMPLE)
+@request_options
+@wish_options
+@click.option(
+    "--set", "sets", multiple=True, metavar="WHAT=CHANGE", help="A change of the world, such as 'price:gcp/*:T4=x0.5'; see below."
+)
+@click.option(
+    "--drop", multiple=True, metavar="PLACE[:GPU[:MARKET]]", help="Offers that are gone, such as aws/us-east-1 or 'aws/*:H100:spot'."
+)
+@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'.")
+@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
+@click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop each of the two searches after this long.")
+@click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, /, model: str, sets: tuple[str, ...], drop: tuple[str, ...], as_json: bool, **words: Any) -> None:
+    """Solve a question as it is and as changed, and say what not reacting would cost."""
+    from placer.interface.worlds import whatif
+
+    with progress("searching twice") as better:
+        got = whatif(model, set=sets, drop=drop, on_better=better, **words)
+    if as_json:
+        print_json(got.to_dict())
+    else:
+        from placer.cli.report.whatif import whatif_view
+
+        console().print(whatif_view(got))
+    ctx.exit(0 if got.after.placement is not None else {"infeasible": 3}.get(str(got.after.status), 4))

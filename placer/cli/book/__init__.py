@@ -1,0 +1,1 @@
+"""Commands on price books, links and models."""

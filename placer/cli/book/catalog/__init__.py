@@ -1,0 +1,24 @@
+"""``placer catalog``: price books; one file a command."""
+
+from __future__ import annotations
+
+import click
+
+from placer.cli.group import LazyGroup
+
+COMMANDS = {
+    "list": "List price books and what they cover.",
+    "show": "Show what one covers, how old it is and where it comes from.",
+    "diff": "List what is new, gone or different.",
+    "validate": "Check that a book is whole and plausible.",
+    "pin": "Choose the books that are used where none is named.",
+    "refresh": "Write today's prices of aws, azure or gcp as a book of your own.",
+    "import": "Make a book from SkyPilot's catalogs or any CSV file.",
+    "export": "Write a book in the format of another tool.",
+}
+"""Commands in the order of --help, with their short help."""
+
+
+@click.group("catalog", cls=LazyGroup, package="placer.cli.book.catalog", helps=COMMANDS, epilog="Example: placer catalog list")
+def command() -> None:
+    """List, refresh, import, compare and check price books."""

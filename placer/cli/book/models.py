@@ -1,0 +1,60 @@
+"""``placer models``: what can be trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from placer.cli.options import json_option
+from placer.cli.output import console, new_table, print_json
+from placer.market.catalog import device_name
+
+if TYPE_CHECKING:
+    from placer.workload.profile import ModelProfile
+
+
+@click.command("models", epilog="Example: placer models roberta-xlm")
+@click.argument("name", required=False)
+@json_option
+def command(name: str | None, as_json: bool) -> None:
+    """List the models that have a profile; with NAME, show its rates and where they come from."""
+    from placer.workload.profile import SCHEMA, load_profile, profile_document, profile_names
+
+    profiles = [load_profile(n) for n in ([name] if name else profile_names())]
+    if as_json:
+        documents = [{"schema": SCHEMA, **profile_document(p)} for p in profiles]
+        print_json(documents[0] if name else documents)
+    elif name:
+        _show(profiles[0])
+    else:
+        _list(profiles)
+
+
+def _show(p: ModelProfile) -> None:
+    from placer.units import format_bytes, format_number
+
+    out = console()
+    sizes = f"{format_bytes(p.gradient_bytes('none'))} in FP32, {format_bytes(p.gradient_bytes(p.compression))} as sent"
+    memory = f"{format_bytes(p.device_memory_bytes)} on each device, {format_bytes(p.host_memory_bytes)} on the host"
+    out.print(
+        f"{p.name}: {p.title}, {p.parameters:,} parameters, {p.tensors or 'unknown'} tensors, TBS {p.target_batch_size:,}", style="bold"
+    )
+    out.print(f"gradients {sizes} ({p.gradient_source})")
+    out.print(f"memory {memory} ({p.memory_source})")
+    table = new_table(("device", "framework", "samples/s", "basis", "source"))
+    for rate in p.rates:
+        speed = f"{format_number(rate.value)} ({format_number(rate.low)} to {format_number(rate.high)})"
+        table.add_row(device_name(rate.gpu, rate.gpu_count), rate.framework, speed, rate.basis, rate.source)
+    out.print(table)
+
+
+def _list(profiles: list[ModelProfile]) -> None:
+    from placer.units import format_bytes, format_parameters
+
+    table = new_table(("model", "parameters", "gradients", "TBS", "known on"), right=("parameters", "gradients", "TBS"))
+    for p in profiles:
+        devices = ", ".join(dict.fromkeys(device_name(rate.gpu, rate.gpu_count) for rate in p.rates))
+        sizes = (format_parameters(p.parameters), format_bytes(p.gradient_bytes(p.compression)), f"{p.target_batch_size:,}")
+        table.add_row(p.name, *sizes, devices)
+    console().print(table)

@@ -1,0 +1,27 @@
+"""``placer network``: links between places; one file a command."""
+
+from __future__ import annotations
+
+import click
+
+from placer.cli.group import LazyGroup
+
+COMMANDS = {
+    "show": "Show bandwidth, round-trip time and egress price of every ordered pair of places.",
+    "check": "Compare estimated links with measured ones: errors by pair of continents, and rows that cannot be true.",
+    "import": "Import links that others measured: Skyplane's grids, iperf3, any CSV.",
+    "probe": "Measure throughput and round-trip time to hosts of yours, after their egress bill.",
+    "serve-probe": "Answer 'placer network probe' on another machine.",
+}
+"""Commands in the order of --help, with their short help."""
+
+
+@click.group(
+    "network",
+    cls=LazyGroup,
+    package="placer.cli.book.network",
+    helps=COMMANDS,
+    epilog="Example: placer network show gcp/us-central1 gcp/europe-west1 aws/us-west-2",
+)
+def command() -> None:
+    """Show, check, import and measure links between places."""

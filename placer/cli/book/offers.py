@@ -1,0 +1,110 @@
+"""``placer offers``: what can be rented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from placer.cli.options import catalog_option, json_option
+from placer.cli.output import console, new_table, print_json
+from placer.errors import unknown
+
+SORTS: dict[str, Callable[[Any], Any]] = {
+    "price": lambda o: (o.usd_per_gpu_hour, o.place, o.instance_type),
+    "place": lambda o: (o.place, o.gpu, o.gpu_count, o.usd_per_hour),
+    "gpu": lambda o: (o.gpu, o.usd_per_gpu_hour, o.place),
+    "age": lambda o: (o.as_of, o.usd_per_gpu_hour, o.place),
+}
+EPILOG = """\b
+Examples:
+  placer offers --gpu A100 --market spot --in 'gcp/*' --limit 10
+  placer offers --gpu T4,L4 --group-by gpu,continent
+"""
+
+
+@click.command("offers", epilog=EPILOG)
+@catalog_option
+@click.option("--gpu", metavar="A,B", help="Only these GPUs.")
+@click.option("--in", "places", metavar="PLACE,..", help="Only these places; wildcards allowed.")
+@click.option("--market", default="any", show_default=True, metavar="NAME", help="spot, on-demand or any.")
+@click.option("--sort", default="price", show_default=True, metavar="KEY", help="price (per GPU), place, gpu or age (oldest first).")
+@click.option(
+    "--group-by", metavar="KEY,..", help="gpu, device, machine, place, provider, country, continent or market: prices of each group."
+)
+@click.option("--limit", default=30, show_default=True, type=click.IntRange(1), help="Most rows.")
+@json_option
+def command(
+    catalog: tuple[str, ...], gpu: str | None, places: str | None, market: str, sort: str, group_by: str | None, limit: int, as_json: bool
+) -> None:
+    """List machines with their price per hour, source and date, or the prices of groups of them."""
+    import msgspec
+
+    from placer.market.books.reading import load_catalog
+    from placer.market.checks.groups import grouped
+    from placer.market.selection import filter_offers
+
+    if sort not in SORTS:
+        raise unknown("sort key", sort, SORTS)
+    book = load_catalog(catalog)
+    found = filter_offers(book, gpu=gpu, places=places, market=market)
+    if group_by is not None:
+        keys = _keys(group_by)
+        _print_groups(grouped(found, book, keys), keys, len(found), limit, book.name, as_json)
+        return
+    found = sorted(found, key=SORTS[sort])
+    if as_json:
+        offers = [msgspec.to_builtins(o) | {"carbon_g_per_hour": _carbon(o, book)} for o in found[:limit]]
+        print_json({"schema": "placer.offers/v1", "catalog": book.name, "total": len(found), "offers": offers})
+        return
+    _print_offers(found, limit, book)
+
+
+def _keys(group_by: str) -> tuple[str, ...]:
+    from placer.market.checks.groups import GROUPS
+    from placer.market.selection import words
+
+    keys = tuple(dict.fromkeys(words(group_by, "group-by")))
+    for key in keys:
+        if key not in GROUPS:
+            raise unknown("group key", key, GROUPS)
+    return keys
+
+
+def _carbon(offer: Any, book: Any) -> float | None:
+    """Emissions of one machine in g CO2e per hour, if they are known."""
+    from placer.market.carbon import offer_carbon
+
+    found = offer_carbon(offer, book)
+    return None if found is None else round(found.value, 3)
+
+
+def _print_offers(found: Sequence[Any], limit: int, book: Any) -> None:
+    figures = ("USD/h", "USD/GPU h", "g CO2e/h")
+    table = new_table(("place", "machine", "GPU", "market", *figures, "as of"), right=figures, wrap=("machine",))
+    for o in found[:limit]:
+        price = f"{o.usd_per_hour:.3f}{'~' if o.price_basis == 'estimated' else ''}"
+        carbon = _carbon(o, book)
+        emitted = "-" if carbon is None else f"{carbon:.0f}"
+        table.add_row(o.place, o.instance_type, o.device, o.market.replace("_", "-"), price, f"{o.usd_per_gpu_hour:.3f}", emitted, o.as_of)
+    out = console()
+    out.print(table)
+    out.print(f"{min(limit, len(found))} of {len(found):,} offers; ~ is an estimate (--json names every source)", style="dim")
+
+
+def _print_groups(groups: Sequence[Any], keys: tuple[str, ...], offers: int, limit: int, catalog: str, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        rows = [msgspec.to_builtins(group) for group in groups[:limit]]
+        print_json({"schema": "placer.offer-groups/v1", "catalog": catalog, "by": list(keys), "total": len(groups), "groups": rows})
+        return
+    figures = ("offers", "places", "low", "median", "high")
+    table = new_table((*keys, *figures, "cheapest"), right=figures)
+    for g in groups[:limit]:
+        prices = (f"{usd:.3f}" for usd in (g.usd_per_gpu_hour_low, g.usd_per_gpu_hour_median, g.usd_per_gpu_hour_high))
+        table.add_row(*g.group, f"{g.offers:,}", str(g.places), *prices, g.cheapest)
+    out = console()
+    out.print(table)
+    out.print(f"{min(limit, len(groups))} of {len(groups):,} groups, {offers:,} offers; USD/h for each GPU", style="dim")

@@ -1,0 +1,1 @@
+"""Commands on files and on this installation."""

@@ -1,0 +1,64 @@
+"""``placer doctor``: what is installed, and whether the second solvers tell the truth."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import platform
+
+import click
+
+from placer.cli.options import json_option
+from placer.cli.output import print_json
+
+EXTRAS = {
+    "milp": ("pulp", "scipy"),
+    "cpsat": ("ortools",),
+    "calibrate": ("scipy",),
+    "aws": ("boto3",),
+    "online": ("httpx",),
+    "profile": ("torch",),
+}
+"""Packages of each extra."""
+SECOND = ("milp", "highs", "cpsat")
+"""Solvers that other packages do the work of."""
+
+
+@click.command("doctor", epilog="Example: placer doctor")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, /, as_json: bool) -> None:
+    """Show versions and extras, and test the second solvers on programs whose answers are known; exit code 1 if one is wrong."""
+    from placer.version import __version__
+
+    rows = [("python", platform.python_version(), ""), ("placer", __version__, "")]
+    rows += [(f"extra {name}", *_extra(name, packages)) for name, packages in EXTRAS.items()]
+    checks = [_check(name) for name in SECOND]
+    if as_json:
+        names = ("name", "found", "hint")
+        document = {"schema": "placer.doctor/v1", "rows": [dict(zip(names, row, strict=True)) for row in [*rows, *checks]]}
+        print_json(document)
+    else:
+        for name, found, hint in [*rows, *checks]:
+            click.echo(f"{name:18s} {found}{f'; {hint}' if hint else ''}")
+    ctx.exit(1 if any(found.startswith("WRONG") for _, found, _ in checks) else 0)
+
+
+def _extra(name: str, packages: tuple[str, ...]) -> tuple[str, str]:
+    found = []
+    for package in packages:
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            return "not installed", f"pip install 'placer[{name}]'"
+    return ", ".join(found), ""
+
+
+def _check(name: str) -> tuple[str, str, str]:
+    """Self-test of one solver, in a process of its own."""
+    module = importlib.import_module(f"placer.solvers.{name}")
+    if importlib.util.find_spec(module.NEEDS[0]) is None:
+        return f"solver {name}", "not installed", module.NEEDS[2]
+    wrong = importlib.import_module("placer.solvers._programs.selftest").check_in_child(name)
+    return f"solver {name}", f"WRONG: {wrong}" if wrong else "tells the truth on 60 tiny programs", ""

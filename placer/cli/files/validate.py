@@ -1,0 +1,55 @@
+"""``placer validate``: check what was written before, or what a user wrote."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from placer.cli.options import json_option
+from placer.cli.output import print_json
+from placer.errors import PlacerError
+
+
+@click.command("validate", epilog="Example: placer validate plan.json")
+@click.argument("path")
+@click.option("--again", is_flag=True, help="Of a result: also solve its question again and compare.")
+@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="Solver of --again.")
+@json_option
+def command(path: str, again: bool, solver: str, as_json: bool) -> None:
+    """Check a result, manifest, profile, problem, calibration or quota file, or the folder of a price book."""
+    if again and (os.path.isdir(path) or path.endswith(".csv")):  # noqa: PTH112 - as below
+        raise PlacerError(f"{path} is no result, so there is nothing to solve again", "give a file of placer recommend -o")
+    confirmed: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
+    if os.path.isdir(path):  # noqa: PTH112 - a name too long for the file system is no folder
+        from placer.market.books.reading import load_catalog
+
+        book = load_catalog(str(Path(path).resolve()))
+        said = f"{path}: price book with {len(book.offers):,} offers in {len(book.regions)} regions"
+    elif path.endswith(".csv"):
+        from placer.problem.words.quotas import read_quotas
+
+        said = f"{path}: quota file with {len(read_quotas(Path(path)))} rows"
+    else:
+        from placer.cli.output import read_json
+        from placer.documents.saved import examine_document
+
+        document = read_json(path)
+        what, checked = examine_document(document, path)
+        said = f"{path}: {what}"
+        if checked is not None:
+            confirmed, trusted = checked.confirmed, checked.trusted
+        if again:
+            from placer.solving.solve_again import solved_again
+
+            confirmed = (*confirmed, solved_again(document, path, solver))
+    if as_json:
+        lists = {"confirmed": list(confirmed), "trusted": list(trusted)} if confirmed or trusted else {}
+        print_json({"schema": "placer.validation/v1", "valid": True, "message": said, **lists})
+        return
+    click.echo(f"valid: {said}")
+    for name, lines in (("confirmed", confirmed), ("trusted", trusted)):
+        for line in lines:
+            click.echo(f"  {name:9}  {line}")

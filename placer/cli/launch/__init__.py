@@ -1,0 +1,1 @@
+"""Commands that export, run and rehearse a manifest."""

@@ -1,0 +1,175 @@
+"""``placer rehearse``: run a plan's geography on this machine and compare line by line."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from placer.cli.options import json_option
+from placer.cli.output import check_targets, console, new_table, print_json, write_json
+from placer.errors import PlacerError
+
+if TYPE_CHECKING:
+    from placer.launch.rehearsal.comparison import Line
+    from placer.launch.rehearsal.rehearse import Rehearsal
+
+EPILOG = """\b
+Examples:
+  placer rehearse plan.json
+  placer rehearse plan.json --scale 1/100 --rounds 8 -o rehearsal.json
+  placer rehearse plan.json --kill 1@3
+\b
+Each machine of the plan is a process here; each TCP stream between them gets the plan's bandwidth and round-trip time.
+Bytes and calculation are scaled down by one factor, links and exchange are not. As root, or with user namespaces, each
+machine has a network of its own; else relays carry the streams. Nothing outside this machine is reached.
+Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the bytes of a link, requests exactly).
+"""
+
+
+@click.command("rehearse", epilog=EPILOG)
+@click.argument("manifest")
+@click.option("--scale", metavar="1/N", help="Bytes and calculation over those of the plan; default: a round takes a few seconds.")
+@click.option("--rounds", type=click.IntRange(3, 1000), default=5, show_default=True, metavar="N", help="Rounds that are measured.")
+@click.option("--per-group", type=click.IntRange(1), metavar="N", help="At most so many workers of each group.")
+@click.option("--train", metavar="MODULE:FUNCTION", help="Your own model, as for 'placer run'; its size gives the scale.")
+@click.option("--kill", metavar="RANK@STEP", help="Kill a worker in a step, and say what is lost.")
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "namespaces", "relays"]),
+    default="auto",
+    show_default=True,
+    help="How links are shaped; auto: namespaces where they can be made.",
+)
+@click.option("--limit", metavar="TIME", default="10min", show_default=True, help="Longest predicted time of all rounds.")
+@click.option("--dir", "folder", metavar="DIR", help="Of the logs; default: ./NAME-rehearsal.")
+@click.option("-o", "--out", metavar="FILE", help="Write the comparison as JSON.")
+@json_option
+def command(manifest: str, as_json: bool, **words: Any) -> None:
+    """Rehearse the plan of MANIFEST on this machine, links shaped to the plan's, and compare seconds, bytes and cost."""
+    from placer.documents.manifest import read_manifest
+    from placer.launch.rehearsal.kill import Kill
+    from placer.launch.runtime.plan import read_document
+    from placer.units import parse_seconds
+
+    check_targets(words["out"])
+    plan = read_manifest(read_document(manifest), manifest)
+    kill = None if words["kill"] is None else Kill.of(words["kill"])
+    scale, limit_s = _scale(words["scale"]), parse_seconds(words["limit"])
+    if words["train"] and scale is not None:
+        raise PlacerError("--scale and --train: the size of your model is the scale", "leave one out")
+    if importlib.util.find_spec("torch") is None:
+        raise PlacerError("placer rehearse needs PyTorch, which is not installed", "install it: pip install 'placer[rehearse]'")
+    from placer.launch.rehearsal.comparison import confirmed, document_of, lines_of
+    from placer.launch.rehearsal.rehearse import rehearse
+    from placer.launch.rehearsal.wishes import Wishes
+
+    wishes = Wishes(
+        scale=scale,
+        rounds=words["rounds"],
+        per_group=words["per_group"],
+        method=words["method"],
+        limit_s=limit_s,
+        kill=kill,
+        train=words["train"],
+    )
+    folder = Path(words["folder"] or f"{plan.name}-rehearsal")
+    found = rehearse(plan, manifest, wishes, folder, lambda said: click.echo(said, err=True))
+    lines = lines_of(found)
+    document = document_of(found, lines)
+    if words["out"]:
+        write_json(words["out"], document)
+    if as_json:
+        print_json(document)
+    else:
+        _print(found, lines, folder, plan.world_size)
+    if not confirmed(lines):
+        sys.exit(6)
+
+
+def _scale(words: str | None) -> float | None:
+    """Read ``1/50``, ``0.02`` or ``2%``."""
+    if words is None:
+        return None
+    top, _, below = words.strip().rstrip("%").partition("/")
+    try:
+        value = float(top) / (float(below) if below else 1.0) / (100 if words.strip().endswith("%") else 1)
+    except (ValueError, ZeroDivisionError):
+        value = -1.0
+    if not 0 < value <= 1:
+        raise PlacerError(f"--scale '{words}' is no share of the plan", "give 1/100, 0.01 or 1%, at most 1")
+    return value
+
+
+def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> None:
+    """Predicted beside measured."""
+    from rich.markup import escape
+
+    from placer.launch.runtime.log.comparison import requests_said
+    from placer.units import counted, format_bytes, format_number
+
+    out, small, plan = console(), found.small, found.plan
+    regions, late = counted(len(plan.regions), "region"), " beside the next step" if plan.exchange.overlap else ""
+    out.print(
+        f"{escape(plan.name)}: {plan.exchange.strategy}{late}, {counted(plan.workers, 'worker')} in {regions}, bytes and calculation x "
+        f"{format_number(small.scale)} ({format_bytes(small.problem.gradient_bytes)} a gradient), links by {found.method}; "
+        "seconds, bytes and requests are those of one round"
+    )
+    table = new_table(("", "predicted", "measured", "difference", ""), right=("predicted", "measured", "difference"))
+    for line in lines:
+        off = line.difference
+        mark = {True: "ok", False: "OFF", None: ""}[line.within]
+        shown = ["-" if value is None else _figure(value, line) for value in (line.predicted, line.measured)]
+        what = requests_said(line.what) if line.kind == "requests" else line.what
+        table.add_row(escape(what), *shown, "" if off is None else f"{off:+.1%}", mark)
+    out.print(table)
+    if found.slower:
+        links = ", ".join(f"{src} -> {dst}" for src, dst in found.slower)
+        out.print(f"note  faster in the plan than this machine carries, so cut, also in the prediction: {escape(links)}")
+    if found.why_not:
+        out.print(f"note  {escape(found.why_not)}")
+    for words in found.deaths:
+        out.print(escape(words))
+    if found.went_on:
+        out.print("note  the predictions are those of all workers: nothing is judged")
+    for words in _remarks(found, lines, workers):
+        out.print(f"note  {escape(words)}")
+    if not found.went_on:
+        out.print(escape(_verdict(lines)))
+    click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
+
+
+def _remarks(found: Rehearsal, lines: list[Line], workers: int) -> list[str]:
+    """What must be known to read the figures."""
+    from placer.launch.rehearsal.comparison import SECONDS_TOLERANCE
+
+    said = []
+    here = found.plan.workers
+    if here < workers:
+        said.append(f"{here} of the plan's {workers} workers were rehearsed: all figures are those of {here}")
+    off = next((line.difference for line in lines if line.what == "calculation"), None)
+    if off is not None and off > SECONDS_TOLERANCE and not found.deaths:
+        said.append(
+            f"workers wait as long as they would calculate, so calculation {off:+.0%} means that this machine is too busy or too small "
+            f"for {here} workers: take a quiet one, or fewer with --per-group"
+        )
+    return said
+
+
+def _verdict(lines: list[Line]) -> str:
+    judged = [line for line in lines if line.within is not None]
+    off = [f"{line.what} {line.difference:+.1%}" for line in judged if not line.within and line.difference is not None]
+    if off:
+        return f"not confirmed: {', '.join(off)}"
+    return f"confirmed: {len(judged)} of {len(judged)} judged" if judged else "nothing is judged"
+
+
+def _figure(value: float, line: Line) -> str:
+    """A figure with its unit; bytes in MB with four digits, as 2 % count."""
+    if line.kind == "bytes":
+        return f"{value / 1e6:,.4g} MB"
+    number = f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
+    return number if line.kind == "requests" else f"{number} {line.unit}"

@@ -1,0 +1,183 @@
+"""``placer run``: execute a launch manifest and put what was measured beside what was predicted."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from placer.cli.options import Range, json_option
+from placer.cli.output import console, new_table, print_json
+from placer.cost_model.timing.store import POLL_SECONDS
+from placer.errors import PlacerError
+from placer.units import counted
+
+if TYPE_CHECKING:
+    from placer.launch.runtime.plan import Plan
+    from placer.launch.runtime.training.context import Settings
+
+LOCAL_JOIN_S = 120.0
+"""Processes of one machine have started by then."""
+EPILOG = """\b
+Examples:
+  placer run plan.json --train mymodel.train:profile --local --steps 20 --tbs 64 --microbatch 8
+  MASTER_ADDR=10.0.0.1 RANK=0 placer run plan.json --train mymodel.train:profile --steps 1000
+\b
+The function is the one of 'placer profile': it returns a Workload, (module, batch) or (module, batch, loss).
+--local starts one process for each worker here, and the server, function and object store that the plan needs.
+Without it, this machine's ranks are run (RANK or --rank); a server or function is the last rank.
+DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/checkpoints is what --resume goes on from.
+"""
+
+
+@click.command("run", epilog=EPILOG)
+@click.argument("manifest")
+@click.option("--train", required=True, metavar="MODULE:FUNCTION", help="Makes the model, its batches and its loss.")
+@click.option("--local", is_flag=True, help="Run all workers on this machine.")
+@click.option("--rank", "rank", metavar="N|N-M", help="Ranks of this machine; default: the environment's RANK.")
+@click.option("--steps", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Optimizer steps in all.")
+@click.option("--tbs", type=click.IntRange(1), metavar="N", help="Another target batch size than the plan's, for a try.")
+@click.option("--microbatch", type=click.IntRange(1), metavar="N", help="Samples that a worker takes at once; default: the plan's.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of parameters and samples.")
+@click.option("--elastic", is_flag=True, help="Go on without workers that die: parameter-server, central, asgd-ga.")
+@click.option("-o", "--out", metavar="DIR", help="Folder of log and checkpoints; default: ./NAME-run.")
+@click.option("--checkpoint-every", type=click.IntRange(0), default=100, show_default=True, metavar="N", help="Steps; 0: never.")
+@click.option("--resume", is_flag=True, help="Go on from the newest checkpoint that all ranks have.")
+@click.option("--resume-if-any", is_flag=True, help="The same; where no rank has a checkpoint, begin. For jobs that are restarted.")
+@click.option("--device", metavar="NAME", help="cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of PyTorch in each process; default: 1 with --local.")
+@click.option("--timeout", type=Range(0.1, 86_400), metavar="SECONDS", help="A silent peer is lost then; default: the plan's, at least 60.")
+@click.option("--endpoint-url", metavar="URL", help="Of an S3 object store; default: the provider's, with --local one of its own.")
+@click.option("--poll", type=Range(0.001, 60), metavar="SECONDS", help="Between two looks into the store; default: the plan's.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where --local processes meet; default: a free one.")
+@click.option("--one-machine", is_flag=True, help="All ranks share a machine, though started apart: their links are not the plan's.")
+@json_option
+def command(manifest: str, as_json: bool, **words: Any) -> None:
+    """Execute the plan of MANIFEST for real: train a model with its strategy, measure, and compare with the prediction."""
+    from placer.launch.runtime.log.comparison import summary
+    from placer.launch.runtime.log.run_log import append
+    from placer.launch.runtime.plan import plan_from, read_document
+    from placer.launch.runtime.processes.run import ranks_from, run_here, run_ranks
+
+    document = read_document(manifest)
+    plan = plan_from(document, manifest)
+    if words["local"] and words["rank"]:
+        raise PlacerError("--local runs all ranks, --rank some", "give one of the two")
+    ranks = () if words["local"] else ranks_from(words["rank"], plan)
+    folder = Path(words["out"] or f"{plan.name}-run")
+    settings = _settings(plan, words, folder)
+    if importlib.util.find_spec("torch") is None:
+        raise PlacerError("placer run needs PyTorch, which is not installed", "install it: pip install 'placer[profile]'")
+    watch = _watch(plan, settings, quiet=as_json)
+    if words["local"]:
+        records = run_here(plan, document, settings, folder, watch, words["port"])
+    else:
+        records = run_ranks(plan, document, settings, folder, watch, ranks, one_machine=words["one_machine"])
+    if ranks and 0 not in ranks:
+        click.echo(f"done: the log is with rank 0; {folder}/run-rank-{ranks[0]}.jsonl holds this machine's part", err=True)
+        return
+    found = summary(plan, settings, records)
+    append(folder / "run.jsonl", found)
+    if as_json:
+        print_json(found)
+    else:
+        _print(plan, found, folder)
+
+
+def _settings(plan: Plan, words: dict[str, Any], folder: Path) -> Settings:
+    """Settings from the command's words, the manifest's where nothing is said."""
+    from placer.launch.runtime.strategies import executed
+    from placer.launch.runtime.training.context import Settings
+
+    batch = words["tbs"] or plan.target_batch_size
+    if batch < plan.workers:
+        raise PlacerError(f"target batch size {batch} is below the {plan.workers} workers", "each needs a sample")
+    if words["elastic"] and not executed(plan).ELASTIC:
+        raise PlacerError(f"{plan.exchange.strategy} cannot go on without a worker", "leave --elastic out: --resume goes on after a loss")
+    local = words["local"]
+    return Settings(
+        train=words["train"],
+        steps=words["steps"],
+        seed=words["seed"],
+        target_batch_size=batch,
+        microbatch=min(batch, words["microbatch"] or plan.microbatch),
+        elastic=words["elastic"],
+        checkpoints=str((folder / "checkpoints").absolute()),
+        checkpoint_every=words["checkpoint_every"],
+        resume=words["resume"] or words["resume_if_any"],
+        may_begin=words["resume_if_any"] and not words["resume"],
+        device=words["device"] or ("cpu" if local else ""),
+        threads=words["threads"] or (1 if local else 0),
+        timeout_s=words["timeout"] or max(60.0, plan.timeouts.round_s),
+        join_s=LOCAL_JOIN_S if local else plan.rendezvous.join_s,
+        endpoint_url=words["endpoint_url"] or "",
+        poll_s=words["poll"] or plan.timeouts.poll_s or POLL_SECONDS,
+        attempt=plan.name,
+    )
+
+
+def _watch(plan: Plan, settings: Settings, *, quiet: bool) -> Callable[[dict[str, Any]], None]:
+    """Say how far the run is, once a second at most, and what happens beside."""
+    losses: dict[int, list[float]] = {}
+    last = [0.0]
+
+    def watch(record: dict[str, Any]) -> None:
+        if record["kind"] == "notice":
+            click.echo(f"warning: {record['message']}", err=True)
+        elif record["kind"] == "lost":
+            click.echo(f"warning: {plan.said(record['rank'])} stopped in step {record['step']}: {record['reason']}", err=True)
+        elif record["kind"] == "step" and record["loss"] is not None and not quiet:
+            losses.setdefault(record["step"], []).append(record["loss"])
+            done = len(losses[record["step"]]) == plan.workers
+            if done and (time.monotonic() - last[0] >= 1 or record["step"] + 1 == settings.steps):
+                last[0] = time.monotonic()
+                click.echo(f"step {record['step'] + 1}/{settings.steps}  loss {sum(losses[record['step']]):.4g}", err=True)
+
+    return watch
+
+
+def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
+    """Predicted beside measured."""
+    from rich.markup import escape
+
+    from placer.launch.runtime.log.comparison import requests_said
+
+    out = console()
+    rounds = counted(found["rounds"], "round") + ("" if plan.steps_per_round == 1 else f" of {plan.steps_per_round} steps")
+    crew = f"{counted(plan.workers, 'worker')} in {counted(len(plan.regions), 'region')}"
+    exchange = "no exchange" if plan.workers == 1 else plan.exchange.strategy + (" beside the next step" if plan.exchange.overlap else "")
+    out.print(f"{plan.name}: {exchange}, {crew}; {rounds} measured")
+    table = new_table(("", "predicted", "measured", "difference"), right=("predicted", "measured", "difference"))
+    for row in found["seconds"]:
+        predicted, measured, change = _figures(row, f" {row['unit']}")
+        table.add_row(f"{row['what']}", predicted, measured, change if found["seconds_compare"] else "")
+    for row in found["bytes"]:
+        table.add_row(escape(f"{row['src']} -> {row['dst']}"), *_figures(row, " B"))
+    for row in found["requests"]:
+        table.add_row(escape(requests_said(row["what"])), *_figures(row, ""))
+    out.print(table)
+    losses = found["losses"]
+    if losses:
+        out.print(
+            f"loss {losses[0]['loss']:.4g} in step {losses[0]['step'] + 1}, {losses[-1]['loss']:.4g} in step {losses[-1]['step'] + 1}"
+        )
+    for remark in found["remarks"]:
+        out.print(f"note  {remark}")
+    click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
+    sys.stderr.flush()
+
+
+def _figures(row: dict[str, Any], unit: str) -> tuple[str, str, str]:
+    predicted, measured = row["predicted"], row["measured"]
+    change = "" if not predicted or measured is None else f"{measured / predicted - 1:+.1%}"
+    shown = ["-" if value is None else f"{_number(value)}{unit}" for value in (predicted, measured)]
+    return shown[0], shown[1], change
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"

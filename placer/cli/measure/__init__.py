@@ -1,0 +1,1 @@
+"""Commands that measure, calibrate and reproduce."""

@@ -1,0 +1,52 @@
+"""``placer calibrate``: a user's own measured runs become an overlay."""
+
+from __future__ import annotations
+
+import click
+
+from placer.cli.options import catalog_option, json_option
+from placer.cli.output import check_targets, console, print_json, write_json
+
+EPILOG = """\b
+Example:
+  placer calibrate runs.csv -o calibration.json
+  placer estimate --model roberta-xlm --workers gcp/us-central1=8xT4:spot --calibration calibration.json
+
+\b
+RUNS is a CSV file, one line a measured run of an all-reduce:
+  model,workers            as in 'placer estimate', such as roberta-xlm,gcp/us-central1=8xT4:spot
+  samples_per_second       or step_s
+  calculation_s            optional: wall-clock calculation of a step; tells the speed of the machines
+  communication_s          optional: wall-clock exchange of a step
+  target_batch_size,compression,streams   optional
+or the log of one run of an all-reduce, run.jsonl of 'placer run'.
+"""
+
+
+@click.command("calibrate", epilog=EPILOG)
+@click.argument("runs")
+@catalog_option
+@click.option("--fit-link", "fit_links", multiple=True, metavar="A:B", help="Fit this link although the book has a figure for it.")
+@click.option("-o", "--output", metavar="FILE", help="Write the calibration that --calibration reads.")
+@json_option
+def command(runs: str, catalog: tuple[str, ...], fit_links: tuple[str, ...], output: str | None, as_json: bool) -> None:
+    """Fit the timing model to your own measured runs and say how good the fit is."""
+    from placer.cli.report.calibration import print_calibration
+    from placer.validation.calibration.calibrate import calibrate
+
+    check_targets(output)
+    got = calibrate(runs, catalog, fit_links)
+    if output:
+        write_json(output, got.to_dict())
+    if as_json:
+        print_json(got.to_dict())
+        return
+    out, err = console(), console(stderr=True)
+    print_calibration(out, got)
+    err.print()
+    for warning in got.warnings:
+        err.print(f"warning: {warning}", style="yellow")
+    if output:
+        err.print(f"wrote calibration to {output}")
+    else:
+        err.print("next: -o calibration.json keeps it for --calibration of recommend, estimate and compare", style="dim")

@@ -1,0 +1,24 @@
+"""``placer reproduce``: a published paper, worked out again."""
+
+from __future__ import annotations
+
+import click
+
+from placer.cli.options import json_option
+from placer.cli.output import console, print_json
+
+
+@click.command("reproduce", epilog="Example: placer reproduce erben")
+@click.argument("paper", metavar="PAPER")
+@click.option("--all", "all_rows", is_flag=True, help="Print every row, not only the best of each family.")
+@json_option
+def command(paper: str, all_rows: bool, as_json: bool) -> None:
+    """Work a published paper out again from the shipped books and compare; PAPER is erben, phalak or cloudless."""
+    from placer.cli.report.reproduction import print_reproduction, reproduction_document
+    from placer.validation.reproduction import reproduce
+
+    found = reproduce(paper)
+    if as_json:
+        print_json(reproduction_document(found))
+    else:
+        print_reproduction(console(), found, all_rows=all_rows)

@@ -1,0 +1,1 @@
+"""An explanation in words."""

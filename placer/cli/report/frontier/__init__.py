@@ -1,0 +1,1 @@
+"""A frontier as table, text plot and picture."""

@@ -1,0 +1,125 @@
+"""What a person reads of a frontier: its table, its plot, and what it says in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from placer.advice.frontier.points import LEAST_USD_PER_HOUR, Ending, Frontier, FrontierPoint
+from placer.cli.report.frontier.frontier_document import mark_of
+from placer.cli.report.frontier.scatter import scatter
+from placer.cli.report.recommend.sentences import brief, device_words
+from placer.cli.report.recommend.terminal import MOST_WIDTH
+from placer.solving.result import Warn
+from placer.units import counted, format_number, format_seconds, format_usd
+
+COLUMNS = ("", "USD/h", "samples/s", "USD/M", "+USD/M", "gap", "machines", "regions", "exchange")
+LEFT = ("", "machines", "regions", "exchange")
+MOST_ALIKE = 2
+"""Warnings of one kind that are shown."""
+PLOT_WIDTH = 60
+PLOT_HEIGHT = 12
+SHORT = {"knee": "K", "value": "V", "knee value": "K"}
+"""How marks are drawn; the knee wins."""
+
+
+def print_frontier(console: Console, frontier: Frontier) -> None:
+    """Print the table, the plot and the sentences of a frontier with points."""
+    console.print(_table(frontier, console.width))
+    console.print(
+        Text("USD/M is per million samples that count; +USD/M is the price of those that the point before does not give.", style="dim")
+    )
+    if len(frontier.points) > 1:
+        console.print()
+        console.print(Text("\n".join(_plot(frontier, console.width))))
+    console.print()
+    for sentence in sentences(frontier):
+        console.print(Text(sentence))
+
+
+def sentences(frontier: Frontier) -> list[str]:
+    """Say where the knee and the best value are, and what is proved."""
+    said = []
+    if frontier.knee is not None:
+        point = frontier.points[frontier.knee]
+        said.append(f"Knee (K): {_words(point)}; a further percent of cost buys less speed beyond it than on the way there.")
+    if frontier.best_value is not None and frontier.best_value != frontier.knee:
+        point = frontier.points[frontier.best_value]
+        said.append(f"Best value (V): {_words(point)}, {format_usd(point.usd_per_million_samples)} per million samples.")
+    elif frontier.best_value is not None:
+        price = format_usd(frontier.points[frontier.best_value].usd_per_million_samples)
+        said.append(f"It is the best value too: {price} per million samples.")
+    return [*said, _proof(frontier)]
+
+
+def shown(warnings: Iterable[Warn]) -> list[Warn]:
+    """Leave out most of many warnings of one kind: each point may have its own."""
+    kinds: dict[str, list[Warn]] = {}
+    for warning in warnings:
+        kinds.setdefault(warning.code, []).append(warning)
+    said = []
+    for code, alike in kinds.items():
+        said += alike[:MOST_ALIKE]
+        if len(alike) > MOST_ALIKE:
+            said.append(Warn(code=code, message=f"and {len(alike) - MOST_ALIKE} more like this one (--json lists all)"))
+    return said
+
+
+def _words(point: FrontierPoint) -> str:
+    return f"{brief(point.placement)}, {format_number(point.samples_per_second)} samples/s for {format_usd(point.usd_per_hour)}/h"
+
+
+def _proof(frontier: Frontier) -> str:
+    """What is proved, and why there are no more points."""
+    gap, number = f"{100 * frontier.gap:.2g} %", counted(len(frontier.points), "point")
+    open_ = sum(point.status != "optimal" for point in frontier.points)
+    if frontier.proved:
+        proof = f"each proved to {gap}: nothing as fast is cheaper, and nothing as cheap is faster, by more"
+    elif all(point.gap is None for point in frontier.points):
+        proof = f"not proved (solver {frontier.solver}; --solver exact proves)"
+    else:
+        proof = f"{len(frontier.points) - open_} proved to {gap}, {open_} to a wider gap (see the column)"
+    why = {
+        Ending.COMPLETE: "there are no others",
+        Ending.POINTS: "more lie between: raise --points",
+        Ending.OPEN: "no others were found",
+        Ending.TIME_LIMIT: "stopped by the time limit: raise --time-limit for more",
+        Ending.INTERRUPTED: "stopped by Ctrl-C",
+    }[frontier.ending]
+    return f"{number}, {proof}; {why} ({frontier.solves} searches, {format_seconds(frontier.seconds)})."
+
+
+def _table(frontier: Frontier, width: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1), expand=False, header_style="underline", width=min(width, MOST_WIDTH))
+    for header in COLUMNS:
+        table.add_column(header, justify="left" if header in LEFT else "right", overflow="fold", no_wrap=header not in LEFT)
+    marginal = frontier.marginal_usd_per_million_samples
+    for at, point in enumerate(frontier.points):
+        mark, placement = mark_of(frontier, at), point.placement
+        cells = (
+            mark.replace(" ", ", "),
+            _dollars(point.usd_per_hour),
+            format_number(point.samples_per_second),
+            _dollars(point.usd_per_million_samples),
+            "" if marginal[at] is None else _dollars(marginal[at] or 0.0),
+            "-" if point.gap is None else f"{100 * point.gap:.2g} %",
+            "\n".join(f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}" for g in placement.groups),
+            "\n".join(g.place for g in placement.groups),
+            "-" if placement.exchange.strategy == "none" else placement.exchange.strategy,
+        )
+        table.add_row(*cells, style="bold" if mark else None)
+    return table
+
+
+def _dollars(value: float) -> str:
+    return format_usd(value).removeprefix("$")
+
+
+def _plot(frontier: Frontier, width: int) -> list[str]:
+    costs = [max(point.usd_per_hour, LEAST_USD_PER_HOUR) for point in frontier.points]
+    marks = [SHORT.get(mark_of(frontier, at), "o") for at in range(len(costs))]
+    room = max(20, min(PLOT_WIDTH, width - 30))
+    return ["  samples/s, log", *scatter(costs, [point.samples_per_second for point in frontier.points], marks, room, PLOT_HEIGHT)]

@@ -1,0 +1,1 @@
+"""A recommendation and its figures in words."""

@@ -1,0 +1,78 @@
+"""What was proved about each strategy, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from placer.problem.placement import NO_EXCHANGE
+from placer.solving.mode_proof import ModeProof
+from placer.solving.result import Result
+from placer.units import format_number
+
+MOST_NAMED = 2
+"""More strategies that were searched are counted, not named."""
+METHOD_WORDS = {
+    "alone": "every single machine looked at",
+    "root": "ruled out by its bound",
+    "search": "searched",
+    "stopped": "not finished",
+}
+BOUND_WORDS = {
+    "throughput": "samples/s at most",
+    "cost": "USD/h at least",
+    "cost-per-sample": "USD/M at least",
+    "time": "seconds at least",
+    "carbon": "g CO2e/h at least",
+}
+
+
+def ways_out(proof: Sequence[ModeProof]) -> str:
+    """How the strategies were ruled out, to be put behind "ruled out".
+
+    Examples
+    --------
+    >>> from placer.solving.mode_proof import ModeProof
+    >>> made = dict(local_steps=1, bound=None, root_bound=None, priced=0)
+    >>> ring = ModeProof(strategy="all-reduce", method="search", nodes=1234, **made)
+    >>> ways_out([ring, ModeProof(strategy="central", method="root", nodes=0, **made)])
+    ': all-reduce by a search of 1,234 nodes, 1 strategy by its bound alone'
+    >>> ways_out([])
+    ' by bounds'
+    """
+    searched = [mode for mode in proof if mode.method == "search"]
+    bounded = sum(mode.method == "root" for mode in proof)
+    if not searched and not bounded:
+        return " by bounds"
+    nodes = sum(mode.nodes for mode in searched)
+    names = ", ".join(mode_name(mode) for mode in searched) if len(searched) <= MOST_NAMED else f"{len(searched)} strategies"
+    said = [f"{names} by a search of {nodes:,} node{'s' * (nodes != 1)}"] if searched else []
+    if bounded:
+        said.append("1 strategy by its bound alone" if bounded == 1 else f"{bounded} strategies by their bounds alone")
+    return f": {', '.join(said)}"
+
+
+def mode_name(mode: ModeProof) -> str:
+    """Strategy and local steps in a word."""
+    name = "one machine" if mode.strategy == NO_EXCHANGE else mode.strategy
+    return name if mode.local_steps == 1 else f"{name} H={mode.local_steps}"
+
+
+def proof_table(result: Result) -> RenderableType:
+    """Table of what each strategy reaches at best."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
+    for header in ("strategy", BOUND_WORDS[result.problem.requirements.objective], "how", "nodes", "priced"):
+        table.add_column(header, justify="left" if header in ("strategy", "how") else "right", no_wrap=True)
+    for mode in result.proof:
+        bound = _bound(mode)
+        table.add_row(mode_name(mode), bound, METHOD_WORDS[mode.method], f"{mode.nodes:,}", f"{mode.priced:,}")
+    return Group(Text("\nProof (no placement of a strategy is better than its bound)", style="bold"), table)
+
+
+def _bound(mode: ModeProof) -> str:
+    if mode.bound is not None:
+        return format_number(mode.bound)
+    return "not known" if mode.method == "stopped" else "none fits"

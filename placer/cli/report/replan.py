@@ -1,0 +1,153 @@
+"""The ``placer.replan/v1`` document and the terminal view of ``placer replan``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from placer.advice.worlds.replan import Replan
+from placer.cli.report.recommend.sentences import headline
+from placer.cli.report.result_document import data_document, estimate_document, placement_document, request_document
+from placer.cli.report.whatif import change_document
+from placer.cost_model.estimate import Estimate
+from placer.problem.placement import Placement
+from placer.units import counted, format_duration, format_number, format_usd
+
+SCHEMA = "placer.replan/v1"
+GAINS = {"throughput": "more samples/s", "cost": "less USD/h", "cost-per-sample": "less USD per sample"}
+
+
+def replan_document(got: Replan) -> dict[str, Any]:
+    """Build the document; within v1 keys are only added."""
+    seen, answer, running = got.observed, got.answer, got.running
+    world = answer.problem
+    return {
+        "schema": SCHEMA,
+        "manifest": {"name": got.manifest.name, "digest": got.manifest.digest},
+        "request": request_document(world),
+        "data": data_document(world),
+        "observed": {
+            "links": seen.links,
+            "rounds": seen.rounds,
+            "speeds": [
+                {"device": s.device, "workers": s.workers, "planned": s.planned, "measured": s.measured, "factor": s.factor}
+                for s in seen.speeds
+            ],
+            "samples_per_second": seen.samples_per_second,
+            "exchange_s": seen.exchange_s,
+            "lost": [{"rank": one.rank, "place": one.place or None, "step": one.step, "reason": one.reason} for one in seen.lost],
+        },
+        "changes": [change_document(change) for change in got.changes],
+        "running": None
+        if running is None
+        else {
+            "placement": placement_document(running.placement, world) if running.estimate is not None else None,
+            "estimate": None if running.estimate is None else estimate_document(running.estimate),
+            "value": running.value,
+            "violations": list(running.broken),
+        },
+        "answer": {
+            "status": str(answer.status),
+            "objective": {
+                "name": world.requirements.objective,
+                "value": answer.value,
+                "bound": answer.bound,
+                "gap": answer.gap,
+            },
+            "placement": None if answer.placement is None else placement_document(answer.placement, world),
+            "estimate": None if answer.estimate is None else estimate_document(answer.estimate),
+        },
+        "verdict": got.verdict,
+        "gain": got.gain,
+        "move_seconds": got.move_s,
+        "break_even_seconds": got.break_even_s,
+        "kept_machines": got.kept_machines,
+        "notes": list(got.notes),
+    }
+
+
+def replan_view(got: Replan) -> Table:
+    """What was observed, what runs, what is best, and the verdict."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _lines(got):
+        table.add_row(name, Text(text, style="bold" if name == "verdict" else ""))
+    return table
+
+
+def _lines(got: Replan) -> Iterator[tuple[str, str]]:
+    seen, running, answer = got.observed, got.running, got.answer
+    yield "plan", f"{got.manifest.name}: {headline(got.planned)}"
+    where = f"a run of {counted(seen.rounds, 'round')} that count"
+    for number, s in enumerate(seen.speeds):
+        said = f"{s.device} {s.measured:,.4g} samples/s a machine, planned {s.planned:,.4g} ({100 * (s.factor - 1):+.1f} %)"
+        yield "observed" if number == 0 else "", f"{where}: {said}" if number == 0 else said
+    if seen.samples_per_second is not None:
+        whole = got.manifest.expected.samples_per_second.value
+        yield "", f"{format_number(seen.samples_per_second)} samples/s in all, planned {format_number(whole)}"
+    if seen.exchange_s is not None:
+        links = [change.text for change in got.changes if change.what == "bandwidth" and change.factor is not None]
+        factor = f"; links between regions {links[0].rpartition('=')[2]}" if links else ""
+        yield "", f"exchange and waiting {seen.exchange_s:,.4g} s a round{factor}"
+    for one in seen.lost:
+        yield "lost", f"rank {one.rank}{f' ({one.place})' if one.place else ''} in step {one.step}: {one.reason}"
+    for note in got.notes:
+        yield "note", note
+    if running is None:
+        yield "running", "nothing: all workers are lost"
+    elif running.estimate is None:
+        yield "running", f"{headline(running.placement)}: cannot go on: {running.broken[0]}"
+    else:
+        yield "running", _choice(running.placement, running.estimate)
+        for words in running.broken:
+            yield "", f"breaks a limit: {words}"
+    if answer.placement is not None and answer.estimate is not None:
+        yield "best now", f"{_choice(answer.placement, answer.estimate)} ({answer.status})"
+    else:
+        yield "best now", f"nothing fits ({answer.status})"
+    yield "verdict", _verdict(got)
+
+
+def _choice(placement: Placement, found: Estimate) -> str:
+    speed, usd = found.effective_samples_per_second.value, found.usd_per_hour.total
+    return f"{headline(placement)}: {format_number(speed)} samples/s for {format_usd(usd)}/h"
+
+
+def _verdict(got: Replan) -> str:
+    gain, after = got.gain, got.break_even_s
+    if got.verdict == "nothing":
+        return "nothing fits and nothing can go on: relax a limit"
+    if got.verdict == "keep":
+        better = f": the best would gain {100 * gain:.1f} %" if gain is not None and gain > 0 else ": nothing is better"
+        return f"keep{better if got.answer.placement is not None else ''}"
+    crew = 0 if got.running is None else got.running.placement.workers
+    kept = f"{got.kept_machines} of {counted(crew, 'machine')} in use stay" if crew else "all machines are new"
+    words = {"restore": "start the lost machines again", "move": "move"}[got.verdict]
+    if gain is None or after is None:
+        why = (
+            "nothing runs any more"
+            if not got.running
+            else "what runs cannot go on"
+            if not got.running.estimate
+            else "what runs breaks a limit"
+        )
+        return f"{words}: {why}; {kept}"
+    objective = got.answer.problem.requirements.objective
+    return f"{words}: {100 * gain:.1f} % {GAINS.get(objective, f'better ({objective})')}{_difference(got)}; {kept}; " + (
+        f"a stop of {format_duration(got.move_s)} has paid off after {format_duration(after)}"
+    )
+
+
+def _difference(got: Replan) -> str:
+    """Samples/s and USD/h that a move brings."""
+    old, new = got.running.estimate if got.running else None, got.answer.estimate
+    if old is None or new is None:
+        return ""
+    speed = new.effective_samples_per_second.value - old.effective_samples_per_second.value
+    usd = new.usd_per_hour.total - old.usd_per_hour.total
+    signs = ("+" if speed >= 0 else "-", "+" if usd >= 0 else "-")
+    return f" ({signs[0]}{format_number(abs(speed))} samples/s, {signs[1]}{format_usd(abs(usd))}/h)"

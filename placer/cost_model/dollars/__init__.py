@@ -1,0 +1,1 @@
+"""Dollars per hour, by component."""

@@ -1,0 +1,199 @@
+"""Dollars: one function per component of Phalak et al. (2024), eq. 1-9, and of Erben et al. (2024)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from placer.market.catalog import FunctionOffer, StoreOffer, VmOffer
+from placer.market.network.graph import Network
+from placer.problem.exchange.phase import Phase
+from placer.units import GIB, HOURS_PER_MONTH, SECONDS_PER_HOUR
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsdPerHour:
+    """Dollars per hour by component."""
+
+    compute: float
+    egress: float
+    storage: float
+    functions: float
+    data: float
+
+    @property
+    def total(self) -> float:
+        """Sum of the components."""
+        return fsum((self.compute, self.egress, self.storage, self.functions, self.data))
+
+
+def compute_usd_per_hour(machines: Iterable[tuple[VmOffer, int]]) -> float:
+    """Price of the workers, billed while they wait as well (Phalak et al., eq. 3).
+
+    Parameters
+    ----------
+    machines
+        Offers and how many of each.
+
+    Examples
+    --------
+    Four workers of figure 6 of Phalak et al. in Oregon, 0.0960 USD/h each, are 0.384 USD/h; a step of 5 s costs 0.384 / 720.
+
+    >>> from placer.market.books.reading import load_catalog
+    >>> offer = load_catalog("phalak-2023").offers_at("aws/us-west-2")[0]
+    >>> offer.usd_per_hour, round(compute_usd_per_hour([(offer, 4)]), 3)
+    (0.096, 0.384)
+    """
+    return fsum(offer.usd_per_hour * count for offer, count in machines)
+
+
+def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = True) -> float:
+    """Price what one exchange sends, in USD per step.
+
+    Parameters
+    ----------
+    phases
+        Transfers of one exchange; bytes.
+    network
+        Egress prices in USD per 2**30 bytes.
+    same_zone
+        Whether the machines of one region share a zone.
+
+    Raises
+    ------
+    PlacerError
+        If a link has no price.
+
+    Notes
+    -----
+    Phalak et al. (2024), eq. 7-9, summed over the transfers; the provider of the source bills.
+
+    Examples
+    --------
+    One worker in each of four cities on AWS, S3 and Lambda in Oregon, gradients of 1 GiB: up from London, Mumbai and Sydney
+    0.02 + 0.086 + 0.098, down to them 3 x 0.02; what stays in Oregon is free: 0.264 USD.
+
+    >>> from placer.market.books.reading import load_catalog
+    >>> from placer.problem.exchange.central import phases
+    >>> from placer.problem.placement import Exchange
+    >>> oregon = Exchange(strategy="central", compression="none", aggregator="aws/us-west-2", storage="aws/us-west-2")
+    >>> cities = [(f"aws/{region}", 1) for region in ("us-west-2", "eu-west-2", "ap-south-1", "ap-southeast-2")]
+    >>> round(egress_usd(phases(cities, float(GIB), oregon), Network(load_catalog("phalak-2023"))), 6)
+    0.264
+    """
+    return fsum(egress_usd_by_link(phases, network, same_zone=same_zone).values())
+
+
+def egress_usd_by_link(phases: Sequence[Phase], network: Network, *, same_zone: bool = True) -> dict[tuple[str, str], float]:
+    """Price what one exchange sends for each directed pair of places, in USD per step; see `egress_usd`."""
+    total: dict[tuple[str, str], float] = {}
+    for phase in phases:
+        for t in phase.transfers:
+            price = network.usd_per_byte(t.src, t.dst, same_zone=same_zone or not t.zonal)
+            total[t.src, t.dst] = total.get((t.src, t.dst), 0.0) + t.bytes * t.count * price
+    return total
+
+
+def function_usd(offer: FunctionOffer, memory_gib: float, seconds: float) -> float:
+    """Price of one run of a cloud function in USD (Phalak et al., eq. 4).
+
+    Examples
+    --------
+    >>> from placer.market.catalog import FunctionOffer
+    >>> f = FunctionOffer(provider="aws", region="r", function="lambda", usd_per_gib_second=1.66667e-05,
+    ...     usd_per_million_requests=0.2, max_memory_gib=10, max_seconds=900, billing_step_ms=1, source="", as_of="")
+    >>> round(function_usd(f, 1.0, 3.0), 9)  # 3 s x 1 GiB x 1.66667e-5 + 0.2e-6
+    5.02e-05
+
+    CPU that is billed apart, 1 vCPU for each 2 GiB: 3 s x (1 GiB x 2.5e-6 + 0.5 vCPU x 2.4e-5) = 4.35e-5, and 2e-7 for the request.
+
+    >>> from dataclasses import replace
+    >>> run = replace(f, usd_per_gib_second=2.5e-6, usd_per_vcpu_second=2.4e-5, gib_per_vcpu=2.0, min_billed_ms=100)
+    >>> round(function_usd(run, 1.0, 3.0), 9), round(function_usd(run, 1.0, 0.01), 9)  # 10 ms are billed as 100
+    (4.37e-05, 1.65e-06)
+    """
+    step_s = offer.billing_step_ms / 1e3
+    billed = max(offer.min_billed_ms / 1e3, math.ceil(seconds / step_s - 1e-9) * step_s)
+    vcpus = 0.0 if offer.gib_per_vcpu is None else memory_gib / offer.gib_per_vcpu
+    per_second = memory_gib * offer.usd_per_gib_second + vcpus * offer.usd_per_vcpu_second
+    return billed * per_second + offer.usd_per_million_requests / 1e6
+
+
+def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: float, failed_polls: int) -> float:
+    """Price of the store for one step in USD: space, requests and what is read; deletes are free.
+
+    Parameters
+    ----------
+    gradient_bytes
+        S.
+    workers
+        n.
+    step_s
+        How long the objects are kept.
+    failed_polls
+        l, reads that found nothing.
+
+    Notes
+    -----
+    Phalak et al. (2024), eq. 5: S R_st + (2n + l) R_read + (n + 1) R_write + n R_list. Where the provider also bills bytes that
+    are read, 2 n S of them: the function fetches n gradients, each worker the mean.
+
+    Examples
+    --------
+    n = 4, l = 1, S = 1 GiB kept for an hour at 0.023 USD a month: 0.023 / 730 = 3.151e-5; 9 reads at 0.0004 and 5 writes and 4 lists
+    at 0.005 per 1000: 3.6e-6 + 2.5e-5 + 2.0e-5; together 8.0107e-5.
+
+    >>> from placer.market.catalog import StoreOffer
+    >>> s3 = StoreOffer(provider="aws", region="r", store="s3", usd_per_gib_month=0.023, usd_per_thousand_writes=0.005,
+    ...     usd_per_thousand_reads=0.0004, usd_per_thousand_lists=0.005, source="", as_of="")
+    >>> round(storage_usd(s3, GIB, 4, 3600.0, 1), 9)
+    8.0107e-05
+    >>> from dataclasses import replace
+    >>> cold = replace(s3, usd_per_gib_retrieved=0.01)  # 8 GiB are read: 0.08 USD more
+    >>> round(storage_usd(cold, GIB, 4, 3600.0, 1), 6)
+    0.08008
+    """
+    space = gradient_bytes / GIB * offer.usd_per_gib_month * step_s / (HOURS_PER_MONTH * SECONDS_PER_HOUR)
+    asked = store_requests(workers)
+    reads = (asked["read"] + failed_polls) * offer.usd_per_thousand_reads / 1e3
+    writes = asked["write"] * offer.usd_per_thousand_writes / 1e3
+    retrieved = asked["read"] * gradient_bytes / GIB * offer.usd_per_gib_retrieved
+    return space + reads + writes + asked["list"] * offer.usd_per_thousand_lists / 1e3 + retrieved
+
+
+def store_requests(workers: int) -> dict[str, int]:
+    """Requests to one store in one step, without polls that found nothing: n + 1 writes, 2 n reads, n lists.
+
+    Notes
+    -----
+    Phalak et al. (2024), eq. 5: each worker writes its gradient and reads the mean, the function lists after each upload, reads n
+    gradients and writes the mean.
+    """
+    return {"write": workers + 1, "read": 2 * workers, "list": workers}
+
+
+def data_usd_per_sample(bytes_per_sample: float, store_place: str, worker_place: str, network: Network) -> float:
+    """Price of reading one sample from the dataset's store, in USD (Erben et al., section 3).
+
+    Examples
+    --------
+    A GiB from Backblaze costs 0.01 USD.
+
+    >>> from placer.market.books.reading import load_catalog
+    >>> data_usd_per_sample(GIB, "backblaze/us-west", "lambda/us-west-1", Network(load_catalog("erben-2023")))
+    0.01
+    """
+    return bytes_per_sample * network.usd_per_byte(store_place, worker_place)
+
+
+def usd_per_million_samples(usd_per_hour: float, samples_per_second: float) -> float:
+    """Price of a million samples: USD/h / 3600 / throughput x 1e6.
+
+    Examples
+    --------
+    >>> round(usd_per_million_samples(3.6, 1000.0), 6)
+    1.0
+    """
+    return usd_per_hour / SECONDS_PER_HOUR / samples_per_second * 1e6

@@ -1,0 +1,56 @@
+"""What it costs that samples reach their workers: reads from a store, or datasets that move before the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+
+from placer.cost_model.dollars import components as cost
+from placer.cost_model.timing.crew import EXPECTED, crew_of
+from placer.errors import PlacerError
+from placer.problem.data_shares import Move, moves
+from placer.problem.placement import Placement
+from placer.problem.problem import Pool, Problem
+
+
+def data_usd_per_sample(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> float:
+    """Price of bringing one sample to its worker, averaged over the workers by the samples they do."""
+    if problem.requirements.datasets:
+        part = crew_of(machines, placement, (), problem, EXPECTED).shares()
+        total = problem.requirements.passes * fsum(data.samples for data in problem.requirements.datasets)
+        return fsum(move.usd for move in moves_of(part, problem)) / total
+    if problem.data_store is None:
+        return 0.0
+    part = crew_of(machines, placement, (), problem, EXPECTED).shares()
+    return fsum(sample_usd(place, problem) * share for place, share in part.items())
+
+
+def sample_usd(place: str, problem: Problem) -> float:
+    """Price of reading one sample from the dataset's store at a place; 0 if no store is named.
+
+    Raises
+    ------
+    PlacerError
+        If nobody measured how many bytes a sample has.
+    """
+    if problem.data_store is None:
+        return 0.0
+    return cost.data_usd_per_sample(_bytes_per_sample(problem), problem.data_store.place, place, problem.network)
+
+
+def moves_of(part: Mapping[str, float], problem: Problem) -> tuple[Move, ...]:
+    """Data that has to move before the run."""
+    datasets = problem.requirements.datasets
+    if not problem.requirements.data_moves:
+        return ()
+    return moves(datasets, part, _bytes_per_sample(problem), problem.network)
+
+
+def _bytes_per_sample(problem: Problem) -> int:
+    if problem.profile.bytes_per_sample is None:
+        raise PlacerError(
+            f"profile {problem.profile.name} does not say how many bytes a sample has",
+            "leave --data out, or add bytes_per_sample",
+            exit_code=5,
+        )
+    return problem.profile.bytes_per_sample

@@ -1,0 +1,1 @@
+"""What a whole run or month has to expect: interruptions, totals, volume."""

@@ -1,0 +1,126 @@
+"""How often spot machines are taken away: assumed, in the bands that a provider publishes, and together where they differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from placer.errors import PlacerError
+from placer.units import Interval
+
+
+def check_chance(chance: float) -> None:
+    """Refuse a chance per month that is no share; 1 would have no rate."""
+    if not 0 <= chance < 1:
+        raise PlacerError(f"chance of an interruption per month '{chance}' is not from 0 to below 1", "write 20 % as 0.2")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interruption:
+    """How often a spot machine is taken away and what that costs.
+
+    Notes
+    -----
+    ``chance_per_month``: chance that one machine is taken away within a month, from 0 to below 1.
+    ``restart_s``: seconds until it is replaced and takes part again. ``lost_steps``: steps that the
+    whole run loses when it rejoins. ``basis`` is assumed, published (a band of the provider), given or mixed.
+    """
+
+    chance_per_month: Interval
+    restart_s: Interval
+    lost_steps: Interval
+    basis: str
+    source: str
+
+    def __post_init__(self) -> None:
+        check_chance(self.chance_per_month.high)
+        for name in ("chance_per_month", "restart_s", "lost_steps"):
+            figure: Interval = getattr(self, name)
+            if not 0 <= figure.low <= figure.value <= figure.high < math.inf:
+                raise PlacerError(
+                    f"{name}: low {figure.low}, value {figure.value}, high {figure.high} are not in order from 0",
+                    "give finite numbers with low <= value <= high",
+                )
+
+
+ASSUMED_INTERRUPTION = Interruption(
+    chance_per_month=Interval(value=0.2, low=0.05, high=0.5),
+    restart_s=Interval(value=300.0, low=30.0, high=600.0),
+    lost_steps=Interval(value=2.0, low=0.0, high=2.0),
+    basis="assumed",
+    source=(
+        "AWS Spot Instance Advisor (June 2025): monthly bands from under 5 % to over 20 %, half of the g4dn and g5 rows in the last, "
+        "whose upper end of 50 % is assumed; Erben et al. (PVLDB 17(6), 2024): a start takes seconds to 10 minutes, "
+        "a rejoin costs at most two steps"
+    ),
+)
+"""Taken where nobody measured: the edge of the last published band, and the slow end of what a rejoin costs."""
+
+OPEN_BAND_END = 0.5
+"""A band without an upper end ("over 20 %") is taken to end here, as `ASSUMED_INTERRUPTION` does: its middle is then 35 %."""
+
+
+def banded(low: float, high: float) -> Interruption:
+    """Interruption of a machine whose provider publishes how often it is taken away; the rest as assumed.
+
+    Parameters
+    ----------
+    low, high
+        Ends of the band, shares of the machines per month; a band that ends at 1 is open.
+
+    Raises
+    ------
+    PlacerError
+        If the ends are not shares in order.
+
+    Examples
+    --------
+    The bands 10 to 15 % and over 20 % of the AWS Spot Advisor.
+
+    >>> banded(0.1, 0.15).chance_per_month, banded(0.2, 1.0).chance_per_month
+    (Interval(value=0.125, low=0.1, high=0.15), Interval(value=0.35, low=0.2, high=0.5))
+    """
+    if not 0 <= low <= high <= 1:
+        raise PlacerError(f"interruption band {low} to {high} is not in order from 0 to 1", "write 5 to 10 % as 0.05 and 0.1")
+    end = high if high < 1 else max(low, OPEN_BAND_END)
+    chance = Interval(value=(low + end) / 2, low=low, high=end)
+    return replace(ASSUMED_INTERRUPTION, chance_per_month=chance, basis="published", source="band of the provider's price book row")
+
+
+def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
+    """One interruption for machines that differ: the mean of their rates, so that their expected number is kept.
+
+    Parameters
+    ----------
+    machines
+        Interruption and how many machines have it; at least one machine.
+
+    Notes
+    -----
+    Rates add up, so the chance that a machine stays the month is the geometric mean. Restart and lost steps are those of the first;
+    the basis is that of all, or ``mixed``.
+
+    Examples
+    --------
+    One machine of 20 % and one of 5 %: 1 - sqrt(0.8 x 0.95).
+
+    >>> pair = [(replace(ASSUMED_INTERRUPTION, chance_per_month=Interval(value=c, low=c, high=c)), 1) for c in (0.2, 0.05)]
+    >>> round(together(pair).chance_per_month.value, 6)
+    0.12822
+    """
+    first, total = machines[0][0], sum(count for _, count in machines)
+    if all(kind == first for kind, _ in machines):
+        return first
+
+    def mean(chances: Sequence[float]) -> float:
+        return -math.expm1(math.fsum(math.log1p(-chance) * count for chance, (_, count) in zip(chances, machines, strict=True)) / total)
+
+    value, low, high = (mean([getattr(kind.chance_per_month, end) for kind, _ in machines]) for end in ("value", "low", "high"))
+    bases, sources = ({getattr(kind, name) for kind, _ in machines} for name in ("basis", "source"))
+    return replace(
+        first,
+        chance_per_month=Interval(value=value, low=low, high=high),
+        basis=bases.pop() if len(bases) == 1 else "mixed",
+        source="; ".join(sorted(sources)),
+    )

@@ -1,0 +1,141 @@
+"""What the timing of one round looks at: the crew, its hosts, the exchange and its phases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from placer.cost_model.timing.averaging import averaging_seconds, wan_seconds
+from placer.cost_model.timing.direct import DIRECT_SPREAD, GOODPUT
+from placer.cost_model.timing.transfer import transfer_seconds
+from placer.market.network.graph import Network
+from placer.problem.data_shares import shares
+from placer.problem.exchange import traits
+from placer.problem.exchange.phase import Phase
+from placer.problem.placement import Exchange, Placement
+from placer.problem.problem import Pool, Problem
+from placer.workload.constants import ServiceConstants
+from placer.workload.profile import Rate
+
+EXPECTED, SLOW, FAST = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What the timing of one round looks at.
+
+    Notes
+    -----
+    ``crew`` holds place, machines and samples/s of one machine, by group; ``hosts`` the classes of hosts by place.
+    """
+
+    crew: tuple[tuple[str, int, float], ...]
+    hosts: Mapping[str, frozenset[str]]
+    exchange: Exchange
+    phases: tuple[Phase, ...]
+    problem: Problem
+    case: int
+
+    @property
+    def network(self) -> Network:
+        """Links of the catalog."""
+        return self.problem.network
+
+    @property
+    def services(self) -> ServiceConstants:
+        """What stores, functions and servers take."""
+        return self.problem.calibration.services
+
+    @property
+    def size(self) -> float:
+        """Bytes of one gradient on the wire."""
+        return self.problem.gradient_bytes
+
+    @property
+    def workers(self) -> int:
+        """Machines of all groups."""
+        return sum(count for _, count, _ in self.crew)
+
+    def at_places(self) -> dict[str, int]:
+        """Machines by place."""
+        found: dict[str, int] = {}
+        for place, count, _ in self.crew:
+            found[place] = found.get(place, 0) + count
+        return found
+
+    def speeds(self) -> dict[str, float]:
+        """Samples/s by place."""
+        found: dict[str, float] = {}
+        for place, count, rate in self.crew:
+            found[place] = found.get(place, 0.0) + count * rate
+        return found
+
+    def shares(self) -> dict[str, float]:
+        """Share of each step by place: as the data lies, else as the workers are many or fast."""
+        speeds, datasets = self.speeds(), self.problem.requirements.datasets
+        if datasets:
+            return shares(datasets, speeds)
+        if traits(self.exchange.strategy).division == "equal":
+            return {place: count / self.workers for place, count in self.at_places().items()}
+        total = fsum(speeds.values())
+        return {place: speed / total for place, speed in speeds.items()}
+
+    def averaging(self, workers: int, place: str | None = None) -> float:
+        """Seconds of one average among some of the workers inside a zone, or inside one place."""
+        calibration, tensors = self.problem.calibration, self.problem.profile.tensors
+        hosts = frozenset().union(*self.hosts.values()) if place is None else self.hosts[place]
+        return calibration.spread(hosts, self.case) * averaging_seconds(hosts, self.size, workers, tensors, calibration)
+
+    def averaging_inside(self) -> float:
+        """Seconds until each region has averaged once, side by side, each at the pace of its own hosts."""
+        return max(self.averaging(count, place) for place, count in self.at_places().items())
+
+    def latency(self, src: str, dst: str) -> float:
+        """Seconds until the first byte of a plain stream is there: half a round trip."""
+        return DIRECT_SPREAD[self.case] * self.network.link(src, dst).rtt_s / 2
+
+    def streaming(self, src: str, dst: str) -> float:
+        """Seconds from the first to the last byte of one gradient over plain streams, not faster than both machines."""
+        machines = min(self.network.machine_bytes_per_s(src), self.network.machine_bytes_per_s(dst))
+        alone = max(transfer_seconds(self.size, self.network.link(src, dst), self.exchange.streams, self.case), self.size / machines)
+        return DIRECT_SPREAD[self.case] * alone / GOODPUT
+
+    def direct(self, src: str, dst: str) -> float:
+        """Seconds of one gradient over plain streams."""
+        return self.latency(src, dst) + self.streaming(src, dst)
+
+    def wan(self, phases: Sequence[Phase]) -> float:
+        """Seconds of the slowest pair between regions."""
+        return wan_seconds(phases, self.network, self.problem.calibration, self.exchange.streams, self.case)
+
+    def named(self, *names: str) -> list[Phase]:
+        """Phases of the exchange whose name starts with one of some words."""
+        return [phase for phase in self.phases if phase.name.startswith(names)]
+
+
+def crew_of(machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem, case: int) -> Round:
+    """Gather what the timing of a placement looks at."""
+    framework = traits(placement.exchange.strategy).framework
+    rates = [(pool, n, worker_rate(pool, framework)) for pool, n in machines]
+    hosts: dict[str, frozenset[str]] = {}
+    for pool, _ in machines:
+        hosts[pool.offer.place] = hosts.get(pool.offer.place, frozenset()) | {problem.catalog.gpu(pool.offer.gpu).host}
+    return Round(
+        crew=tuple((pool.offer.place, n, (rate.value, rate.low, rate.high)[case]) for pool, n, rate in rates),
+        hosts=hosts,
+        exchange=placement.exchange,
+        phases=phases,
+        problem=problem,
+        case=case,
+    )
+
+
+def worker_rate(pool: Pool, framework: str) -> Rate:
+    """Speed of one worker while it computes under a framework."""
+    return pool.alone if framework == "none" else pool.shared
+
+
+def samples_per_round(exchange: Exchange, problem: Problem) -> int:
+    """Samples from one exchange to the next: TBS times local steps."""
+    return problem.batch * exchange.local_steps

@@ -1,0 +1,97 @@
+"""Point-to-point transfers over plain streams: a parameter server, or servers of regions among themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from placer.cost_model.timing.transfer import load_seconds, transfer_seconds
+from placer.market.network.graph import Link, Network
+from placer.problem.exchange.phase import Phase
+
+GOODPUT = 0.93
+"""Share of a link's rate that reaches the application: runs through emulated links."""
+DIRECT_SPREAD = (1.0, 1.05, 0.95)
+"""Runs through emulated links lie within 2 to 5 % of the form."""
+
+
+def share_seconds(byte_count: float, machine_bytes_per_s: float, case: int = 0) -> float:
+    """Time in which some bytes pass through a machine that others use as well: its part of the machine's goodput."""
+    return DIRECT_SPREAD[case] * byte_count / machine_bytes_per_s / GOODPUT
+
+
+def direct_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 0) -> float:
+    """Time of one transfer: half a round trip and its bytes at goodput.
+
+    Examples
+    --------
+    >>> from placer.market.network.graph import Link
+    >>> link = Link(src="a", dst="b", bytes_per_second=1e8, low=1e8, high=1e8, cap=1e8, rtt_s=0.1, basis="measured", source="")
+    >>> round(direct_seconds(93e6, link), 3)  # 93 MB at 93 MB/s, and 0.05 s
+    1.05
+    """
+    found: float = seconds_over(link.rtt_s, transfer_seconds(byte_count, link, streams, case), case)
+    return found
+
+
+def seconds_over(rtt_s: Any, transfer_s: Any, case: int = 0) -> Any:
+    """Time of transfers whose bytes alone take so long without overhead: numbers or arrays of one shape."""
+    return DIRECT_SPREAD[case] * (rtt_s / 2 + transfer_s / GOODPUT)
+
+
+def direct_phase_seconds(phase: Phase, network: Network, streams: int = 1, case: int = 0) -> float:
+    """Slowest transfer of a phase whose transfers start together, not faster than the busiest machine."""
+    slowest = max((direct_seconds(t.bytes, network.link(t.src, t.dst), streams, case) for t in phase.transfers), default=0.0)
+    return max(slowest, DIRECT_SPREAD[case] * load_seconds(phase, network, inside=True) / GOODPUT)
+
+
+def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: float) -> float:
+    """When the last of several equal transfers into, or out of, one machine is there.
+
+    Parameters
+    ----------
+    starts
+        When each begins; seconds.
+    alone
+        How long each takes with the machine to itself.
+    shared
+        How long each takes of the machine's own capacity.
+
+    Notes
+    -----
+    Transfers under way share the machine evenly, none is faster than alone: followed from one start or
+    end to the next. The same as max(start + alone) as long as the machine could serve all at full speed.
+
+    Examples
+    --------
+    >>> arrival_seconds([0.0, 0.0, 9.0], [4.0, 4.0, 4.0], 1.0), arrival_seconds([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 1.0)
+    (13.0, 3.0)
+    >>> arrival_seconds([0.0, 0.0, 1.0], [2.0, 2.0, 2.0], 1.0)  # halves by 1 s, thirds until 2.5 s, and half a transfer alone
+    3.5
+    """
+    kinds = Counter(zip(starts, alone, strict=True))
+    if sum(count / own for (_, own), count in kinds.items()) * shared <= 1:
+        return max(start + own for start, own in kinds)
+    coming, now = sorted((start, own, count) for (start, own), count in kinds.items()), 0.0
+    moving: list[tuple[float, float, int]] = []
+    while coming or moving:
+        rates = _even_rates([(1 / own, count) for _, own, count in moving], 1 / shared)
+        ends = [left / rate for (left, _, _), rate in zip(moving, rates, strict=True)]
+        pause = min([*ends, *(start - now for start, _, _ in coming[:1])])
+        left_over = [(left - rate * pause, own, count) for (left, own, count), rate in zip(moving, rates, strict=True)]
+        moving = [row for row, end in zip(left_over, ends, strict=True) if end > pause]
+        now += pause
+        while coming and coming[0][0] <= now:
+            moving.append((1.0, *coming.pop(0)[1:]))
+    return now
+
+
+def _even_rates(caps: Sequence[tuple[float, int]], capacity: float) -> list[float]:
+    """Share a capacity evenly among (cap, count): who cannot use an even part leaves the rest to the others."""
+    rates, left = [0.0] * len(caps), sum(count for _, count in caps)
+    for k in sorted(range(len(caps)), key=lambda k: caps[k][0]):
+        cap, count = caps[k]
+        rates[k] = min(cap, capacity / left)
+        capacity, left = capacity - rates[k] * count, left - count
+    return rates

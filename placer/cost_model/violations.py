@@ -1,0 +1,234 @@
+"""Limits and wishes that a placement breaks: the check that every answer passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.estimate import Outcome, estimate, evaluate, exchange_phases, pool_of
+from placer.problem.admitted_exchanges import needs_quota, server_bytes, server_offer
+from placer.problem.data_shares import Move, needs_place
+from placer.problem.exchange import traits
+from placer.problem.placement import NO_EXCHANGE, Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements, missing
+from placer.problem.residency import leaks
+from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
+
+TOLERANCE = 1e-9
+"""Relative slack when a figure is compared with the user's limit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Violation:
+    """A wish or a limit that a placement breaks."""
+
+    code: str
+    message: str
+
+
+def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
+    """List every limit and wish that a placement breaks; empty if it may be recommended."""
+    found = [*_group_violations(placement, problem), *_quota_violations(placement, problem), *_exchange_violations(placement, problem)]
+    wish = problem.requirements
+    if not wish.min_workers <= placement.workers <= wish.max_workers:
+        found.append(
+            Violation(code="workers", message=f"{placement.workers} workers are not within {wish.min_workers}..{wish.max_workers}")
+        )
+    if not wish.min_regions <= len(placement.places) <= wish.max_regions:
+        found.append(
+            Violation(code="regions", message=f"{len(placement.places)} regions are not within {wish.min_regions}..{wish.max_regions}")
+        )
+    if placement.workers > problem.batch:
+        found.append(Violation(code="batch", message=f"a step of {problem.batch} samples cannot be shared by {placement.workers} workers"))
+    found += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
+    if any(v.code in ("function", "exchange", "data") for v in found):
+        return tuple(found)
+    got = evaluate(placement, problem)
+    moves = estimate(placement, problem).moves if wish.datasets else ()
+    found += [*_function_time(got, problem), *_data_violations(placement, moves, problem)]
+    usd, speed = got.usd.total, got.samples_per_second
+    if wish.budget_usd_per_hour is not None and usd > wish.budget_usd_per_hour * (1 + TOLERANCE):
+        found.append(
+            Violation(code="budget", message=f"{format_usd(usd)}/h is above the budget of {format_usd(wish.budget_usd_per_hour)}/h")
+        )
+    found += [*_total_violations(usd, speed, wish), *_carbon_violations(got, wish)]
+    if wish.min_samples_per_second is not None and speed < wish.min_samples_per_second * (1 - TOLERANCE):
+        floor = format_number(wish.min_samples_per_second)
+        found.append(Violation(code="throughput", message=f"{format_number(speed)} samples/s is below the floor of {floor} samples/s"))
+    return tuple(found)
+
+
+def _carbon_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:
+    """Emissions above their limit, or not known where they are limited."""
+    limit, emitted = wish.max_carbon_g_per_hour, got.carbon_g_per_hour
+    if wish.counts_carbon and emitted is None:
+        yield Violation(code="carbon", message="nobody knows what a machine of this placement emits")
+    if limit is not None and emitted is not None and emitted > limit * (1 + TOLERANCE):
+        text = f"{format_number(emitted)} g CO2e/h are above the limit of {format_number(limit)} g CO2e/h"
+        yield Violation(code="carbon", message=text)
+
+
+def _total_violations(usd_per_hour: float, samples_per_second: float, wish: Requirements) -> Iterator[Violation]:
+    """What is wrong with time and money for all samples."""
+    each, limit = usd_per_million_samples(usd_per_hour, samples_per_second), wish.max_usd_per_million_samples
+    if limit is not None and each > limit * (1 + TOLERANCE):
+        text = f"{format_usd(each)} per million samples are above the limit of {format_usd(limit)}"
+        if wish.budget_usd is not None and wish.samples is not None:
+            total = f"{format_usd(each * wish.samples / 1e6)} for {wish.samples:,} samples"
+            text = f"{total} are above the budget of {format_usd(wish.budget_usd)} in total"
+        yield Violation(code="total-budget", message=text)
+    if wish.deadline_s is not None and wish.samples is not None:
+        seconds = wish.samples / samples_per_second
+        if wish.deadline_s < seconds * (1 - TOLERANCE):
+            took = f"{wish.samples:,} samples take {format_duration(seconds)}"
+            yield Violation(code="deadline", message=f"{took}, longer than the deadline of {format_duration(wish.deadline_s)}")
+
+
+def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
+    """Data that must stay where no worker is, and workers that would have no data."""
+    datasets, used = problem.requirements.datasets, placement.places
+    stay = needs_place(datasets)
+    found = [Violation(code="data", message=f"data must stay in {place}, where no worker is") for place in stay if place not in used]
+    if datasets and not problem.requirements.data_moves:
+        found += [Violation(code="data", message=f"workers in {place} have no data") for place in used if place not in stay]
+    return found
+
+
+def _unused(placement: Placement, problem: Problem) -> list[Violation]:
+    """Machines that must be used and are not."""
+    short = [(rule, missing(rule, placement.groups)) for rule in problem.requirements.used]
+    return [Violation(code="use", message=f"--use {rule.spec}: {lacking} too few") for rule, lacking in short if lacking]
+
+
+def _group_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    found = []
+    for group in placement.groups:
+        offer = pool_of(group, problem).offer
+        found += [Violation(code=code, message=message) for code, message in problem.offer_problems(offer)]
+        where = problem.place_problem(group.place)
+        if where:
+            found.append(Violation(code="place", message=where))
+        if offer.available is not None and group.count > offer.available:
+            found.append(Violation(code="quota", message=f"{group.spec}: only {offer.available} of {offer.instance_type} exist"))
+    return found
+
+
+def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    used = quota_use(placement, problem)
+    joint = [(row, sum(gpus for key, gpus in used.items() if row.covers(*key))) for row in problem.requirements.joint_quotas]
+    return [
+        Violation(code="quota", message=f"{gpus} GPUs exceed the joint quota of {row.gpus} for {row.place} {row.gpu} {row.market}")
+        for row, gpus in joint
+        if gpus > row.gpus
+    ] + [
+        Violation(code="quota", message=f"{gpus} x {gpu} {market} in {place} exceed the quota of {problem.quota(place, gpu, market)} GPUs")
+        for (place, gpu, market), gpus in sorted(used.items())
+        if gpus > problem.quota(place, gpu, market)
+    ]
+
+
+def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, str], int]:
+    """GPUs of a placement by place, GPU and market: what quotas count together, a server with GPUs among them."""
+    used: dict[tuple[str, str, str], int] = {}
+    for group in placement.groups:
+        key = (group.place, group.gpu, group.market)
+        used[key] = used.get(key, 0) + group.count * group.gpu_count
+    server = placement.exchange.server
+    if server is not None and needs_quota(server_offer(server, problem), problem):
+        key = (server.place, server.gpu, server.market)
+        used[key] = used.get(key, 0) + server.gpu_count
+    return used
+
+
+def _exchange_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    exchange, wish = placement.exchange, problem.requirements
+    chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
+    found = []
+    if (placement.workers == 1) == several:
+        found.append(Violation(code="exchange", message=f"{placement.workers} workers with the exchange '{exchange.strategy}'"))
+    elif several and (exchange.strategy, exchange.local_steps) not in problem.modes:
+        said = f"{exchange.strategy} with {exchange.local_steps} local steps" if exchange.local_steps > 1 else exchange.strategy
+        found.append(Violation(code="exchange", message=f"the exchange {said} is not what {wish.exchange} admits"))
+    if len(placement.places) < chosen.least_regions:
+        text = f"the exchange {exchange.strategy} needs workers in {chosen.least_regions} regions"
+        found.append(Violation(code="exchange", message=text))
+    if exchange.compression != problem.compression:
+        found.append(Violation(code="compression", message=f"compression {exchange.compression} is not {problem.compression}"))
+    if several and (exchange.streams, exchange.overlap) != (wish.streams, wish.overlap and chosen.may_overlap):
+        asked = f"{exchange.streams} streams, overlap {exchange.overlap} are not what was asked for"
+        found.append(Violation(code="exchange", message=asked))
+    return found + _hub_violations(placement, problem)
+
+
+def _hub_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    """What is wrong with the places where gradients or models meet."""
+    exchange, wish = placement.exchange, problem.requirements
+    chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
+    found = []
+    for name, wanted, got in (("aggregator", wish.aggregator, exchange.aggregator), ("storage", wish.storage, exchange.storage)):
+        if wanted not in (None, got) and several:
+            found.append(Violation(code=name, message=f"the {name} is in {got}, not in {wanted}"))
+    if chosen.hub == "function":
+        found += _function_violations(placement, problem)
+    if chosen.hub == "server":
+        found += _server_violations(placement, problem)
+    if chosen.hub == "region" and exchange.aggregator not in placement.places:
+        found.append(Violation(code="exchange", message=f"the hub {exchange.aggregator} is not among the regions with workers"))
+    return found
+
+
+def _server_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    """What a parameter server lacks."""
+    server = placement.exchange.server
+    if server is None or server.place != placement.exchange.aggregator:
+        return [Violation(code="exchange", message="a parameter server needs a machine at its place")]
+    offer, needed = server_offer(server, problem), server_bytes(placement.workers, problem)
+    found = []
+    if offer.memory_gib * GIB < needed:
+        text = f"{placement.workers} gradients and the model need {format_bytes(needed)} on the server; {offer.instance_type} has"
+        found.append(Violation(code="host-memory", message=f"{text} {offer.memory_gib:g} GiB"))
+    if problem.requirements.market not in ("any", offer.market):
+        found.append(Violation(code="market", message=f"the server is {offer.market}, not {problem.requirements.market}"))
+    return found
+
+
+def _function_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    """Memory and time that the cloud functions of an exchange lack."""
+    exchange, counts = placement.exchange, placement.workers_by_place
+    if exchange.aggregator is None or exchange.storage is None or exchange.aggregator_memory_gib is None:
+        return [Violation(code="function", message=f"a {exchange.strategy} exchange needs an aggregator and a store")]
+    regional = traits(exchange.strategy).transport == "regional-stores"
+    lacking = [place for place in counts if place not in problem.serverless_places] if regional else []
+    if lacking:
+        return [Violation(code="function", message=f"{place} has no function and store of its own") for place in lacking]
+    sums = {**counts, exchange.aggregator: max(len(counts), counts.get(exchange.aggregator, 0))} if regional else {}
+    for place, gradients in (sums or {exchange.aggregator: placement.workers}).items():
+        function, needed = problem.function(place), gradients * problem.gradient_bytes
+        if exchange.aggregator_memory_gib > function.max_memory_gib or needed > exchange.aggregator_memory_gib * GIB:
+            text = f"{gradients} gradients ({format_bytes(needed)}) need {exchange.aggregator_memory_gib:g} GiB"
+            if needed > exchange.aggregator_memory_gib * GIB:
+                text = f"{format_bytes(needed)} of gradients do not fit {exchange.aggregator_memory_gib:g} GiB"
+            most = f"a function in {function.place} has at most {function.max_memory_gib:g} GiB"
+            return [Violation(code="function", message=f"{text}; {most}")]
+    return []
+
+
+def _function_time(got: Outcome, problem: Problem) -> list[Violation]:
+    """Functions that would run longer than their provider allows."""
+    late = [run for run in got.step.functions if run.seconds > problem.function(run.place).max_seconds]
+    return [
+        Violation(
+            code="function",
+            message=f"the function in {run.place} runs {run.seconds:.0f} s; its provider allows "
+            f"{problem.function(run.place).max_seconds:g} s",
+        )
+        for run in late
+    ]
+
+
+def _data_violations(placement: Placement, moves: tuple[Move, ...], problem: Problem) -> list[Violation]:
+    """What residency forbids."""
+    phases = exchange_phases(placement, problem)
+    return [Violation(code="residency", message=text) for text in leaks(placement, phases, moves, problem)]

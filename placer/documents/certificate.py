@@ -1,0 +1,135 @@
+"""The certificate of a saved result: what the answer rests on, by digest, and what its bounds are checked with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from placer.cost_model.convergence import batch_factor, multiplier_of
+from placer.cost_model.estimate import exchange_phases, pool_of
+from placer.documents.checker.bound import Relaxed
+from placer.documents.checker.market import machines_of
+from placer.documents.manifest.reading import document_digest
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.placement import NO_EXCHANGE, Placement
+from placer.problem.problem import PARTS, Problem
+from placer.solving.result import Result, SolveOptions
+from placer.version import __version__
+
+SCHEMA = "placer.certificate/v1"
+MULTIPLIERS = 24
+"""Lagrange multipliers between the worst and the best speed for a dollar of the market."""
+
+
+def certificate_document(result: Result, problem: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the certificate of a result.
+
+    Parameters
+    ----------
+    result
+        What was found.
+    problem
+        The problem as it is saved beside it, or would be.
+    """
+    options = result.limits or SolveOptions()
+    return {
+        "schema": SCHEMA,
+        "placer": __version__,
+        "solver": result.solver,
+        "gap": options.gap,
+        "time_limit_s": options.time_limit_s,
+        "node_limit": options.node_limit,
+        "seed": options.seed,
+        "book": result.problem.catalog.digest,
+        "inputs": input_digests(problem),
+        "figures": None if result.placement is None else figures(result.placement, result.problem),
+        "relaxation": None,
+    }
+
+
+def input_digests(problem: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of the canonical JSON of each part of a problem document."""
+    return {name: document_digest(problem[name]) for name in PARTS}
+
+
+def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
+    """Speeds of the machines and links of a placement, as the model has them.
+
+    Notes
+    -----
+    Measured ones stand in the profile and the book as well; the others are estimates of placer (devices by their data sheets,
+    links by their way along cables), which the second implementation takes as given.
+    """
+    exchange, network = placement.exchange, problem.network
+    places = {*placement.places, *filter(None, (exchange.aggregator, exchange.storage))}
+    pairs = {(t.src, t.dst) for phase in exchange_phases(placement, problem) for t in phase.transfers if t.src != t.dst}
+    pairs |= {(place, place) for place in places} | {(dst, src) for src, dst in pairs}
+    links = [network.link(src, dst) for src, dst in sorted(pairs)]
+    return {
+        "machines": [
+            {
+                "place": group.place,
+                "offer": group.instance_type,
+                "gpu": group.gpu,
+                "gpu_count": group.gpu_count,
+                "market": group.market,
+                "alone": pool_of(group, problem).alone.value,
+                "in_group": pool_of(group, problem).shared.value,
+                "basis": pool_of(group, problem).alone.basis,
+            }
+            for group in placement.groups
+        ],
+        "links": [
+            {"from": k.src, "to": k.dst, "bytes_per_second": k.bytes_per_second, "cap": k.cap, "rtt_s": k.rtt_s, "basis": k.basis}
+            for k in links
+        ],
+    }
+
+
+def relaxation_document(result: Result, problem: Mapping[str, Any]) -> dict[str, Any]:
+    """Build what the bounds of whole strategies are checked with: speeds by device, multipliers, and the bounds themselves.
+
+    Parameters
+    ----------
+    problem
+        The whole problem as it is saved.
+    """
+    speeds = device_speeds(result.problem)
+    machines = machines_of(problem, speeds)
+    ratios = [machine.speed / max(machine.usd, 1e-6) for machine in machines]
+    low, high = min(ratios) / 20, max(ratios) * 5
+    multipliers = [low * (high / low) ** (k / (MULTIPLIERS - 1)) for k in range(MULTIPLIERS)]
+    modes = mode_factors(result)
+    return {
+        "speeds": speeds,
+        "multipliers": multipliers,
+        "modes": relaxed_modes(problem, speeds, multipliers, modes),
+    }
+
+
+def relaxed_modes(
+    problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]], multipliers: Sequence[float], modes: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Bound each mode by weak duality: what is written at first and worked out again by ``placer validate``."""
+    relaxed = Relaxed(problem, machines_of(problem, speeds), multipliers)
+    return [{**mode, "bound": relaxed.best(mode["strategy"], mode["local_steps"], mode["samples_to_target"])} for mode in modes]
+
+
+def mode_factors(result: Result) -> list[dict[str, Any]]:
+    """Each mode of a proof with its samples-to-target factor."""
+    problem, found = result.problem, []
+    for proof in result.proof:
+        exchange = exchange_for(proof.strategy, 1, problem, local_steps=proof.local_steps)
+        factor = batch_factor(problem) if proof.strategy == NO_EXCHANGE else multiplier_of(exchange, problem).value
+        found.append({"strategy": proof.strategy, "local_steps": proof.local_steps, "samples_to_target": factor})
+    return found
+
+
+def device_speeds(problem: Problem) -> list[dict[str, Any]]:
+    """Samples/s of each admitted device, alone and in a group."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for pool in problem.pools:
+        kind = pool.offer.gpu, pool.offer.gpu_count
+        row = {"gpu": kind[0], "gpu_count": kind[1], "alone": pool.alone.value, "in_group": pool.shared.value, "basis": pool.alone.basis}
+        found.setdefault(kind, row)
+    return [found[kind] for kind in sorted(found)]

@@ -1,0 +1,167 @@
+"""Bounds on whole strategies, a second time: weak duality over the market, and the least that an exchange of N workers takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from placer.documents.checker.case import BYTES_PER_ELEMENT
+from placer.documents.checker.market import CHEAPEST, Machine, largest_sums
+from placer.documents.checker.seconds import FUNCTION_BYTES_PER_S, GB, STORE_START_S, STORE_STREAM_BYTES_PER_S, SUM_BYTES_PER_S, TENSORS
+
+SLACK = 1e-9
+INTERVALS = 60
+"""Pieces into which speeds are cut where cost per sample is bounded."""
+WIDEST = 1e4
+"""Ratio of the largest speed to the smallest that is cut up; slower placements pay at least the price of N machines."""
+
+
+class Relaxed:
+    """What no placement of a strategy can beat, for one problem.
+
+    Parameters
+    ----------
+    problem
+        A whole ``placer.problem/v1`` document.
+    machines
+        What it admits.
+    multipliers
+        Lagrange multipliers to try; any that are 0 or more give valid bounds, good ones give tight ones.
+    """
+
+    def __init__(self, problem: Mapping[str, Any], machines: Sequence[Machine], multipliers: Sequence[float]) -> None:
+        wish, self.profile, self.fitted = problem["requirements"], problem["profile"], problem["calibration"]
+        self.wish, self.machines = wish, machines
+        self.multipliers = [0.0, *multipliers, CHEAPEST]
+        self.budget: float = (wish["budget_usd_per_hour"] or float("inf")) * (1 + SLACK)
+        in_time = wish["samples"] / wish["deadline_s"] if wish["deadline_s"] is not None else 0.0
+        self.floor: float = max(wish["min_samples_per_second"] or 0.0, in_time) * (1 - SLACK)
+        self.objective = "throughput" if wish["objective"] == "time" else wish["objective"]
+        self.batch: int = wish["target_batch_size"] or self.profile["target_batch_size"]
+        packed = BYTES_PER_ELEMENT[wish["compression"] or self.profile["compression"]]
+        self.size: float = self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"]
+        self.sums: dict[tuple[frozenset[str], float], list[float]] = {}
+
+    def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
+        """Objective that no placement of a strategy is better than; None if none of it keeps the limits."""
+        if strategy == "none":
+            return self._told(self._alone(samples_to_target))
+        hosts = sorted({machine.host for machine in self.machines})
+        found = []
+        most = min(self.wish["max_workers"], len(self._sums(frozenset(hosts), 0.0)) - 1)
+        for n in range(max(2, self.wish["min_workers"]), most + 1):
+            for host in hosts:
+                within = frozenset(h for h in hosts if self._average(h, n) <= self._average(host, n))
+                seconds = self._least_exchange(strategy, n, host, hosts)
+                value = self._value(n, within, seconds, self.batch * local_steps, samples_to_target)
+                if value is not None:
+                    found.append(value)
+        return self._told((max if self.objective == "throughput" else min)(found, default=None))
+
+    def _told(self, value: float | None) -> float | None:
+        """Samples/s as seconds for all samples, where time is the objective."""
+        return self.wish["samples"] / value if value is not None and self.wish["objective"] == "time" else value
+
+    def _alone(self, factor: float) -> float | None:
+        counted = [(m.alone / factor, m.usd) for m in self.machines if self.wish["min_workers"] == 1]
+        allowed = [(speed, usd) for speed, usd in counted if usd <= self.budget and speed >= self.floor]
+        if self.objective == "throughput":
+            return max((speed for speed, _ in allowed), default=None)
+        if self.objective == "cost":
+            return min((usd for _, usd in allowed), default=None)
+        return min((usd / 3600 / speed * 1e6 for speed, usd in allowed), default=None)
+
+    def _average(self, host: str, workers: int) -> float:
+        """Averaging inside a zone, as in `placer.documents.checker.seconds`, of one class of hosts."""
+        row, tensors = self.fitted["hosts"][host], self.profile["tensors"]
+        count = TENSORS if tensors is None else tensors
+        spread = self.fitted["spreads"].get(host, self.fitted["averaging_spread"])[0]
+        return float(
+            spread * (row["base_s"] + row["s_per_gb"] * self.size / GB + row["s_per_peer"] * workers + row["s_per_tensor"] * count)
+        )
+
+    def _least_exchange(self, strategy: str, n: int, host: str, hosts: Sequence[str]) -> float:
+        """Seconds that an exchange of N workers takes at least, whose slowest hosts are of one class; links are taken as instant."""
+        size, streams = self.size, int(self.wish["streams"])
+        summing = size / SUM_BYTES_PER_S
+        if strategy in ("all-reduce", "local-sgd"):
+            return self._average(host, n)
+        if strategy == "hierarchical-all-reduce":
+            groups = [(-(-n // r), r) for r in range(2, n + 1)]
+            return min((min(self._average(h, k) for h in hosts) if k > 1 else 0.0) + self._average(host, r) for k, r in groups)
+        if strategy == "parameter-server":
+            return n * summing
+        moved = 2 * (STORE_START_S + size / (STORE_STREAM_BYTES_PER_S * streams))
+        reading = size / FUNCTION_BYTES_PER_S
+        if strategy == "central":
+            return moved + STORE_START_S + n * (summing + reading) + reading
+        if strategy == "hierarchical":
+            groups = [(-(-n // r), r) for r in range(2, n + 1)]
+            return (
+                moved + min((k + r) * (summing + reading) for k, r in groups) + 2 * (STORE_START_S + reading) + STORE_START_S + 2 * reading
+            )
+        return 0.0
+
+    def _sums(self, within: frozenset[str], multiplier: float) -> list[float]:
+        key = within, multiplier
+        if key not in self.sums:
+            chosen = [machine for machine in self.machines if machine.host in within]
+            self.sums[key] = largest_sums(chosen, multiplier, self.wish["max_workers"])
+        return self.sums[key]
+
+    def _value(self, n: int, within: frozenset[str], seconds: float, samples: int, multiplier: float) -> float | None:
+        """Objective of N machines at best, from their speed V and price C: V <= sum_lambda + lambda C for every lambda."""
+        if len(self._sums(within, 0.0)) <= n:
+            return None
+        lines = [(m, self._sums(within, m)[n]) for m in self.multipliers if m != CHEAPEST]
+        least_usd = -self._sums(within, CHEAPEST)[n]
+        most_speed = min(total + (m * self.budget if m else 0.0) for m, total in lines)
+        if least_usd > self.budget or most_speed <= 0:
+            return None
+        fastest = self._counted(most_speed, seconds, samples, multiplier)
+        if fastest < self.floor:
+            return None
+        if self.objective == "throughput":
+            return fastest
+        if self.objective == "cost":
+            needed = self._needed(seconds, samples, multiplier)
+            return max([least_usd, *((needed - total) / m for m, total in lines if m > 0)])
+        return self._per_million(lines, least_usd, most_speed, seconds, samples, multiplier)
+
+    def _counted(self, speed: float, seconds: float, samples: int, multiplier: float) -> float:
+        """Samples/s that count, of V samples/s that calculate."""
+        calculation = samples / speed
+        round_s = max(calculation, seconds) if self.wish["overlap"] else calculation + seconds
+        return samples / multiplier / round_s
+
+    def _needed(self, seconds: float, samples: int, multiplier: float) -> float:
+        """Speed that the floor asks for at least."""
+        if self.floor <= 0:
+            return 0.0
+        left = samples / multiplier / self.floor - (0.0 if self.wish["overlap"] else seconds)
+        return samples / left
+
+    def _per_million(
+        self, lines: Sequence[tuple[float, float]], least_usd: float, most_speed: float, seconds: float, samples: int, multiplier: float
+    ) -> float:
+        """Least USD per million samples: C (1 / V + seconds / B), where C is at least (V - sum) / lambda for every lambda.
+
+        Notes
+        -----
+        V is cut into intervals; in each the best lambda counts. With sum >= 0 the product grows with V, below it falls until
+        V = sqrt(-sum B / seconds); the price of the cheapest N bounds it too.
+        """
+        beside = 0.0 if self.wish["overlap"] else seconds / samples
+        low = min(max(self._needed(seconds, samples, multiplier), most_speed / WIDEST), most_speed)
+        ends = [low * (most_speed / low) ** (k / INTERVALS) for k in range(INTERVALS + 1)]
+        found = [least_usd * (1 / low + beside)]
+        for left, right in pairwise(ends):
+            bounds = [least_usd * (1 / right + beside)]
+            for m, total in lines:
+                if m > 0:
+                    turn = 0.0 if total >= 0 else (-total / beside) ** 0.5 if beside > 0 else right
+                    speed = min(max(left, turn), right)
+                    bounds.append((speed - total) / m * (1 / speed + beside))
+            found.append(max(bounds))
+        return min(found) * multiplier / 3600 * 1e6

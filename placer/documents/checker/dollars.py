@@ -1,0 +1,120 @@
+"""Dollars per hour of a placement, a second time: Phalak et al. (2024), eq. 1-9, and reads of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, fsum
+
+from placer.documents.checker.case import GIB, Case
+from placer.documents.checker.seconds import Bill
+from placer.documents.checker.shares import moves, shares
+
+HOUR = 3600
+MONTH_HOURS = 730
+
+
+def dollars_of(case: Case, bill: Bill) -> dict[str, float]:
+    """USD/h by component, and in total."""
+    rounds = HOUR / bill.seconds
+    found = {
+        "compute": _machines(case),
+        "egress": fsum(n * size * case.usd_per_byte(a, b, zonal=zonal) for a, b, size, n, zonal in sends(case)) * rounds,
+        "storage": fsum(_stored(case, *use, bill.seconds) for use in bill.stores) * rounds,
+        "functions": fsum(_run(case, place, seconds) for place, seconds in bill.functions) * rounds,
+        "data": _per_sample(case) * case.batch * case.local_steps * rounds,
+    }
+    return {**found, "total": fsum(found.values())}
+
+
+def _machines(case: Case) -> float:
+    server = case.placement["server"]
+    beside = [] if server is None else [float(case.offer(server)["usd_per_hour"])]
+    return fsum([*(c.usd_per_hour * c.count for c in case.crews), *beside])
+
+
+def sends(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
+    """Yield (from, to, bytes, how many, both ends machines) of one round; eq. 7-9 for a store and a function."""
+    if case.strategy in ("all-reduce", "local-sgd"):
+        yield from _among(case.counts, case.size)
+    elif case.strategy in ("central", "hierarchical"):
+        yield from _through_stores(case)
+    elif case.strategy == "parameter-server":
+        for place, n in case.counts.items():
+            yield from _there_and_back(case, place, n)
+    elif case.strategy != "none":
+        yield from _by_regions(case)
+
+
+def _by_regions(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
+    """What regions send that synchronise inside and meet through one machine each."""
+    size, counts, gossip = case.size, case.counts, case.strategy == "asgd-ga"
+    for place, n in counts.items():
+        yield from _among({place: n}, size * case.local_steps)
+        if n > 1 and not gossip:
+            yield place, place, size, n - 1, True
+    if case.strategy == "hierarchical-all-reduce":
+        yield from _among(dict.fromkeys(counts, 1), size)
+    elif gossip:
+        yield from ((a, b, size / (len(counts) - 1), 1, True) for a in counts for b in counts if a != b)
+    else:
+        for place in sorted(counts.keys() - {case.hub}):
+            yield from _there_and_back(case, place, 1)
+
+
+def _there_and_back(case: Case, place: str, count: int) -> Iterator[tuple[str, str, float, int, bool]]:
+    yield from ((place, case.hub, case.size, count, True), (case.hub, place, case.size, count, True))
+
+
+def _among(counts: dict[str, int], size: float) -> Iterator[tuple[str, str, float, int, bool]]:
+    """Every ordered pair of N workers carries 2 S / N."""
+    total = sum(counts.values())
+    for a, n in counts.items():
+        for b, m in counts.items():
+            pairs = n * (n - 1) if a == b else n * m
+            if pairs:
+                yield a, b, 2 * size / total, pairs, True
+
+
+def _through_stores(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
+    size, store, function = case.size, case.store, case.hub
+    if case.strategy == "central":
+        for place, n in case.counts.items():
+            yield from ((place, store, size, n, False), (store, place, size, n, False))
+        yield store, function, size, case.workers, False
+    else:
+        for place, n in case.counts.items():
+            yield from ((place, place, size, 3 * n + 1, False), (place, store, size, 1, False), (store, place, size, 1, False))
+        yield store, function, size, len(case.counts), False
+    yield function, store, size, 1, False
+
+
+def _stored(case: Case, place: str, objects: int, polls: int, seconds: float) -> float:
+    """S R_st + (2n + l) R_read + (n + 1) R_write + n R_list (eq. 5), and what is read where that is billed."""
+    row, gib = case.object_store(place), case.size / GIB
+    space = gib * row["usd_per_gib_month"] * seconds / (MONTH_HOURS * HOUR)
+    asked = (2 * objects + polls) * row["usd_per_thousand_reads"] + (objects + 1) * row["usd_per_thousand_writes"]
+    listed = objects * row["usd_per_thousand_lists"]
+    return float(space + (asked + listed) / 1000 + 2 * objects * gib * row["usd_per_gib_retrieved"])
+
+
+def _run(case: Case, place: str, seconds: float) -> float:
+    """T x M x R_mem, rounded up as billed, CPU where it is billed apart, and the request (eq. 4)."""
+    row, memory = case.function(place), case.placement["aggregator"]["memory_gib"]
+    milliseconds = max(row["min_billed_ms"], ceil(seconds * 1000 / row["billing_step_ms"] - 1e-9) * row["billing_step_ms"])
+    cpu = 0.0 if row["gib_per_vcpu"] is None else memory / row["gib_per_vcpu"] * row["usd_per_vcpu_second"]
+    return float(milliseconds / 1000 * (memory * row["usd_per_gib_second"] + cpu) + row["usd_per_million_requests"] / 1e6)
+
+
+def _per_sample(case: Case) -> float:
+    """USD that one sample costs on its way to a worker."""
+    wish = case.wish
+    if wish["datasets"]:
+        if not any(d["may_move"] for d in wish["datasets"]):
+            return 0.0
+        return fsum(samples * usd for _, _, samples, usd in moves(case)) / float(
+            wish["passes"] * sum(d["samples"] for d in wish["datasets"])
+        )
+    if wish["data_store"] is None:
+        return 0.0
+    source, size = case.object_store(wish["data_store"])["place"], case.profile["bytes_per_sample"]
+    return fsum(share * size * case.usd_per_byte(source, p, zonal=False) for p, share in shares(case).items())

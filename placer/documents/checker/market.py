@@ -1,0 +1,136 @@
+"""The market of a saved problem by weak duality: the most that N machines reach for a price, in plain Python."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import accumulate, pairwise
+from typing import Any
+
+from placer.documents.checker.case import GIB
+from placer.documents.checker.limits import QUOTA_GPUS
+
+CHEAPEST = float("inf")
+"""Multiplier that asks for the cheapest N machines instead."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One admitted offer: samples/s alone and in a group, USD/h, most of them, GPUs of one, what its quota counts with."""
+
+    alone: float
+    speed: float
+    usd: float
+    most: int
+    gpus: int
+    host: str
+    bucket: tuple[str, str, str]
+    quota: int
+
+
+def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]]) -> list[Machine]:
+    """List the offers of a problem that its wishes admit, as `broken_limits` reads them.
+
+    Parameters
+    ----------
+    problem
+        A whole ``placer.problem/v1`` document.
+    speeds
+        Samples/s by device: alone and in a group; a device that is not listed has no known speed.
+    """
+    wish, book, found = problem["requirements"], problem["catalog"], []
+    known = {(row["gpu"], row["gpu_count"]): row for row in speeds}
+    for offer in book["offers"]:
+        speed = known.get((offer["gpu"], offer["gpu_count"]))
+        if speed is None or not _admitted(offer, speed, problem):
+            continue
+        bucket = f"{offer['provider']}/{offer['region']}", offer["gpu"], offer["market"]
+        quota = _quota(bucket, wish["quotas"])
+        most = min([quota // offer["gpu_count"], wish["max_workers"], *([] if offer["available"] is None else [offer["available"]])])
+        if most > 0:
+            host = book["gpus"][offer["gpu"]]["host"]
+            found.append(Machine(speed["alone"], speed["in_group"], offer["usd_per_hour"], most, offer["gpu_count"], host, bucket, quota))
+    return found
+
+
+def _admitted(offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:
+    wish, profile, place = problem["requirements"], problem["profile"], f"{offer['provider']}/{offer['region']}"
+    wanted = [p for p in wish["places_in"] if fnmatchcase(place, p)]
+    named = [*wanted, *(rule["place"] for rule in wish["used"] if fnmatchcase(place, rule["place"]))]
+    return (
+        (not wish["gpus"] or offer["gpu"] in wish["gpus"])
+        and wish["market"] in ("any", offer["market"])
+        and profile["device_memory_bytes"] <= problem["catalog"]["gpus"][offer["gpu"]]["memory_gib"] * GIB
+        and profile["host_memory_bytes"] <= offer["memory_gib"] * GIB
+        and (wish["oldest_price"] is None or offer["as_of"] >= wish["oldest_price"])
+        and (not wish["require_measured"] or speed["basis"] in ("measured", "published"))
+        and (bool(wanted) or not wish["places_in"])
+        and not any(fnmatchcase(place, p) for p in wish["places_not_in"])
+        and (offer["price_basis"] != "owned" or any(not p.startswith("*") for p in named))
+    )
+
+
+def _quota(bucket: tuple[str, str, str], rows: Sequence[Mapping[str, Any]]) -> int:
+    for row in reversed(rows):
+        if row["scope"] == "each" and all(fnmatchcase(a, row[key]) for a, key in zip(bucket, ("place", "gpu", "market"), strict=True)):
+            return int(row["gpus"])
+    return QUOTA_GPUS
+
+
+def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> list[float]:
+    """Bound the sum of (v - lambda c) of exactly N machines from above, for N from 0; with `CHEAPEST` the sum of -c.
+
+    Parameters
+    ----------
+    multiplier
+        Lambda, samples/s for a USD/h; every value of 0 or more gives a bound.
+
+    Notes
+    -----
+    Weak duality: whatever N machines within the quotas are, their speeds together are at most this plus lambda times their price.
+    Machines of several sizes that share a quota enter by the concave majorant of the best exact counts. Fewer values than
+    ``most`` + 1 say that no more machines exist.
+    """
+    shared: dict[tuple[str, str, str], list[tuple[float, Machine]]] = {}
+    for machine in machines:
+        worth = -machine.usd if multiplier == CHEAPEST else machine.speed - multiplier * machine.usd
+        shared.setdefault(machine.bucket, []).append((worth, machine))
+    steps: list[float] = []
+    for rows in shared.values():
+        if len(rows) == 1:
+            steps += [rows[0][0]] * min(rows[0][1].most, most)
+        else:
+            steps += _majorant(_best_of_bucket(rows, most))
+    return [0.0, *accumulate(heapq.nlargest(most, steps))]
+
+
+def _best_of_bucket(rows: Sequence[tuple[float, Machine]], most: int) -> list[float]:
+    """Largest worth of exactly k machines of one quota, for k from 0, by adding machines GPU by GPU."""
+    quota = rows[0][1].quota
+    best = {(0, 0): 0.0}
+    for worth, machine in rows:
+        now = dict(best)
+        for (count, gpus), value in best.items():
+            for k in range(1, min(machine.most, (quota - gpus) // machine.gpus, most - count) + 1):
+                key = count + k, gpus + k * machine.gpus
+                now[key] = max(now.get(key, value + k * worth), value + k * worth)
+        best = now
+    counts = max(count for count, _ in best)
+    return [max(value for (count, _), value in best.items() if count == k) for k in range(counts + 1)]
+
+
+def _majorant(values: Sequence[float]) -> list[float]:
+    """Increments of the least concave function above some values."""
+    corners = [(0, values[0])]
+    for k, value in enumerate(values[1:], start=1):
+        while len(corners) > 1 and (corners[-1][1] - corners[-2][1]) * (k - corners[-2][0]) <= (value - corners[-2][1]) * (
+            corners[-1][0] - corners[-2][0]
+        ):
+            corners.pop()
+        corners.append((k, value))
+    found: list[float] = []
+    for (k, low), (n, high) in pairwise(corners):
+        found += [(high - low) / (n - k)] * (n - k)
+    return found

@@ -1,0 +1,8 @@
+"""The native launch manifest: all that an executor needs to start the training, and no secrets."""
+
+from placer.documents.manifest.native import build_manifest, manifest_document
+from placer.documents.manifest.reading import document_digest, edited, read_manifest
+from placer.documents.manifest.types import Manifest
+from placer.documents.manifest.versions import SCHEMA
+
+__all__ = ["SCHEMA", "Manifest", "build_manifest", "document_digest", "edited", "manifest_document", "read_manifest"]

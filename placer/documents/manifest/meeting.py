@@ -1,0 +1,87 @@
+"""Where the workers of a run meet: the address of rank 0, or buckets; worked out from the other parts of a manifest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from placer.problem.exchange import traits
+
+PORT = 29400
+"""torchrun's default port of its rendezvous."""
+ADDRESS_VARIABLE = "PLACER_RENDEZVOUS_ADDRESS"
+"""Environment variable for the address of rank 0, which nobody knows before its machine is there."""
+JOIN_S = 1800.0
+"""How long a worker waits for the others: machines of several clouds start minutes apart (assumed; torch.distributed waits as long)."""
+STORES = {"aws": "s3", "azure": "blob", "gcp": "gcs"}
+"""Object store of each provider that has functions, as the price books name it."""
+STORE_TRANSPORTS = ("store", "regional-stores")
+LONGEST = 63
+"""Longest name of a bucket, a host and a Kubernetes label."""
+
+
+def meeting(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Build ``rendezvous`` and ``buckets`` from groups, exchange, aggregator and storage.
+
+    Parameters
+    ----------
+    document
+        A manifest, with or without them.
+
+    Returns
+    -------
+    dict
+        The two keys. ``machines`` counts a parameter server of its own, ``world_size`` does not.
+
+    Notes
+    -----
+    Workers of a serverless exchange never talk to each other: they meet in buckets, whose names are known beforehand.
+    """
+    stores = traits(document["exchange"]["strategy"]).transport in STORE_TRANSPORTS
+    aggregator = document["aggregator"]
+    server = aggregator is not None and aggregator.get("server") is not None
+    machines = document["world_size"] + server
+    method = "buckets" if stores else "address" if machines > 1 else "none"
+    return {
+        "rendezvous": {
+            "method": method,
+            "machines": machines,
+            "group": document["groups"][0]["name"],
+            "port": PORT,
+            "address_variable": ADDRESS_VARIABLE,
+            "join_s": JOIN_S,
+        },
+        "buckets": _buckets(document) if stores else [],
+    }
+
+
+def _buckets(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One bucket where the aggregator reads; with regional stores also one in every region with workers."""
+    storage = document["storage"]
+    built = [{"role": "exchange", "place": storage["place"], "store": storage["store"], "name": storage["bucket"]}]
+    if traits(document["exchange"]["strategy"]).transport == "regional-stores":
+        for place in sorted({group["place"] for group in document["groups"]}):
+            provider, _, region = place.partition("/")
+            store = STORES.get(provider, storage["store"])
+            name = bucket_name(document["model"]["name"], region, "workers")
+            built.append({"role": "workers", "place": place, "store": store, "name": name})
+    return built
+
+
+def bucket_name(model: str, *words: str) -> str:
+    """Name of a bucket of this run; of a long one the model is cut, so that names of several regions stay apart.
+
+    Examples
+    --------
+    >>> bucket_name("niser", "ap-south-1"), len(bucket_name("m" * 80, "ap-south-1", "workers"))
+    ('placer-niser-ap-south-1', 63)
+    """
+    tail = plain_name("-".join(words))
+    head = plain_name(f"placer-{model}")[: LONGEST - 1 - len(tail)].strip("-")
+    return plain_name(f"{head}-{tail}")
+
+
+def plain_name(text: str) -> str:
+    """Lower-case letters, digits and dashes, 63 at most: valid as a bucket, a job and a host name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:LONGEST].strip("-")

@@ -1,0 +1,184 @@
+"""``placer.manifest/v1``: groups, ranks, exchange, aggregator, storage, time-outs and expected figures."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from placer.cli.report.result_document import data_document, estimate_document
+from placer.cost_model.cut_down import used_problem
+from placer.cost_model.estimate import Estimate, pool_of
+from placer.cost_model.timing.crew import worker_rate
+from placer.documents.manifest.meeting import bucket_name, plain_name
+from placer.documents.manifest.reading import document_digest
+from placer.documents.manifest.versions import SCHEMA, completed
+from placer.errors import PlacerError
+from placer.market.catalog import VmOffer
+from placer.problem.exchange import traits
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.result import Result
+from placer.workload.profile import profile_document
+
+EXPECTED = (
+    "samples_per_second",
+    "effective_samples_per_second",
+    "samples_to_target",
+    "step_seconds",
+    "usd_per_hour",
+    "usd_per_hour_interval",
+    "usd_per_million_samples",
+    "links",
+)
+"""What the manifest keeps of an estimate."""
+GROUP_FORMING_S = 15.0
+"""hivemind's default time for forming groups; it runs beside the calculation."""
+LEAST_GROUP_FORMING_S = 5.0
+"""With less, hivemind's rounds become erratic: Erben et al. (2024)."""
+TIMEOUT_FACTOR = 3.0
+"""Time-outs are this multiple of the slow end of the predicted time."""
+DRIFT = 0.25
+"""A run that is slower or dearer than its interval by this share should raise an alarm."""
+
+
+def manifest_document(result: Result) -> dict[str, Any]:
+    """Build the manifest of a result.
+
+    Raises
+    ------
+    PlacerError
+        If the result has no placement.
+
+    Notes
+    -----
+    ``digest`` is the SHA-256 of the document without it, keys sorted, no spaces.
+    """
+    if result.placement is None or result.estimate is None:
+        raise PlacerError("nothing fits the request, so there is no manifest", "relax a limit first")
+    return build_manifest(result.problem, result.placement, result.estimate, str(result.status), result.gap)
+
+
+def build_manifest(
+    problem: Problem, placement: Placement, estimate: Estimate, status: str, gap: float | None, data: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Build the manifest of a placement.
+
+    Parameters
+    ----------
+    status, gap
+        How well the placement is proved.
+    data
+        Names and dates of the price book, where the problem holds only a part of it; None: those of the problem.
+    """
+    words = (problem.profile.name, "one" if placement.workers == 1 else placement.exchange.strategy, str(placement.workers))
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "name": plain_name("-".join(words)),
+        "model": {"name": problem.profile.name, "parameters": problem.profile.parameters, "gradient_bytes": problem.gradient_bytes},
+        "world_size": placement.workers,
+        "groups": _groups(placement, problem),
+        "exchange": _exchange(placement, estimate, problem),
+        "aggregator": _aggregator(placement, problem),
+        "storage": _storage(placement, problem),
+        "data": _data(estimate, problem),
+        "expected": {**_expected(estimate), "status": status, "gap": gap},
+        "drift": {
+            "min_samples_per_second": estimate.samples_per_second.low * (1 - DRIFT),
+            "max_usd_per_hour": estimate.usd_per_hour_interval.high * (1 + DRIFT),
+            "max_round_seconds": estimate.slow_step.total * (1 + DRIFT),
+        },
+        "inputs": {**(data or data_document(problem)), "profile_digest": document_digest(_profile(problem))},
+        "question": used_problem(problem, placement).to_dict(),
+    }
+    document = completed(document)
+    return {**document, "digest": document_digest(document)}
+
+
+def _groups(placement: Placement, problem: Problem) -> list[dict[str, Any]]:
+    built, offset, framework = [], 0, traits(placement.exchange.strategy).framework
+    for number, group in enumerate(placement.groups):
+        pool = pool_of(group, problem)
+        offer: VmOffer = pool.offer
+        built.append(
+            {
+                "name": f"workers-{number}",
+                "place": group.place,
+                "provider": offer.provider,
+                "region": offer.region,
+                "offer": {
+                    "instance_type": offer.instance_type,
+                    "gpu": offer.gpu,
+                    "gpu_count": offer.gpu_count,
+                    "market": offer.market,
+                    "usd_per_hour": offer.usd_per_hour,
+                    "as_of": offer.as_of,
+                },
+                "count": group.count,
+                "rank_offset": offset,
+                "samples_per_second": worker_rate(pool, framework).value,
+            }
+        )
+        offset += group.count
+    return built
+
+
+def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:
+    slow = estimate.slow_step
+    return {
+        "strategy": placement.exchange.strategy,
+        "target_batch_size": problem.batch,
+        "microbatch": problem.profile.microbatch,
+        "compression": placement.exchange.compression,
+        "streams": placement.exchange.streams,
+        "overlap": placement.exchange.overlap,
+        "local_steps": placement.exchange.local_steps,
+        "timeouts": {
+            "matchmaking_s": _group_forming_s(estimate),
+            "averaging_s": float(math.ceil(max(60.0, TIMEOUT_FACTOR * slow.communication))),
+            "step_s": float(math.ceil(TIMEOUT_FACTOR * slow.total / estimate.local_steps)),
+            "round_s": float(math.ceil(TIMEOUT_FACTOR * slow.total)),
+        },
+    }
+
+
+def _group_forming_s(estimate: Estimate) -> float:
+    """Half of the calculation between two exchanges, from 5 to 15 s: hivemind waits for it even where the calculation is over before."""
+    return min(GROUP_FORMING_S, max(LEAST_GROUP_FORMING_S, round(estimate.step.calculation / 2, 1)))
+
+
+def _aggregator(placement: Placement, problem: Problem) -> dict[str, Any] | None:
+    """Where gradients or models meet: a function, a server machine, or one of the regions."""
+    exchange = placement.exchange
+    if exchange.aggregator is None:
+        return None
+    kind = traits(exchange.strategy).hub
+    if kind == "function":
+        offer = problem.function(exchange.aggregator)
+        limits = {"memory_gib": exchange.aggregator_memory_gib, "max_seconds": offer.max_seconds}
+        return {"kind": kind, "place": offer.place, "function": offer.function, **limits}
+    server = exchange.server
+    machine = None if server is None else {"instance_type": server.instance_type, "market": server.market}
+    return {"kind": kind, "place": exchange.aggregator, "server": machine}
+
+
+def _storage(placement: Placement, problem: Problem) -> dict[str, Any] | None:
+    if placement.exchange.storage is None:
+        return None
+    offer = problem.catalog.store(placement.exchange.storage)
+    return {"place": offer.place, "store": offer.store, "bucket": bucket_name(problem.profile.name, offer.region)}
+
+
+def _data(estimate: Estimate, problem: Problem) -> dict[str, Any]:
+    """Store of the data, or the share of each region and what has to move before the run."""
+    wish = problem.requirements
+    placed = {"shares": dict(estimate.shares), "moves": estimate_document(estimate)["moves"]} if wish.datasets else {}
+    return {"store": wish.data_store, "assumption": None if wish.data_store or wish.datasets else "with the workers", **placed}
+
+
+def _expected(estimate: Estimate) -> dict[str, Any]:
+    document = estimate_document(estimate)
+    return {key: document[key] for key in EXPECTED}
+
+
+def _profile(problem: Problem) -> dict[str, Any]:
+    return profile_document(problem.profile, measurements=False)

@@ -1,0 +1,72 @@
+"""The question and the placement behind a manifest, so that its plan can be priced and timed again from the file alone."""
+
+from __future__ import annotations
+
+from placer.documents.manifest.types import Group, Manifest
+from placer.errors import PlacerError
+from placer.market.checks.agreement import check_figures
+from placer.problem.placement import Exchange, Placement, WorkerGroup
+from placer.problem.problem import Problem
+
+
+def question_of(manifest: Manifest, where: str) -> tuple[Problem, Placement]:
+    """Rebuild the problem and the placement of a manifest.
+
+    Parameters
+    ----------
+    where
+        Name of the file, for errors.
+
+    Raises
+    ------
+    PlacerError
+        If the manifest is an early one without its question, or the question lacks what the plan uses.
+    """
+    if manifest.question is None:
+        raise PlacerError(f"{where}: an early manifest without links and prices", "write it again with placer recommend --manifest FILE")
+    try:
+        problem = Problem.from_dict(manifest.question)
+        check_figures(problem.catalog)
+        exchange = exchange_of(manifest, _server(manifest, problem))
+    except PlacerError as error:
+        raise PlacerError(f"{where}: {error.message}", error.hint, exit_code=error.exit_code) from None
+    return problem, Placement(groups=tuple(_workers(group) for group in manifest.groups), exchange=exchange)
+
+
+def _workers(group: Group) -> WorkerGroup:
+    offer = group.offer
+    return WorkerGroup(
+        place=group.place,
+        instance_type=offer.instance_type,
+        gpu=offer.gpu,
+        gpu_count=offer.gpu_count,
+        market=offer.market,
+        count=group.count,
+    )
+
+
+def exchange_of(manifest: Manifest, server: WorkerGroup | None = None) -> Exchange:
+    """Rebuild the exchange of a manifest; the machine of a parameter server is not in the manifest whole."""
+    said, hub, storage = manifest.exchange, manifest.aggregator, manifest.storage
+    return Exchange(
+        strategy=said.strategy,
+        compression=said.compression,
+        local_steps=said.local_steps,
+        streams=said.streams,
+        overlap=said.overlap,
+        aggregator=None if hub is None else hub.place,
+        aggregator_memory_gib=None if hub is None else hub.memory_gib,
+        server=server,
+        storage=None if storage is None else storage.place,
+    )
+
+
+def _server(manifest: Manifest, problem: Problem) -> WorkerGroup | None:
+    """The machine of a parameter server, with the rest of its offer from the question's book."""
+    hub = manifest.aggregator
+    if hub is None or hub.server is None:
+        return None
+    for offer in problem.catalog.offers_at(hub.place):
+        if (offer.instance_type, offer.market) == (hub.server.instance_type, hub.server.market):
+            return WorkerGroup.of(offer, 1)
+    raise PlacerError(f"the question has no {hub.server.instance_type} in {hub.place}", "write the manifest again")

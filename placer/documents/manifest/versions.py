@@ -1,0 +1,76 @@
+"""Versions of the manifest: newer ones are refused, older ones are raised step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from placer.cost_model.timing.store import POLL_SECONDS
+from placer.documents.manifest.meeting import meeting
+from placer.errors import PlacerError
+
+FAMILY = "placer.manifest/v"
+VERSION = 1
+SCHEMA = f"{FAMILY}{VERSION}"
+STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""What raises a manifest of one version to the next; version 1 is the first."""
+
+
+def version_of(document: Mapping[str, Any], where: str) -> int:
+    """Version of a manifest.
+
+    Raises
+    ------
+    PlacerError
+        If it is no manifest, is newer than this placer, or of a version that never was.
+    """
+    schema = str(document.get("schema"))
+    digits = schema.removeprefix(FAMILY)
+    if not schema.startswith(FAMILY) or not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+        raise PlacerError(f"{where}: schema '{schema[:60]}' is no manifest", "write one with placer recommend --manifest FILE")
+    version = int(digits)
+    if version > VERSION:
+        raise PlacerError(f"{where}: manifest version {version} is newer than this placer, which reads {VERSION}", "update placer")
+    if version < VERSION and version not in STEPS:
+        raise PlacerError(f"{where}: there is no manifest version {version}", f'its "schema" must be "{SCHEMA}"')
+    return version
+
+
+def migrated(document: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Raise a manifest to the present version, and add what early files of that version lack.
+
+    Raises
+    ------
+    PlacerError
+        As `version_of`.
+    """
+    raised = dict(document)
+    for version in range(version_of(document, where), VERSION):
+        raised = STEPS[version](raised)
+    return completed(raised)
+
+
+def completed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what early files of this version lack.
+
+    Notes
+    -----
+    Rendezvous, buckets, polling, data of each group and the alarm of the round follow from the rest. Speeds of machines and the
+    question do not: they are null.
+    """
+    made = dict(document)
+    if not {"rendezvous", "buckets"} <= made.keys():
+        made |= {key: value for key, value in meeting(document).items() if key not in made}
+    waits = document["exchange"]["timeouts"]
+    poll = POLL_SECONDS if made["rendezvous"]["method"] == "buckets" else None
+    made["exchange"] = {**document["exchange"], "timeouts": _with(waits, "poll_s", poll)}
+    place_shares, store = document["data"].get("shares", {}), document["data"]["store"]
+    made["groups"] = [_with(g, "data", {"store": store, "place_share": place_shares.get(g["place"])}) for g in document["groups"]]
+    made["groups"] = [_with(g, "samples_per_second", None) for g in made["groups"]]
+    made["drift"] = _with(document["drift"], "max_round_seconds", waits["round_s"])
+    return _with(made, "question", None)
+
+
+def _with(part: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """The part with a key at its end, if it has none of that name."""
+    return {**part, **({} if key in part else {key: value})}

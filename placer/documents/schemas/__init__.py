@@ -1,0 +1,28 @@
+"""The JSON Schemas of the documents that placer writes and reads: one ``NAME-v1.json`` each, beside this file."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+SCHEMA_NAMES = (
+    "result",
+    "manifest",
+    "profile",
+    "profile-estimate",
+    "calibration",
+    "reproduction",
+    "explanation",
+    "pareto",
+    "robust",
+    "sweep",
+    "whatif",
+    "replan",
+    "run",
+    "rehearsal",
+)
+"""Names that ``placer schema`` takes."""
+
+
+def schema_text(name: str) -> str:
+    """Read the text of a JSON Schema of `SCHEMA_NAMES`."""
+    return files(__name__).joinpath(f"{name}-v1.json").read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The Python interface: Advisor and the public functions. Imports all below the command line."""

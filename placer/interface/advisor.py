@@ -1,0 +1,287 @@
+"""The Python interface: the same words as the command line, typed results back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from placer.advice.explanation.explain import Explanation
+from placer.advice.explanation.explain import explain as explain_problem
+from placer.advice.frontier.points import Frontier
+from placer.advice.frontier.search import frontier
+from placer.advice.recommendation.recommend import recommend as recommend_problem
+from placer.cost_model.estimate import Estimate
+from placer.cost_model.estimate import estimate as estimate_placement
+from placer.errors import PlacerError
+from placer.interface.words import book_names, check_words, solve_options, text_of
+from placer.market.books.reading import load_catalog
+from placer.market.catalog import Catalog
+from placer.problem.contradictions import ContradictionError
+from placer.problem.problem import Problem
+from placer.problem.words.request import build_problem
+from placer.solving.by_hand import place_by_hand
+from placer.solving.cross_check import check_verifier, verified
+from placer.solving.result import Result
+from placer.validation.simulation.replay import Simulation, replay
+from placer.workload.profile import ModelProfile, load_profile
+
+Books = str | Sequence[str] | Catalog | None
+"""A catalog, its name, or the names of books that lie over each other; None: what is pinned."""
+
+
+class Advisor:
+    """Answers many requests; catalogs and profiles are read once. Safe to share between threads.
+
+    Parameters
+    ----------
+    catalog
+        Price book that requests use unless they name another: a name, a folder or a CSV file, several of them that lie over
+        each other, or a catalog; None: what ``placer catalog pin`` chose, else ``default``.
+    """
+
+    def __init__(self, catalog: Books = None) -> None:
+        self.catalog = catalog if isinstance(catalog, Catalog) else book_names(catalog)
+        self._catalogs: dict[tuple[str, ...], Catalog] = {}
+        self._profiles: dict[str, ModelProfile] = {}
+        self._lock = threading.Lock()
+
+    def problem(self, model: str | ModelProfile, catalog: Books = None, **words: Any) -> Problem:
+        """Build the validated question; ``words`` are those of `placer.problem.words.request.build_problem`."""
+        check_words(words)
+        return build_problem(self._profile(model), self._book(catalog), **words)
+
+    def recommend(
+        self,
+        model: str | ModelProfile,
+        *,
+        catalog: Books = None,
+        solver: str = "exact",
+        verify: str | None = None,
+        gap: str | float = 0.001,
+        time_limit: str | float = 30.0,
+        seed: int = 0,
+        top: int = 8,
+        certificate: bool = False,
+        alternatives: bool = True,
+        on_better: Callable[[float], None] | None = None,
+        **words: Any,
+    ) -> Result:
+        """Find, prove and explain the best placement; see `placer.recommend`."""
+        if not isinstance(top, int) or top < 1:
+            raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
+        options = replace(solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better), certificate=certificate)
+        if not isinstance(alternatives, bool):
+            raise PlacerError(f"alternatives {alternatives!r} is neither True nor False", "say alternatives=False for the answer alone")
+        if verify is not None:
+            check_verifier(solver, text_of("verify", verify))
+        result = recommend_problem(
+            self.problem(model, catalog, **words), text_of("solver", solver), options, top, alternatives=alternatives
+        )
+        return result if verify is None else verified(result, verify, options)
+
+    def pareto(
+        self,
+        model: str | ModelProfile,
+        *,
+        catalog: Books = None,
+        points: int = 12,
+        solver: str = "exact",
+        gap: str | float = 0.001,
+        time_limit: str | float = 60.0,
+        seed: int = 0,
+        on_better: Callable[[float], None] | None = None,
+        **words: Any,
+    ) -> Frontier:
+        """Find the frontier of cost against throughput; see `placer.pareto`."""
+        if not isinstance(points, int):
+            raise PlacerError(f"points {points!r} is not a whole number", "give the most points, at least 2")
+        if words.get("objective") is not None:
+            raise PlacerError(
+                f"objective '{words['objective']}' for a frontier", "leave it out: a frontier shows both ends and all between"
+            )
+        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+        problem = self.problem(model, catalog, **{**words, "objective": "throughput"})
+        return frontier(problem, text_of("solver", solver), options, points)
+
+    def explain(
+        self,
+        model: str | ModelProfile | Problem,
+        *,
+        catalog: Books = None,
+        why_not: str | Sequence[str] = (),
+        gap: str | float = 0.001,
+        time_limit: str | float = 120.0,
+        **words: Any,
+    ) -> Explanation:
+        """Say what binds, why not something else, what one more is worth, or why nothing fits; see `placer.explain`."""
+        if isinstance(model, Problem):
+            check_words(words)
+            if words or catalog is not None:
+                raise PlacerError(f"{next(iter(words), 'catalog')} beside a whole problem", "give a model and words, or a problem alone")
+            problem = model
+        else:
+            try:
+                problem = self.problem(model, catalog, **words)
+            except ContradictionError as error:  # an answer here: the contradiction is taken apart
+                problem = error.problem
+        subjects = (why_not,) if isinstance(why_not, str) else tuple(text_of("why_not", subject) for subject in why_not)
+        seconds = solve_options(time_limit=time_limit).time_limit_s
+        return explain_problem(problem, subjects, options=solve_options(gap=gap), time_limit_s=seconds)
+
+    def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
+        """Time and price a placement given by hand; see `placer.estimate`."""
+        problem = self.problem(model, catalog, **words)
+        return estimate_placement(place_by_hand(workers, problem), problem)
+
+    def simulate(
+        self,
+        model: str | ModelProfile,
+        workers: str,
+        *,
+        catalog: Books = None,
+        rounds: int = 30,
+        seed: int = 0,
+        jitter: float = 0.0,
+        stragglers: float = 0.0,
+        straggler_factor: float = 2.0,
+        **words: Any,
+    ) -> Simulation:
+        """Replay a placement given by hand, event by event; see `placer.simulate`."""
+        problem = self.problem(model, catalog, **words)
+        chance = {"jitter": jitter, "stragglers": stragglers, "straggler_factor": straggler_factor}
+        return replay(place_by_hand(workers, problem), problem, rounds=rounds, seed=seed, **chance)
+
+    def _book(self, catalog: Books) -> Catalog:
+        chosen = catalog if isinstance(catalog, Catalog) else book_names(catalog) or self.catalog
+        if isinstance(chosen, Catalog):
+            return chosen
+        with self._lock:
+            if chosen not in self._catalogs:
+                self._catalogs[chosen] = load_catalog(chosen or None)
+            return self._catalogs[chosen]
+
+    def _profile(self, model: str | ModelProfile) -> ModelProfile:
+        if isinstance(model, ModelProfile):
+            return model
+        model = text_of("model", model)
+        with self._lock:
+            if model not in self._profiles:
+                self._profiles[model] = load_profile(model)
+            return self._profiles[model]
+
+
+def recommend(model: str | ModelProfile, **words: Any) -> Result:
+    """Find, prove and explain the best placement.
+
+    Parameters
+    ----------
+    model
+        Name of a shipped profile, path of a profile file, or a profile.
+    **words
+        The options of ``placer recommend`` with underscores: budget, min_throughput, samples, deadline, max_carbon, objective, gpu,
+        places (--in), not_places (--not-in), use, market, workers, regions, quota, exchange, local_steps, streams, overlap,
+        samples_to_target, aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption, unavailable,
+        links (--link), calibration, zones, require_measured, catalog, solver, verify, gap, time_limit, seed, top, certificate,
+        and ``alternatives`` (True): False leaves out what is only compared with the answer (options, baselines, near misses, nearest,
+        verdict), for schedulers that read placement and estimate.
+
+    Returns
+    -------
+    Result
+        ``result.placement`` is None if nothing fits; then ``result.nearest`` says what would.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", gpu="T4,A10,V100")
+    >>> [group.spec for group in result.placement.groups]
+    ['lambda/us-west-1=8xA10:on-demand']
+    """
+    return Advisor().recommend(model, **words)
+
+
+def pareto(model: str | ModelProfile, **words: Any) -> Frontier:
+    """Find what each budget buys: the frontier of USD/h against samples/s that count.
+
+    Parameters
+    ----------
+    model
+        As in `recommend`.
+    **words
+        As in `recommend` without objective and top, and ``points`` (12), the most points. ``budget`` and ``min_throughput`` are the
+        upper and the lower end; ``time_limit`` (60 s) is for all points together.
+
+    Returns
+    -------
+    Frontier
+        Points from the cheapest to the fastest, each with its bounds; none if nothing fits.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> frontier = placer.pareto("roberta-xlm", budget="5/h", points=4, catalog="erben-2023", gpu="T4,A10")
+    >>> [round(point.usd_per_hour, 2) for point in frontier.points], frontier.proved
+    ([0.13, 0.6, 1.56, 4.8], True)
+    """
+    return Advisor().pareto(model, **words)
+
+
+def estimate(model: str | ModelProfile, workers: str, **words: Any) -> Estimate:
+    """Time and price a placement given by hand; no search.
+
+    Parameters
+    ----------
+    model
+        As in `recommend`.
+    workers
+        Such as ``gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot``.
+    **words
+        As in `recommend`.
+
+    Examples
+    --------
+    >>> import placer
+    >>> got = placer.estimate("roberta-xlm", "gcp/us-central1=4xT4:spot", catalog="erben-2023")
+    >>> round(got.samples_per_second.value)
+    377
+    """
+    return Advisor().estimate(model, workers, **words)
+
+
+def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulation:
+    """Replay a placement given by hand, event by event, beside what the closed form says of it.
+
+    Parameters
+    ----------
+    model, workers
+        As in `estimate`.
+    **words
+        As in `recommend`, and: ``rounds`` to replay (30); ``seed`` (0), equal seeds give equal results; ``jitter`` (0), coefficient of
+        variation of the speed of each worker in each step and of each link in each round; ``stragglers`` (0), probability that
+        a worker is slowed in a step, by ``straggler_factor`` (2).
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> got = placer.simulate("roberta-xlm", "gcp/us-central1=4xT4:spot", catalog="erben-2023", rounds=3)
+    >>> round(got.samples_per_second), round(got.difference, 6)
+    (377, 0.0)
+    """
+    return Advisor().simulate(model, workers, **words)

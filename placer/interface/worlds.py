@@ -1,0 +1,240 @@
+"""The Python interface to other worlds: what if, sweeps, and the regret of a recommendation; the words of the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from placer.advice.robustness.regret import WORLDS, Robustness, assess
+from placer.advice.robustness.uncertainty import parse_boxes
+from placer.advice.sweep.axes import parse_axis, parse_shard
+from placer.advice.sweep.run import Runner, Sweep, Tell, run_sweep
+from placer.advice.sweep.workers import dask as on_dask
+from placer.advice.sweep.workers import processes
+from placer.advice.worlds.replan import MOVE_S, Replan
+from placer.advice.worlds.replan import replan as replan_with
+from placer.advice.worlds.scenario import apply, parse_changes
+from placer.advice.worlds.whatif import WhatIf, what_if
+from placer.documents.manifest import read_manifest
+from placer.documents.manifest.question import question_of
+from placer.documents.reopen import with_present_book
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor, Books
+from placer.interface.words import solve_options
+from placer.problem.problem import Problem
+from placer.solving.result import SolveOptions
+from placer.validation.calibration.observations import observe
+from placer.workload.profile import ModelProfile
+
+HOW = ("gap", "time_limit", "seed", "on_better")
+"""Words that say how to solve."""
+Texts = str | Sequence[str]
+
+
+def whatif(
+    model: str | ModelProfile,
+    *,
+    set: Texts = (),  # noqa: A002 - the word of the command line
+    drop: Texts = (),
+    catalog: Books = None,
+    solver: str = "exact",
+    advisor: Advisor | None = None,
+    **words: Any,
+) -> WhatIf:
+    """Solve a question as it is and as changed, and say what keeping the old choice would do in the changed world.
+
+    Parameters
+    ----------
+    model
+        As in `placer.recommend`.
+    set
+        Changes such as ``price:gcp/*:T4=x0.5``; see ``placer whatif --help``.
+    drop
+        Offers that are gone, such as ``aws/us-east-1`` or ``aws/*:H100:spot``.
+    catalog, solver, **words
+        As in `placer.recommend`, without ``top``.
+    advisor
+        Has books and profiles read already; None: they are read.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong, or the pattern that matches nothing.
+
+    Examples
+    --------
+    >>> import placer
+    >>> got = placer.whatif("roberta-xlm", set=["price:lambda/*:A10=x3"], budget="5/h", catalog="erben-2023", gpu="T4,A10")
+    >>> got.same, got.kept.broken
+    (False, ('$14.40/h is above the budget of $5.00/h',))
+    """
+    changes = parse_changes(set, drop)
+    problem, options = _question(advisor, model, catalog, words)
+    return what_if(problem, changes, solver, options)
+
+
+def sweep(
+    model: str | ModelProfile,
+    over: Texts,
+    *,
+    set: Texts = (),  # noqa: A002 - the word of the command line
+    drop: Texts = (),
+    output: str | None = None,
+    shard: str | None = None,
+    jobs: int = 1,
+    dask: str | None = None,
+    tell: Tell = lambda done, of: None,
+    catalog: Books = None,
+    solver: str = "exact",
+    advisor: Advisor | None = None,
+    **words: Any,
+) -> Sweep:
+    """Solve a question for every combination of one to three ranges.
+
+    Parameters
+    ----------
+    over
+        Ranges such as ``budget=2/h..20/h:7``, ``bandwidth:*:*=x0.25..4:log 5`` or ``gpu=T4,A10``.
+    set, drop
+        Changes that hold at every point, as in `whatif`.
+    output
+        File that grows line by line; points in it are not solved again.
+    shard
+        Such as ``1/4``: every fourth point from the first on.
+    jobs
+        Processes that solve side by side. They start afresh and import the program that calls: guard it with ``__name__ == "__main__"``.
+    dask
+        Address of a Dask scheduler whose workers have placer installed.
+    tell
+        Hears how many points of how many are done.
+    model, catalog, solver, advisor, **words
+        As in `whatif`.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong, or says that the file is another question's.
+
+    Examples
+    --------
+    >>> import placer
+    >>> got = placer.sweep("roberta-xlm", ["budget=2/h,5/h"], catalog="erben-2023", gpu="A10")
+    >>> [row["workers"] for row in got.rows]
+    [['lambda/us-west-1=3xA10:on-demand'], ['lambda/us-west-1=8xA10:on-demand']]
+    """
+    if not isinstance(jobs, int) or jobs < 1:
+        raise PlacerError(f"jobs {jobs!r}", "give the number of processes, from 1")
+    if dask is not None and jobs != 1:
+        raise PlacerError(f"jobs {jobs} beside a Dask cluster", "use one of them")
+    axes, part = [parse_axis(text) for text in ([over] if isinstance(over, str) else over)], parse_shard(shard)
+    changes = parse_changes(set, drop)
+    problem, options = _question(advisor, model, catalog, words)
+    problem = apply(problem, changes)
+    where: AbstractContextManager[Runner | None] = contextlib.nullcontext()
+    if dask is not None:
+        where = on_dask(dask, problem, solver, options)
+    elif jobs > 1:
+        where = processes(problem, solver, options, jobs)
+    with where as runner:
+        return run_sweep(problem, axes, solver=solver, options=options, output=output, shard=part, runner=runner, tell=tell)
+
+
+def robust(
+    model: str | ModelProfile,
+    *,
+    box: Texts = (),
+    worlds: int = WORLDS,
+    exact: bool = False,
+    catalog: Books = None,
+    solver: str = "exact",
+    advisor: Advisor | None = None,
+    **words: Any,
+) -> Robustness:
+    """Say what a recommendation may lose if prices, links and speeds are not what the book says, and which figure to measure first.
+
+    Parameters
+    ----------
+    box
+        Ranges of factors by kind, such as ``bandwidth=0.5..1.5``, ``rate=0.8..1.2`` or ``price=1..1``; kinds without one vary as far
+        as their figures are uncertain (`placer.advice.robustness.uncertainty`).
+    worlds
+        Worlds that are drawn beside the corners of the box.
+    exact
+        Solve each world anew: exact regrets, but one solve a world.
+    model, catalog, solver, advisor, **words
+        As in `whatif`.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> got = placer.robust("roberta-xlm", box=["bandwidth=1..1", "price=0.9..1.1"], catalog="erben-2023", gpu="T4", worlds=32)
+    >>> round(got.mean_regret, 3), got.fragile
+    (0.0, False)
+    """
+    ranges = parse_boxes(box)
+    problem, options = _question(advisor, model, catalog, words)
+    return assess(problem, ranges, worlds=worlds, exact=exact, solver=solver, options=options)
+
+
+def replan(
+    manifest: str,
+    observed: Texts,
+    *,
+    set: Texts = (),  # noqa: A002 - the word of the command line
+    drop: Texts = (),
+    catalog: Texts = (),
+    solver: str = "exact",
+    move_s: float = MOVE_S,
+    **words: Any,
+) -> Replan:
+    """Solve the question of a manifest again with what its run measured: keep what runs, or move.
+
+    Parameters
+    ----------
+    manifest
+        File of ``placer recommend --manifest``.
+    observed
+        Log of its run, ``run.jsonl`` of ``placer run``; of a run that stopped on several machines, the logs of all of them.
+    set, drop
+        What else has changed, as in `whatif`.
+    catalog
+        Books to ask; empty: those of the plan, as they are today.
+    move_s
+        Seconds for which a move stops the training.
+    solver, **words
+        As in `placer.recommend`: ``gap``, ``time_limit``, ``seed``.
+
+    Raises
+    ------
+    PlacerError
+        If the manifest is an early one, the log is of another plan or says nothing, or a book is missing.
+    """
+    try:
+        document = json.loads(Path(manifest).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        said = getattr(error, "strerror", None) or f"not valid JSON: {error}"
+        raise PlacerError(f"cannot read '{manifest}': {said}", "give a file of placer recommend --manifest") from None
+    plan = read_manifest(document, manifest)
+    saved, planned = question_of(plan, manifest)
+    seen = observe([Path(one) for one in ([observed] if isinstance(observed, str) else observed)], plan)
+    problem, notes = with_present_book(saved, manifest, [catalog] if isinstance(catalog, str) else catalog)
+    got = replan_with(
+        plan, planned, problem, seen, changes=parse_changes(set, drop), solver=solver, options=solve_options(**words), move_s=move_s
+    )
+    return replace(got, notes=(*notes, *got.notes))
+
+
+def _question(advisor: Advisor | None, model: str | ModelProfile, catalog: Books, words: dict[str, Any]) -> tuple[Problem, SolveOptions]:
+    """The question of some words, and how to solve it."""
+    options = solve_options(**{name: words.pop(name) for name in HOW if name in words})
+    return (advisor or Advisor()).problem(model, catalog, **words), options

@@ -1,0 +1,1 @@
+"""From a manifest to running processes. Imports `solving` and below, never `advice`."""

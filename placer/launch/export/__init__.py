@@ -1,0 +1,74 @@
+"""Exporters of the launch manifest, one file a target: a target is a pure function from a plan to named texts."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol, cast
+
+from placer.errors import unknown
+from placer.launch.export.plan import Plan
+from placer.launch.export.reference_runtime import check_runtime
+
+TARGETS = {
+    "env": "placer.launch.export.targets.variables",
+    "torchrun": "placer.launch.export.targets.torchrun",
+    "skypilot": "placer.launch.export.targets.skypilot",
+    "hivemind": "placer.launch.export.targets.hivemind",
+    "jobset": "placer.launch.export.targets.jobset",
+    "trainjob": "placer.launch.export.targets.trainjob",
+    "compose": "placer.launch.export.targets.compose",
+    "cloudformation": "placer.launch.export.targets.cloudformation",
+}
+"""Name on the command line and module; a new target is one file and one line here."""
+SHORT = {
+    "env": "variables of the run and of each group, to be sourced by a shell",
+    "torchrun": "one script a group",
+    "skypilot": "a job group for sky jobs launch (0.14 or newer)",
+    "hivemind": "a bootstrap peer and one script a group (1.1)",
+    "jobset": "one Kubernetes JobSet a place",
+    "trainjob": "one Kubeflow TrainJob a group",
+    "compose": "all workers as containers on this machine",
+    "cloudformation": "Lambda aggregators and buckets, one stack a region of AWS",
+}
+"""What each target writes, for --help."""
+
+
+class Target(Protocol):
+    """What a target module offers."""
+
+    def files(self, plan: Plan) -> dict[str, str]:
+        """Return texts by file name, the README among them; `PlacerError` if the target cannot run the plan."""
+
+
+def target_named(name: str) -> Target:
+    """Find a target by name; `PlacerError` with the nearest name otherwise."""
+    module = TARGETS.get(name)
+    if module is None:
+        raise unknown("target", name, TARGETS)
+    return cast(Target, importlib.import_module(module))
+
+
+def export(plan: Plan, target: str) -> dict[str, str]:
+    """Write a plan for a target.
+
+    Parameters
+    ----------
+    plan
+        Manifest and what to run.
+    target
+        Name in `TARGETS`.
+
+    Returns
+    -------
+    dict of file name to text
+        Always with ``README.md`` and ``manifest.json``; nothing is written to disk.
+
+    Raises
+    ------
+    PlacerError
+        If the target is unknown, or cannot run what the manifest says; or placer's runtime cannot, if it shall.
+    """
+    module = target_named(target)
+    if plan.uses_runtime:
+        check_runtime(plan, target)
+    return {**module.files(plan), "manifest.json": plan.text}

@@ -1,0 +1,126 @@
+"""Writing an export: all files or none, and the difference to what lies in a folder."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from placer.errors import PlacerError, writing_hint
+from placer.launch.export.texts.heading import MARK
+
+MANIFEST = "manifest.json"
+"""A folder with it is an export and may be replaced."""
+HEAD = 2_000
+"""Characters of a file in which its heading stands."""
+
+
+def write_folder(path: str, files: Mapping[str, str]) -> None:
+    """Write files into a new folder beside the target, then rename it: the folder is whole or as it was.
+
+    Parameters
+    ----------
+    path
+        A folder that does not exist, is empty, or holds an earlier export: what that wrote is replaced, other files are kept.
+    files
+        Texts by name; scripts (``.sh``) may be executed.
+
+    Raises
+    ------
+    PlacerError
+        If the folder holds something else, or cannot be written.
+    """
+    target = _target(path)
+    beside: Path | None = None
+    try:
+        if target.exists() and any(target.iterdir()) and not (target / MANIFEST).is_file():
+            raise PlacerError(f"'{path}' holds files, but no export", "give an empty or new folder")
+        beside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        if target.exists():
+            shutil.copytree(target, beside, symlinks=True, dirs_exist_ok=True)
+        beside.chmod(0o755)
+        for name in left_over(str(beside), files):
+            (beside / name).unlink()
+        for name, text in files.items():
+            _write(beside / name, text)
+        _exchange(beside, target)
+    except OSError as error:
+        raise PlacerError(f"cannot write '{path}': {_words(error)}", writing_hint(error, "choose a folder that can be written")) from None
+    finally:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def difference(path: str, files: Mapping[str, str]) -> str:
+    """Unified difference between what lies in a folder and what would be written; empty if there is none.
+
+    Raises
+    ------
+    PlacerError
+        If a file cannot be read.
+    """
+    target, parts = _target(path), []
+    for name, text in sorted({**dict.fromkeys(left_over(path, files), ""), **files}.items()):
+        try:
+            present = (target / name).read_text(encoding="utf-8") if (target / name).is_file() else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlacerError(f"cannot read '{target / name}': {error}", "give the folder of an export") from None
+        lines = (present.split("\n"), text.split("\n"))
+        parts += [f"{line}\n" for line in difflib.unified_diff(*lines, f"{path}/{name}", f"{name} (new)", lineterm="")]
+    return "".join(parts)
+
+
+def left_over(path: str, files: Mapping[str, str]) -> list[str]:
+    """Names of files that an earlier export wrote and this one does not, such as the script of a group that is gone."""
+    folder = _target(path)
+    if not (folder / MANIFEST).is_file():
+        return []
+    found = sorted(entry for entry in folder.iterdir() if entry.is_file() and not entry.is_symlink() and entry.name not in files)
+    return [entry.name for entry in found if MARK.encode() in entry.read_bytes()[:HEAD]]
+
+
+def _words(error: OSError) -> str:
+    """What the system said, also where many files were copied and some of them failed."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        return str(error.args[0][0][-1])
+    return error.strerror or str(error)
+
+
+def _target(path: str) -> Path:
+    try:
+        target = Path(path).resolve()
+        wrong = not path.strip() or "\0" in path or (target.exists() and not target.is_dir())
+    except (OSError, ValueError, RuntimeError):
+        wrong = True
+    if wrong or not target.name:
+        raise PlacerError(f"'{path}' is not the name of a folder", "give a folder, such as launch")
+    if not target.parent.is_dir():
+        raise PlacerError(f"cannot write '{path}': its parent folder does not exist", "make it first, or choose another")
+    return target
+
+
+def _write(file: Path, text: str) -> None:
+    file.unlink(missing_ok=True)  # a link is replaced, never followed
+    with file.open("x", encoding="utf-8", newline="") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    file.chmod(0o755 if file.suffix == ".sh" else 0o644)
+
+
+def _exchange(beside: Path, target: Path) -> None:
+    """Put the new folder in place of the old one; if that fails, the old one comes back."""
+    if not target.exists():
+        beside.rename(target)
+        return
+    old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.old."))
+    target.replace(old)
+    try:
+        beside.rename(target)
+    except OSError:
+        old.replace(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

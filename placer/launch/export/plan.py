@@ -1,0 +1,59 @@
+"""What an exporter gets: a checked manifest, its text, and what the machines are to run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from keyword import iskeyword
+
+from placer.documents.manifest import Manifest
+from placer.errors import PlacerError
+
+TRAIN = "train.py"
+IMAGE = "pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime"
+"""Image with PyTorch and torchrun; the newest at hand when this was written."""
+_PATH = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
+_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*")
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9_.:/@-]*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A manifest to be launched.
+
+    Notes
+    -----
+    ``text`` is the manifest's file, copied into each export. ``train`` is the path of the training script on the machines, or
+    ``module:function``: then placer's own runtime trains what the function returns. ``image`` is the container image of targets
+    that run containers. ``edited``: the manifest was changed by hand.
+    """
+
+    manifest: Manifest
+    text: str
+    train: str = TRAIN
+    image: str = IMAGE
+    edited: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse names that are no path, function or image."""
+        if ":" in self.train and (not _FUNCTION.fullmatch(self.train) or self.module.endswith(".py") or _has_keyword(self.train)):
+            raise PlacerError(f"'{self.train}' is no module:function", "as in mymodel.train:workload; or a script, such as src/train.py")
+        if ":" not in self.train and not _PATH.fullmatch(self.train):
+            raise PlacerError(f"'{self.train}' is no path of a training script", "use letters, digits, _ . - and /, such as src/train.py")
+        if not _IMAGE.fullmatch(self.image):
+            raise PlacerError(f"'{self.image}' is no name of a container image", "write it as docker pull does, such as ghcr.io/me/train:1")
+
+    @property
+    def uses_runtime(self) -> bool:
+        """Whether the machines start ``placer run`` with a function, not a script of the user's."""
+        return ":" in self.train
+
+    @property
+    def module(self) -> str:
+        """Module of the function."""
+        return self.train.partition(":")[0]
+
+
+def _has_keyword(train: str) -> bool:
+    """Whether a part of a name is a word of Python, which no module or function can have."""
+    return any(map(iskeyword, re.split("[.:]", train)))

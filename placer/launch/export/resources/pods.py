@@ -1,0 +1,141 @@
+"""What JobSets and TrainJobs share: names, containers, and the labels of nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placer.documents.manifest.types import Group
+from placer.launch.export.plan import IMAGE, Plan
+from placer.launch.export.reference_runtime import WISHES, Site
+from placer.launch.export.texts.environment import machines
+from placer.launch.export.texts.heading import heading
+from placer.launch.export.texts.readme import Section
+from placer.launch.export.texts.runtime_words import WHEEL, log_section, restart_section, wish_words
+from placer.launch.export.texts.shell import script
+from placer.launch.export.texts.start import start_lines
+
+NODE = 'PLACER_NODE="${JOB_COMPLETION_INDEX:-0}"'
+SPOT_LABELS = {
+    "aws": {"eks.amazonaws.com/capacityType": "SPOT"},
+    "azure": {"kubernetes.azure.com/scalesetpriority": "spot"},
+    "gcp": {"cloud.google.com/gke-spot": "true"},
+}
+"""Labels that managed node groups of spot machines carry."""
+AZURE_SPOT_TAINT = {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}
+MANIFEST = "/etc/placer"
+"""Where a ConfigMap with the manifest is mounted."""
+SITE = Site(manifest=f"{MANIFEST}/manifest.json", stays=False)
+POD_SUFFIX = 12
+"""Room that JobSet needs behind the names of set and job: numbers of job and pod."""
+
+
+def escaped(text: str) -> str:
+    """Text in which neither Kubernetes nor Compose replaces ``$(NAME)``, ``$NAME`` or ``${NAME}``."""
+    return text.replace("$", "$$")
+
+
+def object_name(name: str, longest_part: int) -> str:
+    """Name of an object whose pods are hosts too: begins with a letter, leaves room for a part of the name and numbers."""
+    lettered = name if name[0].isalpha() else f"run-{name}"
+    return lettered[: 63 - POD_SUFFIX - longest_part].strip("-")
+
+
+def group_script(plan: Plan, name: str, target: str, node: str = NODE) -> str:
+    """Script of one group as a container's argument."""
+    return escaped(script(heading(plan, target), machines(plan)[name], start_lines(plan, node, SITE)))
+
+
+def container(plan: Plan, name: str, target: str, address: str | None, config: str) -> dict[str, Any]:
+    """Container of a group.
+
+    Parameters
+    ----------
+    name
+        Of the group.
+    address
+        Host name of rank 0 where it is known; None: from the key ``address`` of a ConfigMap.
+    config
+        Name of that ConfigMap.
+    """
+    command = ["bash", "-c", group_script(plan, name, target)]
+    return {"name": "node", "image": plan.image, "command": command, "env": variables(plan, address, config), **manifest_mount(plan)}
+
+
+def variables(plan: Plan, address: str | None, config: str) -> list[dict[str, Any]]:
+    """Variables of a container: the address of rank 0, if the machines need one, and what may be changed before the start."""
+    wishes = [{"name": name, "value": value} for name, value in WISHES.items()] if plan.uses_runtime else []
+    meeting = plan.manifest.rendezvous
+    if meeting.method != "address":
+        return wishes
+    source: dict[str, Any] = {"valueFrom": {"configMapKeyRef": {"name": config, "key": "address"}}}
+    return [{"name": meeting.address_variable, **(source if address is None else {"value": address})}, *wishes]
+
+
+def manifest_map(plan: Plan) -> str:
+    """Name of the ConfigMap with the manifest, for placer's own runtime."""
+    return f"{object_name(plan.manifest.name, len('manifest'))}-manifest"
+
+
+def manifest_mount(plan: Plan) -> dict[str, Any]:
+    """Part of a container: where it reads the manifest, if placer's own runtime does."""
+    return {"volumeMounts": [{"name": "manifest", "mountPath": MANIFEST, "readOnly": True}]} if plan.uses_runtime else {}
+
+
+def manifest_volume(plan: Plan) -> dict[str, Any]:
+    """Part of a pod to `manifest_mount`."""
+    return {"volumes": [{"name": "manifest", "configMap": {"name": manifest_map(plan)}}]} if plan.uses_runtime else {}
+
+
+def manifest_command(plan: Plan) -> list[str]:
+    """Command that makes the ConfigMap with the manifest, in every cluster."""
+    command = f"kubectl --context CLUSTER create configmap {manifest_map(plan)} --from-file=manifest.json    # in every cluster"
+    return [command] if plan.uses_runtime else []
+
+
+def image_words(plan: Plan) -> list[str]:
+    """Say what the image must hold, and what it is now."""
+    if not plan.uses_runtime:
+        return [f"PyTorch and the training script (`--image`, `--train`); the image here is `{plan.image}`."]
+    return [
+        f"PyTorch, placer and, in its working folder, the module `{plan.module}` (`--image`, `--train`); the image here is `{plan.image}`.",
+        f"Such an image: `FROM {IMAGE}`, `WORKDIR /work`, `COPY . .`, `RUN pip install ./{WHEEL}`, built in a",
+        "folder with the module and a wheel of placer, made from its source: `pip wheel --no-deps --wheel-dir FOLDER .` (the project that",
+        "is called placer on PyPI is another one).",
+    ]
+
+
+def devices(group: Group | None) -> dict[str, Any]:
+    """Requests and limits of a container: the GPUs of one machine."""
+    if group is None or group.on_cpu:
+        return {}
+    return {"limits": {"nvidia.com/gpu": str(group.offer.gpu_count)}}
+
+
+def node_labels(provider: str, region: str, instance_type: str, market: str) -> dict[str, str]:
+    """Labels of the nodes that are meant."""
+    host = instance_type.split("+", 1)[0] if provider == "gcp" else instance_type
+    spot = SPOT_LABELS.get(provider, {}) if market == "spot" else {}
+    return {"node.kubernetes.io/instance-type": host, "topology.kubernetes.io/region": region, **spot}
+
+
+def tolerations(provider: str, market: str) -> list[dict[str, str]]:
+    """Taints that pods must tolerate: Azure keeps pods off its spot nodes."""
+    return [AZURE_SPOT_TAINT] if provider == "azure" and market == "spot" else []
+
+
+def runtime_sections(plan: Plan) -> list[Section]:
+    """Sections of a README about placer's own runtime, if that is started."""
+    if not plan.uses_runtime:
+        return []
+    return [
+        (
+            "Options",
+            [
+                *wish_words(arguments=False),
+                "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or `auto`) and `PLACER_OUT` too.",
+            ],
+            [],
+        ),
+        log_section(plan, stays=False),
+        restart_section("by the cluster, or by applying the files"),
+    ]

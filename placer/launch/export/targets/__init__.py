@@ -1,0 +1,1 @@
+"""Export targets, one file each."""

@@ -1,0 +1,129 @@
+"""Target ``compose``: every worker as a container on this machine, to see that the plan starts; links are not shaped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.launch.export.plan import Plan
+from placer.launch.export.reference_runtime import STEPS, Site
+from placer.launch.export.resources.pods import escaped, image_words
+from placer.launch.export.texts.environment import machines
+from placer.launch.export.texts.heading import comments, heading
+from placer.launch.export.texts.readme import Section, plain, readme
+from placer.launch.export.texts.runtime_words import log_section, out_folder, watch_words
+from placer.launch.export.texts.shell import script
+from placer.launch.export.texts.start import ONLY_NODE, start_lines
+from placer.launch.export.texts.yaml_text import yaml_text
+
+FILE = "compose.yaml"
+MOST = 64
+"""Most containers: a rehearsal of more belongs on more machines."""
+STORE_IMAGE = "motoserver/moto:5.1.0"
+"""Stands in for the object store and knows no passwords; the credentials below are words that it ignores."""
+STORE_PORT = 5000
+STORE = {
+    "AWS_ENDPOINT_URL": f"http://store:{STORE_PORT}",
+    "AWS_ACCESS_KEY_ID": "rehearsal",
+    "AWS_SECRET_ACCESS_KEY": "rehearsal",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+
+
+def files(plan: Plan) -> dict[str, str]:
+    """Return the Compose file.
+
+    Raises
+    ------
+    PlacerError
+        If the plan has more machines than one can rehearse.
+    """
+    count = plan.manifest.rendezvous.machines
+    if count > MOST:
+        raise PlacerError(f"{count} containers are too many for one machine", f"compose takes up to {MOST} workers")
+    return {FILE: yaml_text([document(plan)], comments(heading(plan, "compose"))), "README.md": _readme(plan)}
+
+
+def document(plan: Plan) -> dict[str, Any]:
+    """Build the Compose file: one service a worker, with one process each, whatever GPUs the plan rents."""
+    services: dict[str, Any] = {}
+    for name, environment in machines(plan).items():
+        for node in range(int(environment["PLACER_GROUP_SIZE"])):
+            services[f"{name}-{node}"] = _service(plan, environment, node)
+    if plan.manifest.buckets:
+        services["store"] = {"image": STORE_IMAGE, "environment": {"MOTO_PORT": str(STORE_PORT)}}
+        role = {"PLACER_ROLE": "aggregator", "PLACER_GROUP_SIZE": "1"}
+        aggregator = {**next(iter(machines(plan).values())), **role, **(_function_ranks(plan) if plan.uses_runtime else {})}
+        services["aggregator"] = _service(plan, aggregator, 0)
+    return {"name": plan.manifest.name, "services": services}
+
+
+def _function_ranks(plan: Plan) -> dict[str, str]:
+    """Ranks of the functions, which one container plays: each reads a bucket of its own."""
+    first = plan.manifest.world_size
+    return {"PLACER_RANK_OFFSET": str(first), "PLACER_LAST_RANK": str(first + len(plan.manifest.buckets) - 1)}
+
+
+def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, Any]:
+    meeting = plan.manifest.rendezvous
+    meets = meeting.method == "address" or plan.uses_runtime
+    address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
+    wishes = {"PLACER_STEPS": f"${{PLACER_STEPS:-{STEPS}}}", "PLACER_RESUME": "${PLACER_RESUME:-0}"} if plan.uses_runtime else {}
+    store = STORE if plan.manifest.buckets else {}
+    rank = '"$PLACER_RANK-$PLACER_LAST_RANK"' if "PLACER_LAST_RANK" in environment else '"$PLACER_RANK"'
+    site = Site(rank=rank, options="--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else ""))
+    text = script(heading(plan, "compose"), {**environment, "PLACER_PROCESSES": "1"}, start_lines(plan, ONLY_NODE, site))
+    return {
+        "image": plan.image,
+        "command": ["bash", "-c", escaped(text)],
+        "environment": {"PLACER_NODE": str(node), **address, **store, **wishes},
+        "working_dir": "/work",
+        "volumes": [{"type": "bind", "source": ".", "target": "/work"}],
+        "labels": {"placer.place": escaped(environment["PLACER_PLACE"]), "placer.group": environment["PLACER_GROUP"]},
+        **({"depends_on": ["store"]} if store else {}),
+    }
+
+
+def _readme(plan: Plan) -> str:
+    if plan.uses_runtime:
+        return readme(plan, "compose", _runtime_sections(plan))
+    words = [
+        f"Needs Docker Compose 2. Put the training script into this folder: containers see it as `/work/{plan.train}`.",
+        "All workers run on this machine, with one process each and links as fast as the machine: speeds are not those of the plan.",
+    ]
+    if plan.manifest.buckets:
+        words += [
+            "The object store is moto; the service `aggregator` runs the training script with `PLACER_ROLE=aggregator`, in place of",
+            f"the function in {plain(plan.manifest.buckets[0].place)}.",
+        ]
+    sections = [
+        ("Launch", words, ["docker compose up --abort-on-container-failure"]),
+        ("Watch", [], ["docker compose ps", "docker compose logs -f"]),
+        ("Tear down", [], ["docker compose down --volumes"]),
+    ]
+    return readme(plan, "compose", sections)
+
+
+def _runtime_sections(plan: Plan) -> list[Section]:
+    words = [
+        f"Needs Docker Compose 2, the module `{plan.module}` in this folder, which containers see as `/work`, and an image that holds",
+        *image_words(plan),
+        "All ranks run on this machine, with one process each and links as fast as the machine: speeds are not those of the plan.",
+        "`PLACER_STEPS=1000` before the command asks for more steps than 20.",
+    ]
+    if plan.manifest.buckets:
+        words += [
+            "The object store is moto, which forgets all when it ends; the service `aggregator` plays the functions, which are",
+            "the last ranks. The image needs boto3 as well.",
+        ]
+    return [
+        ("Launch", words, ["docker compose up --abort-on-container-failure"]),
+        ("Watch", watch_words(), ["docker compose ps", "docker compose logs -f"]),
+        ("Tear down", [], ["docker compose down --volumes"]),
+        log_section(plan, one_machine=True),
+        (
+            "Resume",
+            [f"`PLACER_RESUME=1` before the command goes on from the newest step in `{out_folder(plan)}/checkpoints`, which all share."],
+            [],
+        ),
+    ]

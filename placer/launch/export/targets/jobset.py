@@ -1,0 +1,110 @@
+"""Target ``jobset``: one JobSet a place, since a cluster stands in one region; one replicated job a group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placer.documents.manifest.meeting import plain_name
+from placer.launch.export.plan import Plan
+from placer.launch.export.resources.pods import (
+    container,
+    devices,
+    image_words,
+    manifest_command,
+    manifest_volume,
+    node_labels,
+    object_name,
+    runtime_sections,
+    tolerations,
+)
+from placer.launch.export.texts.environment import SERVER, machines
+from placer.launch.export.texts.heading import comments, heading
+from placer.launch.export.texts.readme import meeting_words, plain, readme
+from placer.launch.export.texts.yaml_text import yaml_text
+
+RESTARTS = {"on_demand": 3, "spot": 20}
+"""Restarts of a whole set before it fails: spot machines are taken away now and then."""
+
+
+def files(plan: Plan) -> dict[str, str]:
+    """Return ``cluster-N-PLACE.yaml`` for each place."""
+    lines = comments(heading(plan, "jobset"))
+    built = {file_name(plan, place): yaml_text([job_set(plan, place)], lines) for place in places(plan)}
+    return {**built, "README.md": _readme(plan)}
+
+
+def places(plan: Plan) -> list[str]:
+    """Places with machines, in the order of ranks."""
+    return list(dict.fromkeys(environment["PLACER_PLACE"] for environment in machines(plan).values()))
+
+
+def file_name(plan: Plan, place: str) -> str:
+    """Name of a place's file; numbered, as two places may look alike in it."""
+    return f"cluster-{places(plan).index(place)}-{plain_name(place)}".strip("-") + ".yaml"
+
+
+def set_name(plan: Plan) -> str:
+    """Name of the JobSets, the same in each cluster."""
+    return object_name(plan.manifest.name, max(len(name) for name in machines(plan)))
+
+
+def job_set(plan: Plan, place: str) -> dict[str, Any]:
+    """Build the JobSet of one place."""
+    here = {name: environment for name, environment in machines(plan).items() if environment["PLACER_PLACE"] == place}
+    spot = any(environment["PLACER_MARKET"] == "spot" for environment in here.values())
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {
+            "name": set_name(plan),
+            "annotations": {"placer/place": place, "placer/model": plan.manifest.model.name, "placer/manifest": plan.manifest.digest},
+        },
+        "spec": {
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "failurePolicy": {"maxRestarts": RESTARTS["spot" if spot else "on_demand"]},
+            "replicatedJobs": [_job(plan, name, environment) for name, environment in here.items()],
+        },
+    }
+
+
+def _job(plan: Plan, name: str, environment: dict[str, str]) -> dict[str, Any]:
+    count, set_ = int(environment["PLACER_GROUP_SIZE"]), set_name(plan)
+    first = plan.manifest.groups[0].name
+    address = f"{set_}-{first}-0-0.{set_}" if len(places(plan)) == 1 else None
+    group = next((g for g in plan.manifest.groups if g.name == name), None)
+    provider, _, region = environment["PLACER_PLACE"].partition("/")
+    if group is not None:
+        provider, region = group.provider, group.region
+    market = environment["PLACER_MARKET"]
+    pod = {
+        "restartPolicy": "Never",
+        "nodeSelector": node_labels(provider, region, environment["PLACER_INSTANCE_TYPE"], market),
+        "tolerations": tolerations(provider, market),
+        "containers": [{**container(plan, name, "jobset", address, f"{set_}-rendezvous"), "resources": devices(group)}],
+        **manifest_volume(plan),
+    }
+    job = {"parallelism": count, "completions": count, "completionMode": "Indexed", "backoffLimit": 0, "template": {"spec": pod}}
+    return {"name": name if name != SERVER else SERVER, "replicas": 1, "template": {"spec": job}}
+
+
+def _readme(plan: Plan) -> str:
+    name = set_name(plan)
+    several = len(places(plan)) > 1
+    asks = several and plan.manifest.rendezvous.method == "address"
+    config = [f"kubectl --context CLUSTER create configmap {name}-rendezvous --from-literal=address=ADDRESS    # in every cluster"]
+    start = [f"kubectl --context CLUSTER{number} apply -f {file_name(plan, place)}" for number, place in enumerate(places(plan))]
+    words = [
+        "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the machines above, and an image that holds",
+        *image_words(plan),
+        "Clusters:",
+        *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
+        *(["", *meeting_words(plan)] if several or plan.manifest.buckets else []),
+        *(["Pods of one cluster must reach those of the others by their address."] if asks else []),
+    ]
+    sections = [
+        ("Launch", words, [*manifest_command(plan), *(config if asks else []), *start]),
+        ("Watch", [], [f"kubectl get jobset {name}", f"kubectl logs -f -l jobset.sigs.k8s.io/jobset-name={name} --prefix"]),
+        ("Tear down", ["In every cluster:"], [f"kubectl delete jobset {name}"]),
+        *runtime_sections(plan),
+    ]
+    return readme(plan, "jobset", sections)

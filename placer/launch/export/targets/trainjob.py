@@ -1,0 +1,118 @@
+"""Target ``trainjob``: one Kubeflow TrainJob a group (Trainer 2.2 or newer), on the runtime torch-distributed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placer.documents.manifest.types import Group
+from placer.errors import PlacerError
+from placer.launch.export.plan import Plan
+from placer.launch.export.resources.pods import (
+    devices,
+    group_script,
+    image_words,
+    manifest_command,
+    manifest_mount,
+    manifest_volume,
+    node_labels,
+    object_name,
+    runtime_sections,
+    tolerations,
+    variables,
+)
+from placer.launch.export.texts.heading import comments, heading
+from placer.launch.export.texts.readme import meeting_words, plain, readme
+from placer.launch.export.texts.yaml_text import yaml_text
+
+RUNTIME = "torch-distributed"
+MANAGER = "placer.export/nodes"
+"""Owner of the patch that chooses nodes."""
+
+
+def files(plan: Plan) -> dict[str, str]:
+    """Return ``GROUP.yaml`` for each group.
+
+    Raises
+    ------
+    PlacerError
+        If the plan has a parameter server: a TrainJob has nodes of one kind.
+    """
+    if plan.manifest.server is not None:
+        raise PlacerError("trainjob has no place for the machine of a parameter server", "use --to jobset or torchrun")
+    lines = comments(heading(plan, "trainjob"))
+    built = {f"{group.name}.yaml": yaml_text([train_job(plan, group)], lines) for group in plan.manifest.groups}
+    return {**built, "README.md": _readme(plan)}
+
+
+def job_name(plan: Plan, group: Group) -> str:
+    """Name of a group's TrainJob."""
+    return f"{object_name(plan.manifest.name, len(group.name) + len('--node'))}-{group.name}"
+
+
+def config_name(plan: Plan) -> str:
+    """Name of the ConfigMap with the address of rank 0."""
+    return f"{object_name(plan.manifest.name, len('rendezvous'))}-rendezvous"
+
+
+def train_job(plan: Plan, group: Group) -> dict[str, Any]:
+    """Build the TrainJob of one group.
+
+    Notes
+    -----
+    Trainer sets PET_NNODES and its kin for the group alone; the script gives torchrun the numbers of the whole plan as
+    options, which go before variables.
+    """
+    name = job_name(plan, group)
+    address = f"{name}-node-0-0.{name}" if len(plan.manifest.groups) == 1 else None
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {
+            "name": name,
+            "annotations": {"placer/place": group.place, "placer/model": plan.manifest.model.name, "placer/manifest": plan.manifest.digest},
+        },
+        "spec": {
+            "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": RUNTIME},
+            "trainer": {
+                "image": plan.image,
+                "command": ["bash", "-c", group_script(plan, group.name, "trainjob")],
+                "env": variables(plan, address, config_name(plan)),
+                "numNodes": group.count,
+                "numProcPerNode": 1 if group.on_cpu else group.offer.gpu_count,
+                "resourcesPerNode": devices(group),
+            },
+            "runtimePatches": [_pods(plan, group)],
+        },
+    }
+
+
+def _pods(plan: Plan, group: Group) -> dict[str, Any]:
+    """Patch the pods of Kubeflow's runtime: they go to the nodes that are meant, and see the manifest where they read it."""
+    labels = node_labels(group.provider, group.region, group.offer.instance_type, group.offer.market)
+    pod: dict[str, Any] = {"nodeSelector": labels, "tolerations": tolerations(group.provider, group.offer.market), **manifest_volume(plan)}
+    if plan.uses_runtime:
+        pod["containers"] = [{"name": "node", **manifest_mount(plan)}]
+    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
+    return {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+
+
+def _readme(plan: Plan) -> str:
+    groups = plan.manifest.groups
+    asks = len(groups) > 1 and plan.manifest.rendezvous.method == "address"
+    config = [f"kubectl --context CLUSTER create configmap {config_name(plan)} --from-literal=address=ADDRESS    # in every cluster"]
+    words = [
+        f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, and an image that holds",
+        *image_words(plan),
+        "Each job goes to the cluster of its place:",
+        *[f"* `{group.name}.yaml`: {plain(group.place)}" for group in groups],
+        *(["", *meeting_words(plan)] if len(groups) > 1 else []),
+    ]
+    start = [f"kubectl --context CLUSTER apply -f {group.name}.yaml" for group in groups]
+    names = [job_name(plan, group) for group in groups]
+    sections = [
+        ("Launch", words, [*manifest_command(plan), *(config if asks else []), *start]),
+        ("Watch", [], [f"kubectl get trainjob {name}" for name in names]),
+        ("Tear down", [], [f"kubectl delete trainjob {name}" for name in names]),
+        *runtime_sections(plan),
+    ]
+    return readme(plan, "trainjob", sections)

@@ -1,0 +1,1 @@
+"""Texts that export targets share: shell, YAML, environment, README and heading."""

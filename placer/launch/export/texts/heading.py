@@ -1,0 +1,46 @@
+"""The heading of every exported file: which manifest, which prices, what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from placer.documents.manifest.types import Range
+from placer.launch.export.plan import Plan
+
+MARK = "written by placer; do not edit"
+"""What every written file of text says: an export replaces what it finds with these words."""
+LONGEST = 160
+"""Names longer than this are cut where people read them; files keep them whole."""
+
+
+def heading(plan: Plan, target: str) -> list[str]:
+    """Lines of the heading, each printable and without a line break."""
+    manifest, expected = plan.manifest, plan.manifest.expected
+    speed, usd = expected.samples_per_second, expected.usd_per_hour_interval
+    each = "a step" if manifest.world_size == 1 else "from exchange to exchange"
+    lines = [
+        f"{manifest.name} for {target}, {MARK}: change the manifest and export again.",
+        f"manifest {shown(manifest.digest)}",
+        f"catalog {shown(manifest.inputs.catalog)}, prices as of {shown(manifest.inputs.as_of or 'unknown')}",
+        f"expected {_range(speed)} samples/s, {expected.step_seconds['total']:.3g} s {each}",
+        f"expected cost {_range(usd)} USD/h",
+    ]
+    edited = ["edited by hand: the expected figures are those of the plan before the edit"] if plan.edited else []
+    return [*lines, *edited]
+
+
+def comments(lines: Iterable[str]) -> str:
+    """Lines as comments of a shell or YAML file."""
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def shown(text: str) -> str:
+    """Text from a user on one line of bounded length."""
+    flat = "".join(c if c.isprintable() else " " for c in text)
+    return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 4]} ..."
+
+
+def _range(figure: Range) -> str:
+    """A figure with its interval, if that is any wider."""
+    value, low, high = (f"{part:,.0f}" if abs(part) >= 1000 else f"{part:.4g}" for part in (figure.value, figure.low, figure.high))
+    return value if low == value == high else f"{value} ({low} to {high})"

@@ -1,0 +1,80 @@
+"""README of an export: what it is, and the commands to launch, watch and tear down."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from placer.launch.export.plan import Plan
+from placer.launch.export.texts.heading import heading, shown
+
+Section = tuple[str, Sequence[str], Sequence[str]]
+"""Title, sentences, and commands of one block of shell."""
+
+
+def readme(plan: Plan, target: str, sections: Sequence[Section]) -> str:
+    """Write the README of an export.
+
+    Parameters
+    ----------
+    plan
+        Names from it are shown as plain text: no mark-up of theirs takes effect.
+    target
+        Name of the target.
+    sections
+        In order; launch, watch and tear down among them.
+    """
+    parts = [f"# {plan.manifest.name}: {target}\n", *[f"{plain(line)}  " for line in heading(plan, target)], "", _groups(plan)]
+    for title, sentences, commands in sections:
+        parts += [f"\n## {title}\n", *sentences]
+        if commands:
+            parts += ["```bash", *commands, "```"]
+    return "\n".join(parts) + "\n"
+
+
+def plain(text: str) -> str:
+    """Text without effect in Markdown and HTML."""
+    escaped = html.escape(shown(text), quote=False)
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()#|~$!" else c for c in escaped)
+
+
+def _groups(plan: Plan) -> str:
+    """A table of the groups with counts, machines and prices."""
+    rows = ["| group | place | machines | market | USD/h each | ranks |", "|---|---|---|---|---|---|"]
+    for group in plan.manifest.groups:
+        last = group.rank_offset + group.count - 1
+        machine = f"{group.count} x {group.offer.instance_type} ({group.offer.gpu_count} x {group.offer.gpu})"
+        cells = (group.name, group.place, machine, group.offer.market, f"{group.offer.usd_per_hour:g}", f"{group.rank_offset} to {last}")
+        rows.append("| " + " | ".join(plain(cell) for cell in cells) + " |")
+    return "\n".join(rows)
+
+
+def start_commands(plan: Plan, names: Sequence[str]) -> list[str]:
+    """Start the script of each group; of a large one the first machine stands for all."""
+    sizes = {group.name: group.count for group in plan.manifest.groups}
+    lines = []
+    for name in names:
+        count = sizes.get(name, 1)
+        several = f", and so on to PLACER_NODE={count - 1}" if count > 1 else ""
+        node = "PLACER_NODE=0 " if count > 1 else ""
+        lines.append(f"{node}bash {name}.sh    # on the first machine of {name}{several}")
+    return lines
+
+
+def meeting_words(plan: Plan) -> list[str]:
+    """Say how the machines find each other, and what has to be open between them."""
+    meeting = plan.manifest.rendezvous
+    if meeting.method == "none":
+        return ["One machine: nothing is exchanged."]
+    if meeting.method == "buckets":
+        names = ", ".join(f"`{bucket.name}` ({plain(bucket.place)})" for bucket in plan.manifest.buckets)
+        return [
+            f"The workers meet in buckets, which must exist before the start: {names}. Names of buckets are global:",
+            "if one is taken, change it in the manifest and export again with `--edited`. On AWS, `placer export --to cloudformation`",
+            "writes stacks of the buckets and the aggregator: deploy them first.",
+        ]
+    return [
+        f"`{meeting.address_variable}` is an address of rank 0 (the first machine of `{meeting.group}`) that every machine reaches.",
+        "torch.distributed also opens ports of its own choice between all machines, without encryption or passwords:",
+        f"use a private network (VPN, peering) over all places; port {meeting.port} alone is not enough.",
+    ]

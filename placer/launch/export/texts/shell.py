@@ -1,0 +1,50 @@
+"""Shell scripts: values only in quoted assignments, read back at once; the rest is fixed text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+
+from placer.errors import PlacerError
+from placer.launch.export.texts.heading import comments
+
+BASH = "#!/usr/bin/env bash\n"
+
+
+def exports(environment: Mapping[str, str]) -> list[str]:
+    """Lines that set and export variables, whatever their values hold."""
+    return [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+
+
+def script(heading: Iterable[str], environment: Mapping[str, str], tail: Iterable[str] = (), *, sourced: bool = False) -> str:
+    """Write a script of bash.
+
+    Parameters
+    ----------
+    heading
+        Lines of comment.
+    environment
+        Variables to export.
+    tail
+        Fixed lines after them; values stand in the variables only.
+    sourced
+        For ``source``: no options of the shell are changed.
+
+    Raises
+    ------
+    PlacerError
+        If the assignments do not read back as what was meant: a defect, said instead of being written.
+    """
+    start = "" if sourced else f"{BASH}"
+    options = [] if sourced else ["set -euo pipefail"]
+    text = start + comments(heading) + "\n".join([*options, *exports(environment), *tail]) + "\n"
+    if assignments(text) != dict(environment):
+        raise PlacerError("the shell script does not read back as what was meant", "report it with the manifest", exit_code=1)
+    return text
+
+
+def assignments(text: str) -> dict[str, str]:
+    """Variables that ``export NAME=value`` lines of a script set, as a shell reads them."""
+    words = shlex.split(text, comments=True)
+    pairs = (words[i + 1].partition("=") for i, word in enumerate(words[:-1]) if word == "export" and "=" in words[i + 1])
+    return {name: value for name, _, value in pairs if "$" not in name}

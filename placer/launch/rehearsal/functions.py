@@ -1,0 +1,42 @@
+"""The runs of cloud functions in a rehearsal: how often, how long, from what phases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from placer.launch.runtime.plan import Plan
+
+GATHERED = ("wait", "fetch", "put")
+REGIONAL = (("sum", ("wait", "fetch in regions", "forward")), ("copy", ("copy", "put in regions")))
+"""A function of a region is called twice a round."""
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run a round: of which rank, what it does, and the phases that it is paid for (waiting, but not deletes)."""
+
+    rank: int
+    place: str
+    name: str
+    phases: tuple[str, ...]
+
+    def seconds(self, rounds: Sequence[Sequence[Record]]) -> float:
+        """Median over rounds, s."""
+        found = [sum(r["exchange_s"].get(p, 0.0) for p in self.phases) for records in rounds for r in records if r["rank"] == self.rank]
+        return median(found) if found else 0.0
+
+
+def runs_of(plan: Plan) -> tuple[Run, ...]:
+    """Runs of all functions in the order of `placer.cost_model.timing.step.StepSeconds.functions`: those of each region, the last one at the end."""
+    return tuple(_runs(plan)) if plan.hub == "function" else ()
+
+
+def _runs(plan: Plan) -> Iterator[Run]:
+    for rank in range(plan.workers, plan.ranks):
+        last = rank == plan.ranks - 1
+        for name, phases in (("mean", GATHERED),) if last else REGIONAL:
+            yield Run(rank=rank, place=plan.place_of(rank), name=name, phases=phases)

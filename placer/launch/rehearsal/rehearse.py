@@ -1,0 +1,229 @@
+"""A rehearsal from end to end: make the plan small, measure this machine, predict, run through shaped links, compare."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from placer.documents.manifest import Manifest
+from placer.documents.manifest.executable import check_executable
+from placer.documents.manifest.question import question_of
+from placer.errors import PlacerError
+from placer.launch.rehearsal.folder import own_folder
+from placer.launch.rehearsal.kill import survived
+from placer.launch.rehearsal.machine import calibrated
+from placer.launch.rehearsal.scaled_plan import Scaled, fewer, scaled, usual_scale, without_hosts
+from placer.launch.rehearsal.stand_in import ELEMENTS, TRAIN
+from placer.launch.rehearsal.wishes import MACHINE_ROUNDS, WARM_ROUNDS, Wishes, check_plan, check_processes, check_size, own_elements
+from placer.launch.runtime.plan import Plan, plan_from
+from placer.launch.runtime.processes.launcher import Record
+from placer.launch.runtime.processes.run import run_here
+from placer.launch.runtime.training.context import Settings
+from placer.launch.shaped_network import ShapedNetwork, shaped_network
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.validation.calibration.run_log import whole_rounds
+from placer.workload.profile import COMPRESSION_BYTES
+
+MACHINE_CALCULATION_S = 0.05
+"""What a worker calculates in a step of them: they measure the rest."""
+TIMEOUT_S = 60.0
+POLL_S = 0.05
+"""Between two looks into the object store: the wait for the next one is nothing beside a round."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsal:
+    """What came of it.
+
+    Parameters
+    ----------
+    small
+        The plan that was run, with the constants of this machine.
+    plan, settings
+        Of its manifest, and how it was run.
+    method, why_not
+        How links were shaped, and why not better.
+    records
+        Of the run through shaped links.
+    sent
+        Bytes on the wire by directed pair of places, of one round.
+    slower
+        Links that are faster in the plan than anything here: cut, for the prediction too.
+    deaths
+        What the death of a worker did, in words.
+    """
+
+    small: Scaled
+    plan: Plan
+    settings: Settings
+    method: str
+    why_not: str
+    records: Sequence[Record]
+    sent: Mapping[tuple[str, str], float]
+    slower: tuple[tuple[str, str], ...]
+    deaths: tuple[str, ...] = ()
+
+    @property
+    def went_on(self) -> bool:
+        """Whether some worker died and the others went on without it."""
+        return any(record["kind"] == "notice" for record in self.records)
+
+
+Said = Callable[[str], None]
+
+
+def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: Said = lambda words: None) -> Rehearsal:
+    """Rehearse a manifest on this machine.
+
+    Parameters
+    ----------
+    where
+        Name of its file, for errors.
+    folder
+        Of the logs.
+    say
+        Takes a line on what happens now.
+
+    Raises
+    ------
+    PlacerError
+        If the plan cannot be rehearsed here, or the run fails.
+    """
+    check_executable(manifest, where)
+    problem, placement = question_of(manifest, where)
+    check_plan(placement.workers, where)
+    placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
+    if wishes.kill is not None:
+        wishes.kill.check(placement.workers, wishes.all_rounds(overlap=placement.exchange.overlap) * manifest.exchange.local_steps)
+    with own_folder(folder):
+        return _rehearsed(problem, placement, wishes, folder, say)
+
+
+def _rehearsed(problem: Problem, placement: Placement, wishes: Wishes, folder: Path, say: Said) -> Rehearsal:
+    """Measure this machine, predict, and run."""
+    elements = None if wishes.train is None else own_elements(wishes.train)
+    if elements is None:
+        scale = wishes.scale or usual_scale(problem, placement)
+    else:
+        scale = wishes.scale or elements * COMPRESSION_BYTES["none"] / problem.profile.gradient_bytes_fp32
+    first = scaled(problem, placement, scale, float("inf"), elements)
+    machines = first.machines
+    check_processes(machines)
+    with shaped_network(machines, first.shapes, wishes.method) as network:
+        carried = network.carries_bytes_per_s()
+        small = scaled(problem, placement, scale, carried, elements)
+        check_size(small, wishes)
+        try:
+            say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
+            small = small.calibrated(calibrated(small, _unshaped(small, network, wishes, folder)))
+            rounds = wishes.all_rounds(overlap=placement.exchange.overlap)
+            say(f"rehearsing: {rounds} rounds of about {small.estimate.step.total:.3g} s through shaped links")
+            return _shaped(small, network, wishes, folder, say)
+        except PlacerError as error:
+            if error.exit_code != 1:
+                raise
+            network.sent_bytes()  # where the relay has ended, that is why, and it says so
+            raise PlacerError(error.message, f"start the rehearsal again; its logs are in {folder}", exit_code=1) from None
+
+
+def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Path) -> Settings:
+    rates = [group.samples_per_second or 1.0 for group in plan.groups for _ in range(group.count)]
+    return Settings(
+        train=wishes.train or TRAIN,
+        steps=rounds * plan.steps_per_round,
+        target_batch_size=plan.target_batch_size,
+        microbatch=plan.microbatch,
+        checkpoints="" if wishes.kill is None else str(folder.absolute() / "checkpoints"),
+        checkpoint_every=0,
+        timeout_s=max(TIMEOUT_S, 3 * small.estimate.slow_step.total),
+        poll_s=POLL_S,
+        attempt=plan.name,
+        paced=tuple(rates),
+    )
+
+
+def _unshaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path) -> list[list[Mapping[str, Any]]]:
+    """Warm rounds with next to no calculation over the loopback device, past the relay.
+
+    Notes
+    -----
+    Through the relay without shaping they would measure the relay, which carries all links one after the other; with shaping it
+    works while the slowest link is waited for.
+    """
+    document = small.in_turn().manifest()  # so that what hosts take is told from calculation, whatever runs beside it later
+    plan = plan_from(document, "rehearsal")
+    settings = _settings(small, plan, wishes, MACHINE_ROUNDS, folder)
+    seconds = small.estimate.step.calculation / plan.steps_per_round
+    faster = max(1.0, seconds / MACHINE_CALCULATION_S)
+    settings = replace(settings, paced=tuple(rate * faster for rate in settings.paced))
+    environment, beside = {ELEMENTS: str(small.elements)}, network.processes
+    records = run_here(plan, document, settings, folder / "machine", lambda record: None, environment=environment, beside=beside)
+    return _rounds(records, plan)[WARM_ROUNDS:]
+
+
+def _shaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path, say: Said) -> Rehearsal:
+    document = small.manifest()
+    plan = plan_from(document, "rehearsal")
+    rounds = wishes.all_rounds(overlap=plan.exchange.overlap)
+    settings = _settings(small, plan, wishes, rounds, folder)
+    began, before = time.monotonic(), Counter[tuple[int, int]]()
+    deaths: list[str] = []
+    last: list[Record] = []
+
+    def run(settings: Settings, watch: Callable[[Record], None]) -> list[Record]:
+        nonlocal before, last
+        environment, beside = {ELEMENTS: str(small.elements)}, network.processes
+        before = Counter(network.sent_bytes())
+        last = run_here(plan, document, settings, folder, watch, network=network, environment=environment, beside=beside)
+        return last
+
+    watch = _watch(plan, rounds, began, say)
+    records = run(settings, watch) if wishes.kill is None else survived(wishes.kill, plan, settings, run, watch, deaths.append)
+    sent = Counter(network.sent_bytes())
+    sent.subtract(before)  # of the run that came to its end: what was under way at a death belongs to no round
+    return Rehearsal(
+        small=small,
+        plan=plan,
+        settings=settings,
+        method=network.method,
+        why_not=network.why_not,
+        records=records,
+        sent=_by_places(sent, small.machines, max(1, len(_rounds(last, plan)))),
+        slower=tuple((shape.src, shape.dst) for shape in network.slower),
+        deaths=tuple(deaths),
+    )
+
+
+def _rounds(records: Sequence[Record], plan: Plan) -> list[list[Mapping[str, Any]]]:
+    return whole_rounds((r for r in records if r["kind"] == "step"), plan.workers, plan.steps_per_round)
+
+
+def _watch(plan: Plan, rounds: int, began: float, say: Said) -> Callable[[Record], None]:
+    """Say when a round is through."""
+    ended: Counter[int] = Counter()
+    lost: set[int] = set()
+    said: set[int] = set()
+
+    def watch(record: Record) -> None:
+        if record["kind"] == "lost":
+            lost.add(record["rank"])
+        elif record["kind"] == "step" and record["exchanged"] and record["rank"] < plan.workers:
+            step = record["step"]
+            ended[step] += 1
+            if ended[step] >= plan.workers - len(lost) and step not in said:
+                said.add(step)
+                say(f"round {len(said)}/{rounds}, {time.monotonic() - began:.0f} s")
+
+    return watch
+
+
+def _by_places(sent: Mapping[tuple[int, int], int], machines: Sequence[str], rounds: int) -> dict[tuple[str, str], float]:
+    total: Counter[tuple[str, str]] = Counter()
+    for (src, dst), count in sent.items():
+        total[machines[src], machines[dst]] += count
+    return {pair: count / rounds for pair, count in total.items() if count}

@@ -1,0 +1,1 @@
+"""The run log, and its comparison with the plan."""

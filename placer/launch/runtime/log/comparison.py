@@ -1,0 +1,176 @@
+"""A run beside its plan: what a round took, moved and asked for, against what the manifest and the model of placer say."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from placer.cost_model.dollars.components import store_requests
+from placer.documents.manifest.types import Bucket
+from placer.launch.runtime.plan import Plan
+from placer.launch.runtime.training.context import Settings
+from placer.launch.runtime.wire.codec import Codec
+from placer.problem.exchange.phase import bytes_by_link
+from placer.validation.calibration.run_log import RoundSeconds, counted_rounds, is_other_model, round_seconds, whole_rounds
+
+Record = Mapping[str, Any]
+LOOPBACK = "loopback"
+HIDDEN = "beside the calculation"
+"""The part of an exchange that a plan with ``--overlap`` does not wait for."""
+ALL_FLUSHED = "no round had one exchange beside its calculation: too few rounds, or checkpoints too often"
+
+
+def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[str, Any]:
+    """Compare what was measured with what was predicted, for one round: from exchange to exchange.
+
+    Parameters
+    ----------
+    plan, settings
+        What was run.
+    records
+        Of the run log.
+
+    Returns
+    -------
+    dict
+        ``rounds`` that count (`placer.validation.calibration.run_log.counted_rounds`); ``seconds``, ``bytes`` and ``requests`` as rows of
+        predicted and measured (None: nobody predicts it); ``seconds_compare``: whether the seconds are of the plan's model, batch and
+        links; ``losses`` by step; ``remarks``: what must be known to read the rows.
+
+    Notes
+    -----
+    Predicted seconds are the manifest's, of its machines, links and model. Predicted bytes are the transfers of `placer.problem.exchange` for
+    the model that was trained.
+    """
+    steps = [r for r in records if r["kind"] == "step"]
+    rounds = whole_rounds(steps, plan.workers, plan.steps_per_round)
+    counted = counted_rounds(steps, plan.workers, plan.steps_per_round, overlap=plan.exchange.overlap) or rounds
+    found, overlap = round_seconds(counted, plan.workers), plan.exchange.overlap
+    beside = found is not None and found.hidden is not None
+    elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
+    alike = same_size(plan, elements) and settings.target_batch_size == plan.target_batch_size and _links(records) != LOOPBACK
+    return {
+        "kind": "summary",
+        "rounds": len(counted),
+        "seconds": _seconds(plan, found),
+        "seconds_compare": alike and beside == overlap,
+        "bytes": _bytes(plan, elements, _with_exchanges(steps) if overlap else rounds),
+        "requests": _requests(plan, rounds),
+        "losses": _losses(plan, steps),
+        "remarks": [*_remarks(plan, settings, elements, records), *([ALL_FLUSHED] if overlap and not beside else [])],
+    }
+
+
+def _seconds(plan: Plan, found: RoundSeconds | None) -> list[dict[str, Any]]:
+    """Medians over rounds: the slowest worker's calculation and round, the exchange, what of it nobody waits for, and samples/s."""
+    expected = plan.expected.step_seconds
+    between = expected.get("communication")
+    if not plan.exchange.overlap and "calculation" in expected:  # what the slowest calculation hides of others' transfers is no wait
+        between = expected["total"] - expected["calculation"]
+    rows: list[dict[str, Any]] = [
+        {"what": "calculation", "unit": "s", "predicted": expected.get("calculation")},
+        {"what": "exchange and waiting", "unit": "s", "predicted": between},
+        *([{"what": HIDDEN, "unit": "s", "predicted": expected.get("hidden")}] if plan.exchange.overlap else []),
+        {"what": "round", "unit": "s", "predicted": expected["total"]},
+        {"what": "throughput", "unit": "samples/s", "predicted": plan.expected.samples_per_second.value},
+    ]
+    if found is None:
+        return [{**row, "measured": None} for row in rows]
+    hidden = [found.hidden] if plan.exchange.overlap else []
+    measured = [found.calculation, found.between, *hidden, found.whole, found.samples_per_second]
+    return [{**row, "measured": value} for row, value in zip(rows, measured, strict=True)]
+
+
+def _with_exchanges(steps: Sequence[Record]) -> list[list[Record]]:
+    """As many parts as exchanges, shorter last rounds too: beside the next round each is logged one later, the last two together."""
+    ends = sorted({record["step"] for record in steps if record["exchanged"]})
+    return [[r for r in steps if before < r["step"] <= end] for before, end in zip([-1, *ends], ends, strict=False)]
+
+
+def _bytes(plan: Plan, elements: int, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
+    """Mean bytes of a round on each directed pair of places."""
+    predicted = bytes_by_link(plan.phases(Codec(plan.exchange.compression).payload(elements)))
+    sent: Counter[tuple[str, str]] = Counter()
+    for record in (record for found in rounds for record in found):
+        for part in record["sent"]:
+            sent[part["src"], part["dst"]] += part["bytes"]
+    return [
+        {
+            "src": src,
+            "dst": dst,
+            "predicted": predicted.get((src, dst), 0.0),
+            "measured": sent[src, dst] / len(rounds) if rounds else None,
+        }
+        for src, dst in sorted({*predicted, *sent})
+    ]
+
+
+def _requests(plan: Plan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
+    """Mean requests of a round to the object stores, by kind; to each where there are several."""
+    counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for record in (record for found in rounds for record in found):
+        for bucket, kinds in record["requests_by_bucket"].items():
+            counted[bucket].update(kinds)
+    rows = []
+    for hub in plan.hubs:
+        if hub.bucket is None:
+            continue
+        predicted, asked = store_requests(len(hub.gathers)), counted[hub.bucket.name]
+        where = f" in {store_name(hub.bucket)}" if len(plan.buckets) > 1 else ""
+        rows += [
+            {"what": f"{kind}{where}", "predicted": predicted.get(kind), "measured": asked[kind] / len(rounds) if rounds else None}
+            for kind in sorted({*predicted, *asked})
+        ]
+    return rows
+
+
+def requests_said(what: str) -> str:
+    """A row of requests in words.
+
+    Examples
+    --------
+    >>> requests_said("write"), requests_said("write in the global store")
+    ('write requests', 'write requests in the global store')
+    """
+    kind, *store = what.split(" ", 1)
+    return " ".join((kind, "requests", *store))
+
+
+def store_name(bucket: Bucket) -> str:
+    """An object store where there are several: its place, or that it is the one of all regions."""
+    return bucket.place if bucket.role == "workers" else "the global store"
+
+
+def _losses(plan: Plan, steps: Iterable[Record]) -> list[dict[str, Any]]:
+    """Mean loss over the target batch, by step; of workers that take part."""
+    total: dict[int, float] = defaultdict(float)
+    for record in steps:
+        if record["rank"] < plan.workers:
+            total[record["step"]] += record["loss"]
+    return [{"step": step, "loss": total[step]} for step in sorted(total)]
+
+
+def same_size(plan: Plan, elements: int) -> bool:
+    """Whether a model of so many trained elements exchanges what the plan's does."""
+    return not is_other_model(Codec(plan.exchange.compression).payload(elements), plan.gradient_bytes)
+
+
+def _links(records: Sequence[Record]) -> str:
+    return str(next((r["links"] for r in records if r["kind"] == "run"), ""))
+
+
+def _remarks(plan: Plan, settings: Settings, elements: int, records: Sequence[Record]) -> list[str]:
+    said = []
+    size = Codec(plan.exchange.compression).payload(elements)
+    if not same_size(plan, elements):
+        said.append(f"the plan's {plan.model} exchanges {plan.gradient_bytes:,.0f} bytes, this model {size:,.0f}: seconds do not compare")
+    if settings.target_batch_size != plan.target_batch_size:
+        said.append(f"target batch size {settings.target_batch_size:,}, the plan's is {plan.target_batch_size:,}")
+    if _links(records) == LOOPBACK:
+        said.append("all processes shared this machine: links and machines were not those of the plan")
+    lost = [f"{plan.said(r['rank'])} in step {r['step']}: {r['reason']}" for r in records if r["kind"] == "lost"]
+    ends = {r["parameters_sha256"] for r in records if r["kind"] == "end" and r["rank"] < plan.workers}
+    if len(ends) > 1 and plan.exchange.strategy != "asgd-ga":
+        said.append("the workers' models differ at the end: this should not be, report it")
+    return [*said, *(f"lost {words}" for words in lost)]

@@ -1,0 +1,114 @@
+"""The run log ``placer.run/v1``: JSON lines, a header and then records, each whole on its line as soon as it is known."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.launch.runtime.plan import Plan
+from placer.launch.runtime.training.context import Settings
+from placer.validation.calibration.run_log import SCHEMA
+
+OFFER = ("gpu", "gpu_count", "market")
+"""What a log keeps of a group's offer."""
+
+
+class RunLog:
+    """Writes records to a file and keeps them.
+
+    Parameters
+    ----------
+    path
+        Of the log.
+    plan, settings
+        What is run, for the header.
+    links
+        ``loopback``, ``shaped`` or ``real``.
+    """
+
+    def __init__(self, path: Path, plan: Plan, settings: Settings, *, links: str) -> None:
+        self.path = path
+        self.records: list[dict[str, Any]] = []
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.file = path.open("wb", buffering=0)
+        except OSError as error:
+            raise PlacerError(f"cannot write '{path}': {error.strerror}", "choose another --out") from None
+        try:
+            self.write(header(plan, settings, links=links))
+        except PlacerError:
+            self.file.close()
+            raise
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Add a record: its whole line, or nothing of it.
+
+        Raises
+        ------
+        PlacerError
+            If the disk is full or gone.
+        """
+        self.records.append(record)
+        _add_line(self.file, record, self.path)
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.file.close()
+
+
+def header(plan: Plan, settings: Settings, *, links: str) -> dict[str, Any]:
+    """First line of a log: which plan is run, and how."""
+    exchange = plan.exchange
+    return {
+        "kind": "run",
+        "schema": SCHEMA,
+        "manifest": {"name": plan.name, "digest": plan.digest},
+        "model": plan.model,
+        "gradient_bytes": plan.gradient_bytes,
+        "groups": [{"place": g.place, "count": g.count, **{key: getattr(g.offer, key) for key in OFFER}} for g in plan.groups],
+        "strategy": exchange.strategy,
+        "compression": exchange.compression,
+        "local_steps": exchange.local_steps,
+        "streams": exchange.streams,
+        "overlap": exchange.overlap,
+        "aggregator": exchange.aggregator,
+        "storage": exchange.storage,
+        "train": settings.train,
+        "steps": settings.steps,
+        "seed": settings.seed,
+        "target_batch_size": settings.target_batch_size,
+        "microbatch": settings.microbatch,
+        "device": settings.device,
+        "elastic": settings.elastic,
+        "links": links,
+    }
+
+
+def append(path: Path, record: dict[str, Any]) -> None:
+    """Add a record to a log that is closed, as `RunLog.write` does."""
+    try:
+        with path.open("ab", buffering=0) as file:
+            _add_line(file, record, path)
+    except OSError as error:
+        raise PlacerError(f"cannot write '{path}': {error.strerror}", "choose another --out", exit_code=1) from None
+
+
+def _add_line(file: FileIO, record: dict[str, Any], path: Path) -> None:
+    """Write past Python's buffer, so that what does not fit can be taken back."""
+    end = file.seek(0, os.SEEK_END)
+    left = memoryview(json.dumps(record, allow_nan=True).encode() + b"\n")
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError as error:
+        with suppress(OSError):
+            file.truncate(end)
+        raise PlacerError(f"cannot write '{path}': {error.strerror}", "free some space or choose another --out", exit_code=1) from None

@@ -1,0 +1,166 @@
+"""What the runtime reads of a manifest: ranks with their places, shares of the batch, the exchange and what is expected of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from placer.documents.manifest import read_manifest
+from placer.documents.manifest.executable import check_executable
+from placer.documents.manifest.question import exchange_of
+from placer.documents.manifest.types import Bucket, Expected, Group, Rendezvous, Timeouts
+from placer.errors import PlacerError
+from placer.launch.runtime.hubs import Hub, hubs_of
+from placer.launch.runtime.training.batch_shares import apportioned, weights
+from placer.problem.exchange import strategy, traits
+from placer.problem.exchange.phase import Phase
+from placer.problem.placement import Exchange
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A manifest in the words of an executor.
+
+    Parameters
+    ----------
+    name, digest, model
+        As in the manifest.
+    gradient_bytes
+        S of the manifest's model, as it travels; bytes.
+    places
+        Place of each worker, by rank.
+    groups
+        Groups of the manifest.
+    exchange
+        Strategy, compression, local steps, streams, aggregator, storage.
+    hubs
+        Server or functions; their ranks come after the workers'.
+    target_batch_size, microbatch
+        Samples of an optimizer step over all workers; samples that one worker takes at once.
+    timeouts, rendezvous, expected
+        As in the manifest.
+    """
+
+    name: str
+    digest: str
+    model: str
+    gradient_bytes: float
+    places: tuple[str, ...]
+    groups: tuple[Group, ...]
+    exchange: Exchange
+    hubs: tuple[Hub, ...]
+    target_batch_size: int
+    microbatch: int
+    timeouts: Timeouts
+    rendezvous: Rendezvous
+    expected: Expected
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return len(self.places)
+
+    @property
+    def hub(self) -> str:
+        """``server`` or ``function`` if the strategy needs processes beside the workers, else empty."""
+        return traits(self.exchange.strategy).hub if self.hubs else ""
+
+    @property
+    def ranks(self) -> int:
+        """Processes of the run: workers, then hubs."""
+        return self.workers + len(self.hubs)
+
+    @property
+    def buckets(self) -> tuple[Bucket, ...]:
+        """Buckets of the object stores, in the order of the functions that read them."""
+        return tuple(hub.bucket for hub in self.hubs if hub.bucket is not None)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Places of the processes by rank, then of the object stores."""
+        return (*self.places, *(hub.place for hub in self.hubs), *(bucket.place for bucket in self.buckets))
+
+    @property
+    def steps_per_round(self) -> int:
+        """Optimizer steps from exchange to exchange."""
+        return self.exchange.local_steps
+
+    @property
+    def regions(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Places with the ranks of their workers; the first rank of each is its leader."""
+        return regions_of(self.places)
+
+    def place_of(self, rank: int) -> str:
+        """Place of a worker or of a hub."""
+        return self.places[rank] if rank < self.workers else self.hub_at(rank).place
+
+    def hub_at(self, rank: int) -> Hub:
+        """The hub of a rank after the workers."""
+        return self.hubs[rank - self.workers]
+
+    def hub_over(self, rank: int) -> int:
+        """Rank of the hub that gathers from a rank."""
+        return self.workers + next(number for number, hub in enumerate(self.hubs) if rank in hub.gathers)
+
+    def said(self, rank: int) -> str:
+        """A rank as messages name it."""
+        kind = f"{self.hub} " if rank >= self.workers else ""
+        return f"{kind}rank {rank} ({self.place_of(rank)})"
+
+    def phases(self, payload_bytes: float) -> tuple[Phase, ...]:
+        """Transfers of one round for a payload of some bytes, as the model of placer knows them."""
+        counted = [(place, len(ranks)) for place, ranks in self.regions]
+        return () if self.workers == 1 else strategy(self.exchange.strategy).phases(counted, payload_bytes, self.exchange)
+
+    def shares(self, batch: int, members: Sequence[int]) -> dict[int, int]:
+        """Samples of each member in one step: as the plan's timing divides the batch; see `placer.launch.runtime.training.batch_shares`."""
+        return apportioned(batch, weights(self.groups, self.exchange.strategy, members))
+
+
+def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Places with the ranks of their workers.
+
+    Examples
+    --------
+    >>> regions_of(["US", "EU", "US"])
+    (('US', (0, 2)), ('EU', (1,)))
+    """
+    found: dict[str, list[int]] = {}
+    for rank, place in enumerate(places):
+        found.setdefault(place, []).append(rank)
+    return tuple((place, tuple(ranks)) for place, ranks in found.items())
+
+
+def read_document(path: str) -> Any:
+    """JSON of a manifest file, not yet checked."""
+    try:
+        return json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        words = getattr(error, "strerror", None) or f"not valid JSON: {error}"
+        raise PlacerError(f"cannot read '{path}': {words}", "give a file of placer recommend --manifest") from None
+
+
+def plan_from(document: Any, where: str) -> Plan:
+    """Build the plan of a manifest."""
+    manifest = read_manifest(document, where)
+    check_executable(manifest, where)
+    said = manifest.exchange
+    places = tuple(group.place for group in manifest.groups for _ in range(group.count))
+    return Plan(
+        name=manifest.name,
+        digest=manifest.digest,
+        model=manifest.model.name,
+        gradient_bytes=manifest.model.gradient_bytes,
+        places=places,
+        groups=manifest.groups,
+        exchange=exchange_of(manifest),
+        hubs=hubs_of(manifest, regions_of(places), where),
+        target_batch_size=said.target_batch_size,
+        microbatch=said.microbatch,
+        timeouts=said.timeouts,
+        rendezvous=manifest.rendezvous,
+        expected=manifest.expected,
+    )

@@ -1,0 +1,1 @@
+"""Processes of a run: how they start, report, fail and end."""

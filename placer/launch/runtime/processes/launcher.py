@@ -1,0 +1,271 @@
+"""Starts the processes of a run on this machine, collects their records, and ends them, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from queue import Empty, SimpleQueue
+from types import MappingProxyType
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.launch.runtime.plan import Plan
+from placer.launch.runtime.processes.process import LOST, main
+from placer.launch.runtime.strategies import executed
+from placer.launch.runtime.training.context import Settings
+from placer.launch.runtime.training.memory import oom_kills
+from placer.launch.shaped_network import exit_text as ended
+
+GRACE_S = 10.0
+"""Time for the others to keep a checkpoint after one is lost; then they are ended."""
+LOOK_S = 0.2
+"""Between two looks at the processes beside the run."""
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is started here.
+
+    Parameters
+    ----------
+    document
+        The manifest.
+    ranks
+        Of this machine.
+    host, port
+        Of the store at which all meet.
+    serves
+        Whether rank 0 serves that store (else it is there already).
+    links
+        ``loopback``: all ranks are on this machine; ``shaped``: all are here, each in a network of its own; ``real``.
+    extra
+        Variables for the environment of the processes.
+    network
+        Rank to an entry of `placer.launch.shaped_network.ShapedNetwork`, for ranks that join such a network.
+    """
+
+    document: Mapping[str, Any]
+    ranks: tuple[int, ...]
+    host: str
+    port: int
+    serves: bool
+    links: str
+    extra: Mapping[str, str]
+    network: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Launcher:
+    """The processes of one run.
+
+    Parameters
+    ----------
+    plan, settings, job
+        What is run.
+    store
+        The run's store where this process serves it, else None: tells the others who died.
+    handle
+        Called with each record in the order of arrival.
+    beside
+        Processes that the run needs, by name: local object stores, the relay of a rehearsal.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        job: Job,
+        store: Any,
+        handle: Callable[[Record], None],
+        beside: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
+    ) -> None:
+        self.beside = beside
+        self.plan, self.settings, self.job, self.store, self.handle = plan, settings, job, store, handle
+        self.processes: dict[int, BaseProcess] = {}
+        self.alive: dict[int, Connection] = {}
+        self.queue: SimpleQueue[tuple[int, Record | None]] = SimpleQueue()
+        self.steps: dict[int, int] = {}
+        self.faults: dict[int, Record] = {}
+        self.ended: set[int] = set()
+        self.gone: set[int] = set()
+        self.lost: list[tuple[int, str]] = []
+        self.oom_kills = oom_kills()
+
+    def run(self) -> None:
+        """Start all, wait for all.
+
+        Raises
+        ------
+        PlacerError
+            Names the rank and place that failed and what to do, if the run could not be ended.
+        """
+        try:
+            for rank in self.job.ranks:
+                self._start(rank)
+            self._collect()
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End what still runs."""
+        for process in self.processes.values():
+            process.kill()
+        for process in self.processes.values():
+            process.join()
+        for pipe in self.alive.values():
+            pipe.close()
+
+    def _start(self, rank: int) -> None:
+        network = self.job.network.get(rank)
+        loop = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"} if self.store is not None and network is None else {}
+        card = {} if network is None else {"GLOO_SOCKET_IFNAME": str(network["interface"])}
+        told = {
+            "manifest": self.job.document,
+            "settings": asdict(self.settings),
+            "rank": rank,
+            "store": [self.job.host, self.job.port, self.job.serves and rank == 0],
+            "gather": len(self.job.ranks) < self.plan.ranks,
+            "here": list(self.job.ranks),
+            "extra": {**loop, **card, **self.job.extra},
+            "network": network,
+        }
+        template = _template()
+        records, theirs = template.Pipe(duplex=False)
+        alive, mine = template.Pipe(duplex=False)
+        process = template.Process(target=main, args=(told, theirs, alive), name=f"placer rank {rank}", daemon=True)
+        process.start()
+        theirs.close()
+        alive.close()
+        self.processes[rank], self.alive[rank] = process, mine
+        threading.Thread(target=self._listen, args=(rank, process, records), daemon=True).start()
+
+    def _listen(self, rank: int, process: BaseProcess, records: Connection) -> None:
+        while True:
+            try:
+                self.queue.put((rank, json.loads(records.recv_bytes())))
+            except (EOFError, OSError, ValueError):  # the end, or cut off where the process was killed
+                break
+        process.join()
+        self.queue.put((rank, None))
+
+    def _collect(self) -> None:
+        """Take records until all processes are gone; after a loss that ends the run, only for a while."""
+        running, until = set(self.job.ranks), float("inf")
+        while running:
+            self._look_beside()
+            try:
+                rank, record = self.queue.get(timeout=min(LOOK_S if self.beside else 1.0, max(0.01, until - time.monotonic())))
+            except Empty:
+                if time.monotonic() > until:
+                    break
+                continue
+            if record is not None:
+                self._take(rank, record)
+                continue
+            running.discard(rank)
+            if self._is_loss(rank) and not self._goes_on(rank, running):
+                until = min(until, time.monotonic() + GRACE_S)
+            if running and running <= self._silent(until):
+                break
+        if until != float("inf"):
+            self._look_beside()  # what ended the ranks
+            raise self._failure()
+
+    def _look_beside(self) -> None:
+        """Stop at once where a process has ended without which nothing goes on."""
+        for name, process in self.beside.items():
+            code = process.poll()
+            if code is not None:
+                raise PlacerError(f"{name} has ended: {ended.how(code)}", self._advice(), exit_code=1)
+
+    def _silent(self, until: float) -> set[int]:
+        """Ranks that the others have given up: nobody waits for them."""
+        accused = {fault["lost"] for fault in self.faults.values() if fault["kind"] == "fault"} if until != float("inf") else set()
+        return self.gone | accused
+
+    def _take(self, rank: int, record: Record) -> None:
+        if record["kind"] == "step":
+            self.steps[record["rank"]] = record["step"]
+        elif record["kind"] == "end":
+            self.ended.add(record["rank"])
+        elif record["kind"] == "notice":
+            self.gone.add(record["gone"])
+        elif record["kind"] in ("error", "fault"):
+            self.faults[rank] = record
+        self.handle(record)
+
+    def _is_loss(self, rank: int) -> bool:
+        return self.processes[rank].exitcode != 0 or rank not in self.ended
+
+    def _goes_on(self, rank: int, running: set[int]) -> bool:
+        """Whether the others can do without a rank; all of them hear of it."""
+        words = self._how(rank)
+        self.lost.append((rank, words))
+        self.handle({"kind": "lost", "rank": rank, "place": self.plan.place_of(rank), "step": self._step(rank), "reason": words})
+        if self.store is not None:
+            self.store.set(f"dead/{rank}", "1")
+        workers = {r for r in (*running, *self.ended) if r < self.plan.workers}
+        wrong = self.faults.get(rank, {}).get("kind") == "error" and self.faults[rank].get("exit_code") == 2
+        return self.settings.elastic and executed(self.plan).ELASTIC and rank < self.plan.workers and bool(workers) and not wrong
+
+    def _how(self, rank: int) -> str:
+        """How a process ended, in words."""
+        code, fault = self.processes[rank].exitcode or 0, self.faults.get(rank)
+        if fault is not None and fault["kind"] == "error":
+            return str(fault["message"])
+        if code == LOST and fault is not None:
+            return f"lost {self.plan.said(fault['lost'])}: {fault['reason']}"
+        short = oom_kills() - self.oom_kills if code == -signal.SIGKILL else 0
+        return ended.how(code) + (" when the kernel ran out of memory" if short > 0 else "")
+
+    def _step(self, rank: int) -> int:
+        """The step that a rank was in."""
+        return self.steps.get(rank, -1) + 1
+
+    def _failure(self) -> PlacerError:
+        """The one cause: what failed of its own, before those that only lost a peer."""
+        own = [(rank, words) for rank, words in self.lost if self.processes[rank].exitcode != LOST]
+        if own:
+            rank, words = own[0]
+            error = self.faults.get(rank, {})
+            if error.get("kind") == "error" and (error["exit_code"] == 2 or not self.steps):
+                return PlacerError(error["message"], error["hint"], exit_code=error["exit_code"])
+            where = f"{self.plan.said(rank)} stopped in step {self._step(rank)}: {words}"
+            first = f"{error['hint']}; " if error.get("hint") else ""
+            return PlacerError(where, f"{first}{self._advice()}", exit_code=1)
+        fault = self.faults.get(self.lost[0][0], {})
+        lost = fault.get("lost", self.lost[0][0])
+        where = f"{self.plan.said(lost)} was lost in step {fault.get('step', self._step(lost))}: {fault.get('reason', self.lost[0][1])}"
+        return PlacerError(where, self._advice(), exit_code=1)
+
+    def _advice(self) -> str:
+        rescued = [fault["checkpoint"] for fault in self.faults.values() if fault.get("checkpoint") is not None]
+        elastic = "" if self.settings.elastic or not executed(self.plan).ELASTIC else "; --elastic goes on without a worker"
+        if rescued and len(self.job.ranks) < self.plan.ranks:
+            words = f"from the newest checkpoint that all have; here is one before step {max(rescued)}"
+            return f"run all ranks again with --resume: they go on {words}{elastic}"
+        if rescued:
+            return f"run it again with --resume: it goes on before step {max(rescued)}{elastic}"
+        if self.settings.checkpoints:
+            return f"run it again with --resume: it goes on from the last checkpoint, if there is one{elastic}"
+        return f"run it again{elastic}"
+
+
+@cache
+def _template() -> Any:
+    """Where processes are forked from: a server that has PyTorch loaded, so that each starts at once; it ends with this process."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(["placer.launch.runtime.processes.template"])
+    return made

@@ -1,0 +1,143 @@
+"""One process of a run: takes its job, reports records to the launcher, and ends when the launcher ends.
+
+The launcher holds one end of a pipe open as long as it lives: when that closes, the process ends, so nothing is left behind even
+when the launcher is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.launch.runtime.plan import Plan, plan_from
+from placer.launch.runtime.processes.lost_process import PeerLostError
+from placer.launch.runtime.training.context import Settings
+
+FAILED, LOST = 1, 75
+"""Exit codes: this process failed; another was lost (EX_TEMPFAIL)."""
+
+
+def main(job: dict[str, Any], records: Connection, alive: Connection) -> None:
+    """Run a job and end without the destructors of gloo, which wait for peers that are gone.
+
+    Parameters
+    ----------
+    job
+        Of `placer.launch.runtime.processes.launcher`.
+    records
+        Takes records, JSON.
+    alive
+        Ends with the launcher.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the launcher, which ends all
+    os.dup2(2, 1)  # what the user's code prints is no result
+    os.environ.update(job["extra"])
+    lock = threading.Lock()
+
+    def report(record: dict[str, Any]) -> None:
+        with lock:
+            records.send_bytes(json.dumps(record).encode())
+
+    os._exit(_code(job, alive, report))
+
+
+def _code(job: dict[str, Any], alive: Connection, report: Callable[[dict[str, Any]], None]) -> int:
+    """Run the job; every failure becomes a record and an exit code."""
+    try:
+        _join_user(job)
+        threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
+        _run(job, report)
+    except PlacerError as error:
+        report({"kind": "error", "rank": job["rank"], "message": error.message, "hint": error.hint, "exit_code": error.exit_code})
+        return FAILED
+    except PeerLostError:
+        return LOST
+    except BaseException as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        report({"kind": "error", "rank": job["rank"], "message": words, "hint": "PLACER_DEBUG=1 shows the traceback", "exit_code": 1})
+        if os.environ.get("PLACER_DEBUG"):
+            sys.excepthook(type(error), error, error.__traceback__)
+        return FAILED
+    finally:
+        sys.stderr.flush()
+    return 0
+
+
+def _join_user(job: dict[str, Any]) -> None:
+    """Join the user namespace of a network that needs no root: the kernel wants that before there is a second thread."""
+    if job["network"] is not None:
+        from placer.launch.shaped_network.entrance import enter_user
+
+        enter_user(job["network"])
+
+
+def _end_with(alive: Connection) -> None:
+    try:
+        alive.recv_bytes()
+    except (EOFError, OSError):
+        os._exit(FAILED)
+
+
+def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
+    from placer.launch.runtime.processes.worker import work
+
+    plan, settings, rank = plan_from(job["manifest"], "manifest"), Settings(**job["settings"]), job["rank"]
+    store, backend = _store(job), "gloo"
+    if job["network"] is not None:  # the socket to the store stays outside: control is not shaped
+        from placer.launch.shaped_network.addresses import seen_url
+        from placer.launch.shaped_network.entrance import enter
+        from placer.launch.shaped_network.placed_gloo import gloo_backend
+
+        enter(job["network"])
+        backend = gloo_backend(job["network"])
+        settings = replace(settings, endpoints={bucket: seen_url(job["network"], url) for bucket, url in settings.endpoints.items()})
+    if not job["gather"]:
+        work(plan, settings, rank, store, report, backend)
+        return
+    mine: list[dict[str, Any]] = []
+
+    def both(record: dict[str, Any]) -> None:
+        mine.append(record)
+        report(record)
+
+    work(plan, settings, rank, store, both, backend)
+    _gather(plan, job, store, mine, report)
+
+
+def _store(job: dict[str, Any]) -> Any:
+    """Connect to the store at which all ranks meet, or serve it."""
+    from torch.distributed import TCPStore
+
+    host, port, serves = job["store"]
+    try:
+        return TCPStore(host, port, is_master=serves, wait_for_workers=False, timeout=timedelta(seconds=job["settings"]["join_s"]))
+    except (RuntimeError, ValueError) as error:
+        words = " ".join(str(error).split())
+        if "in use" in words:
+            raise PlacerError(f"port {port} is taken", "choose another: MASTER_PORT, or --port", exit_code=1) from None
+        raise PlacerError(
+            f"cannot reach rank 0 at {host}:{port}: {words[:160]}", "start rank 0, check MASTER_ADDR and firewalls", exit_code=1
+        ) from None
+
+
+def _gather(plan: Plan, job: dict[str, Any], store: Any, mine: list[dict[str, Any]], report: Callable[[dict[str, Any]], None]) -> None:
+    """Hand the records of other machines to the launcher of rank 0, which writes the whole log."""
+    rank = job["rank"]
+    if rank != 0:
+        store.set(f"records/{rank}", json.dumps(mine))
+        store.wait(["gathered"], timedelta(seconds=60))  # rank 0 serves the store until all is handed over
+        return
+    for other in sorted(set(range(plan.ranks)) - set(job["here"])):
+        for record in json.loads(store.get(f"records/{other}")):
+            report(record)
+    store.set("gathered", "1")
+    threading.Event().wait(0.5)  # the others read the answer before the store goes

@@ -1,0 +1,97 @@
+"""Local object stores for the time of a run, each a process of its own (`placer.launch.runtime.stores.local_store`)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from placer.documents.manifest.types import Bucket
+from placer.errors import PlacerError
+
+START_S = 30.0
+"""A store answers within so many seconds of its start."""
+LOG = "object-store.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalStore:
+    """One that runs: the bucket that it is for, its process and its address."""
+
+    bucket: Bucket
+    process: subprocess.Popen[str]
+    address: str
+
+    @property
+    def said(self) -> str:
+        """The store as messages name it."""
+        return f"the object store in {self.bucket.place} ({self.bucket.name})"
+
+
+@contextmanager
+def local_object_stores(
+    folder: Path, buckets: Sequence[Bucket], entries: Sequence[Mapping[str, Any] | None]
+) -> Iterator[tuple[LocalStore, ...]]:
+    """Serve an object store for each bucket on this machine with moto.
+
+    Parameters
+    ----------
+    folder
+        Of their log.
+    entries
+        For each the machine of a `placer.launch.shaped_network.ShapedNetwork` that it runs on; None: 127.0.0.1.
+
+    Raises
+    ------
+    PlacerError
+        If moto is missing, or a store does not start.
+    """
+    if any(importlib.util.find_spec(name) is None for name in ("moto", "flask", "waitress")):
+        raise PlacerError(
+            "this exchange needs an object store, and none is given",
+            "give --endpoint-url, or install a local one: pip install 'placer[rehearse]'",
+        )
+    said = folder / LOG
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = said.open("wb")
+    except OSError as error:
+        raise PlacerError(f"cannot write '{said}': {error.strerror}", "choose another --out") from None
+    with file, ExitStack() as stack:
+        until = time.monotonic() + START_S
+        processes = [stack.enter_context(_process(entry, file)) for entry in entries]  # all start before the first is waited for
+        yield tuple(
+            LocalStore(bucket=bucket, process=process, address=_address(process, until, said))
+            for bucket, process in zip(buckets, processes, strict=True)
+        )
+
+
+@contextmanager
+def _process(entry: Mapping[str, Any] | None, log: IO[bytes]) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(  # noqa: S603 - this interpreter, a document of our own
+        [sys.executable, "-m", "placer.launch.runtime.stores.local_store", *([] if entry is None else [json.dumps(entry)])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()  # closes the pipes
+
+
+def _address(process: subprocess.Popen[str], until: float, log: Path) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line.startswith("http") or time.monotonic() > until:
+        raise PlacerError("the local object store did not start", f"see {log}, or give --endpoint-url", exit_code=1)
+    return line.strip()

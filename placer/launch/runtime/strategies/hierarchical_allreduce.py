@@ -1,0 +1,50 @@
+"""Hierarchical all-reduce: sum inside each region, between the leaders of the regions, and hand the sum to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from placer.launch.runtime.regions import region_of
+from placer.launch.runtime.training.context import Context
+from placer.launch.runtime.wire.butterfly import broadcast, butterfly_sum
+
+WIRED = True
+REPLICATED = True
+ELASTIC = False
+
+
+def open(context: Context) -> Any:  # noqa: A001 - the protocol's word
+    """Nothing lasts from step to step."""
+
+
+def calculate(context: Context, state: Any, step: int) -> tuple[Any, float]:
+    """Gradient and loss of the own share."""
+    return context.calculated(step, context.settings.target_batch_size)
+
+
+def exchange(context: Context, state: Any, mine: Any) -> Callable[[], Any]:
+    """Sum the gradients of all in three stages."""
+    wire = context.connected
+    ranks, leaders = region_of(context)
+
+    def summed() -> Any:
+        total = butterfly_sum(wire, mine, ranks, " inside regions")
+        if context.rank == ranks[0]:
+            total = butterfly_sum(wire, total, leaders, " between leaders")
+        return broadcast(wire, total, ranks)
+
+    return summed
+
+
+def apply(context: Context, state: Any, result: Any) -> None:
+    """Take an optimizer step with the sum."""
+    context.applied(result)
+
+
+def serve(context: Context, state: Any, step: int) -> None:
+    """There is no hub."""
+
+
+def close(context: Context, state: Any) -> None:
+    """Nothing is left open."""

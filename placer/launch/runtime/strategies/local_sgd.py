@@ -1,0 +1,68 @@
+"""Local SGD: every worker steps alone; once in H steps the changes of the models are averaged in a flat butterfly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from placer.launch.runtime.training.context import Context
+from placer.launch.runtime.wire.butterfly import butterfly_sum
+
+WIRED = True
+REPLICATED = False
+ELASTIC = False
+
+
+@dataclass(kw_only=True)
+class Models:
+    """The model that all had after the last average, the own one as it was when a change was taken or an average came, and own changes
+    that are on their way, the oldest first: all three as vectors.
+    """
+
+    common: Any
+    own: Any
+    sent: list[Any] = field(default_factory=list)
+
+
+def open(context: Context) -> Models:  # noqa: A001 - the protocol's word
+    """All begin alike."""
+    vector = context.trainer.vector()
+    return Models(common=vector, own=vector)
+
+
+def calculate(context: Context, state: Models, step: int) -> tuple[Any, float]:
+    """Take a step on the own samples."""
+    mine, batch = context.shares()[context.rank], context.settings.target_batch_size
+    gradient, loss = context.calculated(step, max(1, mine))
+    context.applied(gradient)
+    return None, loss * mine / batch
+
+
+def exchange(context: Context, state: Models, mine: Any) -> Callable[[], Any]:
+    """Average what each worker's own steps changed.
+
+    Notes
+    -----
+    What travels is the change since the last average (same bytes as the model): rounded to FP16 it keeps more of it. Changes
+    count by samples, so equal shares are Stich's mean (ICLR 2019).
+    """
+    now, share = context.trainer.vector(), context.shares()[context.rank] / context.settings.target_batch_size
+    change = now - state.own
+    state.own, state.sent = now, [*state.sent, change]
+    return lambda: butterfly_sum(context.connected, change * share, context.members)
+
+
+def apply(context: Context, state: Models, result: Any) -> None:
+    """Put the average in the place of the own change; a later one, which is on its way by now, stays."""
+    state.common, state.sent = state.common + result, state.sent[1:]
+    state.own = sum(state.sent, state.common)
+    context.trainer.load_vector(state.own)
+
+
+def serve(context: Context, state: Any, step: int) -> None:
+    """There is no hub."""
+
+
+def close(context: Context, state: Any) -> None:
+    """Nothing is left open."""

@@ -1,0 +1,1 @@
+"""One worker's training: model, batch, checkpoints, overlapped exchange."""

@@ -1,0 +1,146 @@
+"""What a strategy works with in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from placer.cost_model.timing.store import POLL_SECONDS
+from placer.launch.runtime.plan import Plan
+from placer.launch.runtime.training.overlapped_exchange import Beside
+from placer.launch.runtime.training.trainer import Trainer
+from placer.launch.runtime.wire.meter import Meter
+from placer.launch.runtime.wire.wire import Wire
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a plan is run; what the manifest does not say.
+
+    Parameters
+    ----------
+    train
+        ``module:function`` of the user.
+    steps
+        Optimizer steps in all.
+    seed
+        Of the samples.
+    target_batch_size, microbatch
+        Samples, the manifest's unless the user asked for others.
+    elastic
+        Go on with the remaining workers where the strategy allows.
+    checkpoints
+        Folder of the checkpoints; empty: none.
+    checkpoint_every
+        Optimizer steps between checkpoints.
+    resume
+        Go on from the newest checkpoint that all ranks have.
+    may_begin
+        With ``resume``: begin with the first step where no rank has a checkpoint, as the first start of a job that is restarted.
+    device
+        ``cpu``, ``cuda`` or ``cuda:1``; empty: the first GPU, else the CPU.
+    threads
+        Of PyTorch in each process; 0: its own choice.
+    timeout_s
+        A peer that does not answer for so long is lost.
+    join_s
+        All processes of a run come within so many seconds.
+    endpoint_url
+        Of the object stores that ``endpoints`` does not name; empty: the provider's own.
+    endpoints
+        Address of an object store by bucket.
+    poll_s
+        Seconds between two looks for the mean in the object store.
+    attempt
+        Name of this run in the object store; each attempt adds a word of its own.
+    paced
+        Samples/s of each worker: a calculation that is through sooner waits, as in a rehearsal of faster or slower machines; empty: not.
+    """
+
+    train: str
+    steps: int
+    seed: int = 0
+    target_batch_size: int
+    microbatch: int
+    elastic: bool = False
+    checkpoints: str = ""
+    checkpoint_every: int = 100
+    resume: bool = False
+    may_begin: bool = False
+    device: str = "cpu"
+    threads: int = 1
+    timeout_s: float = 60.0
+    join_s: float = 120.0
+    endpoint_url: str = ""
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    poll_s: float = POLL_SECONDS
+    attempt: str = "run"
+    paced: Sequence[float] = ()
+
+
+@dataclass(kw_only=True)
+class Context:
+    """One process of a run.
+
+    Notes
+    -----
+    ``members`` are the workers that are still there, ``store`` the ``torch.distributed`` store where all meet, ``notice`` tells the
+    user that a rank is given up. A server or function has a trainer too: it knows how many elements travel. ``beside`` holds the exchange
+    under way, where the plan overlaps; ``seen`` the parameters with which the first step is calculated, where a run goes on whose last
+    exchange failed under way.
+    """
+
+    plan: Plan
+    settings: Settings
+    rank: int
+    trainer: Trainer
+    meter: Meter
+    store: Any
+    notice: Callable[[int, str], None]
+    start: int = 0
+    wire: Wire | None = None
+    beside: Beside | None = None
+    seen: Any = None
+    members: tuple[int, ...] = field(default=())
+
+    @property
+    def connected(self) -> Wire:
+        """The wire of a strategy that has one."""
+        assert self.wire is not None
+        return self.wire
+
+    def shares(self) -> dict[int, int]:
+        """Samples of each member."""
+        return self.plan.shares(self.settings.target_batch_size, self.members)
+
+    def calculated(self, step: int, of: int) -> tuple[Any, float]:
+        """Gradient and loss of this rank's share, no sooner than its pace allows; see `Trainer.gradient`."""
+        with self.meter.phase("calculation"):
+            began, samples, pace = time.perf_counter(), self.shares()[self.rank], self.settings.paced
+            check, pause = (self.beside.check, self.beside.pause) if self.beside is not None else (lambda: None, time.sleep)
+            found = self.trainer.gradient(step, samples, of, check)
+            if pace:
+                pause(max(0.0, began + samples / pace[self.rank] - time.perf_counter()))
+            return found
+
+    def applied(self, gradient: Any) -> None:
+        """Take an optimizer step."""
+        with self.meter.phase("update"):
+            self.trainer.apply(gradient)
+
+    def ends_round(self, step: int) -> bool:
+        """Whether the exchange comes after this step; the last step always ends a round."""
+        return (step + 1) % self.plan.steps_per_round == 0 or step + 1 == self.settings.steps
+
+    def keeps(self, step: int) -> bool:
+        """Whether a checkpoint comes after this step: at the end of a round."""
+        settings, done, h = self.settings, step + 1, self.plan.steps_per_round
+        rounds = -(-settings.checkpoint_every // h) * h
+        return bool(settings.checkpoints and settings.checkpoint_every and (done % rounds == 0 or done == settings.steps))
+
+    def gone(self, rank: int, step: int) -> None:
+        """Go on without a worker."""
+        self.members = tuple(r for r in self.members if r != rank)
+        self.notice(rank, f"{self.plan.said(rank)} is gone in step {step}: {len(self.members)} workers go on")

@@ -1,0 +1,124 @@
+"""One worker's model: gradients of its share of a batch, updates, and its state as tensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from placer.errors import PlacerError
+from placer.profiler.target.workload import Workload
+
+if TYPE_CHECKING:
+    import torch
+
+
+def batch_seed(seed: int, step: int, rank: int, microbatch: int) -> int:
+    """Seed of one microbatch: the same in every attempt, so that a resumed run sees the same samples.
+
+    Examples
+    --------
+    >>> batch_seed(0, 3, 1, 0) == batch_seed(0, 3, 1, 0) != batch_seed(0, 3, 2, 0)
+    True
+    """
+    return int.from_bytes(hashlib.sha256(f"{seed}/{step}/{rank}/{microbatch}".encode()).digest()[:6], "big")
+
+
+class Trainer:
+    """A workload on one device, its trainable parameters as one flat vector of 32-bit floats on the CPU.
+
+    Parameters
+    ----------
+    workload
+        What is trained. All ranks begin with equal parameters: those that rank 0 hands out.
+    device
+        Where it is trained.
+    rank, seed
+        Choose the samples.
+    microbatch
+        Samples that are calculated at once; gradients add up to the share of the step.
+    """
+
+    def __init__(self, workload: Workload, device: torch.device, *, rank: int, seed: int, microbatch: int) -> None:
+        self.workload, self.device, self.rank, self.seed, self.microbatch = workload, device, rank, seed, microbatch
+        self.module = workload.module.to(device).train()
+        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise PlacerError(f"{workload.name} has no trainable parameter", "give a module whose parameters require gradients")
+        self.elements = sum(p.numel() for p in self.parameters)
+        self.optimizer = workload.optimizer(self.parameters)
+
+    def gradient(self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None) -> tuple[Any, float]:
+        """Gradient and loss of this rank's samples, both weighted with their share of ``of`` samples.
+
+        Parameters
+        ----------
+        step
+            Number of the optimizer step.
+        samples
+            Of this rank.
+        of
+            Samples over which the mean is taken: the sum over all ranks is then the mean gradient.
+        between
+            Called before each microbatch.
+
+        Returns
+        -------
+        tuple
+            Flat gradient, and the weighted loss.
+        """
+        import torch
+
+        loss_sum = 0.0
+        self.optimizer.zero_grad(set_to_none=True)
+        for number, start in enumerate(range(0, samples, self.microbatch)):
+            between()
+            size = min(self.microbatch, samples - start)
+            torch.manual_seed(batch_seed(self.seed, step, self.rank, number))
+            loss = self.workload.loss(self.module, self.workload.batch(size, self.device)) * (size / of)
+            loss.backward()
+            loss_sum += float(loss.detach())
+        return flat([torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]), loss_sum
+
+    def apply(self, gradient: Any) -> None:
+        """Take one optimizer step with a flat gradient."""
+        for parameter, part in zip(self.parameters, self._parts(gradient), strict=True):
+            parameter.grad = part.to(parameter.device, parameter.dtype)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def vector(self) -> Any:
+        """Copy of the trainable parameters."""
+        return flat([p.detach() for p in self.parameters])
+
+    def load_vector(self, vector: Any) -> None:
+        """Set the trainable parameters."""
+        import torch
+
+        with torch.no_grad():
+            for parameter, part in zip(self.parameters, self._parts(vector), strict=True):
+                parameter.copy_(part)
+
+    def _parts(self, vector: Any) -> list[Any]:
+        parts = vector.split([p.numel() for p in self.parameters])
+        return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
+
+    def state(self) -> dict[str, Any]:
+        """Model, buffers and optimizer as tensors and plain values."""
+        return {"module": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state; `PlacerError` if it belongs to another model."""
+        try:
+            self.module.load_state_dict(state["module"])
+            self.optimizer.load_state_dict(state["optimizer"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            words = " ".join(str(error).split())[:200]
+            raise PlacerError(f"the checkpoint is not of this model: {words}", "choose another --out, or run without --resume") from None
+
+
+def flat(tensors: list[Any]) -> Any:
+    """One vector of 32-bit floats on the CPU from some tensors; it shares memory with none."""
+    import torch
+
+    return torch.cat([t.detach().reshape(-1).to("cpu", torch.float32) for t in tensors])

@@ -1,0 +1,1 @@
+"""Messages between ranks: codec, counting, butterfly."""

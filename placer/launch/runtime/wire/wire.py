@@ -1,0 +1,145 @@
+"""Messages between ranks: point to point over gloo, counted by directed pair of places, failures with the name of the peer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from placer.launch.runtime.plan import Plan
+from placer.launch.runtime.processes.lost_process import PeerLostError
+from placer.launch.runtime.wire.codec import Codec
+from placer.launch.runtime.wire.meter import Meter
+
+Message = tuple[int, Any]
+"""Rank of the peer and a tensor of bytes."""
+
+
+class Wire:
+    """One rank's connections to all others.
+
+    Parameters
+    ----------
+    plan, rank
+        Who is where.
+    store
+        A ``torch.distributed`` store at which all ranks meet.
+    meter
+        Counts what is sent.
+    timeout_s
+        A peer that does not answer for so long is lost, seconds. gloo closes all connections then.
+    backend
+        gloo's name in ``torch.distributed``.
+
+    Notes
+    -----
+    The manifest's number of streams are as many process groups, each with TCP connections of its own; messages are cut evenly.
+    """
+
+    def __init__(self, plan: Plan, rank: int, store: Any, meter: Meter, timeout_s: float, backend: str = "gloo") -> None:
+        import torch.distributed as dist
+
+        self.plan, self.rank, self.meter = plan, rank, meter
+        self.codec = Codec(plan.exchange.compression)
+        self.patience = timedelta(seconds=timeout_s)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=plan.ranks, timeout=self.patience)
+        self.groups = [None, *(dist.new_group(backend=backend, timeout=self.patience) for _ in range(plan.exchange.streams - 1))]
+
+    def swap(self, sends: Iterable[Message], receives: Iterable[Message], *, tolerate: bool = False, control: bool = False) -> set[int]:
+        """Send and receive messages side by side and wait for all of them.
+
+        Parameters
+        ----------
+        tolerate
+            Return the peers that are gone instead of raising `PeerLostError`.
+        control
+            The messages are no payload: counted apart.
+        """
+        with self.meter.on_the_wire():
+            return self._swap(sends, receives, tolerate=tolerate, control=control)
+
+    def _swap(self, sends: Iterable[Message], receives: Iterable[Message], *, tolerate: bool, control: bool) -> set[int]:
+        import torch.distributed as dist
+
+        waiting, lost = [], set()
+        for operation, messages in ((dist.irecv, receives), (dist.isend, sends)):
+            for peer, message in messages:
+                if message.numel() == 0:
+                    continue
+                if operation is dist.isend:
+                    self._count(peer, message.numel(), control=control)
+                try:
+                    waiting += [(peer, work, message) for work in self._begin(operation, peer, message)]
+                except RuntimeError as error:
+                    lost.add(self._lost(peer, error, tolerate=tolerate))
+        for peer, work, _ in waiting:
+            if peer in lost:
+                continue
+            try:
+                work.wait(self.patience)
+            except RuntimeError as error:
+                lost.add(self._lost(peer, error, tolerate=tolerate))
+        return lost
+
+    def swap_each(self, sends: Iterable[Message], receives: Iterable[Message], seconds: float, *, control: bool = False) -> set[int]:
+        """Send and receive as `swap` does, one thread for each peer; returns those that failed or did not end in time.
+
+        Notes
+        -----
+        gloo closes all connections when one wait times out, so the deadline is kept here; the thread of a silent peer waits on.
+        """
+        jobs: dict[int, tuple[list[Message], list[Message]]] = {}
+        for which, messages in enumerate((sends, receives)):
+            for peer, message in messages:
+                jobs.setdefault(peer, ([], []))[which].append((peer, message))
+        done: dict[int, set[int]] = {}
+
+        def one(peer: int) -> None:
+            done[peer] = self._swap(*jobs[peer], tolerate=True, control=control)
+
+        threads = [threading.Thread(target=one, args=(peer,), daemon=True) for peer in jobs]
+        until = time.monotonic() + seconds
+        with self.meter.on_the_wire():
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(max(0.0, until - time.monotonic()))
+        return {peer for peer in jobs if done.get(peer, {peer})}
+
+    def post(self, peer: int, message: Any) -> list[Any]:
+        """Begin to send a message and go on; returns what to wait for."""
+        import torch.distributed as dist
+
+        self._count(peer, message.numel(), control=False)
+        try:
+            return self._begin(dist.isend, peer, message, tag=1)
+        except RuntimeError as error:
+            raise PeerLostError(peer, str(error)) from None
+
+    def take(self, peer: int, message: Any) -> None:
+        """Wait for a message that was posted."""
+        import torch.distributed as dist
+
+        try:
+            for work in self._begin(dist.irecv, peer, message, tag=1):
+                work.wait(self.patience)
+        except RuntimeError as error:
+            raise PeerLostError(peer, str(error)) from None
+
+    def _begin(self, operation: Any, peer: int, message: Any, tag: int = 0) -> list[Any]:
+        parts: Sequence[Any] = message.tensor_split(len(self.groups)) if len(self.groups) > 1 else (message,)
+        return [operation(part, peer, group=group, tag=tag) for part, group in zip(parts, self.groups, strict=True) if part.numel()]
+
+    def _count(self, peer: int, size: int, *, control: bool) -> None:
+        if control:
+            self.meter.control_bytes += size
+        else:
+            self.meter.sent(self.plan.place_of(self.rank), self.plan.place_of(peer), size)
+
+    @staticmethod
+    def _lost(peer: int, error: RuntimeError, *, tolerate: bool) -> int:
+        if not tolerate:
+            raise PeerLostError(peer, str(error)) from None
+        return peer

@@ -1,0 +1,1 @@
+"""A network namespace for each machine, whose packets a relay carries."""

@@ -1,0 +1,1 @@
+"""What a link is shaped to: rates, delays, queues."""

@@ -1,0 +1,1 @@
+"""A loopback address for each machine, whose connections a relay carries."""

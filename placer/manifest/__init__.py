@@ -1,8 +1,0 @@
-"""The native launch manifest: all that an executor needs to start the training, and no secrets."""
-
-from placer.manifest.document import Manifest
-from placer.manifest.native import build_manifest, manifest_document
-from placer.manifest.reading import document_digest, edited, read_manifest
-from placer.manifest.versions import SCHEMA
-
-__all__ = ["SCHEMA", "Manifest", "build_manifest", "document_digest", "edited", "manifest_document", "read_manifest"]

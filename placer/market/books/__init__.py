@@ -1,0 +1,1 @@
+"""Price books: CSV files, their layers, cache, pins and contracts."""

@@ -1,0 +1,232 @@
+"""Rows of CSV files whose columns and limits stand in catalogs/columns.csv."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.market.books.folders import shipped_catalogs
+from placer.units import parse_date
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "gpus.csv": ("gpu",),
+    "regions.csv": ("provider", "region"),
+    "offers.csv": ("provider", "region", "instance_type", "gpu", "gpu_count", "market"),
+    "discounts.csv": (),
+    "functions.csv": ("provider", "region", "function"),
+    "stores.csv": ("provider", "region", "store"),
+    "egress.csv": ("provider", "src", "dst", "above_gib_per_month"),
+    "links.csv": ("src", "dst"),
+    "runs.csv": ("experiment", "model"),
+    "claims.csv": ("id",),
+    "measured.csv": (),
+    "hubs.csv": ("hub",),
+    "corridors.csv": ("hub_a", "hub_b"),
+    "sources.csv": ("source",),
+}
+"""What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its book, no part of it;
+measured.csv is a file of any name with a user's own runs, which may repeat; hubs.csv and corridors.csv are the cables of the world;
+sources.csv says where the sources stand that rows name."""
+
+
+MOST_HEADER_BYTES = 65_536
+"""Longest first line that is looked at."""
+
+
+def header_of(data: bytes) -> list[str]:
+    """Read the names of the columns of a CSV file; what is no text or CSV has some that nothing is called."""
+    first = data[:MOST_HEADER_BYTES].decode("utf-8-sig", errors="replace").splitlines()[:1]
+    try:
+        return next(csv.reader(first), [])
+    except csv.Error:
+        return []
+
+
+def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
+    """Read one CSV file of a book and check every cell against columns.csv; see `read_numbered_rows`."""
+    return (row for _, row in read_numbered_rows(path, file))
+
+
+def read_numbered_rows(path: Path, file: str, data: bytes | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read one CSV file with the number of each line and check every cell against columns.csv.
+
+    Parameters
+    ----------
+    path
+        Where it lies, for the messages.
+    file
+        Which file of columns.csv it is.
+    data
+        What stands in it, if it was read before.
+
+    Raises
+    ------
+    PlacerError
+        Names ``file:line:column`` and the value that is wrong.
+    """
+    columns = file_columns(file)
+    try:
+        text = (path.read_bytes() if data is None else data).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise PlacerError(f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV") from None
+        raise PlacerError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}", "check the path") from None
+    lines = csv.reader(text.splitlines(), strict=True)
+    try:
+        yield from _checked_rows(lines, path, file, columns)
+    except csv.Error as error:
+        raise PlacerError(f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line") from None
+
+
+def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable[[str], Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    header: list[str] = next(lines, [])
+    missing = [c for c in columns if c not in header and c not in optional_columns(file)]
+    extra = [c for c in header if c not in columns]
+    if missing or extra or len(set(header)) != len(header):
+        wrong = f"column '{missing[0]}' is missing" if missing else f"unknown column '{extra[0] if extra else header}'"
+        raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
+    parsers = [(name, columns[name]) for name in header]
+    key_at = [header.index(name) for name in KEYS[file] if name in header]
+    seen: dict[tuple[Any, ...], int] = {}
+    for cells in lines:
+        if not cells:
+            continue
+        where = f"{path}:{lines.line_num}"
+        if len(cells) != len(parsers):
+            raise PlacerError(f"{where}: {len(cells)} cells instead of {len(parsers)}", "check the commas of this line")
+        row = {name: _cell(parse, cell, name, where) for (name, parse), cell in zip(parsers, cells, strict=True)}
+        key = tuple(row[header[i]] for i in key_at)
+        if key and key in seen:
+            words = "/".join(cells[i] for i in key_at)
+            raise PlacerError(f"{where}: {words} stands already in line {seen[key]}", "keep one of the two rows")
+        seen[key] = lines.line_num
+        yield lines.line_num, row
+
+
+def _cell(parse: Callable[[str], Any], cell: str, name: str, where: str) -> Any:
+    try:
+        return parse(cell)
+    except ValueError as error:
+        raise PlacerError(f"{where}: {name} '{cell}' {error}", "correct this cell") from None
+
+
+@lru_cache(maxsize=16)
+def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
+    """Columns of one file with their parsers, as catalogs/columns.csv describes them."""
+    return {column: _parser(kind.removeprefix(_OPTIONAL)) for column, kind in _column_types(file).items()}
+
+
+@lru_cache(maxsize=16)
+def optional_columns(file: str) -> frozenset[str]:
+    """Columns that a file may lack; the field of the row then has its default."""
+    return frozenset(column for column, kind in _column_types(file).items() if kind.startswith(_OPTIONAL))
+
+
+MOST_TEXT = 2_000
+"""Longest text of a cell."""
+_OPTIONAL = "optional:"
+"""Before a type of columns.csv: the whole column may be missing."""
+
+
+def _column_types(file: str) -> dict[str, str]:
+    with (shipped_catalogs() / "columns.csv").open(encoding="utf-8", newline="") as handle:
+        return {row["column"]: row["type"] for row in csv.DictReader(handle) if row["file"] == file}
+
+
+def _parser(kind: str) -> Callable[[str], Any]:
+    """Build the parser of one type of columns.csv."""
+    if kind.startswith("choice:"):
+        return _choice(kind.removeprefix("choice:").split("|"))
+    return _PARSERS[kind]
+
+
+def _text(cell: str) -> str:
+    if not cell.strip():
+        raise ValueError("is empty")
+    if not cell.isprintable():
+        raise ValueError("has control characters")
+    if len(cell) > MOST_TEXT:
+        raise ValueError(f"has more than {MOST_TEXT:,} characters")
+    return cell
+
+
+def _optional_text(cell: str) -> str:
+    return _text(cell) if cell else ""
+
+
+def plain_number(cell: str) -> float:
+    """Read a number in ASCII digits, without the underscores that Python allows; NaN and infinity are read too.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    try:
+        value = float(cell)
+    except ValueError:
+        value = None
+    if value is None or "_" in cell or not cell.isascii():
+        raise ValueError("is not a number")
+    return value
+
+
+def _number(low: float, high: float, *, open_low: bool = False) -> Callable[[str], float]:
+    def parse(cell: str) -> float:
+        value = plain_number(cell)
+        if not math.isfinite(value):
+            raise ValueError("is not a finite number")
+        if value < low or value > high or (open_low and value == low):
+            raise ValueError(f"is not {'above' if open_low else 'from'} {low:g}{'' if high == 1e9 and value <= high else f' to {high:g}'}")
+        return value
+
+    return parse
+
+
+def _whole(cell: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", cell) or int(cell) < 1:
+        raise ValueError("is not a whole number from 1")
+    return int(cell)
+
+
+def _optional(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Let a cell be empty."""
+    return lambda cell: parse(cell) if cell.strip() else None
+
+
+def _date(cell: str) -> str:
+    try:
+        return parse_date(cell, "date").isoformat()
+    except PlacerError:
+        raise ValueError("is not a date (YYYY-MM-DD)") from None
+
+
+def _choice(allowed: list[str]) -> Callable[[str], str]:
+    def parse(cell: str) -> str:
+        if cell not in allowed:
+            raise ValueError(f"is not one of {', '.join(allowed)}")
+        return cell
+
+    return parse
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "text": _text,
+    "optional_text": _optional_text,
+    "positive": _number(0.0, 1e9, open_low=True),
+    "optional_positive": _optional(_number(0.0, 1e9, open_low=True)),
+    "nonnegative": _number(0.0, 1e9),
+    "optional_nonnegative": _optional(_number(0.0, 1e9)),
+    "multiplier": _number(0.01, 100.0),
+    "latitude": _number(-90.0, 90.0),
+    "longitude": _number(-180.0, 180.0),
+    "whole": _whole,
+    "optional_whole": _optional(_whole),
+    "date": _date,
+}

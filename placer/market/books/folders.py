@@ -1,0 +1,71 @@
+"""Folders of price books: those that come with placer, and the user's own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import platformdirs
+
+from placer.errors import PlacerError
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+"""What a book may be called: a folder name on every system that nobody takes for a path."""
+
+
+def shipped_folder(name: str) -> Path:
+    """Find the folder of a data package such as ``catalogs``, which installs as ``placer.catalogs``."""
+    spec = find_spec(f"placer.{name}")
+    assert spec is not None
+    return Path(next(iter(spec.submodule_search_locations or [])))
+
+
+def shipped_catalogs() -> Path:
+    """Folder of the books that come with placer, installed or in a checkout."""
+    return shipped_folder("catalogs")
+
+
+def own_books() -> Path:
+    """Folder of the user's books: ``$PLACER_HOME/catalogs``, else the user's data folder."""
+    return own_folder(platformdirs.user_data_path) / "catalogs"
+
+
+def own_folder(usual: Callable[[str], Path]) -> Path:
+    """Folder of what placer keeps for a user: ``$PLACER_HOME``, else the usual one of the system.
+
+    Notes
+    -----
+    A user without a home, as in a container under any number, has a folder in which nothing can be: reading finds nothing there,
+    and writing says so.
+    """
+    home = os.environ.get("PLACER_HOME")
+    try:
+        return Path(home) if home else usual("placer")
+    except RuntimeError:
+        return Path(os.devnull) / "placer"
+
+
+def own_book_names() -> list[str]:
+    """Names of the user's books, sorted."""
+    try:
+        return sorted(path.name for path in own_books().iterdir() if NAME.fullmatch(path.name) and path.is_dir())
+    except OSError:
+        return []
+
+
+def check_book_name(name: str, taken: list[str]) -> str:
+    """Refuse names that are no plain folder name, or that a shipped book has.
+
+    Raises
+    ------
+    PlacerError
+        Says what a name may be.
+    """
+    if not NAME.fullmatch(name) or name.endswith(".csv"):
+        raise PlacerError(f"'{name}' is not the name of a book", "use lower-case letters, digits, '-', '_' and '.', as in aws-live")
+    if name in taken:
+        raise PlacerError(f"'{name}' is a shipped book", "choose another name")
+    return name

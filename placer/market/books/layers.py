@@ -1,0 +1,138 @@
+"""The layers of a catalog: shipped books, the user's own, folders and single files; later layers lie over earlier ones."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from placer.errors import PlacerError, unknown
+from placer.market.books.csv_rows import file_columns, optional_columns
+from placer.market.books.folders import own_book_names, own_books, shipped_catalogs
+
+BOOK_FILES = ("gpus.csv", "regions.csv", "offers.csv", "discounts.csv", "functions.csv", "stores.csv", "egress.csv", "links.csv")
+"""The files that a layer may have, in the order in which they are read."""
+MOST_HEADER_BYTES = 4096
+"""Where the first line of a file of any name ends at the latest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerFile:
+    """One CSV file of a layer, as it was when it was read."""
+
+    path: Path
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layer:
+    """A whole or partial price book: its files by the name that `BOOK_FILES` has for them."""
+
+    name: str
+    files: Mapping[str, LayerFile]
+
+    @property
+    def digest(self) -> str:
+        """First half of the SHA-256 of what stands in the files."""
+        return digest_of([self])
+
+
+def digest_of(layers: Sequence[Layer]) -> str:
+    """Digest of a stack of layers: the contents of all files in their order, not their names or places."""
+    digest = hashlib.sha256()
+    for layer in layers:
+        for file in BOOK_FILES:
+            found = layer.files.get(file)
+            if found is not None:
+                digest.update(f"{file} {len(found.data)}\n".encode())
+                digest.update(found.data)
+    return digest.hexdigest()[:16]
+
+
+def catalog_names() -> list[str]:
+    """Names of the shipped books, sorted."""
+    return sorted(path.parent.name for path in shipped_catalogs().glob("*/offers.csv"))
+
+
+def find_layer(word: str) -> Layer:
+    """Read the files of a layer.
+
+    Parameters
+    ----------
+    word
+        A shipped book such as ``default``, a book of the user's own such as ``aws``, or the path of a folder or of one CSV file.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such layer, or a file is none of a book.
+    """
+    if not isinstance(word, str):
+        raise PlacerError(f"catalog {word!r} is not a name", "give text")
+    path = _path_of(word)
+    if path is None:
+        raise unknown("catalog", word, [*catalog_names(), *own_book_names()])
+    if path.is_file():
+        return _single(path)
+    files = {}
+    for file in BOOK_FILES:
+        member = path / file
+        if member.is_file():
+            files[file] = LayerFile(path=member, data=_read(member))
+        elif member.exists():
+            raise PlacerError(f"{member} is not a file", "a price book has CSV files; catalogs/columns.csv lists them")
+    if not files:
+        raise PlacerError(f"'{word}' has no file of a price book", f"a book is a folder with {', '.join(BOOK_FILES[1:3])} and so on")
+    return Layer(name=path.name if is_path(word) else word, files=files)
+
+
+def is_path(word: str) -> bool:
+    """Tell the path of a layer from the name of a book."""
+    return "/" in word or word.startswith(".") or word.endswith(".csv")
+
+
+def _path_of(word: str) -> Path | None:
+    """Folder or file of a layer; None if there is none. Links are followed now, so that a refresh cannot change what is read."""
+    if not word.strip():
+        return None
+    try:
+        if is_path(word):
+            path = Path(word).resolve()
+            return path if path.is_dir() or path.is_file() else None
+        return next((p.resolve() for p in (shipped_catalogs() / word, own_books() / word) if p.is_dir()), None)
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def _single(path: Path) -> Layer:
+    """Read one CSV file: its header tells which file of a book it is."""
+    data = _read(path)
+    kind = path.name if path.name in BOOK_FILES else _kind_of(data)
+    if kind is None:
+        raise PlacerError(
+            f"{path}:1: these columns are those of no file of a price book",
+            "the first line must be the header of one; catalogs/columns.csv lists them, 'placer catalog import csv' renames columns",
+        )
+    return Layer(name=path.stem, files={kind: LayerFile(path=path, data=data)})
+
+
+def _kind_of(data: bytes) -> str | None:
+    lines = data[:MOST_HEADER_BYTES].decode("utf-8-sig", errors="replace").splitlines()
+    try:
+        header = set(next(csv.reader(lines[:1]), []))
+    except csv.Error:
+        return None
+    for file in BOOK_FILES:
+        known = set(file_columns(file))
+        if header <= known and known - optional_columns(file) <= header:
+            return file
+    return None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PlacerError(f"{path}: cannot be read: {error.strerror or error}", "check the path") from None

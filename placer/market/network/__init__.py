@@ -1,0 +1,1 @@
+"""Bandwidth, round-trip time and egress price of each pair of places."""

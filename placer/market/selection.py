@@ -1,0 +1,72 @@
+"""Words that name machines, devices and places of a catalog, and the offers they match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from placer.errors import PlacerError, unknown
+from placer.market.catalog import Catalog, VmOffer
+from placer.problem.requirements import Requirements
+from placer.problem.words.data import places_of
+
+Words = str | Iterable[str] | None
+
+
+def filter_offers(catalog: Catalog, *, gpu: Words = None, places: Words = None, market: str = "any") -> list[VmOffer]:
+    """Offers of a catalog with some GPUs, at some places, in one market; in the order of the book."""
+    wish = Requirements(gpus=gpus_of(gpu, catalog), places_in=patterns_of(places, catalog), market=market.replace("-", "_"))
+    return [
+        offer
+        for offer in catalog.offers
+        if (not wish.gpus or offer.gpu in wish.gpus)
+        and wish.market in ("any", offer.market)
+        and (not wish.places_in or any(fnmatchcase(offer.place, p) for p in wish.places_in))
+    ]
+
+
+def match_places(value: Words, catalog: Catalog) -> list[str]:
+    """Places of a catalog that names or wildcards match, sorted."""
+    patterns = patterns_of(value, catalog)
+    return sorted(place for place in catalog.regions if any(fnmatchcase(place, p) for p in patterns))
+
+
+def words(value: Words, what: str) -> list[str]:
+    """Split comma-separated words; lists pass through; a wish without any word is an error.
+
+    Raises
+    ------
+    PlacerError
+        If something else than text is given, or nothing.
+    """
+    if value is None:
+        return []
+    parts = [value] if isinstance(value, str) else list(value)
+    if not all(isinstance(part, str) for part in parts):
+        raise PlacerError(f"{what} {value!r} is not text", "give names, separated by commas")
+    found = [word.strip() for part in parts for word in part.split(",") if word.strip()]
+    if not found:
+        said = f" '{value}'" if isinstance(value, str) else ""
+        raise PlacerError(f"{what}{said} is empty", "leave it out, or name something")
+    return found
+
+
+def gpus_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
+    """Resolve GPU names; a family such as A100 stands for all its sizes, A100:80GB for A100-80."""
+    found: list[str] = []
+    for word in words(value, "gpu"):
+        name = word.upper().replace(":", "-").removesuffix("GB")
+        exact = [gpu for gpu in catalog.gpus if gpu.upper() == name]
+        family = [gpu for gpu in catalog.gpus if gpu.upper().startswith(f"{name}-")]
+        matches = exact or family
+        if not matches:
+            raise unknown("GPU", word, catalog.rented_gpus)
+        if not any(gpu in catalog.rented_gpus for gpu in matches):
+            raise PlacerError(f"catalog '{catalog.name}' rents no {word}", f"it has {', '.join(catalog.rented_gpus)}")
+        found += matches
+    return tuple(dict.fromkeys(found))
+
+
+def patterns_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
+    """Read names of places, providers and continents as patterns of places."""
+    return tuple(place for word in words(value, "place") for place in places_of(word, catalog))

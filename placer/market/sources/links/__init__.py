@@ -1,0 +1,1 @@
+"""Sources of measured links, one module or package each."""

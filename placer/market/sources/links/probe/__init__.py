@@ -1,0 +1,1 @@
+"""Measure links from this machine to hosts of the user."""

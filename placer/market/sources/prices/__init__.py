@@ -1,0 +1,1 @@
+"""Sources of prices, one module or package each."""

@@ -1,0 +1,1 @@
+"""Prices of AWS, read with the user's own credentials."""

@@ -1,0 +1,116 @@
+"""Calls to AWS with the credentials of boto3's own chain: bounded, retried, and their errors in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.market.sources.reading.fetch import FAILED, READ_SECONDS
+
+CONNECT_SECONDS = 10.0
+ATTEMPTS = 5
+"""Attempts of botocore's standard mode, which waits between them when it is told to slow down."""
+HOME = "us-east-1"
+"""Where the price list and the list of regions are asked for."""
+RIGHTS = (
+    "pricing:GetProducts, ec2:DescribeRegions, ec2:DescribeInstanceTypes, ec2:DescribeInstanceTypeOfferings, ec2:DescribeSpotPriceHistory"
+)
+NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError", "NoAuthTokenError")
+EXPIRED = (
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "RequestExpired",
+    "UnauthorizedSSOTokenError",
+    "SSOTokenLoadError",
+    "TokenRetrievalError",
+)
+
+
+class Account:
+    """Clients of one boto3 session; the credentials stay inside it."""
+
+    def __init__(self) -> None:
+        try:
+            import boto3
+            from botocore.config import Config
+        except ImportError:
+            raise PlacerError("prices of AWS need boto3", "pip install 'placer[aws]'") from None
+        retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
+        self._config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries)
+        with in_words("AWS"):
+            self._session = boto3.Session()
+
+    def client(self, service: str, region: str) -> Any:
+        """Make a client of one service in one region."""
+        with in_words(f"{service} of AWS"):
+            return self._session.client(service, region_name=region, config=self._config)
+
+    def rows(self, client: Any, operation: str, result: str, **wishes: Any) -> list[Any]:
+        """All pages of one operation.
+
+        Parameters
+        ----------
+        client, operation
+            A client and its method, such as ``describe_instance_types``.
+        result
+            Key of the list in each page.
+        **wishes
+            Arguments of the operation.
+
+        Raises
+        ------
+        PlacerError
+            With exit code 2 without credentials, with exit code 7 if AWS does not deliver.
+        """
+        found: list[Any] = []
+        words = operation.replace("_", " ")
+        with in_words(words):
+            paged = client.can_paginate(operation)
+            pages = client.get_paginator(operation).paginate(**wishes) if paged else [getattr(client, operation)(**wishes)]
+            for page in pages:
+                if not isinstance(page.get(result), list):
+                    raise PlacerError(f"AWS answered {words} without {result}", "run this again later", exit_code=FAILED)
+                found += page[result]
+        return found
+
+
+@contextmanager
+def in_words(what: str) -> Iterator[None]:
+    """Say errors of botocore in one line, without what AWS repeats of a request: that may hold the name of a key."""
+    import urllib3.exceptions
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+
+    try:
+        yield
+    except ClientError as error:
+        raise _answer(str(error.response.get("Error", {}).get("Code", "an error"))[:60], what) from None
+    except BotoCoreError as error:
+        kind = type(error).__name__
+        if kind in NO_LOGIN:
+            raise PlacerError(
+                "no usable credentials for AWS", "run 'aws configure', or set AWS_PROFILE or AWS_ACCESS_KEY_ID and its secret"
+            ) from None
+        if kind in EXPIRED:
+            raise _answer(kind, what) from None
+        if "Timeout" in kind:
+            raise PlacerError(f"AWS did not answer {what} for {READ_SECONDS:g} s", "run this again later", exit_code=FAILED) from None
+        raise PlacerError(f"AWS did not deliver {what}: {kind}", "check the connection, proxy and region", exit_code=FAILED) from None
+    except (ResponseParserError, urllib3.exceptions.HTTPError, ValueError) as error:
+        tip = "a login page or proxy may answer in its place"
+        raise PlacerError(f"the answer of AWS to {what} cannot be read: {type(error).__name__}", tip, exit_code=FAILED) from None
+
+
+def _answer(code: str, what: str) -> PlacerError:
+    tip = "check the credentials"
+    if code in EXPIRED:
+        tip = "log in again"
+    elif "Unauthorized" in code or "AccessDenied" in code:
+        tip = f"allow {RIGHTS}"
+    elif "Throttl" in code or "Limit" in code or "TooMany" in code:
+        tip = "run this again later, or for fewer regions with --in"
+    elif code.isdecimal() or "Internal" in code or "Unavailable" in code:
+        tip = "run this again later"
+    return PlacerError(f"AWS refused {what}: {code}", tip, exit_code=FAILED)

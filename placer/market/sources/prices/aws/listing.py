@@ -1,0 +1,201 @@
+"""Prices of AWS: the price list, spot prices, and what each region offers, with the user's own credentials."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.market.sources.harvest import Origin
+from placer.market.sources.prices.aws.account import HOME, Account
+from placer.market.sources.prices.aws.on_demand import filters, list_prices
+from placer.market.sources.prices.aws.spot import DAYS, spot_prices
+from placer.market.sources.prices.quotes import Gathered, Quote, origin
+from placer.market.sources.reading.fetch import FAILED
+from placer.market.sources.scope import Scope, Shape, known_gpu
+
+TYPES_A_QUESTION = 100
+"""Most types that DescribeInstanceTypes takes in one call; a filter takes 200 values."""
+
+
+def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) -> Gathered:
+    """Ask region by region.
+
+    Parameters
+    ----------
+    scope
+        What is asked for.
+    tell
+        Called with what is being read.
+    partial
+        Go on when a region fails, and name it in ``failed``.
+
+    Raises
+    ------
+    PlacerError
+        With exit code 2 without boto3 or credentials; with exit code 7 if AWS does not deliver, or no region at all does.
+    """
+    account = Account()
+    left_out: Counter[str] = Counter()
+    tell("regions of AWS")
+    pricing = account.client("pricing", HOME)
+    regions, notes = _enabled(account, scope, left_out)
+    shapes: dict[str, Shape | None] = {}
+    quotes: list[Quote] = []
+    origins: list[Origin] = []
+    failed: dict[str, str] = {}
+    for number, region in enumerate(regions, start=1):
+        tell(f"prices of AWS, {region} ({number} of {len(regions)})")
+        try:
+            found = _Region(account, pricing, scope, region, shapes).read()
+        except PlacerError as error:
+            if not partial or error.exit_code != FAILED:
+                raise PlacerError(f"aws/{region}: {error.message}", _tip(error, len(regions)), error.exit_code) from None
+            failed[region] = error.message
+            continue
+        quotes += found.quotes
+        origins += found.origins
+        left_out.update(found.left_out)
+    if failed and len(failed) == len(regions):
+        raise PlacerError(f"no region of AWS delivered: {next(iter(failed.values()))}", "run this again later", exit_code=FAILED)
+    return Gathered(quotes=quotes, origins=origins, left_out=left_out, notes=notes, failed=failed)
+
+
+def _tip(error: PlacerError, regions: int) -> str:
+    return f"{error.hint}; --partial keeps the old prices of regions that fail" if regions > 1 else error.hint
+
+
+def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> tuple[list[str], list[str]]:
+    """Regions that are asked for and switched on in the account, and notes that name the others."""
+    rows = account.rows(account.client("ec2", HOME), "describe_regions", "Regions", AllRegions=True)
+    on = {row["RegionName"]: row.get("OptInStatus", "opt-in-not-required") != "not-opted-in" for row in rows}
+    left_out["region that the shipped book does not know"] += len(on.keys() - scope.known_regions)
+    found = [region for region in scope.regions if on.get(region)]
+    off = [region for region in scope.regions if not on.get(region)]
+    if not found:
+        raise PlacerError("none of these regions is switched on in this account", "name others with --in", exit_code=FAILED)
+    return found, [f"not switched on in this account: {', '.join(off)}"] if off else []
+
+
+class _Region:
+    """The questions about one region; ``shapes`` remembers the types of regions before."""
+
+    def __init__(self, account: Account, pricing: Any, scope: Scope, region: str, shapes: dict[str, Shape | None]) -> None:
+        self.account, self.pricing, self.scope, self.region, self.shapes = account, pricing, scope, region, shapes
+        self.ec2 = account.client("ec2", region)
+        self.left_out: Counter[str] = Counter()
+
+    def read(self) -> Gathered:
+        """Prices of the types that the region offers, with digests of the answers.
+
+        Raises
+        ------
+        PlacerError
+            With exit code 7 if AWS does not deliver, or an answer lacks what AWS documents.
+        """
+        try:
+            return self._read()
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise PlacerError(f"an answer of AWS has no {error}", "run this again later", exit_code=FAILED) from None
+
+    def _read(self) -> Gathered:
+        wishes = {"ServiceCode": "AmazonEC2", "Filters": filters(self.region)}
+        entries = self.account.rows(self.pricing, "get_products", "PriceList", **wishes)
+        if not entries:
+            raise PlacerError("the price list has no machine of this region", "run this again later", exit_code=FAILED)
+        listed = [price for price in list_prices(entries, self.region) if price.has_gpu or price.instance_type in self.scope.hosts()]
+        wanted = self._wanted(self._offered({price.instance_type for price in listed}))
+        quotes = [
+            Quote(
+                region=self.region,
+                instance_type=price.instance_type,
+                shape=wanted[price.instance_type],
+                market="on_demand",
+                usd_per_hour=price.usd_per_hour,
+                since=price.since,
+                source="AWS Price List Query API",
+            )
+            for price in listed
+            if price.instance_type in wanted
+        ]
+        spot, rows = self._spot(wanted)
+        answers = [*entries, *(json.dumps(row, default=str, sort_keys=True) for row in rows)]
+        origins = [origin(f"AWS price list and EC2 spot price history, {self.region}", answers)]
+        return Gathered(quotes=quotes + spot, origins=origins, left_out=self.left_out)
+
+    def _offered(self, types: Iterable[str]) -> set[str]:
+        """Types of the price list that the region has: the list also keeps prices of those that are gone."""
+        found: set[str] = set()
+        for names in _parts(types):
+            wishes = {"LocationType": "region", "Filters": [{"Name": "instance-type", "Values": names}]}
+            rows = self.account.rows(self.ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **wishes)
+            found |= {row["InstanceType"] for row in rows} & set(names)
+        for name in set(types) - found:
+            self.left_out[f"type that its region does not offer: {name.partition('.')[0]}"] += 1
+        return found
+
+    def _wanted(self, types: Iterable[str]) -> dict[str, Shape]:
+        """Shapes of types whose device is known and asked for."""
+        for names in _parts(set(types) - self.shapes.keys()):
+            for row in self.account.rows(self.ec2, "describe_instance_types", "InstanceTypes", InstanceTypes=names):
+                self.shapes[row["InstanceType"]] = _shape(row, self.scope)
+        for name in types:
+            if self.shapes.get(name) is None:
+                self.left_out[f"type whose GPU gpus.csv does not know: {name.partition('.')[0]}"] += 1
+        return {name: shape for name in sorted(types) if (shape := self.shapes.get(name)) is not None and self.scope.wants(shape)}
+
+    def _spot(self, wanted: Mapping[str, Shape]) -> tuple[list[Quote], Sequence[Mapping[str, Any]]]:
+        """Current spot prices by zone, with their quantiles."""
+        if not wanted:
+            return [], []
+        now = datetime.now(UTC)
+        start = now - timedelta(days=DAYS)
+        wishes = {"InstanceTypes": list(wanted), "ProductDescriptions": ["Linux/UNIX"], "StartTime": start, "EndTime": now}
+        rows = self.account.rows(self.ec2, "describe_spot_price_history", "SpotPriceHistory", **wishes)
+        return [
+            Quote(
+                region=self.region,
+                instance_type=price.instance_type,
+                shape=wanted[price.instance_type],
+                market="spot",
+                usd_per_hour=price.usd_per_hour,
+                since=price.since,
+                zone=price.zone,
+                low=price.low,
+                high=price.high,
+                source=f"EC2 spot price history, zone {price.zone}; low and high of {DAYS} days",
+            )
+            for price in spot_prices(rows, start, now)
+            if price.instance_type in wanted
+        ], rows
+
+
+def _parts(types: Iterable[str]) -> Iterator[list[str]]:
+    """Names in the portions that EC2 takes in one call."""
+    names = sorted(types)
+    return (names[start : start + TYPES_A_QUESTION] for start in range(0, len(names), TYPES_A_QUESTION))
+
+
+def _shape(row: Mapping[str, Any], scope: Scope) -> Shape | None:
+    """Read one type of DescribeInstanceTypes; None where its device is not known."""
+    gpus = row.get("GpuInfo", {}).get("Gpus", [])
+    name = row["InstanceType"]
+    if gpus:
+        gpu = known_gpu(gpus[0].get("Name", ""), gpus[0].get("MemoryInfo", {}).get("SizeInMiB", 0) / 1024, scope.devices)
+        gpu = gpu if len(gpus) == 1 and gpus[0].get("Manufacturer") == "NVIDIA" else None
+        count = gpus[0].get("Count", 0)
+    else:
+        gpu, count = (scope.shapes[name].gpu, scope.shapes[name].gpu_count) if name in scope.hosts() else (None, 0)
+    if gpu is None or count < 1:
+        return None
+    cards = [card.get("BaselineBandwidthInGbps") for card in row.get("NetworkInfo", {}).get("NetworkCards", [])]
+    return Shape(
+        gpu=gpu,
+        gpu_count=int(count),
+        vcpus=float(row["VCpuInfo"]["DefaultVCpus"]),
+        memory_gib=row["MemoryInfo"]["SizeInMiB"] / 1024,
+        network_gbps=sum(cards) if cards and all(cards) else None,
+    )

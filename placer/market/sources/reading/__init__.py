@@ -1,0 +1,1 @@
+"""Read documents of others: bounded in time and size, with clear errors."""

@@ -1,0 +1,171 @@
+"""Read one document from a URL or a path: bounded in time and size, with its digest."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import zlib
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+from placer.errors import PlacerError
+from placer.market.sources.harvest import Origin
+from placer.market.sources.reading.deadline import within
+
+MOST_BYTES = 256 * 1024 * 1024
+"""Largest document, packed and unpacked: the largest public price list of machines (AWS, one region) has about 200 MB."""
+MOST_SECONDS = 120.0
+"""Longest time for one document."""
+READ_SECONDS = 20.0
+"""Longest silence of a server."""
+MOST_REDIRECTIONS = 8
+FAILED = 7
+"""Exit code of a source that did not deliver; what was there stays as it was."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """What was read, unpacked, with its origin: the digest is of the bytes as they came."""
+
+    data: bytes
+    origin: Origin
+
+
+def is_url(place: str) -> bool:
+    """Tell a URL from a path."""
+    return place.startswith(("http://", "https://"))
+
+
+def read_document(
+    place: str,
+    *,
+    most_bytes: int = MOST_BYTES,
+    most_seconds: float = MOST_SECONDS,
+    read_seconds: float = READ_SECONDS,
+) -> Document:
+    """Read a file or a URL; gzip is unpacked.
+
+    Parameters
+    ----------
+    place
+        Path, or URL that begins with http:// or https://. What may be secret in a URL, a password or a signature in its query, is
+        neither shown nor kept.
+    most_bytes
+        Limit of the packed and of the unpacked document.
+    most_seconds
+        Limit of the whole download, redirections and headers as well; s.
+    read_seconds
+        Longest silence of the server; s.
+
+    Raises
+    ------
+    PlacerError
+        With exit code 7: what could not be read and why; with exit code 2 if a path does not exist.
+    """
+    shown = public(place) if is_url(place) else place
+    data = _download(place, shown, most_bytes, most_seconds, read_seconds) if is_url(place) else _read(place, most_bytes)
+    origin = Origin(place=shown, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
+    return Document(data=_unpacked(data, shown, most_bytes) if data[:2] == b"\x1f\x8b" else data, origin=origin)
+
+
+def _read(place: str, most_bytes: int) -> bytes:
+    try:
+        path = Path(place)
+        if path.is_dir():
+            raise PlacerError(f"'{place}' is a folder", "name a file")
+        with path.open("rb") as stream:
+            data = stream.read(most_bytes + 1)
+    except (OSError, ValueError) as error:
+        raise PlacerError(f"cannot read '{place}': {getattr(error, 'strerror', None) or error}", "check the path") from None
+    if len(data) > most_bytes:
+        raise _too_large(place, most_bytes)
+    return data
+
+
+def public(url: str) -> str:
+    """Drop what may be secret in a URL: user, password, query and fragment.
+
+    Examples
+    --------
+    >>> public("https://me:secret@prices.example/aws/vms.csv?sig=secret")
+    'https://prices.example/aws/vms.csv?...'
+    """
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return f"{url.partition(':')[0]}://..."
+    return f"{parts.scheme}://{host}{parts.path}{'?...' if parts.query else ''}"
+
+
+def _download(place: str, shown: str, most_bytes: int, most_seconds: float, read_seconds: float) -> bytes:
+    httpx = load_httpx()
+    try:
+        client = httpx.Client(timeout=read_seconds, follow_redirects=False)
+    except (ImportError, ValueError, httpx.InvalidURL):
+        raise PlacerError("the proxy settings of this environment cannot be used", "check HTTPS_PROXY and ALL_PROXY") from None
+    try:
+        with client:
+            return within(most_seconds, lambda: _body(client, place, shown, most_bytes))
+    except httpx.TimeoutException:
+        raise PlacerError(f"'{shown}' was silent for {read_seconds:g} s", "try again later", exit_code=FAILED) from None
+    except TimeoutError:
+        raise PlacerError(f"'{shown}' took longer than {most_seconds:g} s", "try again later", exit_code=FAILED) from None
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        words = "the address is not valid" if isinstance(error, httpx.InvalidURL) else error or type(error).__name__
+        raise PlacerError(f"cannot read '{shown}': {words}", "check the address", exit_code=FAILED) from None
+
+
+def _body(client: Any, place: str, shown: str, most_bytes: int) -> bytes:
+    """Read the body of a URL, or of what it leads to."""
+    request = client.build_request("GET", place, headers={"Accept-Encoding": "gzip"})
+    for _ in range(MOST_REDIRECTIONS):
+        answer = client.send(request, stream=True)
+        with closing(answer):
+            following = answer.next_request
+            if following is None:
+                return _bounded(answer, shown, most_bytes)
+            if request.url.scheme == "https" and following.url.scheme != "https":
+                raise PlacerError(f"'{shown}' leads on to an address without https://", "name the right address", exit_code=FAILED)
+        request = following
+    raise PlacerError(f"'{shown}' leads on more than {MOST_REDIRECTIONS} times", "check the address", exit_code=FAILED)
+
+
+def _bounded(answer: Any, shown: str, most_bytes: int) -> bytes:
+    found = bytearray()
+    if answer.status_code != 200:
+        raise PlacerError(f"'{shown}' answered {answer.status_code} {answer.reason_phrase}", "check the address", exit_code=FAILED)
+    for chunk in answer.iter_raw():
+        found += chunk
+        if len(found) > most_bytes:
+            raise _too_large(shown, most_bytes)
+    return bytes(found)
+
+
+def load_httpx() -> Any:
+    """Import httpx; `PlacerError` if it is missing."""
+    try:
+        import httpx
+    except ImportError:
+        raise PlacerError("downloads need httpx", "pip install 'placer[online]'") from None
+    return httpx
+
+
+def _unpacked(data: bytes, place: str, most_bytes: int) -> bytes:
+    """Unpack gzip up to a limit: a few kilobytes can claim gigabytes."""
+    stream: BinaryIO = gzip.GzipFile(fileobj=io.BytesIO(data))  # type: ignore[assignment]
+    try:
+        found = stream.read(most_bytes + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise PlacerError(f"'{place}' is no complete gzip file: {error}", "fetch it again", exit_code=FAILED) from None
+    if len(found) > most_bytes:
+        raise _too_large(place, most_bytes)
+    return found
+
+
+def _too_large(place: str, most_bytes: int) -> PlacerError:
+    return PlacerError(f"'{place}' has more than {most_bytes / 2**20:g} MiB", "name the right document", exit_code=FAILED)

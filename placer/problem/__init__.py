@@ -1,0 +1,1 @@
+"""The validated question and the decision: wishes, placements, exchanges. Imports `workload` and below."""

@@ -1,0 +1,149 @@
+"""Every exchange that a request admits for some workers: what a solver chooses among, and a hand-made placement too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.market.catalog import VmOffer
+from placer.problem.exchange import traits
+from placer.problem.exchange.central import gradients_held, memory_gib
+from placer.problem.kept_answers import Recent
+from placer.problem.placement import NO_EXCHANGE, Exchange, WorkerGroup
+from placer.problem.problem import Problem
+from placer.units import GIB
+
+KEPT_SERVERS = 4
+"""Markets and quotas whose servers a catalog keeps for further questions."""
+SERVER_VCPUS = 8
+"""As many as the usual workers with one GPU have: a provider's network share grows with them."""
+
+
+def exchanges(problem: Problem, counts: Mapping[str, int]) -> Iterator[Exchange]:
+    """Yield every exchange that the request admits.
+
+    Parameters
+    ----------
+    counts
+        Workers by place.
+    """
+    workers = sum(counts.values())
+    if workers == 1:
+        yield exchange_for(NO_EXCHANGE, 1, problem)
+        return
+    for name, local_steps in problem.modes:
+        if len(counts) >= traits(name).least_regions:
+            yield from exchanges_of(name, local_steps, problem, counts)
+
+
+def exchange_for(
+    strategy_name: str,
+    gradients: int,
+    problem: Problem,
+    aggregator: str | None = None,
+    storage: str | None = None,
+    *,
+    local_steps: int = 1,
+    server: WorkerGroup | None = None,
+) -> Exchange:
+    """Fill in what a strategy needs: compression, streams, overlap, and the function's memory.
+
+    Parameters
+    ----------
+    gradients
+        How many gradients one function or server sums at most.
+    """
+    chosen, wish = traits(strategy_name), problem.requirements
+    return Exchange(
+        strategy=strategy_name,
+        compression=problem.compression,
+        local_steps=local_steps,
+        streams=wish.streams if chosen.transport != "none" else 1,
+        overlap=wish.overlap and chosen.may_overlap,
+        aggregator=aggregator if chosen.hub else None,
+        aggregator_memory_gib=memory_gib(problem.gradient_bytes, gradients) if chosen.hub == "function" else None,
+        server=server,
+        storage=storage if chosen.hub == "function" else None,
+    )
+
+
+def exchanges_of(name: str, local_steps: int, problem: Problem, counts: Mapping[str, int]) -> Iterator[Exchange]:
+    """Yield one strategy with every place that its aggregator and store may have."""
+    workers, hub, wanted = sum(counts.values()), traits(name).hub, problem.requirements.aggregator
+    if hub == "function":
+        regional = traits(name).transport == "regional-stores"
+        if not regional or all(place in problem.serverless_places for place in counts):
+            most = gradients_held(counts.values(), regional=regional)
+            for function, store in problem.aggregator_places:
+                yield exchange_for(name, most, problem, function, store)
+    elif hub == "server":
+        for place in sorted(counts) if wanted is None else [wanted]:
+            offer = server_at(place, workers, problem)
+            if offer is not None:
+                yield exchange_for(name, workers, problem, place, server=WorkerGroup.of(offer, 1))
+    elif hub == "region":
+        for place in sorted(counts):
+            if wanted in (None, place):
+                yield exchange_for(name, len(counts), problem, place, local_steps=local_steps)
+    else:
+        yield exchange_for(name, workers, problem, local_steps=local_steps)
+
+
+def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
+    """Find the offer of one machine, such as a parameter server.
+
+    Raises
+    ------
+    PlacerError
+        If the catalog has no such machine.
+    """
+    offer = problem.catalog.offer(server.place, server.instance_type, server.gpu, server.gpu_count, server.market)
+    if offer is not None and WorkerGroup.of(offer, 1) == server:
+        return offer
+    raise PlacerError(
+        f"catalog {problem.catalog.name} has no {server.instance_type} {server.market} in {server.place}", "see placer offers"
+    )
+
+
+def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
+    """Find the cheapest machine at a place that can hold N gradients and the sum; None if there is none: `servers_at`."""
+    return next((offer for offer in servers_at(place, problem) if holds(offer, workers, problem)), None)
+
+
+def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
+    """Machines at a place that may be a parameter server; the first one that holds the gradients is taken.
+
+    Notes
+    -----
+    On demand unless only spot is wanted: without its server nothing goes on. Machines of limited number are left to the
+    workers. A server with GPUs counts against their quota. Small machines get a small share of the network, so one with
+    `SERVER_VCPUS` is taken where there is one.
+    """
+    kept: Recent[dict[str, tuple[VmOffer, ...]]] = problem.catalog.memo.setdefault("servers", Recent(KEPT_SERVERS))
+    market = "spot" if problem.requirements.market == "spot" else "on_demand"
+    places = kept.get((market, problem.requirements.quotas), dict)
+    if place not in places:
+        able = [o for o in problem.catalog.offers_at(place) if o.available is None and o.market == market and _within_quota(o, problem)]
+        order = sorted(able, key=lambda o: (o.vcpus < SERVER_VCPUS, o.usd_per_hour, o.instance_type, o.market))
+        places[place] = tuple(order)
+    return places[place]
+
+
+def holds(offer: VmOffer, workers: Any, problem: Problem) -> Any:
+    """Whether a machine can hold N gradients and the sum; of the shape of ``workers``, a number or an array."""
+    return offer.memory_gib * GIB >= server_bytes(workers, problem)
+
+
+def needs_quota(offer: VmOffer, problem: Problem) -> bool:
+    """Whether a machine has GPUs, which quotas count."""
+    return problem.catalog.gpu(offer.gpu).kind != "cpu"
+
+
+def _within_quota(offer: VmOffer, problem: Problem) -> bool:
+    return not needs_quota(offer, problem) or problem.quota(offer.place, offer.gpu, offer.market) >= offer.gpu_count
+
+
+def server_bytes(workers: Any, problem: Problem) -> Any:
+    """Memory of a parameter server: the model and its sum in FP32, and N gradients as they arrive; of the shape of ``workers``."""
+    return 2 * problem.profile.gradient_bytes_fp32 + workers * problem.gradient_bytes

@@ -1,0 +1,119 @@
+"""Elastic scheduling (Cloudless-Training): which share of a step each region does when data has a place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from placer.errors import PlacerError
+from placer.market.network.graph import Network
+
+COPY_STREAMS = 16
+"""Streams side by side when a dataset moves: copy tools use that many or more."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dataset:
+    """Samples that lie in one place; they stay there, or may move to where the workers are."""
+
+    place: str
+    samples: int
+    may_move: bool
+
+    def __post_init__(self) -> None:
+        """Refuse empty datasets."""
+        if self.samples < 1:
+            raise PlacerError(f"dataset in {self.place} has {self.samples} samples", "give a whole number above 0")
+
+
+def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str, float]:
+    """Share of all samples that each region with workers does, so that the last region finishes as early as it can.
+
+    Parameters
+    ----------
+    datasets
+        What stays is done where it is; what may move fills up the regions that would finish first.
+    speed
+        Samples/s of each region's workers together.
+
+    Raises
+    ------
+    PlacerError
+        If samples that stay have no workers.
+
+    Notes
+    -----
+    Water-filling: regions whose own data takes longer than the common time keep only that; the others share
+    what may move in proportion to their speed.
+
+    Examples
+    --------
+    >>> two = [Dataset(place="a", samples=300, may_move=False), Dataset(place="b", samples=100, may_move=False)]
+    >>> shares(two, {"a": 10.0, "b": 10.0})
+    {'a': 0.75, 'b': 0.25}
+    >>> shares([two[0], Dataset(place="b", samples=100, may_move=True)], {"a": 10.0, "c": 10.0})  # 300 stay, 100 move to c
+    {'a': 0.75, 'c': 0.25}
+    """
+    stay = dict.fromkeys(speed, 0.0)
+    for data in datasets:
+        if not data.may_move:
+            if data.place not in speed:
+                raise PlacerError(f"{data.samples:,} samples must stay in {data.place}, where no worker is", "put workers there")
+            stay[data.place] += data.samples
+    total = fsum(data.samples for data in datasets)
+    free = total - fsum(stay.values())
+    open_ = sorted(speed, key=lambda p: stay[p] / speed[p])
+    level = 0.0
+    for k in range(len(open_), 0, -1):
+        filled = open_[:k]
+        level = (free + fsum(stay[p] for p in filled)) / fsum(speed[p] for p in filled)
+        if level >= stay[filled[-1]] / speed[filled[-1]]:
+            break
+    return {place: max(stay[place], level * speed[place] if free else stay[place]) / total for place in speed}
+
+
+def needs_place(datasets: Sequence[Dataset]) -> tuple[str, ...]:
+    """Places where data must stay, so that workers must be there; sorted."""
+    return tuple(sorted({data.place for data in datasets if not data.may_move}))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Move:
+    """Samples that leave one place for another before the run: bytes, USD once, seconds."""
+
+    src: str
+    dst: str
+    samples: float
+    bytes: float
+    usd: float
+    seconds: float
+
+
+def moves(datasets: Sequence[Dataset], part: Mapping[str, float], bytes_per_sample: float, network: Network) -> tuple[Move, ...]:
+    """List what has to move so that each region can do its share; data at home is used first, then the cheapest way.
+
+    Parameters
+    ----------
+    part
+        Share of all samples by place, as `shares` gives it.
+    """
+    total = fsum(data.samples for data in datasets)
+    wanted = {place: share * total for place, share in part.items()}
+    for data in datasets:
+        if not data.may_move:
+            wanted[data.place] -= data.samples
+    left = {data.place: 0.0 for data in datasets if data.may_move}
+    for data in datasets:
+        if data.may_move:
+            left[data.place] += data.samples
+    ways = sorted((src != dst, network.usd_per_byte(src, dst), src, dst) for src in left for dst in wanted)
+    found = []
+    for away, usd_per_byte, src, dst in ways:
+        samples = min(left[src], wanted[dst])
+        left[src], wanted[dst] = left[src] - samples, wanted[dst] - samples
+        if away and samples >= 1:
+            size = samples * bytes_per_sample
+            seconds = size / network.link(src, dst).speed(COPY_STREAMS)
+            found.append(Move(src=src, dst=dst, samples=samples, bytes=size, usd=size * usd_per_byte, seconds=seconds))
+    return tuple(found)

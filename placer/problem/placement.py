@@ -1,0 +1,173 @@
+"""The answer as a decision only: which machines where, and how they exchange gradients. No prices in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from placer.errors import PlacerError
+from placer.market.catalog import VmOffer, device_name
+
+NO_EXCHANGE = "none"
+MOST_WORKERS = 10_000
+"""Largest group that is priced at all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerGroup:
+    """Equal machines in one region and market; one machine is one worker, whatever GPUs it has."""
+
+    place: str
+    instance_type: str
+    gpu: str
+    gpu_count: int
+    market: str
+    count: int
+
+    def __post_init__(self) -> None:
+        """Refuse groups without workers and absurd ones."""
+        if not 1 <= self.count <= MOST_WORKERS or self.gpu_count < 1:
+            raise PlacerError(
+                f"{self.count} workers with {self.gpu_count} GPUs in {self.place}", f"a group has 1 to {MOST_WORKERS:,} workers"
+            )
+
+    @staticmethod
+    def of(offer: VmOffer, count: int) -> WorkerGroup:
+        """Build the group of some machines of an offer."""
+        return WorkerGroup(
+            place=offer.place,
+            instance_type=offer.instance_type,
+            gpu=offer.gpu,
+            gpu_count=offer.gpu_count,
+            market=offer.market,
+            count=count,
+        )
+
+    @property
+    def device(self) -> str:
+        """GPU and number of one machine, such as ``T4`` or ``V100:8``."""
+        return device_name(self.gpu, self.gpu_count)
+
+    @property
+    def spec(self) -> str:
+        """The group as it is written on the command line."""
+        return f"{self.place}={self.count}x{self.device}:{self.market.replace('_', '-')}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """How workers keep their models alike.
+
+    Notes
+    -----
+    ``strategy`` is a name of `placer.problem.exchange.STRATEGIES`. ``local_steps`` optimizer steps pass from exchange to
+    exchange (H); ``streams`` TCP streams run side by side on each pair; ``overlap``: the exchange runs beside the
+    calculation of the next step. ``aggregator`` is the place of the function, server or hub that the strategy needs,
+    with the function's memory in GiB or the server machine; ``storage`` the place of its store.
+    """
+
+    strategy: str
+    compression: str
+    local_steps: int = 1
+    streams: int = 1
+    overlap: bool = False
+    aggregator: str | None = None
+    aggregator_memory_gib: float | None = None
+    server: WorkerGroup | None = None
+    storage: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse counts below one."""
+        for name in ("local_steps", "streams"):
+            if getattr(self, name) < 1:
+                raise PlacerError(f"{name} is {getattr(self, name)}", "give a whole number from 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """Worker groups and their exchange."""
+
+    groups: tuple[WorkerGroup, ...]
+    exchange: Exchange
+
+    @property
+    def workers(self) -> int:
+        """Number of workers, N in the formulas."""
+        return sum(group.count for group in self.groups)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Places with workers, sorted."""
+        return tuple(sorted({group.place for group in self.groups}))
+
+    @property
+    def workers_by_place(self) -> dict[str, int]:
+        """Workers of each place."""
+        counts: dict[str, int] = {}
+        for group in self.groups:
+            counts[group.place] = counts.get(group.place, 0) + group.count
+        return counts
+
+    def canonical(self) -> Placement:
+        """Merge equal groups and sort them, so that equal decisions compare equal."""
+        counts: dict[WorkerGroup, int] = {}
+        for group in self.groups:
+            kind = replace(group, count=1)
+            counts[kind] = counts.get(kind, 0) + group.count
+        groups = (replace(kind, count=count) for kind, count in counts.items())
+        return replace(self, groups=tuple(sorted(groups, key=lambda g: (g.place, g.gpu, g.gpu_count, g.market, g.instance_type))))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerSpec:
+    """A group as a user wrote it, before an offer of the catalog was found for it."""
+
+    place: str
+    count: int
+    gpu: str
+    gpu_count: int
+    market: str | None
+
+
+_SPEC = re.compile(
+    r"(?P<place>[^=\s]+)=(?P<count>-?[0-9]{1,9})x(?P<gpu>[A-Za-z0-9-]+)(?::(?P<gpus>[0-9]{1,6}))?(?::(?P<market>spot|on-demand))?"
+)
+
+
+def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
+    """Read ``place=COUNTxGPU[:GPUS][:spot|on-demand]``, groups separated by commas.
+
+    Examples
+    --------
+    >>> parse_workers("gcp/us-central1=1xV100:8:spot")[0].gpu_count
+    8
+
+    Raises
+    ------
+    PlacerError
+        If a group does not follow the grammar or has no worker.
+    """
+    if not isinstance(text, str):
+        raise PlacerError(f"workers {text!r} is not text", "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot")
+    specs = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        match = _SPEC.fullmatch(part)
+        if match is None:
+            raise PlacerError(
+                f"workers '{part}' is not a group", "write place=COUNTxGPU[:GPUS][:spot|on-demand], such as gcp/us-central1=4xT4:spot"
+            )
+        count, gpus = int(match["count"]), int(match["gpus"] or 1)
+        if count < 1 or gpus < 1:
+            raise PlacerError(f"workers '{part}': at least 1 is needed", "a group has at least one worker with one GPU")
+        specs.append(
+            WorkerSpec(
+                place=match["place"],
+                count=count,
+                gpu=match["gpu"],
+                gpu_count=gpus,
+                market=match["market"].replace("-", "_") if match["market"] else None,
+            )
+        )
+    if not specs:
+        raise PlacerError(f"workers '{text}' has no group", "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot")
+    return tuple(specs)

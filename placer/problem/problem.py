@@ -1,0 +1,298 @@
+"""The validated question: a model, a market, a network and the user's wishes. Saves to one JSON file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from placer.errors import PlacerError
+from placer.market.carbon import NO_GRID, NO_POWER, carbon_unknown
+from placer.market.catalog import Catalog, FunctionOffer, StoreOffer, VmOffer
+from placer.market.network.geography import great_circle_km
+from placer.market.network.graph import Network, largest_cards, network_of
+from placer.problem.exchange import traits
+from placer.problem.kept_answers import Recent
+from placer.problem.requirements import LOCAL, SYNCHRONOUS, Requirements
+from placer.units import GIB
+from placer.workload.constants import PUBLISHED, Calibration
+from placer.workload.profile import ModelProfile, Rate, profile_document
+
+SCHEMA = "placer.problem/v1"
+PARTS = ("profile", "requirements", "catalog", "calibration")
+"""What a problem file holds."""
+MOST_KNOWN_LOCAL_STEPS = 512
+"""Where catalogs/convergence.csv ends; beyond, only strategies whose multiplier the user gives."""
+MOST_LOCAL_STEPS = 64
+"""Local steps that are tried where a local strategy is asked for without a number."""
+DEFAULT_QUOTA_GPUS = 8
+"""GPUs per region, type and market when no quota file says otherwise: a small account's usual limit."""
+KEPT_POOLS = 8
+"""Sets of admitted offers that a catalog keeps for further questions."""
+KM_PER_DEGREE = 111.0
+"""Kilometres of one degree of latitude, rounded down."""
+SAME_CITY_KM = 100.0
+"""An aggregator and its store are chosen in one city unless the user names their places."""
+
+
+STALE = "stale"
+"""Code of an offer whose price is older than the request allows."""
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """An offer that the request admits, with the speed of one machine alone and in a group."""
+
+    offer: VmOffer
+    alone: Rate
+    shared: Rate
+    gpu_quota: int
+
+    @property
+    def bucket(self) -> tuple[str, str, str]:
+        """What the quota counts together: place, GPU, market."""
+        return self.offer.place, self.offer.gpu, self.offer.market
+
+    @property
+    def max_count(self) -> int:
+        """Machines that quota and availability allow."""
+        by_quota = self.gpu_quota // self.offer.gpu_count
+        return by_quota if self.offer.available is None else min(by_quota, self.offer.available)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One question, ready to solve: profile, catalog, requirements and the network of the catalog."""
+
+    profile: ModelProfile
+    catalog: Catalog
+    requirements: Requirements
+    calibration: Calibration = PUBLISHED
+
+    @cached_property
+    def network(self) -> Network:
+        """Links and egress prices of the catalog."""
+        return network_of(self.catalog)
+
+    @property
+    def batch(self) -> int:
+        """Target batch size: samples of one step over all workers, B in the formulas; of batches still to choose from, the smallest."""
+        wish = self.requirements
+        return wish.target_batch_size or min(wish.open_batches, default=self.profile.target_batch_size)
+
+    @property
+    def compression(self) -> str:
+        """Compression of gradients on the wire."""
+        return self.requirements.compression or self.profile.compression
+
+    @property
+    def gradient_bytes(self) -> float:
+        """Bytes of one gradient on the wire, S in the formulas."""
+        return self.profile.gradient_bytes(self.compression)
+
+    @cached_property
+    def data_store(self) -> StoreOffer | None:
+        """Store of the dataset; None: the data is with the workers."""
+        name = self.requirements.data_store
+        return None if name is None else self.catalog.store(name)
+
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """Offers that the request admits, in the order of the book; questions that admit the same share them."""
+        wish = self.requirements
+        limits = (
+            wish.gpus,
+            wish.places_in,
+            tuple(rule.place for rule in wish.used),
+            wish.places_not_in,
+            wish.market,
+            wish.quotas,
+            wish.require_measured,
+            wish.oldest_price,
+            wish.counts_carbon,
+        )
+        kept: Recent[tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault("pools", Recent(KEPT_POOLS))
+        return kept.get((id(self.profile), limits), lambda: (self.profile, self._admitted()))[1]
+
+    def _admitted(self) -> tuple[Pool, ...]:
+        found = []
+        places: dict[tuple[str, str, bool], bool] = {}
+        kinds: dict[tuple[object, ...], bool] = {}
+        for offer in self.catalog.offers:
+            where = offer.provider, offer.region, offer.price_basis == "owned"
+            if where not in places:
+                places[where] = self._place_admitted(offer)
+            kind = offer.gpu, offer.gpu_count, offer.market, offer.memory_gib, offer.as_of  # all that `offer_problems` looks at
+            if places[where] and kind not in kinds:
+                kinds[kind] = not self.offer_problems(offer)
+            if places[where] and kinds[kind]:
+                pool = self.pool(offer)
+                if pool is not None and pool.max_count >= 1:
+                    found.append(pool)
+        return tuple(found)
+
+    @cached_property
+    def aggregator_places(self) -> tuple[tuple[str, str], ...]:
+        """Pairs (function place, store place) that a central exchange may use, sorted; worked out once for a catalog."""
+        kept: Recent[tuple[tuple[str, str], ...]] = self.catalog.memo.setdefault("aggregator-places", Recent(KEPT_POOLS))
+        return kept.get((self.requirements.aggregator, self.requirements.storage), self._aggregator_places)
+
+    def _aggregator_places(self) -> tuple[tuple[str, str], ...]:
+        functions = list(dict.fromkeys(f.place for f in self.catalog.functions))
+        stores = [s.place for s in self.catalog.stores]
+        wanted_f, wanted_s = self.requirements.aggregator, self.requirements.storage
+        regions = self.catalog.regions
+        pairs = []
+        for function in functions if wanted_f is None else [wanted_f]:
+            for store in stores if wanted_s is None else [wanted_s]:
+                chosen = wanted_f is not None and wanted_s is not None
+                if chosen or self._same_city(regions[function].place, regions[store].place):
+                    pairs.append((function, store))
+        return tuple(sorted(pairs))
+
+    @cached_property
+    def modes(self) -> tuple[tuple[str, int], ...]:
+        """Pairs (strategy, local steps) that the request admits for two workers or more.
+
+        Notes
+        -----
+        ``auto`` admits what is synchronous, and with local steps also what exchanges every H steps. Local steps are
+        tried as powers of two between the ends of their range.
+        """
+        wish = self.requirements
+        least, most = wish.min_local_steps or 1, wish.max_local_steps or MOST_LOCAL_STEPS
+        counts = sorted({least, most, *(2**k for k in range(most.bit_length()) if least <= 2**k <= most)})
+        wanted = wish.exchange
+        named = SYNCHRONOUS + (LOCAL if wish.max_local_steps is not None else ()) if wanted == "auto" else (wanted,)
+        given = {name for name, _ in wish.samples_to_target}
+        able = [name for name in named if traits(name).may_overlap or not wish.overlap]
+        found = [(name, 1) for name in able if name not in LOCAL and least == 1]
+        known = [(name, h) for name in able if name in LOCAL for h in counts if h <= MOST_KNOWN_LOCAL_STEPS or name in given]
+        return tuple(found + known)
+
+    @cached_property
+    def serverless_places(self) -> frozenset[str]:
+        """Places that have a function and exactly one store."""
+        stores = [store.place for store in self.catalog.stores]
+        return frozenset(f.place for f in self.catalog.functions if stores.count(f.place) == 1)
+
+    def function(self, place: str) -> FunctionOffer:
+        """Find the function of a place: the one that the user names where the place has it, else the first of the book.
+
+        Raises
+        ------
+        PlacerError
+            If the place has no function.
+        """
+        wanted = self.requirements.function
+        if wanted is not None and any(f.place == place and f.function == wanted for f in self.catalog.functions):
+            return self.catalog.function(f"{wanted}@{place}")
+        return self.catalog.function(place)
+
+    def quota(self, place: str, gpu: str, market: str) -> int:
+        """GPUs allowed for a place, type and market: the last matching row of the quota file, and no more than any joint quota."""
+        rows = [row for row in self.requirements.quotas if row.covers(place, gpu, market)]
+        own = next((row.gpus for row in reversed(rows) if row.scope == "each"), DEFAULT_QUOTA_GPUS)
+        return min([own, *(row.gpus for row in rows if row.scope == "together")])
+
+    def pool(self, offer: VmOffer) -> Pool | None:
+        """Rates and quota of an offer; None if nobody can say how fast it is."""
+        kind = offer.gpu, offer.gpu_count
+        rates = self._rates.get(kind)
+        if rates is None:
+            gpu = self.catalog.gpu(offer.gpu)
+            found = (self.profile.rate(gpu, offer.gpu_count, f, self.catalog) for f in ("none", "hivemind"))
+            rates = self._rates[kind] = tuple(found)
+        alone, shared = rates
+        if alone is None or shared is None:
+            return None
+        quota = self.quota(offer.place, offer.gpu, offer.market) if self.requirements.quotas else DEFAULT_QUOTA_GPUS
+        return Pool(offer=offer, alone=alone, shared=shared, gpu_quota=quota)
+
+    @cached_property
+    def _rates(self) -> dict[tuple[str, int], tuple[Rate | None, ...]]:
+        return {}
+
+    def offer_problems(self, offer: VmOffer) -> list[tuple[str, str]]:
+        """Why an offer may not be used, as (code, message); empty if it may."""
+        wish, found = self.requirements, []
+        if wish.gpus and offer.gpu not in wish.gpus:
+            found.append(("gpu", f"{offer.gpu} is not among --gpu {','.join(wish.gpus)}"))
+        if wish.market not in ("any", offer.market):
+            found.append(("market", f"{offer.instance_type} in {offer.place} is {offer.market}, not {wish.market}"))
+        device_gib = self.catalog.gpu(offer.gpu).memory_gib
+        if self.profile.device_memory_bytes > device_gib * GIB:
+            need = self.profile.device_memory_bytes / GIB
+            found.append(("device-memory", f"{self.profile.name} needs {need:.1f} GiB on each device; {offer.gpu} has {device_gib:g} GiB"))
+        if self.profile.host_memory_bytes > offer.memory_gib * GIB:
+            need = self.profile.host_memory_bytes / GIB
+            found.append(
+                (
+                    "host-memory",
+                    f"{self.profile.name} needs {need:.1f} GiB of host memory; {offer.instance_type} has {offer.memory_gib:g} GiB",
+                )
+            )
+        if wish.oldest_price is not None and offer.as_of < wish.oldest_price:
+            found.append((STALE, f"the newest price is of {offer.as_of}, older than --max-price-age allows ({wish.oldest_price})"))
+        if wish.counts_carbon and carbon_unknown(offer, self.catalog) == NO_POWER:
+            found.append(("carbon", f"{offer.gpu}: {NO_POWER}"))
+        if wish.require_measured and not self._measured(offer):
+            found.append(("estimated", f"nobody measured {self.profile.name} on {offer.device}"))
+        return found
+
+    def place_problem(self, place: str) -> str:
+        """Why workers may not be in a place; empty if they may."""
+        wish = self.requirements
+        if wish.places_in and not any(fnmatchcase(place, p) for p in wish.places_in):
+            return f"{place} is not in --in {','.join(wish.places_in)}"
+        if any(fnmatchcase(place, p) for p in wish.places_not_in):
+            return f"{place} is excluded by --not-in {','.join(wish.places_not_in)}"
+        if wish.counts_carbon and place in self.catalog.regions and self.catalog.regions[place].grid_carbon_g_per_kwh is None:
+            return f"{place}: {NO_GRID}"
+        return ""
+
+    def _place_admitted(self, offer: VmOffer) -> bool:
+        """Owned machines are used only where the user names their site."""
+        if self.place_problem(offer.place):
+            return False
+        wish = self.requirements
+        named = *wish.places_in, *(rule.place for rule in wish.used)
+        return offer.price_basis != "owned" or any(fnmatchcase(offer.place, p) and not p.startswith("*") for p in named)
+
+    def _measured(self, offer: VmOffer) -> bool:
+        pool = self.pool(offer)
+        return pool is not None and pool.alone.basis in ("measured", "published")
+
+    def _same_city(self, a: str, b: str) -> bool:
+        here, there = self.catalog.region(a), self.catalog.region(b)
+        if abs(here.latitude_deg - there.latitude_deg) > SAME_CITY_KM / KM_PER_DEGREE:
+            return False
+        return a == b or great_circle_km(here, there) <= SAME_CITY_KM
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that the answer depends on, ready for JSON: admitted offers, others that may serve, the largest network cards."""
+        built = msgspec.to_builtins({name: getattr(self, name) for name in PARTS if name != "profile"})
+        built = {"profile": profile_document(self.profile, measurements=False), **built}
+        kept = {id(offer) for offer in (*(pool.offer for pool in self.pools), *largest_cards(self.catalog, self.catalog.regions))}
+        servers = "parameter-server" in {name for name, _ in self.modes}
+        built["catalog"]["offers"] = [msgspec.to_builtins(o) for o in self.catalog.offers if servers or id(o) in kept]
+        return {"schema": SCHEMA, **built}
+
+    @staticmethod
+    def from_dict(raw: Mapping[str, Any]) -> Problem:
+        """Read what `to_dict` wrote.
+
+        Raises
+        ------
+        PlacerError
+            If the text is not a problem of this version.
+        """
+        if raw.get("schema") != SCHEMA:
+            raise PlacerError(f"not a {SCHEMA} file", f'its "schema" must be "{SCHEMA}"')
+        try:
+            return msgspec.convert({k: raw[k] for k in PARTS}, Problem)
+        except (msgspec.ValidationError, KeyError) as error:
+            raise PlacerError(f"problem file: {error}", "write it with Problem.to_dict") from None

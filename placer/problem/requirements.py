@@ -1,0 +1,263 @@
+"""The user's wishes, in SI units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from placer.errors import PlacerError, unknown
+from placer.problem.data_shares import Dataset, needs_place
+from placer.problem.exchange import STRATEGIES, traits
+from placer.problem.placement import WorkerGroup
+from placer.units import format_duration, format_usd
+from placer.workload.profile import COMPRESSION_BYTES
+
+OBJECTIVES = ("throughput", "cost", "cost-per-sample", "time", "carbon")
+LOCAL = tuple(name for name in STRATEGIES if traits(name).local_steps)
+"""Strategies that exchange every H steps: `auto` adds them where the user allows local steps."""
+SYNCHRONOUS = tuple(name for name in STRATEGIES if name not in ("none", *LOCAL))
+"""Strategies that leave the course of the training as it is: `auto` chooses among them."""
+EXCHANGES = ("auto", *SYNCHRONOUS, *LOCAL)
+MOST_STREAMS = 256
+"""More TCP streams between two machines are a slip of the keyboard."""
+LEAST_MULTIPLIER = 0.01
+MOST_PASSES = 1e6
+"""More passes over the data, or fewer than one in so many, are a slip of the keyboard."""
+AMOUNTS = (
+    "budget_usd_per_hour", "min_samples_per_second", "samples", "deadline_s", "budget_usd", "most_usd_per_million_samples",
+    "max_carbon_g_per_hour", "target_batch_size", "critical_batch",
+)  # fmt: skip
+"""Wishes that are amounts above 0."""
+ALL_REGIONS = 1_000
+"""More regions than any market has: no limit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quota:
+    """At most ``gpus`` devices wherever place, GPU and market match (wildcards): ``each`` of these apart, or all ``together``."""
+
+    place: str
+    gpu: str
+    market: str
+    gpus: int
+    scope: str = "each"
+
+    def covers(self, place: str, gpu: str, market: str) -> bool:
+        """Whether devices of a place and market count."""
+        return fnmatchcase(place, self.place) and fnmatchcase(gpu, self.gpu) and fnmatchcase(market, self.market)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept:
+    """A residency rule: what of a kind is in one of some places must not leave them."""
+
+    kind: str
+    area: str
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Used:
+    """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match (wildcards)."""
+
+    place: str
+    device: str = "*"
+    market: str = "*"
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse rules that ask for nothing."""
+        if self.count < 1:
+            raise PlacerError(f"{self.count} machines of {self.device} in {self.place} must be used", "at least 1, or leave it out")
+
+    @property
+    def spec(self) -> str:
+        """The rule as ``--use`` takes it: ``gcp/*=2xT4:spot``, or a place alone."""
+        if (self.device, self.market, self.count) == ("*", "*", 1):
+            return self.place
+        return f"{self.place}={self.count}x{self.device}" + ("" if self.market == "*" else f":{self.market.replace('_', '-')}")
+
+    @property
+    def named_place(self) -> str | None:
+        """The place, unless it has wildcards."""
+        return None if any(sign in self.place for sign in "*?[") else self.place
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Requirements:
+    """The user's wishes, in SI units; None means no limit.
+
+    Notes
+    -----
+    ``samples`` is how many to train on, at equal progress; ``deadline_s`` and ``budget_usd`` are for all of them. ``oldest_price`` is an
+    ISO date: older machine prices are left out. With a ``batch_range`` and no ``target_batch_size`` a solver chooses the batch;
+    ``critical_batch`` is the gradient noise scale in samples.
+    """
+
+    objective: str = "throughput"
+    budget_usd_per_hour: float | None = None
+    min_samples_per_second: float | None = None
+    samples: int | None = None
+    deadline_s: float | None = None
+    budget_usd: float | None = None
+    most_usd_per_million_samples: float | None = None
+    max_carbon_g_per_hour: float | None = None
+    gpus: tuple[str, ...] = ()
+    places_in: tuple[str, ...] = ()
+    places_not_in: tuple[str, ...] = ()
+    market: str = "any"
+    min_workers: int = 1
+    max_workers: int = 64
+    min_regions: int = 1
+    max_regions: int = ALL_REGIONS
+    exchange: str = "auto"
+    aggregator: str | None = None
+    function: str | None = None
+    storage: str | None = None
+    compression: str | None = None
+    min_local_steps: int | None = None
+    max_local_steps: int | None = None
+    streams: int = 1
+    overlap: bool = False
+    samples_to_target: tuple[tuple[str, float], ...] = ()
+    target_batch_size: int | None = None
+    batch_range: tuple[int, int] | None = None
+    critical_batch: int | None = None
+    data_store: str | None = None
+    datasets: tuple[Dataset, ...] = ()
+    passes: float = 1.0
+    kept: tuple[Kept, ...] = ()
+    interruption: float | None = None
+    unavailable: float | None = None
+    quotas: tuple[Quota, ...] = ()
+    used: tuple[Used, ...] = ()
+    same_zone: bool = True
+    require_measured: bool = False
+    oldest_price: str | None = None
+
+    @property
+    def aggregator_words(self) -> str | None:
+        """The aggregator as the user writes it: a place, or ``function@place``."""
+        return self.aggregator if self.function is None else f"{self.function}@{self.aggregator}"
+
+    @property
+    def floor_samples_per_second(self) -> float | None:
+        """Least samples/s that count: the floor, or what the deadline asks for if that is more."""
+        needed = [self.min_samples_per_second, None if self.deadline_s is None else (self.samples or 0) / self.deadline_s]
+        return max((floor for floor in needed if floor is not None), default=None)
+
+    @property
+    def max_usd_per_million_samples(self) -> float | None:
+        """Most USD for a million samples that count: the budget in total over the samples, or a limit of its own if that is less."""
+        given = [self.most_usd_per_million_samples, None if self.budget_usd is None else self.budget_usd / (self.samples or 1) * 1e6]
+        return min((limit for limit in given if limit is not None), default=None)
+
+    @property
+    def joint_quotas(self) -> tuple[Quota, ...]:
+        """Quotas that cap a sum over places, devices or markets."""
+        return tuple(row for row in self.quotas if row.scope == "together")
+
+    @property
+    def counts_carbon(self) -> bool:
+        """Whether emissions are limited or the objective: machines whose emissions nobody knows are left out."""
+        return self.max_carbon_g_per_hour is not None or self.objective == "carbon"
+
+    @property
+    def open_batches(self) -> tuple[int, ...]:
+        """Batches to choose from: the ends of the range and the powers of two between; empty where one batch is given."""
+        if self.batch_range is None or self.target_batch_size is not None:
+            return ()
+        low, high = self.batch_range
+        return tuple(sorted({low, high, *(2**k for k in range(low.bit_length(), high.bit_length()) if low <= 2**k <= high)}))
+
+    def __post_init__(self) -> None:
+        """Refuse unknown words and limits that are not positive."""
+        for kind, value, known in (
+            ("objective", self.objective, OBJECTIVES),
+            ("exchange", self.exchange, EXCHANGES),
+            ("market", self.market, ("any", "spot", "on_demand")),
+            ("compression", self.compression or "none", COMPRESSION_BYTES),
+        ):
+            if value not in known:
+                raise unknown(kind, value, known)
+        self._check_ranges()
+        self._check_data()
+        for strategy, factor in self.samples_to_target:
+            if strategy not in EXCHANGES[1:]:
+                raise unknown("exchange", strategy, EXCHANGES[1:])
+            if not LEAST_MULTIPLIER <= factor <= 1 / LEAST_MULTIPLIER:
+                raise PlacerError(f"samples to target of {strategy} is {factor}", "1 is as good as synchronous training, 2 needs twice")
+        for name in AMOUNTS:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise PlacerError(f"{name} is {value}", "give a finite amount above 0")
+        self._check_totals()
+
+    @property
+    def required_places(self) -> tuple[str, ...]:
+        """Places that need a worker: where data must stay, and where machines that must be used are; sorted."""
+        named = {rule.named_place for rule in self.used if rule.named_place is not None}
+        return tuple(sorted({*needs_place(self.datasets), *named}))
+
+    @property
+    def data_moves(self) -> bool:
+        """Whether some dataset may move."""
+        return any(data.may_move for data in self.datasets)
+
+    def with_data_staying(self) -> Requirements:
+        """The same wishes with all data left where it is: nothing moves, so there are no passes to spread a move over."""
+        return replace(self, datasets=tuple(replace(data, may_move=False) for data in self.datasets), passes=1.0)
+
+    def _check_totals(self) -> None:
+        """Refuse what is meant for all samples where nobody says how many."""
+        totals = (
+            (f"deadline {format_duration(self.deadline_s or 0)}", self.deadline_s is not None),
+            (f"budget {format_usd(self.budget_usd or 0)} in total", self.budget_usd is not None),
+            ("objective 'time'", self.objective == "time"),
+        )
+        for what, wanted in totals:
+            if wanted and self.samples is None:
+                raise PlacerError(f"{what} without a number of samples", "say how many to train on, such as --samples 10M")
+
+    def _check_data(self) -> None:
+        """Refuse shares that are none, passes out of any range, and two kinds of data at once."""
+        for name in ("interruption", "unavailable"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share < 1:
+                raise PlacerError(f"{name} is {share}", "give a share from 0 to below 1, such as 20%")
+        if not 1 / MOST_PASSES <= self.passes <= MOST_PASSES:
+            raise PlacerError(f"passes is {self.passes:g}", f"give how often the data is read, {1 / MOST_PASSES:g} to {MOST_PASSES:,g}")
+        if self.datasets and self.data_store is not None:
+            raise PlacerError(f"data in {self.data_store} beside datasets with a place", "give a store, or datasets")
+
+    def _check_ranges(self) -> None:
+        """Refuse ranges whose lower end is below one or above the upper end."""
+        for what, low, high in (
+            ("workers", self.min_workers, self.max_workers),
+            ("regions", self.min_regions, self.max_regions),
+            ("tbs", *(self.batch_range or (1, 1))),
+            ("local steps", self.min_local_steps or 1, self.max_local_steps or self.min_local_steps or 1),
+        ):
+            if not 1 <= low <= high:
+                raise PlacerError(f"{what} {low}..{high}", "at least 1, and the lower end first")
+        if not 1 <= self.streams <= MOST_STREAMS:
+            raise PlacerError(f"streams is {self.streams}", f"give 1 to {MOST_STREAMS} TCP streams for each pair")
+
+
+def uses(rule: Used, place: str, device: str, market: str) -> bool:
+    """Whether machines of a place, device and market are what a rule asks for.
+
+    Examples
+    --------
+    >>> uses(Used(place="gcp/*", device="T4"), "gcp/us-west1", "T4", "spot")
+    True
+    >>> uses(Used(place="gcp/*", device="V100:8"), "gcp/us-west1", "V100", "spot")
+    False
+    """
+    return fnmatchcase(place, rule.place) and fnmatchcase(device, rule.device) and fnmatchcase(market, rule.market)
+
+
+def missing(rule: Used, groups: Iterable[WorkerGroup]) -> int:
+    """Machines that some groups lack of what a rule asks for."""
+    return max(0, rule.count - sum(g.count for g in groups if uses(rule, g.place, g.device, g.market)))

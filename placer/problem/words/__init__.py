@@ -1,0 +1,1 @@
+"""From the user's words to a Problem, one subject a file."""

@@ -1,0 +1,1 @@
+"""Devices: their names, their peak speeds and which one this machine has."""

@@ -1,0 +1,142 @@
+"""Which device this is: its name in the catalog, driver and clocks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.profiler.devices.peak_speeds import catalog_name
+from placer.profiler.target.torch_import import load_torch
+from placer.units import counted
+
+NVIDIA_SMI_SECONDS = 5
+BUSY_SHARE = 0.5
+"""Load by other programs for each CPU from which on the user is told."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceFacts:
+    """A device as it is named in rates and by PyTorch, with driver and current clocks where they can be read."""
+
+    gpu: str
+    device: str
+    device_name: str
+    driver: str | None
+    clock_mhz: float | None
+    memory_clock_mhz: float | None
+    threads: int
+    torch: str
+
+
+def choose_device(name: str | None) -> Any:
+    """Find a device: the one named, else the first GPU, else the CPU.
+
+    Raises
+    ------
+    PlacerError
+        If it is not there.
+    """
+    torch = load_torch()
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if name is None:
+        return torch.device("cuda:0" if cuda else "mps" if mps else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise PlacerError(f"unknown device '{name}'", "known: cpu, cuda:0, cuda:1 ..., mps") from None
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise PlacerError(f"device '{name}' cannot be measured", "known: cpu, cuda:0, cuda:1 ..., mps")
+    count = torch.cuda.device_count() if cuda else 0
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise PlacerError(f"there is no device '{name}': PyTorch {torch.__version__} sees {count} CUDA devices", "try --device cpu")
+    if device.type == "mps" and not mps:
+        raise PlacerError("there is no device 'mps' on this machine", "try --device cpu")
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else torch.device(device.type)
+
+
+def facts(device: Any) -> DeviceFacts:
+    """Read what is known about a device; while it is warm, its clocks are those of the measurement."""
+    torch = load_torch()
+    driver, clock, memory_clock = _nvidia_smi(device) if device.type == "cuda" else (None, None, None)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+    size = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+    return DeviceFacts(
+        gpu=gpu_name(name, size) if device.type == "cuda" else device.type,
+        device=str(device),
+        device_name=name,
+        driver=driver,
+        clock_mhz=clock,
+        memory_clock_mhz=memory_clock,
+        threads=torch.get_num_threads(),
+        torch=str(torch.__version__),
+    )
+
+
+def busy_words() -> str | None:
+    """Say that other programs slow down what is measured on this CPU; None if they hardly do.
+
+    Notes
+    -----
+    The load average counts programs that run or want to, and this one is one of them.
+    """
+    try:
+        load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    except (OSError, AttributeError):
+        return None
+    if load < 1 + BUSY_SHARE * cores:
+        return None
+    return f"the machine is busy (load {load:.1f} on {counted(cores, 'CPU')}): expect wide intervals and lower speeds"
+
+
+def gpu_name(device_name: str, memory_bytes: int | None = None) -> str:
+    """Name of a GPU in rates: the catalog's, else its own without the maker's.
+
+    >>> gpu_name("Tesla T4"), gpu_name("NVIDIA GeForce RTX 4090")
+    ('T4', 'GeForce-RTX-4090')
+    """
+    own = re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^((NVIDIA|Tesla)\s+)+", "", device_name)).strip("-") or "gpu"
+    return catalog_name(device_name, memory_bytes) or own
+
+
+def cpu_name() -> str:
+    """Model of this machine's processor."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as rows:  # noqa: PTH123 - one row of a long file
+            for row in rows:
+                if row.startswith("model name"):
+                    return row.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or "cpu"
+
+
+def _nvidia_smi(device: Any) -> tuple[str | None, float | None, float | None]:
+    """Driver and current clocks in MHz, of the tool that comes with the driver."""
+    torch = load_torch()
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None, None, None
+    query = ["--query-gpu=driver_version,clocks.sm,clocks.mem", "--format=csv,noheader,nounits"]
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    which = [f"--id=GPU-{uuid}"] if uuid else [f"--id={device.index}"]
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed command without user words
+            [tool, *which, *query], capture_output=True, text=True, timeout=NVIDIA_SMI_SECONDS, check=True
+        )
+        driver, clock, memory = (part.strip() for part in done.stdout.splitlines()[0].split(","))
+        return driver, _number(clock), _number(memory)
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None, None, None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) or None
+    except ValueError:
+        return None

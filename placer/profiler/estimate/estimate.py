@@ -1,0 +1,174 @@
+"""What a model needs and how fast it may run on GPUs that nobody has at hand: counted on the meta device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placer.errors import PlacerError, unknown
+from placer.market.catalog import Catalog
+from placer.profiler.devices.peak_speeds import PRECISIONS
+from placer.profiler.estimate.memory import Component, Fit
+from placer.profiler.estimate.throughput import Check, rates_from_flops
+from placer.profiler.target.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
+from placer.workload.profile import ModelProfile, Rate
+
+__all__ = ["Estimate", "estimate", "rates_from_flops"]
+USUAL_MICROBATCH = 32
+"""Samples that a device takes at once where nobody has said, as in the published runs."""
+HOST_BYTES_PER_PARAMETER = 50
+LEAST_HOST_BYTES = 4_000_000_000
+"""Host memory as in the shipped profiles: 28 GB for 560 M parameters in Erben et al. (2024), scaled; not below 4 GB."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """A model on GPUs that were not measured.
+
+    Parameters
+    ----------
+    parameters, trainable, gradient_tensors, gradient_bytes
+        As `placer.profiler.gradients` counts them; bytes in FP32.
+    flops_per_sample
+        Forward and backward of one sample, a multiply-add is two.
+    kernels
+        Kernels of a step.
+    memory
+        Memory of a device by component, at the microbatch.
+    fits
+        Every GPU of the catalog, smallest first.
+    rates
+        Samples per second of every GPU of the catalog that has the precision.
+    limits
+        What takes longest on each GPU.
+    checks
+        Known rates of this model against what would have been estimated without them.
+    notes
+        What is worth knowing, in words.
+    """
+
+    name: str
+    title: str
+    family: str
+    source: str
+    precision: str
+    optimizer: str
+    microbatch: int
+    target_batch_size: int
+    parameters: int
+    trainable: int
+    gradient_tensors: int
+    gradient_bytes: int
+    flops_per_sample: float
+    kernels: float
+    memory: tuple[Component, ...]
+    fits: tuple[Fit, ...]
+    rates: tuple[Rate, ...]
+    limits: dict[str, str]
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def device_memory_bytes(self) -> int:
+        """Memory of a device at the microbatch: the sum of its components."""
+        return round(sum(c.bytes for c in self.memory))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``--json`` document."""
+        from placer.profiler.estimate.document import estimate_document
+
+        return estimate_document(self)
+
+    def to_profile(self) -> ModelProfile:
+        """Build a profile that ``placer recommend --model`` reads, with estimated rates alone."""
+        return ModelProfile(
+            name=self.name,
+            title=self.title,
+            family=self.family,
+            parameters=self.parameters,
+            tensors=self.gradient_tensors,
+            gradient_bytes_fp32=self.gradient_bytes,
+            gradient_source=f"counted on the meta device: {self.source or self.name}",
+            device_memory_bytes=self.device_memory_bytes,
+            host_memory_bytes=max(LEAST_HOST_BYTES, HOST_BYTES_PER_PARAMETER * self.parameters),
+            memory_source=f"estimated: {self.microbatch} at once in {self.precision}, {self.optimizer}; host: 50 bytes per parameter",
+            bytes_per_sample=None,
+            bytes_per_sample_source=None,
+            target_batch_size=self.target_batch_size,
+            microbatch=self.microbatch,
+            compression=USUAL_COMPRESSION,
+            efficiency=(),
+            rates=self.rates,
+        )
+
+
+def estimate(
+    workload: Workload,
+    catalog: Catalog,
+    microbatch: int | None = None,
+    precision: str = "fp16",
+    optimizer: str | None = None,
+    known: Sequence[Rate] = (),
+) -> Estimate:
+    """Count a workload on the meta device and estimate memory and throughput for every GPU of a catalog.
+
+    Parameters
+    ----------
+    workload
+        The model; it is neither moved nor changed.
+    catalog
+        Whose GPUs are looked at.
+    microbatch
+        Samples that a device takes at once; None: the workload's, else 32.
+    precision
+        ``fp32``, ``tf32``, ``fp16`` or ``bf16`` (autocast, weights in FP32).
+    optimizer
+        Name of one (``sgd``, ``momentum``, ``adam`` ...) in the place of the workload's.
+    known
+        Rates of this model that were measured on devices of the catalog at this precision: estimates start from the most alike.
+
+    Raises
+    ------
+    PlacerError
+        If the model cannot run on the meta device, or there is no such precision or optimizer.
+    """
+    from placer.profiler.estimate.counting import count
+    from placer.profiler.estimate.memory import components, fits
+    from placer.profiler.estimate.optimizer_state import optimizer_state
+    from placer.profiler.estimate.throughput import checks, rates_from_work, step_times
+    from placer.profiler.gradients import gradient_sizes
+    from placer.profiler.target.torch_import import load_torch
+
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
+    samples = microbatch or workload.microbatch or USUAL_MICROBATCH
+    if samples < 1:
+        raise PlacerError(f"microbatch {samples} is below 1", "give a whole number from 1")
+    sizes = gradient_sizes(workload, load_torch().device("meta"))
+    counts = count(workload)
+    state = optimizer_state(workload, sizes.trainable, optimizer)
+    parts = components(counts, samples, precision, sizes.bytes_native, state)
+    work = counts.work(samples)
+    return Estimate(
+        name=workload.name,
+        title=workload.title,
+        family=workload.family,
+        source=workload.source,
+        precision=precision,
+        optimizer=state.name,
+        microbatch=samples,
+        target_batch_size=workload.target_batch_size or USUAL_TARGET_BATCH_SIZE,
+        parameters=sizes.parameters,
+        trainable=sizes.trainable,
+        gradient_tensors=sizes.tensors,
+        gradient_bytes=sizes.bytes_fp32,
+        flops_per_sample=counts.of(samples).flops / samples,
+        kernels=work.kernels,
+        memory=parts,
+        fits=fits(parts, samples, catalog),
+        rates=rates_from_work(work, workload.family, catalog, precision, known),
+        checks=checks(work, workload.family, catalog, precision, known),
+        limits={gpu: time.limit for gpu, time in step_times(work, workload.family, catalog, precision).items()},
+        notes=tuple(sizes.notes),
+    )

@@ -1,0 +1,126 @@
+"""How far the estimate is off for models and devices that the fit has not seen: leave-one-out over the published rates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from placer.market.catalog import Catalog
+from placer.profiler.estimate.fit import PRECISION, Point, estimated_rate, fit
+from placer.profiler.estimate.work import OTHER, Constants, step_time
+from placer.workload.profile import load_profile
+
+SHARE = 0.9
+"""Share of the errors that an interval should hold."""
+LEAST_SPREAD = 1.5
+"""No interval of a model that was never measured is narrower: the published rates come from one laboratory and few devices. Assumed."""
+LEAST_DEVICE_SPREAD = 1.2
+"""The same for a rate scaled from another device of the same model. Assumed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """Errors of one published rate, as shares (0.1 is 10 % too fast); None where no other device of the model was published.
+
+    Parameters
+    ----------
+    never_measured
+        The fit has seen no rate of this model, on any device.
+    family_never_measured
+        The fit has seen no rate of any model of this family.
+    other_device
+        Scaled by the formula from the most alike other device of this model, with constants of the other models.
+    data_sheet
+        What `placer.workload.profile` does from the same other device: square root of the FLOP/s and bandwidth ratios.
+    """
+
+    point: Point
+    never_measured: float
+    family_never_measured: float
+    other_device: float | None
+    data_sheet: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """Errors of several rates as factors less 1: 0.5 is 1.5 times too fast or too slow."""
+
+    rates: int
+    median: float
+    p90: float
+    worst: float
+
+
+def leave_one_out(points: Sequence[Point], catalog: Catalog) -> tuple[LeftOut, ...]:
+    """Estimate each published rate without its model, without its family, and from its model's other devices."""
+    models = {p.model: fit([o for o in points if o.model != p.model]) for p in points}
+    families = {p.family: fit([o for o in points if o.family != p.family]) for p in points}
+    return tuple(
+        LeftOut(
+            point=p,
+            never_measured=estimated_rate(p, models[p.model]) / p.rate.value - 1,
+            family_never_measured=estimated_rate(p, families[p.family], OTHER) / p.rate.value - 1,
+            other_device=_other_device(p, points, models[p.model]),
+            data_sheet=_data_sheet(p, catalog),
+        )
+        for p in points
+    )
+
+
+def scaled_rate(known: Point, target: Point, constants: Constants) -> float:
+    """Samples per second of a target from a known rate of the same model: the formula gives the ratio of the devices."""
+    times = [step_time(p.work, p.device, p.family, PRECISION, constants) for p in (known, target)]
+    assert times[0] is not None
+    assert times[1] is not None
+    return known.rate.value * times[0].total / times[1].total
+
+
+def summary(errors: Iterable[float | None]) -> Summary | None:
+    """Median, 90th percentile and worst of errors, too fast and too slow alike; None without any."""
+    factors = sorted(math.exp(abs(math.log1p(e))) - 1 for e in errors if e is not None)
+    if not factors:
+        return None
+    return Summary(rates=len(factors), median=_quantile(factors, 0.5), p90=_quantile(factors, SHARE), worst=factors[-1])
+
+
+def with_spreads(constants: Constants, rows: Sequence[LeftOut]) -> Constants:
+    """Add the intervals: the factor that `SHARE` of the left-out errors stay within, and not less than the least."""
+    families = {}
+    for name, family in constants.families.items():
+        errors = [r.family_never_measured for r in rows] if name == OTHER else [r.never_measured for r in rows if r.point.family == name]
+        families[name] = replace(family, spread=max(LEAST_SPREAD, _spread(errors)))
+    device = max(LEAST_DEVICE_SPREAD, _spread([r.other_device for r in rows if r.other_device is not None]))
+    return replace(constants, families=families, other_device_spread=device)
+
+
+def _spread(errors: Sequence[float]) -> float:
+    found = summary(errors)
+    return 1.0 if found is None else 1 + found.p90
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+
+def _other_device(point: Point, points: Sequence[Point], constants: Constants) -> float | None:
+    others = [o for o in points if o.model == point.model and o.device.gpu != point.device.gpu]
+    if not others:
+        return None
+    guesses = [(abs(math.log(scaled_rate(o, point, constants) / o.rate.value)), scaled_rate(o, point, constants)) for o in others]
+    return min(guesses)[1] / point.rate.value - 1
+
+
+def _data_sheet(point: Point, catalog: Catalog) -> float | None:
+    """Error of the estimate that a profile without this rate gives."""
+    profile = load_profile(point.model)
+    others = tuple(
+        r for r in profile.rates if r.gpu != point.device.gpu and (r.gpu_count, r.framework, r.basis) == (1, "none", "published")
+    )
+    if not others:
+        return None
+    found = replace(profile, rates=others).rate(catalog.gpus[point.device.gpu], 1, "none", catalog)
+    return None if found is None else found.value / point.rate.value - 1

@@ -1,0 +1,1 @@
+"""What averaging gradients costs the processor of this machine."""

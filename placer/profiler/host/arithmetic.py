@@ -1,0 +1,224 @@
+"""What averaging costs the processor of this machine: its arithmetic, part by part as hivemind does it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from placer.errors import PlacerError
+from placer.profiler.target.torch_import import load_torch
+
+if TYPE_CHECKING:
+    import torch
+
+PART_BYTES = 2**19
+"""Most bytes of a message once compressed: hivemind 1.1.12, ``averaging/partition.py``."""
+ELEMENT_BYTES = {"fp16": 2, "none": 4}
+"""Bytes of a gradient element in a message."""
+HEADER = b"\x00" * 48
+"""Stands for the fields of hivemind's protobuf message beside its buffer."""
+STAGES = ("serialise", "average", "deserialise")
+SIZES = {"quick": (2e6, 8e6, 32e6), "usual": (2e6, 8e6, 32e6, 64e6), "thorough": (2e6, 8e6, 32e6, 128e6)}
+"""Bytes of a gradient in messages."""
+SECONDS = {"quick": 8.0, "usual": 30.0, "thorough": 120.0}
+TENSORS = (8, 64, 512)
+LEAST_ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostPoint:
+    """One gradient averaged: message bytes, number of tensors, and CPU seconds of each stage (median of the rounds)."""
+
+    compression: str
+    bytes: int
+    tensors: int
+    serialise_s: float
+    average_s: float
+    deserialise_s: float
+    rounds: int
+
+    @property
+    def total_s(self) -> float:
+        """All stages together."""
+        return self.serialise_s + self.average_s + self.deserialise_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostMeasurement:
+    """All points of a machine; ``partial`` if Ctrl-C ended the rounds early."""
+
+    points: tuple[HostPoint, ...]
+    partial: bool
+    processor: str
+    logical_cpus: int
+    torch_version: str
+
+    def of(self, compression: str) -> tuple[HostPoint, ...]:
+        """Points of one compression."""
+        return tuple(point for point in self.points if point.compression == compression)
+
+
+def measure_host(
+    sizes: Sequence[float] = SIZES["usual"],
+    tensors: Sequence[int] = TENSORS,
+    seconds: float = SECONDS["usual"],
+    compressions: Sequence[str] = ("fp16", "none"),
+    progress: Callable[[float], None] = lambda share: None,
+) -> HostMeasurement:
+    """Measure serialising, averaging and deserialising of gradients on one core of this machine.
+
+    Parameters
+    ----------
+    sizes
+        Bytes of a gradient in messages, at least two different ones.
+    tensors
+        Numbers of equal tensors that a gradient has, at least two different ones.
+    seconds
+        Time of the measurement; at least three rounds over all points are made however long they take.
+    compressions
+        ``fp16`` and ``none``.
+    progress
+        Called with the share that is done, 0 to 1.
+
+    Returns
+    -------
+    HostMeasurement
+        CPU seconds of one thread: what else runs on the machine counts little. Ctrl-C after the first round ends it early, marked partial.
+
+    Raises
+    ------
+    PlacerError
+        If PyTorch is missing or there are too few sizes.
+    """
+    if len(set(sizes)) < 2 or len(set(tensors)) < 2 or min(*sizes, *tensors) < 1:
+        raise PlacerError("two sizes and two tensor counts tell the two costs apart", "give at least two of each, from 1")
+    torch = load_torch()
+    cases = [(kind, int(size), int(count)) for kind in compressions for size in sizes for count in tensors]
+    rounds: list[dict[tuple[str, int, int], tuple[float, ...]]] = []
+    partial = False
+    start = time.perf_counter()
+    try:
+        with one_thread(torch):
+            average_once(make_gradient(torch, *cases[0]), cases[0][0])
+            while len(rounds) < LEAST_ROUNDS or time.perf_counter() - start < seconds:
+                rounds.append({})
+                for i, case in enumerate(cases):
+                    rounds[-1][case] = average_once(make_gradient(torch, *case), case[0])
+                    done = (len(rounds) - 1 + (i + 1) / len(cases)) / LEAST_ROUNDS
+                    progress(min(done, (time.perf_counter() - start) / seconds if seconds > 0 else 1.0, 1.0))
+    except KeyboardInterrupt:
+        if not rounds or len(rounds[0]) < len(cases):
+            raise
+        partial = True
+    points = tuple(_point(case, [found[case] for found in rounds if case in found]) for case in cases)
+    return HostMeasurement(
+        points=points, partial=partial, processor=processor(), logical_cpus=os.cpu_count() or 1, torch_version=str(torch.__version__)
+    )
+
+
+def average_once(tensors: Sequence[torch.Tensor], compression: str) -> tuple[float, float, float]:
+    """Average one gradient with a copy of itself and return CPU seconds of `STAGES`.
+
+    Notes
+    -----
+    A part is serialised and sent; what comes from a peer is deserialised and added; the difference from the mean is serialised
+    for that peer; differences that come are deserialised and added to the gradient. So a peer of a large group treats every
+    part of its gradient: (N - 1) / N of it in a group of N, counted as all of it. What is sent to the peer is what comes from it:
+    no copy passes through a network.
+    """
+    clock, length = time.thread_time, PART_BYTES // ELEMENT_BYTES[compression]
+    serialise_s = average_s = deserialise_s = 0.0
+    for tensor in tensors:
+        flat: Any = tensor.view(-1)
+        for part in flat.split(length):
+            t0 = clock()
+            sent = serialise(part, compression)
+            t1 = clock()
+            received = deserialise(sent, compression)
+            t2 = clock()
+            difference = mean_of(part, received).sub_(part)
+            t3 = clock()
+            returned = serialise(difference, compression)
+            t4 = clock()
+            change = deserialise(returned, compression)
+            t5 = clock()
+            part.add_(change)
+            t6 = clock()
+            serialise_s += t1 - t0 + t4 - t3
+            deserialise_s += t2 - t1 + t5 - t4
+            average_s += t3 - t2 + t6 - t5
+    return serialise_s, average_s, deserialise_s
+
+
+def serialise(part: torch.Tensor, compression: str) -> bytes:
+    """Bytes of a message: clamped to the range of FP16 and converted, copied to a buffer, copied into the message."""
+    torch = load_torch()
+    if compression == "fp16":
+        limits = torch.finfo(torch.float16)
+        part = part.to(torch.float32, copy=True).clamp_(limits.min, limits.max).to(torch.float16)
+    return b"".join((HEADER, part.numpy().tobytes()))
+
+
+def deserialise(message: bytes, compression: str) -> torch.Tensor:
+    """FP32 tensor of a message: its buffer is copied out of it, as protobuf does, and converted."""
+    kind = np.float16 if compression == "fp16" else np.float32
+    array = np.frombuffer(message[len(HEADER) :], dtype=kind).astype(np.float32)
+    tensor: torch.Tensor = load_torch().from_numpy(array)
+    return tensor
+
+
+def mean_of(part: torch.Tensor, received: torch.Tensor) -> torch.Tensor:
+    """Running mean of two peers of equal weight."""
+    total: torch.Tensor = load_torch().zeros_like(part)
+    return total.add_(part, alpha=1.0).add_(received, alpha=1.0).div_(2.0)
+
+
+def make_gradient(torch: Any, compression: str, size: int, count: int) -> list[torch.Tensor]:
+    """Build a gradient of ``count`` equal FP32 tensors that take about ``size`` bytes in messages."""
+    elements = max(1, round(size / ELEMENT_BYTES[compression] / count))
+    return [torch.full((elements,), 0.01 * (1 + i % 7)) for i in range(count)]
+
+
+@contextmanager
+def one_thread(torch: Any) -> Iterator[None]:
+    """Let PyTorch use one thread, as each of hivemind's steps does with parts of this size."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def processor() -> str:
+    """Name of the processor, as the system knows it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next((name for name in names if name), platform.processor() or platform.machine() or "unknown processor")
+
+
+def _point(case: tuple[str, int, int], found: Sequence[tuple[float, ...]]) -> HostPoint:
+    kind, size, count = case
+    serialise_s, average_s, deserialise_s = (median(column) for column in zip(*found, strict=True))
+    whole = max(1, round(size / ELEMENT_BYTES[kind] / count)) * count * ELEMENT_BYTES[kind]
+    return HostPoint(
+        compression=kind,
+        bytes=whole,
+        tensors=count,
+        serialise_s=serialise_s,
+        average_s=average_s,
+        deserialise_s=deserialise_s,
+        rounds=len(found),
+    )

@@ -1,0 +1,226 @@
+"""From the arithmetic of this machine to host constants: a calibration that ``--calibration`` reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from typing import Any
+
+from placer.errors import PlacerError, unknown
+from placer.market.books.reading import load_catalog
+from placer.market.catalog import Catalog
+from placer.profiler.host.arithmetic import HostMeasurement
+from placer.profiler.host.fit import HostFit, fit
+from placer.units import Interval
+from placer.version import __version__
+from placer.workload.constants import PUBLISHED, Calibration, HostConstants
+from placer.workload.overlay import SCHEMA, Overlay, overlay_document
+
+BASE = "a10"
+"""The class whose published constants are scaled: the only one whose runs told gigabytes and tensors apart."""
+REFERENCE_S_PER_GB = 2.6
+REFERENCE_S_PER_TENSOR = 2.7e-5
+"""Arithmetic of FP16 messages on a host that is taken to average as fast as the published A10 hosts.
+
+Measured by `measure_host` on one core of an AMD EPYC virtual machine (2 cores, PyTorch 2.13, NumPy 2.4, November 2026). That the
+published hosts, of the same make, are alike is assumed: nobody can measure them any more.
+"""
+ALIKE = 1.5
+"""How far, as a factor, that may be off either way: assumed. Published T4 hosts take 1.45 times as long per GB as A10 ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostTerm:
+    """One constant of a host class: published and here, with the 90 % interval of what is measured in it."""
+
+    name: str
+    unit: str
+    published: float
+    value: float
+    low: float
+    high: float
+    basis: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostReport:
+    """What a machine measured, the fits of both compressions, and the constants of a host class made of them."""
+
+    measured: HostMeasurement
+    fits: Mapping[str, HostFit]
+    host: str
+    devices: tuple[str, ...]
+    terms: tuple[HostTerm, ...]
+    overlay: Overlay
+    created: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.calibration/v1`` document."""
+        return host_document(self)
+
+
+def host_class(name: str, catalog: Catalog) -> str:
+    """Class of averaging constants of a host class or of a device.
+
+    Raises
+    ------
+    PlacerError
+        If it is neither.
+    """
+    if name.lower() in PUBLISHED.hosts:
+        return name.lower()
+    for device in catalog.gpus.values():
+        if device.gpu.lower() == name.lower():
+            return device.host
+    raise unknown("host class", name, (*PUBLISHED.hosts, *catalog.gpus), "give t4, a10, or a device such as A100-80")
+
+
+def host_report(measured: HostMeasurement, host: str, today: str | None = None) -> HostReport:
+    """Fit a measurement and scale the published constants by it.
+
+    Parameters
+    ----------
+    measured
+        Points of FP16 messages at least.
+    host
+        Class that gets the constants, or a device of it.
+    today
+        Date, ISO; None takes today.
+
+    Notes
+    -----
+    hivemind spends a host's processor mostly on what one machine alone cannot show: its event loop, its daemon, encryption and
+    copies between processes. The published s/GB and s/tensor are therefore scaled by the speed of this machine's arithmetic. l0 and l2
+    (matchmaking, round trips) stay as published.
+    """
+    catalog = load_catalog("default")
+    kind = host_class(host, catalog)
+    created = date.today().isoformat() if today is None else today
+    fits = {name: fit([(p.bytes, p.tensors, p.total_s) for p in measured.of(name)]) for name in ("fp16", "none") if measured.of(name)}
+    if "fp16" not in fits:
+        raise PlacerError("no FP16 messages were measured", "the published constants are of FP16: measure it as well")
+    terms = _terms(fits["fp16"], kind)
+    constants = HostConstants(**{term.name: term.value for term in terms})
+    name = f"placer profile exchange on {measured.processor}, {created}{' (partial)' if measured.partial else ''}"
+    calibration = replace(
+        PUBLISHED, name=name, hosts={**PUBLISHED.hosts, kind: constants}, spreads={kind: _spread(PUBLISHED, fits["fp16"])}
+    )
+    devices = tuple(sorted(device.gpu for device in catalog.gpus.values() if device.host == kind))
+    return HostReport(
+        measured=measured, fits=fits, host=kind, devices=devices, terms=terms, overlay=Overlay(calibration=calibration), created=created
+    )
+
+
+def host_document(report: HostReport) -> dict[str, Any]:
+    """Build the document: the overlay, and in ``report`` the fits, what is assumed, and the points."""
+    catalog = load_catalog("default")
+    figures = overlay_document(report.overlay)
+    points = [asdict(point) for point in report.measured.points]
+    return {
+        "schema": SCHEMA,
+        "name": figures.pop("name"),
+        "created": report.created,
+        "placer_version": __version__,
+        "catalog": {"name": catalog.name, "digest": catalog.digest},
+        "runs": {
+            "file": "placer profile exchange",
+            "sha256": hashlib.sha256(json.dumps(points, sort_keys=True).encode()).hexdigest(),
+            "rows": len(points),
+        },
+        **figures,
+        "report": {
+            "fitted": [_fitted(report, term) for term in report.terms if term.basis == "estimated"],
+            "not_fitted": [_not_fitted(report, term) for term in report.terms if term.basis == "assumed"],
+            "runs": [],
+            "errors": {"before": None, "after": None, "left_out": None},
+            "warnings": [*warnings_of(report)],
+            "exchange": {
+                "host": report.host,
+                "devices": list(report.devices),
+                "partial": report.measured.partial,
+                "processor": report.measured.processor,
+                "logical_cpus": report.measured.logical_cpus,
+                "torch": report.measured.torch_version,
+                "arithmetic": {name: asdict(found) for name, found in report.fits.items()},
+                "reference": {"s_per_gb": REFERENCE_S_PER_GB, "s_per_tensor": REFERENCE_S_PER_TENSOR, "alike_within_factor": ALIKE},
+                "points": points,
+            },
+        },
+    }
+
+
+def warnings_of(report: HostReport) -> list[str]:
+    """Say what a reader of the constants should know."""
+    said = [
+        f"only the arithmetic is measured; that hivemind's other work scales with it is assumed, within a factor of {ALIKE:g}: "
+        "'placer calibrate' on one measured run is better"
+    ]
+    if report.measured.partial:
+        said.append("stopped by Ctrl-C: fewer rounds than asked for")
+    if report.fits["fp16"].relative_residual > 0.25:
+        said.append(
+            f"points lie {report.fits['fp16'].relative_residual:.0%} around the fit: something else used this machine; measure again"
+        )
+    return said
+
+
+def _terms(found: HostFit, kind: str) -> tuple[HostTerm, ...]:
+    base, shown = PUBLISHED.hosts[BASE], PUBLISHED.hosts[kind]
+
+    def scaled(name: str, unit: str, here: Interval, reference: float) -> HostTerm:
+        factor = getattr(base, name) / reference
+        return HostTerm(
+            name=name, unit=unit, published=getattr(shown, name), value=here.value * factor, low=here.low * factor, high=here.high * factor,
+            basis="estimated", source=f"{BASE} x {here.value / reference:.2f}, the arithmetic here over the reference",
+        )  # fmt: skip
+
+    def kept(name: str, unit: str, why: str) -> HostTerm:
+        value, source = getattr(base, name), f"as {BASE}, {why}"
+        return HostTerm(
+            name=name, unit=unit, published=getattr(shown, name), value=value, low=value, high=value, basis="assumed", source=source
+        )
+
+    return (
+        scaled("s_per_gb", "s/GB", found.s_per_gb, REFERENCE_S_PER_GB),
+        scaled("s_per_tensor", "s/tensor", found.s_per_tensor, REFERENCE_S_PER_TENSOR),
+        kept("base_s", "s", "as matchmaking needs peers"),
+        kept("s_per_peer", "s/worker", "as it needs peers"),
+    )
+
+
+def _spread(published: Calibration, found: HostFit) -> tuple[float, float, float]:
+    """Spread of the averaging time: published spread, interval of the fit and `ALIKE` together, in logarithms."""
+    _, slow, fast = published.averaging_spread
+    of_fit = (found.s_per_gb.high - found.s_per_gb.low) / 2 / found.s_per_gb.value if found.s_per_gb.value > 0 else 1.0
+    half = math.sqrt((math.log(slow / fast) / 2) ** 2 + of_fit**2 + math.log(ALIKE) ** 2)
+    return 1.0, math.exp(half), math.exp(-half)
+
+
+def _fitted(report: HostReport, term: HostTerm) -> dict[str, Any]:
+    return {
+        **_figure(report, term),
+        "value": term.value,
+        "low": term.low,
+        "high": term.high,
+        "runs": len(report.measured.of("fp16")),
+        "at_limit": term.value == 0.0,
+    }
+
+
+def _not_fitted(report: HostReport, term: HostTerm) -> dict[str, Any]:
+    return {**_figure(report, term), "because": f"assumed: {term.source}"}
+
+
+def _figure(report: HostReport, term: HostTerm) -> dict[str, Any]:
+    return {
+        "figure": f"{term.name} of {report.host} hosts",
+        "kind": "constant",
+        "key": [report.host, term.name],
+        "unit": term.unit,
+        "published": term.published,
+    }

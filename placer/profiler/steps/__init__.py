@@ -1,0 +1,1 @@
+"""How training steps are timed, and what is worked out from the times."""

@@ -1,0 +1,58 @@
+"""What can go wrong in the measured code: too little memory, which is an answer, and everything else, which is its author's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from placer.errors import PlacerError
+from placer.profiler.target.torch_import import load_torch
+
+WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "alloc_failed")
+"""How PyTorch and its libraries say that memory ran out, where they raise a plain RuntimeError."""
+
+
+class OutOfMemory(Exception):  # noqa: N818 - it is no error: it ends the search for the largest batch
+    """A batch size does not fit."""
+
+
+@contextmanager
+def told(doing: str) -> Iterator[None]:
+    """Turn what the measured code raises into `OutOfMemory`, or into one line that says what it was doing.
+
+    Parameters
+    ----------
+    doing
+        Follows "the measured code fails": ``at batch size 8``.
+
+    Raises
+    ------
+    OutOfMemory
+        If memory ran out.
+    PlacerError
+        If the code failed in another way.
+    """
+    try:
+        yield
+    except (PlacerError, OutOfMemory, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # sys.exit, and exceptions of the user's own, end the measured code and not placer
+        if is_out_of_memory(error):
+            said = one_line(error) if str(error).strip() else "out of memory"
+            raise OutOfMemory(said) from None  # without its frames, which hold the memory
+        words = f"the measured code fails {doing}: {type(error).__name__}: {one_line(error)}"
+        raise PlacerError(words, "run one step of it by hand to see where") from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell a lack of memory from other failures."""
+    torch = load_torch()
+    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in WORDS)
+
+
+def one_line(error: BaseException) -> str:
+    """First line of an error's text, without characters that would steer a terminal."""
+    first = (str(error).strip().splitlines() or ["no message"])[0]
+    return "".join(c if c.isprintable() else " " for c in first)

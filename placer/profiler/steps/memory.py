@@ -1,0 +1,77 @@
+"""Memory: the most that was used on the device and on the host, and what the host still has."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from placer.profiler.target.torch_import import load_torch
+
+KIB = 1024
+STATUS = Path("/proc/self/status")
+CLEAR = Path("/proc/self/clear_refs")
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def release(device: Any) -> None:
+    """Give memory back that nothing uses any more, and start to look for the next peak."""
+    torch = load_torch()
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    elif device.type == "mps":
+        torch.mps.empty_cache()
+    try:
+        CLEAR.write_text("5", encoding="ascii")  # Linux: the peak of this process starts again
+    except OSError:
+        return
+
+
+def device_peak_bytes(device: Any) -> int | None:
+    """Most memory allocated on a device since `release`; None on a CPU. Metal knows no peak: what is allocated now."""
+    torch = load_torch()
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    return int(torch.mps.driver_allocated_memory()) if device.type == "mps" else None
+
+
+def host_peak_bytes() -> int | None:
+    """Most resident memory of this process: since `release` on Linux, since its start elsewhere."""
+    found = _kib(STATUS, "VmHWM")
+    if found is not None:
+        return found
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * KIB
+
+
+def host_available_bytes() -> int | None:
+    """Memory that this process may still take: free on the machine, and below the limit of its container; None if unknown."""
+    free = [_kib(MEMINFO, "MemAvailable"), _below_limit()]
+    return min((size for size in free if size is not None), default=None)
+
+
+def _below_limit() -> int | None:
+    """What a container's limit leaves; files in the cache count as free."""
+    try:
+        limit = int((CGROUP / "memory.max").read_text(encoding="ascii"))
+        used = int((CGROUP / "memory.current").read_text(encoding="ascii"))
+        rows = dict(row.split() for row in (CGROUP / "memory.stat").read_text(encoding="ascii").splitlines())
+        return max(0, limit - used + int(rows.get("inactive_file", 0)))
+    except (OSError, ValueError):
+        return None
+
+
+def _kib(path: Path, name: str) -> int | None:
+    """A row of a file of /proc in bytes."""
+    try:
+        for row in path.read_text(encoding="utf-8").splitlines():
+            if row.startswith(f"{name}:"):
+                return int(row.split()[1]) * KIB
+    except (OSError, ValueError):
+        return None
+    return None

@@ -1,0 +1,186 @@
+"""Time steps until the median is known as well as asked for."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from placer.profiler.steps.statistics import FEW, STABLE, MedianInterval, median_interval, quartiles
+from placer.profiler.steps.stopwatch import Stopwatch, phases
+from placer.profiler.steps.training import Step
+from placer.workload.measurement import Point, Seconds
+
+BLOCK_SECONDS = 0.1
+"""Length of a block: short steps are measured in blocks, whose means differ less and depend less on each other than single steps."""
+BLOCKS_IN_TIME = 20
+"""Blocks for which there shall be time, else they are shorter."""
+MOST_STEPS_IN_BLOCK = 50
+MOST_WARM_UP = 10
+"""Warm-up steps after which steps count as stable."""
+LEAST_WARM_UP = 2
+LEAST_STEPS = 3
+"""Steps that are timed whatever they take."""
+WARM_UP_SHARE = 0.3
+"""Largest share of the time that warm-up may take."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effort:
+    """How well and how long to measure.
+
+    Parameters
+    ----------
+    half_width
+        Stop when half the interval is below this share of the median.
+    seconds
+        Stop after this long, for all batch sizes and precisions together.
+    steps
+        Exactly so many steps for each batch size, if given.
+    """
+
+    half_width: float
+    seconds: float
+    steps: int | None = None
+
+
+QUICK = Effort(half_width=0.03, seconds=30.0)
+USUAL = Effort(half_width=0.01, seconds=120.0)
+THOROUGH = Effort(half_width=0.005, seconds=900.0)
+
+
+@dataclass(kw_only=True)
+class Timing:
+    """Steps of one batch size, block by block: grows while it is measured.
+
+    ``blocks`` has the mean seconds of a step in each block, ``steps`` the seconds of every single step by phase.
+    """
+
+    batch_size: int
+    accumulation: int = 1
+    blocks: list[float] = field(default_factory=list)
+    steps: dict[str, list[float]] = field(default_factory=dict)
+    device_memory_bytes: int | None = None
+    host_memory_bytes: int | None = None
+    done: bool = False
+
+    @property
+    def interval(self) -> MedianInterval:
+        """Seconds of a step: median of blocks, or of steps where there are too few blocks."""
+        return median_interval(self.blocks if len(self.blocks) >= FEW else self.steps["step"])
+
+    @property
+    def samples_per_second(self) -> float:
+        """Samples of a step over its median seconds."""
+        return self.batch_size * self.accumulation / self.interval.value
+
+    def add(self, block: list[dict[str, float]]) -> None:
+        """Add a block of steps, each with its seconds by phase."""
+        self.blocks.append(math.fsum(step["step"] for step in block) / len(block))
+        for step in block:
+            for phase, seconds in step.items():
+                self.steps.setdefault(phase, []).append(seconds)
+
+    def point(self, flops_per_sample: float | None, peak_flops: float | None) -> Point:
+        """What the profile keeps.
+
+        Parameters
+        ----------
+        flops_per_sample
+            Floating-point operations of a sample, if they could be counted.
+        peak_flops
+            FLOP/s of the device's data sheet, if known.
+        """
+        samples, found = self.batch_size * self.accumulation, self.interval
+        share = flops_per_sample * self.samples_per_second / peak_flops if flops_per_sample and peak_flops else None
+        return Point(
+            batch_size=self.batch_size,
+            accumulation=self.accumulation,
+            step=quartiles(self.steps["step"]),
+            forward=self._phase("forward"),
+            backward=self._phase("backward"),
+            optimizer=self._phase("optimizer"),
+            samples_per_second=samples / found.value,
+            low=samples / found.high,
+            high=samples / found.low,
+            confidence=found.confidence,
+            steps=len(self.steps["step"]),
+            device_memory_bytes=self.device_memory_bytes,
+            host_memory_bytes=self.host_memory_bytes,
+            fraction_of_peak=share,
+            partial=not self.done,
+        )
+
+    def _phase(self, name: str) -> Seconds | None:
+        return quartiles(self.steps[name]) if name in self.steps else None
+
+
+def measure(
+    step: Step,
+    watch: Stopwatch,
+    timing: Timing,
+    effort: Effort,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    told: Callable[[], None] = lambda: None,
+) -> None:
+    """Warm up, then time steps into ``timing`` until its interval is narrow or the time is over.
+
+    Parameters
+    ----------
+    step
+        Runs one optimizer step.
+    watch
+        Clock of the device.
+    timing
+        Takes the blocks; if it has some from an earlier visit, more are added.
+    effort
+        ``seconds`` for this batch size alone; three steps are timed whatever they are.
+    clock
+        Clock of the budget; tests give their own.
+    told
+        Called after every block.
+    """
+    start = clock()
+    seconds = warm_up(step, watch, effort.seconds * WARM_UP_SHARE, clock)
+    length = min(BLOCK_SECONDS, effort.seconds / BLOCKS_IN_TIME)
+    size = max(1, min(MOST_STEPS_IN_BLOCK, math.ceil(length / max(seconds, 1e-9))))
+    size = min(size, effort.steps or size)
+    before = len(timing.blocks)
+    while True:
+        marks = [step(watch) for _ in range(size)]
+        watch.wait()
+        timing.add([phases(row, watch) for row in marks])
+        told()
+        if _enough(timing, effort, len(timing.blocks) - before, size, clock() - start):
+            timing.done = True
+            return
+
+
+def warm_up(step: Step, watch: Stopwatch, seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Run steps until two in a row take the same time, within 10 %; seconds of the last.
+
+    Caches, memory pools, lazily made optimizer states and chosen kernels are not part of a long training's steps.
+    """
+    start, last = clock(), math.inf
+    for done in range(1, MOST_WARM_UP + 1):
+        marks = step(watch)
+        watch.wait()
+        now = phases(marks, watch)["step"]
+        spent = clock() - start
+        if (done >= LEAST_WARM_UP and abs(now - last) < STABLE * last) or spent + now > seconds:
+            return now
+        last = now
+    return now
+
+
+def _enough(timing: Timing, effort: Effort, blocks: int, size: int, spent: float) -> bool:
+    """The steps asked for, or a narrow interval, or no time for another block."""
+    if effort.steps is not None:
+        return blocks * size >= effort.steps
+    if blocks * size < LEAST_STEPS:
+        return False
+    if blocks >= FEW and timing.interval.half_width <= effort.half_width:
+        return True
+    return spent * (blocks + 1) / blocks > effort.seconds

@@ -1,0 +1,192 @@
+"""A whole measurement: precisions, batch sizes, a second visit to the knee, accumulation, the dataset."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.profiler.steps import memory
+from placer.profiler.steps.batch_sizes import LARGEST_BATCH, Findings, search
+from placer.profiler.steps.failures import OutOfMemory, told
+from placer.profiler.steps.loading import loading_seconds_per_sample
+from placer.profiler.steps.precision import check_precision, products
+from placer.profiler.steps.rate import Effort, Timing, measure
+from placer.profiler.steps.stopwatch import stopwatch
+from placer.profiler.steps.training import FunctionStep, StepFunction, TrainingStep
+from placer.profiler.target.torch_import import load_torch
+from placer.profiler.target.workload import Workload
+from placer.units import format_bytes
+
+SEARCH_SHARE = 0.7
+"""Share of the time for the search over batch sizes; the rest goes to the knee once more, and to accumulation."""
+LOADING_SHARE = 0.05
+MEMORY_SHARE = 0.9
+"""Share of the host's free memory that a batch may be expected to take."""
+LEAST_ACCUMULATED_STEPS = 3
+SEED = 0
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What to measure: device, precisions, batch sizes (None: found automatically), target batch size, effort."""
+
+    device: Any
+    precisions: tuple[str, ...]
+    effort: Effort
+    batch_sizes: tuple[int, ...] | None = None
+    target_batch_size: int | None = None
+
+
+@dataclass(kw_only=True)
+class Session:
+    """Measures a plan; what it has so far stands in ``findings`` whenever it is stopped.
+
+    Parameters
+    ----------
+    subject
+        The workload or step function.
+    plan
+        What to measure.
+    told
+        Called after every block with a line for a progress bar.
+    bytes_per_sample
+        Memory of a sample that was worked out, if it could be: says which batches not to try until two have been measured.
+    """
+
+    subject: Workload | StepFunction
+    plan: Plan
+    told: Told = lambda words: None
+    findings: list[Findings] = field(default_factory=list)
+    loading_seconds_per_sample: float | None = None
+    bytes_per_sample: float | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Measure everything.
+
+        Raises
+        ------
+        PlacerError
+            If the measured code fails, names its batch size; if a precision is not supported, or one sample does not fit.
+        """
+        self.check()
+        _prepare(self.plan.device)
+        start = time.perf_counter()
+        if isinstance(self.subject, Workload):
+            self.subject.module.to(self.plan.device)
+            if self.subject.samples is not None:
+                with told("while its dataset is read"):
+                    self.loading_seconds_per_sample = loading_seconds_per_sample(
+                        self.subject.samples, self.plan.effort.seconds * LOADING_SHARE
+                    )
+        for number, precision in enumerate(self.plan.precisions):
+            left = max(0.0, self.plan.effort.seconds - (time.perf_counter() - start))
+            found = Findings(precision=precision)
+            self.findings.append(found)
+            with products(precision):
+                self._precision(found, left / (len(self.plan.precisions) - number))
+
+    def check(self) -> None:
+        """Refuse what cannot be measured before anything is."""
+        if isinstance(self.subject, StepFunction):
+            if len(self.plan.precisions) > 1:
+                raise PlacerError("a step function has the precision that it has", "give one --precision, which names it")
+            return
+        if any(parameter.is_meta for parameter in self.subject.module.parameters()):
+            raise PlacerError(
+                f"{self.subject.source or self.subject.name} is on the meta device and has no weights", "make it on the CPU, or --estimate"
+            )
+        for precision in self.plan.precisions:
+            check_precision(precision, self.plan.device)
+
+    def _precision(self, found: Findings, seconds: float) -> None:
+        start, effort = time.perf_counter(), self.plan.effort
+        most = self.plan.target_batch_size or LARGEST_BATCH
+
+        def probe(size: int, share: float) -> None:
+            memory.release(self.plan.device)
+            self._expect_memory(found, size)
+            timing = found.timings[size] = Timing(batch_size=size)
+            self._visit(found.precision, timing, replace(effort, seconds=share))
+
+        search(probe, found, seconds * SEARCH_SHARE, self.plan.batch_sizes, most)
+        found.chosen = found.knee
+        accumulation = self._accumulation(found, seconds * (1 - SEARCH_SHARE) / 2)
+        left = max(0.0, seconds - (time.perf_counter() - start))
+        knee = found.timings[found.knee]
+        if effort.steps is None:  # hours later, or here at least a search later, the device may be slower: the interval shall know
+            self._visit(found.precision, knee, replace(effort, seconds=left / (2 if accumulation > 1 else 1)))
+        if accumulation > 1:
+            found.accumulated = Timing(batch_size=knee.batch_size, accumulation=accumulation)
+            self._visit(found.precision, found.accumulated, replace(effort, seconds=left / 2))
+
+    def _visit(self, precision: str, timing: Timing, effort: Effort) -> None:
+        """Measure one batch size for some time."""
+        device, size = self.plan.device, timing.batch_size
+        timing.done = False
+        with told(f"at batch size {size:,}"):
+            if isinstance(self.subject, StepFunction):
+                step: Any = FunctionStep(self.subject, size)
+            else:
+                step = TrainingStep(self.subject, device, precision, size, timing.accumulation)
+            odd = step.check()
+            if odd is not None:
+                self.notes.append(f"{precision}: {odd}")
+            measure(step, stopwatch(device), timing, effort, told=lambda: self.told(_words(precision, timing)))
+        timing.device_memory_bytes = _of_two(max, timing.device_memory_bytes, memory.device_peak_bytes(device))
+        # what a larger batch took is not all given back, so of two visits the one with less says more about this batch
+        timing.host_memory_bytes = _of_two(min, timing.host_memory_bytes, memory.host_peak_bytes())
+
+    def _accumulation(self, found: Findings, seconds: float) -> int:
+        """Batches of an optimizer step up to the target batch size, as many as can be measured in so many seconds."""
+        if self.plan.target_batch_size is None or isinstance(self.subject, StepFunction):
+            return 1
+        knee = found.timings[found.knee]
+        asked = math.ceil(self.plan.target_batch_size / knee.batch_size)
+        possible = max(1, int(seconds / LEAST_ACCUMULATED_STEPS / knee.interval.value))
+        if asked > possible:
+            found.notes.append(f"{found.precision}: accumulation was measured over {possible:,} batches, not {asked:,}, for lack of time")
+        return min(asked, possible)
+
+    def _expect_memory(self, found: Findings, size: int) -> None:
+        """Stop before the host runs out of memory: its system would end this process without a word."""
+        if self.plan.device.type != "cpu":
+            return
+        peaks = [(s, t.host_memory_bytes) for s, t in sorted(found.timings.items()) if s < size and t.host_memory_bytes is not None]
+        now, free = memory.host_peak_bytes(), memory.host_available_bytes()
+        if now is None or free is None:
+            return
+        expected = (self.bytes_per_sample or 0.0) * size
+        if len(peaks) >= 2:
+            (small, low), (large, high) = peaks[-2:]
+            expected = high + (high - low) / (large - small) * (size - large) - now
+        if expected > free * MEMORY_SHARE:
+            raise OutOfMemory(f"not tried: about {format_bytes(expected)} more would be needed, {format_bytes(free)} are free")
+
+
+def _prepare(device: Any) -> None:
+    """Do what PyTorch does once, in some seconds: its first optimizer step loads its compiler."""
+    torch = load_torch()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # events and synchronisation are those of the current device
+    torch.manual_seed(SEED)
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    torch.optim.SGD([parameter], lr=0.0).step()
+
+
+def _words(precision: str, timing: Timing) -> str:
+    found = timing.interval
+    several = f" x {timing.accumulation:,}" if timing.accumulation > 1 else ""
+    return f"{precision}, batch {timing.batch_size:,}{several}: {timing.samples_per_second:,.4g} samples/s ± {found.half_width:.1%}"
+
+
+def _of_two(choose: Callable[[list[int]], int], one: int | None, other: int | None) -> int | None:
+    known = [size for size in (one, other) if size is not None]
+    return choose(known) if known else None

@@ -1,0 +1,190 @@
+"""From the words of a command to what is measured: a function of the user, a built-in model, a Hugging Face config."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import NoneType
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.profiler.steps.failures import one_line
+from placer.profiler.steps.training import StepFunction
+from placer.profiler.target.torch_import import load_torch
+from placer.profiler.target.workload import Workload
+
+PROTOCOL = "return a placer.profiler.target.workload.Workload, (module, batch), (module, batch, loss) or a step function; see placer profile --help"
+
+
+def load_target(target: str | None, builtin: str | None, name: str | None = None) -> Workload | StepFunction:
+    """Find what shall be measured.
+
+    Parameters
+    ----------
+    target
+        ``package.module:function`` or ``hf:FILE`` with a Hugging Face config. The function is called without arguments and returns
+
+        * a `Workload`; or
+        * ``(module, batch)`` or ``(module, batch, loss)``: a ``torch.nn.Module``; ``batch(n)`` or ``batch(n, device)``, which makes n
+          samples; ``loss(module, batch)``, a scalar. Without a loss, the batch is what the module is called with (a tuple:
+          positional, a dict: by keyword), and its result, its ``loss`` or the mean of its result is the loss. The optimizer is
+          AdamW; or
+        * a step function: ``step(batch_size)`` trains one batch on the device of its own choice. Only whole steps can be timed then.
+          Its attribute ``module``, if it has one, is the model whose gradients are counted.
+    builtin
+        Name of a built-in model instead.
+    name
+        Name of the profile; by default the function's, the built-in's or the file's.
+
+    Raises
+    ------
+    PlacerError
+        If the words or what they lead to are no such thing.
+    """
+    if (target is None) == (builtin is None):
+        raise PlacerError("give one thing to profile", "either package.module:function or hf:FILE, or --builtin NAME")
+    if name is not None and (not name.strip() or not name.isprintable()):
+        raise PlacerError(f"--name {name!r} is empty or not printable", "give a word, such as my-model")
+    found: Workload | StepFunction
+    if builtin is not None:
+        from placer.profiler.builtin import builtin as built_in
+
+        found = built_in(builtin)
+    else:
+        assert target is not None
+        kind, _, rest = target.partition(":")
+        found = _hugging_face(rest) if kind == "hf" else _made(_called(target), target)
+    return found if name is None else replace(found, name=name)
+
+
+def _hugging_face(path: str) -> Workload:
+    from placer.profiler.target.huggingface import from_config
+
+    found: Workload = from_config(path)
+    return found
+
+
+def _called(target: str) -> Any:
+    """What the user's function returns."""
+    module_name, _, function_name = target.partition(":")
+    if not all(map(str.isidentifier, (*module_name.split("."), function_name))):
+        raise PlacerError(f"'{target}' is no package.module:function", "as in mymodel.train:profile, or hf:FILE, or --builtin NAME")
+    here = os.getcwd()  # noqa: PTH109 - sys.path holds text
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        hint = "run placer in the folder that holds it" if error.name and module_name.startswith(error.name) else "install what it imports"
+        raise PlacerError(f"cannot import {module_name}: {one_line(error)}", hint) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also sys.exit
+        raise PlacerError(f"cannot import {module_name}: {type(error).__name__}: {one_line(error)}", "correct the module") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        names = ", ".join(sorted(n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__)[:8])
+        raise PlacerError(f"{module_name} has no function '{function_name}'", f"it has: {names or 'none'}")
+    try:
+        return function()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also sys.exit
+        words = f"{target} fails: {type(error).__name__}: {one_line(error)}"
+        raise PlacerError(words, "correct the function, which is called without arguments") from error
+
+
+def _made(found: Any, target: str) -> Workload | StepFunction:
+    """Read what a function returned."""
+    torch = load_torch()
+    name = target.partition(":")[2]
+    if isinstance(found, Workload):
+        _check(found, target)
+        return found if found.source else replace(found, source=target)
+    if isinstance(found, tuple) and len(found) in (2, 3) and isinstance(found[0], torch.nn.Module) and all(map(callable, found[1:])):
+        return Workload(
+            name=name,
+            title=f"{type(found[0]).__name__} of {target}",
+            family="other",
+            module=found[0],
+            batch=_batch_maker(found[1]),
+            loss=found[2] if len(found) == 3 else default_loss,
+            optimizer=adamw,
+            source=target,
+        )
+    if callable(found) and not isinstance(found, (type, torch.nn.Module)):
+        module = getattr(found, "module", None)
+        return StepFunction(name=name, source=target, run=found, module=module if isinstance(module, torch.nn.Module) else None)
+    raise PlacerError(f"{target} returns {_kind(found)}, which cannot be profiled", PROTOCOL)
+
+
+def _check(workload: Workload, target: str) -> None:
+    """Refuse a workload whose parts are of the wrong kind, before time is spent on it."""
+    wrong = [
+        *(name for name in ("name", "title", "family", "source") if not _is_words(getattr(workload, name), empty=name == "source")),
+        *(name for name in ("batch", "loss", "optimizer") if not callable(getattr(workload, name))),
+        *(name for name in ("target_batch_size", "microbatch") if not _is_count(getattr(workload, name))),
+        *(["module"] if not isinstance(workload.module, load_torch().nn.Module) else []),
+        *(["samples"] if not isinstance(workload.samples, (Iterable, NoneType)) and not hasattr(workload.samples, "__getitem__") else []),
+    ]
+    if wrong:
+        said = ascii(getattr(workload, wrong[0]))[:80]
+        raise PlacerError(f"the Workload of {target}: {wrong[0]} is {said}", "see placer.profiler.target.workload for what each part is")
+
+
+def _is_words(value: Any, *, empty: bool) -> bool:
+    return isinstance(value, str) and value.isprintable() and (empty or bool(value.strip()))
+
+
+def _is_count(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and value >= 1)
+
+
+def _kind(found: Any) -> str:
+    if isinstance(found, tuple):
+        return f"a tuple of ({', '.join(type(part).__name__ for part in found)})"
+    return type(found).__name__
+
+
+def _batch_maker(function: Callable[..., Any]) -> Callable[[int, Any], Any]:
+    """Accept ``batch(n, device)`` and ``batch(n)``, whose tensors are moved."""
+    try:
+        inspect.signature(function).bind(1, None)
+    except TypeError:
+        return lambda count, device: moved(function(count), device)
+    except ValueError:
+        pass  # no signature, as of a function in C: taken to have both
+    return function
+
+
+def moved(batch: Any, device: Any) -> Any:
+    """Move the tensors of a batch to a device; lists, tuples and mappings are looked into."""
+    torch = load_torch()
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device)
+    if isinstance(batch, Mapping):
+        return {key: moved(value, device) for key, value in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(moved(value, device) for value in batch) if type(batch) in (list, tuple) else batch
+    return batch
+
+
+def default_loss(module: Any, batch: Any) -> Any:
+    """Loss where the user gave none: the module's own, else the mean of its result."""
+    keywords = batch if isinstance(batch, Mapping) else {}
+    inputs = () if keywords else batch if isinstance(batch, (list, tuple)) else (batch,)
+    found = module(*inputs, **keywords)
+    own = getattr(found, "loss", None)
+    found = found if own is None else own
+    while isinstance(found, (list, tuple)) and found:
+        found = found[0]
+    return found.float().mean()
+
+
+def adamw(parameters: Iterable[Any]) -> Any:
+    """AdamW, the usual optimizer of the family that is trained most."""
+    return load_torch().optim.AdamW(parameters)

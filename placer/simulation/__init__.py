@@ -1,1 +1,0 @@
-"""A placement replayed event by event, with jitter and stragglers: a check on the closed forms of placer.steps."""

@@ -1,0 +1,135 @@
+"""The best target batch size of a range: one search for each, the later ones only for what beats the best so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from placer.cost_model.estimate import estimate, evaluate
+from placer.cost_model.violations import violations
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.solving.result import BatchRow, Result, SolveOptions, Status, outcome_value
+
+STRICT = 1e-9
+"""A value that is better by less than this share is a tie."""
+Ask = Callable[[Problem, SolveOptions], Result]
+"""Solves a problem with one batch."""
+
+
+def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
+    """Solve for each batch of a range and keep the best.
+
+    Parameters
+    ----------
+    problem
+        Its wishes have a range of batches and none chosen: the ends and the powers of two between are tried.
+    ask
+        The solver.
+    options
+        The time limit is for all batches: each may take an equal part of what is left.
+
+    Returns
+    -------
+    Result
+        Its problem has the chosen batch; of batches with the same value the smallest. The bound holds for every batch of the list.
+
+    Notes
+    -----
+    Largest first: where nobody says that large batches need more samples, the largest wins, and the others are cut by
+    the limit that only a better value keeps.
+    """
+    started, batches = time.perf_counter(), problem.requirements.open_batches
+    best: Result | None = None
+    rows: list[BatchRow] = []
+    for done, batch in enumerate(batches[::-1]):
+        asked = _with_batch(problem, batch)
+        limit = None if best is None or best.value is None else _to_beat(best.value, asked.requirements, options.gap)
+        if limit == 0:
+            rows.append(BatchRow(target_batch_size=batch, value=None, bound=0.0, status=Status.INFEASIBLE))
+            continue
+        spent = time.perf_counter() - started
+        own = replace(options, time_limit_s=max(0.0, options.time_limit_s - spent) / (len(batches) - done))
+        own = own if best is None else replace(own, start=best.placement)
+        found = ask(asked if limit is None else limited(asked, limit), own)
+        rows.append(_row(batch, found, limit))
+        if found.placement is not None and found.value is not None and (best is None or _better(found.value, best)):
+            best = replace(found, problem=asked)
+    rows.reverse()
+    seconds = time.perf_counter() - started
+    if best is None:
+        statuses = {row.status for row in rows}
+        status = next(s for s in (Status.TIME_LIMIT, Status.UNKNOWN, Status.INFEASIBLE) if s in statuses)
+        return replace(found, problem=problem, status=status, bound=None, seconds=seconds, batches=tuple(rows))
+    return replace(_smallest(best, problem), status=_status(rows), bound=_bound(rows, best), seconds=seconds, batches=tuple(rows))
+
+
+def _with_batch(problem: Problem, batch: int) -> Problem:
+    return replace(problem, requirements=replace(problem.requirements, target_batch_size=batch))
+
+
+def _to_beat(value: float, wish: Requirements, gap: float) -> float:
+    """Value that a better answer has at least or at most."""
+    slack = max(gap, STRICT)
+    return value * (1 + slack) if wish.objective == "throughput" else value * (1 - slack)
+
+
+def limited(problem: Problem, limit: float) -> Problem:
+    """The problem with a limit that only better answers keep."""
+    wish, unlimited = problem.requirements, float("inf")
+    if wish.objective in ("throughput", "time"):
+        floor = limit if wish.objective == "throughput" else (wish.samples or 1) / limit
+        wish = replace(wish, min_samples_per_second=max(floor, wish.min_samples_per_second or 0.0))
+    elif wish.objective == "cost":
+        wish = replace(wish, budget_usd_per_hour=min(limit, wish.budget_usd_per_hour or unlimited))
+    elif wish.objective == "carbon":
+        wish = replace(wish, max_carbon_g_per_hour=min(limit, wish.max_carbon_g_per_hour or unlimited))
+    else:
+        wish = replace(wish, most_usd_per_million_samples=min(limit, wish.most_usd_per_million_samples or unlimited))
+    return replace(problem, requirements=wish)
+
+
+def _row(batch: int, found: Result, limit: float | None) -> BatchRow:
+    """What a search says of its batch: nothing better is infeasible under the limit, which is then the bound."""
+    bound = limit if found.status is Status.INFEASIBLE else found.bound
+    return BatchRow(target_batch_size=batch, value=found.value, bound=bound, status=found.status)
+
+
+def _better(value: float, best: Result) -> bool:
+    assert best.value is not None
+    return value > best.value if best.problem.requirements.objective == "throughput" else value < best.value
+
+
+def _status(rows: list[BatchRow]) -> Status:
+    """How the whole ended: as its least sure part."""
+    statuses = {row.status for row in rows}
+    if Status.TIME_LIMIT in statuses:
+        return Status.TIME_LIMIT
+    return Status.FEASIBLE if statuses & {Status.FEASIBLE, Status.UNKNOWN} else Status.OPTIMAL
+
+
+def _bound(rows: list[BatchRow], best: Result) -> float | None:
+    """Best bound over all batches; None if some batch has none and is not infeasible."""
+    if any(row.bound is None and row.status is not Status.INFEASIBLE for row in rows):
+        return None
+    bounds = [row.bound for row in rows if row.bound is not None]
+    assert best.value is not None
+    return max([best.value, *bounds]) if best.problem.requirements.objective == "throughput" else min([best.value, *bounds])
+
+
+def _smallest(best: Result, problem: Problem) -> Result:
+    """The same placement at the smallest batch at which it is as good: one machine does not care."""
+    assert best.placement is not None
+    assert best.value is not None
+    wish = problem.requirements
+    for batch in wish.open_batches:
+        asked = _with_batch(problem, batch)
+        if violations(best.placement, asked):
+            continue
+        got = evaluate(best.placement, asked)
+        value = outcome_value(wish.objective, got, wish.samples)
+        worse = best.value - value if wish.objective == "throughput" else value - best.value
+        if worse <= STRICT * abs(best.value):
+            return replace(best, problem=asked, estimate=estimate(best.placement, asked))
+    return best

@@ -1,0 +1,119 @@
+"""A second solver's word on an answer: both must fit within each other's bounds."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import replace
+
+from placer.errors import PlacerError, unknown
+from placer.solving.result import Result, SolveOptions, Status, Verification, Warn
+from placer.solving.solve import solve, solver_names
+from placer.units import format_seconds
+
+SAME = 2e-5
+"""Relative difference that two solvers may have beside their gaps: programs in floating point prove no closer."""
+CODE = "disagreement"
+"""Code of the warning when two solvers contradict each other."""
+
+
+def check_verifier(solver: str, verifier: str) -> None:
+    """Refuse a second solver that does not exist, is the first, or lacks its package.
+
+    Raises
+    ------
+    PlacerError
+        Names it.
+    """
+    if verifier not in solver_names():
+        raise unknown("solver", verifier, solver_names())
+    if verifier == solver:
+        raise PlacerError(f"--verify {verifier} is the solver that answers", "name another one, such as cpsat or highs")
+    needs = getattr(importlib.import_module(f"placer.solvers.{verifier}"), "NEEDS", None)
+    if needs is not None and importlib.util.find_spec(needs[0]) is None:
+        raise PlacerError(f"the solver '{verifier}' needs the package {needs[1]}", needs[2])
+
+
+def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
+    """Solve the problem of a result again with another solver, which is told nothing of the answer, and say whether both agree.
+
+    Parameters
+    ----------
+    result
+        The first answer.
+    verifier
+        Name of the second solver.
+    options
+        Gap and time limit of both.
+
+    Returns
+    -------
+    Result
+        With ``verification``; with a warning if the solvers contradict each other, or the second one failed.
+    """
+    try:
+        second = solve(result.problem, verifier, replace(options, start=None, on_better=None))
+    except (PlacerError, AssertionError) as error:
+        warning = Warn(code="unverified", message=f"the answer was not verified: {error}")
+        return replace(result, warnings=(*result.warnings, warning))
+    found = Verification(
+        solver=verifier, status=second.status, value=second.value, bound=second.bound, seconds=second.seconds,
+        verdict="disagree" if _contradiction(result, second) else "agree" if _settled(result) and _settled(second) else "open",
+    )  # fmt: skip
+    warnings = result.warnings
+    if found.verdict == "disagree":
+        said = (
+            f"the solvers contradict each other: {result.solver} says {value_words(result)}, {verifier} says {value_words(second)}; "
+            "do not rely on either, and report it with the file that -o writes"
+        )
+        warnings = (*warnings, Warn(code=CODE, message=said))
+    return replace(result, verification=found, warnings=warnings)
+
+
+def value_words(result: Result | Verification) -> str:
+    """Status, value and bound in words.
+
+    Examples
+    --------
+    >>> value_words(Verification(solver="x", status=Status.OPTIMAL, value=2.0, bound=2.02, seconds=1.0, verdict="agree"))
+    '2 (optimal, bound 2.02)'
+    """
+    if result.value is None:
+        return str(result.status)
+    bound = "no bound" if result.bound is None else f"bound {result.bound:.6g}"
+    return f"{result.value:.6g} ({result.status}, {bound})"
+
+
+def verification_words(found: Verification) -> str:
+    """What a second solver says, in one sentence.
+
+    Examples
+    --------
+    >>> verification_words(Verification(solver="x", status=Status.OPTIMAL, value=2.0, bound=2.02, seconds=1.0, verdict="agree"))
+    'x agrees: 2 (optimal, bound 2.02), 1 s'
+    """
+    words = {
+        "agree": f"{found.solver} agrees",
+        "disagree": f"{found.solver} CONTRADICTS",
+        "open": f"{found.solver} does not contradict, and proved nothing in its time",
+    }
+    return f"{words[found.verdict]}: {value_words(found)}, {format_seconds(found.seconds)}"
+
+
+def _settled(result: Result) -> bool:
+    """Whether an answer is proved."""
+    return result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+
+
+def _contradiction(one: Result, other: Result) -> bool:
+    """Whether one answer has a placement where the other proved that there is none, or a value that beats the other's bound."""
+    for a, b in ((one, other), (other, one)):
+        if a.value is None:
+            continue
+        if b.status is Status.INFEASIBLE:
+            return True
+        if b.bound is not None:
+            beaten = a.value - b.bound if a.problem.requirements.objective == "throughput" else b.bound - a.value
+            if beaten > SAME * max(abs(a.value), abs(b.bound)):
+                return True
+    return False

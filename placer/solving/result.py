@@ -1,0 +1,245 @@
+"""What a solver returns and what a user gets: status, bound, gap, the placement and its estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.estimate import Estimate, Outcome
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.solving.mode_proof import ModeProof
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Status(StrEnum):
+    """How a solve ended.
+
+    Notes
+    -----
+    ``feasible`` and ``unknown`` come from solvers that prove nothing: the placement keeps every limit, but a better one may exist;
+    none was found, but one may exist.
+    """
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    TIME_LIMIT = "time_limit"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SolveOptions:
+    """What a solver is given beside the problem.
+
+    Notes
+    -----
+    Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if one
+    is known, a function that hears the objective value of every better placement, whether a stopped search
+    should work out a bound, whether to stop at the first placement that keeps every limit (`exact` alone), and whether ties
+    are broken by a second search.
+    """
+
+    gap: float = 0.001
+    time_limit_s: float = 30.0
+    node_limit: int | None = None
+    seed: int = 0
+    start: Placement | None = None
+    bound_if_stopped: bool = True
+    first: bool = False
+    certificate: bool = False
+    break_ties: bool = True
+    on_better: Callable[[float], None] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What a solver returns: a decision and a bound, not priced yet.
+
+    Notes
+    -----
+    ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h); None if nothing is
+    proved. ``candidates`` counts placements that were evaluated, ``nodes`` those of the search tree; ``proof``
+    says how the bound came about, mode by mode, and is empty where nothing is proved that way.
+    ``interrupted`` says that Ctrl-C ended the search.
+    """
+
+    status: Status
+    placement: Placement | None
+    bound: float | None
+    candidates: int
+    nodes: int = 0
+    proof: tuple[ModeProof, ...] = ()
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """A placement that was considered, with its estimate and what is said about it; ``same`` as the answer or not,
+    ``proved`` best of its kind or only found.
+    """
+
+    placement: Placement
+    estimate: Estimate
+    label: str = ""
+    note: str = ""
+    same: bool = False
+    proved: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Warn:
+    """Something the user should know: a code for machines, a sentence for people."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchRow:
+    """What was found with one target batch size of a range; no value: nothing that is better than with the others."""
+
+    target_batch_size: int
+    value: float | None
+    bound: float | None
+    status: Status
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verification:
+    """What a second solver says of the same problem.
+
+    Notes
+    -----
+    ``verdict`` is ``agree`` (both proved, neither beats the other's bound), ``disagree`` (one has what the other proved
+    impossible) or ``open`` (no contradiction, but one of them proved nothing).
+    """
+
+    solver: str
+    status: Status
+    value: float | None
+    bound: float | None
+    seconds: float
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One solver's checked and priced answer to one problem.
+
+    Notes
+    -----
+    `placer.solving.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
+    (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
+    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``;
+    ``verification`` is what a second solver says, if one was asked. ``batches`` holds a row for each batch of a range;
+    ``problem`` has the one that was chosen. If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
+    """
+
+    problem: Problem = field(repr=False)
+    status: Status
+    placement: Placement | None
+    estimate: Estimate | None
+    bound: float | None
+    solver: str
+    seconds: float
+    candidates: int
+    nodes: int = 0
+    proof: tuple[ModeProof, ...] = ()
+    limits: SolveOptions | None = field(default=None, repr=False)
+    batches: tuple[BatchRow, ...] = ()
+    interrupted: bool = False
+    options: tuple[Option, ...] = ()
+    baselines: tuple[Option, ...] = ()
+    near_misses: tuple[Option, ...] = ()
+    nearest: tuple[Option, ...] = ()
+    verdict: tuple[str, ...] = ()
+    notes: tuple[Warn, ...] = ()
+    warnings: tuple[Warn, ...] = ()
+    verification: Verification | None = None
+
+    @property
+    def value(self) -> float | None:
+        """Value of the objective."""
+        if self.estimate is None:
+            return None
+        got = self.estimate
+        return value_of(got, self.problem.requirements)
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance of the value from its bound; 0 is proved optimal."""
+        value, bound = self.value, self.bound
+        return None if value is None or bound is None else abs(bound - value) / max(abs(value), 1e-12)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.result/v1`` document: plain types, ready for JSON."""
+        from placer.cli.report.result_document import result_document
+
+        return result_document(self)
+
+    def to_saved(self, *, whole: bool = False) -> dict[str, Any]:
+        """Build the document that ``placer recommend -o`` writes: with the problem, so that it can be priced again.
+
+        Parameters
+        ----------
+        whole
+            Keep the whole market, so that the bounds can be worked out again as well.
+        """
+        from placer.documents.saved import saved_document
+
+        return saved_document(self, whole=whole)
+
+    def to_manifest(self) -> dict[str, Any]:
+        """Build the ``placer.manifest/v1`` document that an executor can start; see `placer.documents.manifest`."""
+        from placer.documents.manifest import manifest_document
+
+        return manifest_document(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Build a table of the placement and the options, one row each (pandas)."""
+        from placer.cli.report.result_document import result_frame
+
+        return result_frame(self)
+
+    def _repr_html_(self) -> str:
+        frame: str = self.to_frame().to_html(index=False)
+        return frame
+
+
+def value_of(got: Estimate, wish: Requirements) -> float:
+    """Objective of an estimated placement; see `objective_value`."""
+    carbon = None if got.carbon_g_per_hour is None else got.carbon_g_per_hour.value
+    return objective_value(wish.objective, got.effective_samples_per_second.value, got.usd_per_hour.total, wish.samples, carbon)
+
+
+def outcome_value(objective: str, got: Outcome, samples: int | None = None) -> float:
+    """Objective of an evaluated placement; see `objective_value`."""
+    return objective_value(objective, got.samples_per_second, got.usd.total, samples, got.carbon_g_per_hour)
+
+
+def objective_value(
+    objective: str, samples_per_second: float, usd_per_hour: float, samples: int | None = None, carbon_g_per_hour: float | None = None
+) -> float:
+    """Objective of a placement: samples/s that count, USD/h, USD per million samples that count, seconds for all samples or g CO2e/h."""
+    if objective == "carbon":
+        return float("inf") if carbon_g_per_hour is None else carbon_g_per_hour
+    if objective == "throughput":
+        return samples_per_second
+    if objective == "time":
+        return (samples or 1) / samples_per_second
+    return usd_per_hour if objective == "cost" else usd_per_million_samples(usd_per_hour, samples_per_second)
+
+
+def score(objective: str, got: Outcome) -> tuple[float, float]:
+    """Sort key, lowest is best; ties in throughput go to the cheaper, ties in cost to the faster."""
+    speed, usd = got.samples_per_second, got.usd.total
+    if objective in ("throughput", "time"):
+        return -speed, usd
+    return outcome_value(objective, got), -speed

@@ -1,0 +1,215 @@
+"""Run one solver by name, check its answer and price it before anyone sees it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import pkgutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+from placer.cost_model.estimate import estimate
+from placer.cost_model.violations import violations
+from placer.errors import PlacerError, unknown
+from placer.market.carbon import NO_GRID
+from placer.problem.problem import STALE, Problem
+from placer.solving.batch_range import best_batch
+from placer.solving.result import Answer, Result, SolveOptions
+
+Run = Callable[[Problem, SolveOptions], Answer]
+"""A solver: a question and options in, a decision and a bound out."""
+SAME = 1e-9
+"""Relative slack between a value and its bound."""
+
+
+def solver_names() -> list[str]:
+    """List the solvers: modules and packages in solvers/ whose names do not start with an underscore, sorted."""
+    package = importlib.import_module("placer.solvers")
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
+
+
+def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None = None) -> Result:
+    """Find the best placement.
+
+    Parameters
+    ----------
+    problem
+        The question.
+    solver
+        Name of a module in placer.solvers.
+    options
+        Gap, time limit and seed.
+
+    Returns
+    -------
+    Result
+        Infeasible is a status; a placement in it breaks no limit. With a range of batches its problem has the best one.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such solver.
+    AssertionError
+        If a solver returned a placement that breaks a limit, or a bound that its value beats: an internal
+        error, never shown as an answer. The message names a file with the problem.
+    """
+    module, options = _module(solver), options or SolveOptions()
+    if problem.requirements.open_batches:
+        return best_batch(problem, lambda asked, own: solve(asked, solver, own), options)
+    return _checked(problem, solver, options, module.solve)
+
+
+def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, SolveOptions], Result]:
+    """Make a solver ready for many questions that differ from one in objective, budget and floor alone.
+
+    Parameters
+    ----------
+    problem, solver
+        As in `solve`.
+
+    Returns
+    -------
+    Callable[[Problem, SolveOptions], Result]
+        Answers one question as `solve` does; a solver with a `prepare` of its own works out only once what they share.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such solver.
+    """
+    if problem.requirements.open_batches:
+        return lambda asked, options: solve(asked, solver, options)
+    module = _module(solver)
+    run: Run = module.prepare(problem) if hasattr(module, "prepare") else module.solve
+    return lambda asked, options: _checked(asked, solver, options, run)
+
+
+def check_solver(solver: str) -> None:
+    """Refuse a solver that does not exist, before anything is computed or written.
+
+    Raises
+    ------
+    PlacerError
+        Names the nearest one.
+    """
+    if solver not in solver_names():
+        raise unknown("solver", solver, solver_names())
+
+
+def _module(solver: str) -> ModuleType:
+    check_solver(solver)
+    return importlib.import_module(f"placer.solvers.{solver}")
+
+
+def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
+    """Run a solver, check its answer and price it."""
+    started = time.perf_counter()
+    answer = _asked(run, problem, options)
+    seconds = time.perf_counter() - started
+    result = _result(problem, answer, solver, seconds, options)
+    if answer.placement is None:
+        return result
+    wrong = "; ".join(v.message for v in violations(answer.placement, problem)) or _beaten(result)
+    if wrong:
+        raise AssertionError(f"solver {solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}")
+    return result
+
+
+def _asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
+    """Ask a solver; the least time for a number of samples is found as the most samples/s."""
+    wish = problem.requirements
+    if wish.objective != "time":
+        return run(problem, options)
+    samples, tell = wish.samples or 1, options.on_better
+    if tell is not None:
+        options = replace(options, on_better=lambda speed: tell(samples / speed))
+    answer = run(replace(problem, requirements=replace(wish, objective="throughput")), options)
+
+    def seconds(speed: float | None) -> float | None:
+        return None if speed is None else samples / speed
+
+    proof = tuple(replace(mode, bound=seconds(mode.bound), root_bound=seconds(mode.root_bound)) for mode in answer.proof)
+    return replace(answer, bound=seconds(answer.bound), proof=proof)
+
+
+def _beaten(result: Result) -> str:
+    """Say so if the value is better than its own bound."""
+    value, bound = result.value, result.bound
+    if value is None or bound is None:
+        return ""
+    excess = value - bound if result.problem.requirements.objective == "throughput" else bound - value
+    return f"its bound {bound:.9g} is beaten by its value {value:.9g}" if excess > SAME * max(1.0, abs(value)) else ""
+
+
+def _reproducer(problem: Problem) -> Path:
+    """Save the problem where a bug report can take it from."""
+    import platformdirs
+
+    text = json.dumps(problem.to_dict(), sort_keys=True)
+    folder = platformdirs.user_cache_path("placer")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"problem-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _result(problem: Problem, answer: Answer, solver: str, seconds: float, options: SolveOptions) -> Result:
+    placement = answer.placement
+    return Result(
+        problem=problem,
+        status=answer.status,
+        placement=placement,
+        estimate=None if placement is None else estimate(placement, problem),
+        bound=answer.bound,
+        solver=solver,
+        seconds=seconds,
+        candidates=answer.candidates,
+        nodes=answer.nodes,
+        proof=answer.proof,
+        limits=replace(options, on_better=None, start=None),
+        interrupted=answer.interrupted,
+    )
+
+
+def require_pools(problem: Problem) -> None:
+    """Say why if the request admits no machine at all.
+
+    Raises
+    ------
+    PlacerError
+        With the limit that excludes most of the machines that remain.
+    """
+    if problem.pools:
+        return
+    reasons: dict[str, int] = {}
+    newest = ""
+    for offer in problem.catalog.offers:
+        where = problem.place_problem(offer.place)
+        wrong = problem.offer_problems(offer)
+        found = [where] if where else [message for _, message in wrong][:1]
+        if not where and [code for code, _ in wrong] == [STALE]:
+            newest = max(newest, offer.as_of)
+        if not found and problem.quota(offer.place, offer.gpu, offer.market) < offer.gpu_count:
+            found = [f"the quota allows too few {offer.gpu}"]
+        for message in found or ["nobody knows how fast it is"]:
+            reasons[message] = reasons.get(message, 0) + 1
+    common = max(reasons, key=lambda r: (reasons[r], r), default="the catalog has no offers")
+    if newest:
+        raise PlacerError(
+            f"catalog '{problem.catalog.name}': all prices that fit are from before {problem.requirements.oldest_price} (newest {newest})",
+            "raise --max-price-age, or fetch new prices with 'placer catalog refresh'",
+            exit_code=5,
+        )
+    if common.endswith(NO_GRID):
+        raise PlacerError(
+            f"catalog '{problem.catalog.name}' cannot say what its machines emit: {common}",
+            "leave out --max-carbon and --objective carbon, or choose a catalog with grids, such as default",
+            exit_code=5,
+        )
+    raise PlacerError(
+        f"no machine of catalog '{problem.catalog.name}' is admitted for {problem.profile.name}", f"widen the request; most often: {common}"
+    )

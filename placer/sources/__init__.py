@@ -1,4 +1,0 @@
-"""Where catalogs and links come from: providers' interfaces, files of other tools, a probe; one file a source.
-
-Only these modules use the network. Each source gives a `Harvest`; `placer.sources.save` alone writes it.
-"""

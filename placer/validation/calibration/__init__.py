@@ -1,0 +1,1 @@
+"""``placer calibrate``: constants of the model from measured runs."""

@@ -1,0 +1,214 @@
+"""What the log of a run says about the plan that it ran: speeds of its machines, its exchange, and workers that were lost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from placer.documents.manifest.types import Group, Manifest
+from placer.errors import PlacerError
+from placer.market.catalog import device_name
+from placer.validation.calibration.run_log import LEAST_ROUNDS, check_model, counted_rounds, read_run, round_seconds
+
+Record = Mapping[str, Any]
+MOST_FACTOR = 1000.0
+"""Machines so many times as fast or slow as planned are a slip."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speed:
+    """Samples/s that one machine of a kind calculated, beside the plan's figure, which differs a little from place to place."""
+
+    gpu: str
+    gpu_count: int
+    workers: int
+    planned: float
+    measured: float
+
+    @property
+    def device(self) -> str:
+        """Name as on the command line."""
+        return device_name(self.gpu, self.gpu_count)
+
+    @property
+    def factor(self) -> float:
+        """Measured over planned."""
+        return self.measured / self.planned
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lost:
+    """A rank that ended of its own; ``place`` is empty for a server or function."""
+
+    rank: int
+    place: str
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observed:
+    """What a run says.
+
+    Notes
+    -----
+    ``exchange_s`` is of one round, with the wait for others. Where the run was not at the plan's places, or is too short, ``speeds`` is
+    empty and the other figures are None: then it only says who was lost. ``rounds`` are those that count.
+    """
+
+    links: str
+    rounds: int
+    speeds: tuple[Speed, ...]
+    samples_per_second: float | None
+    exchange_s: float | None
+    lost: tuple[Lost, ...]
+
+
+def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
+    """Read the log of a run of a plan, or the parts that its machines kept when it stopped.
+
+    Parameters
+    ----------
+    paths
+        The log, or several: what several say of a step of a rank counts once.
+
+    Raises
+    ------
+    PlacerError
+        If one is of another plan or model, or they say nothing: run on one machine or too short, and nobody was lost.
+    """
+    path, *others = [paths] if isinstance(paths, Path) else paths
+    records = _together([_of_plan(one, manifest) for one in (path, *others)])
+    head = records[0]
+    lost = _lost(records, manifest)
+    _check_ranks(path, records, manifest, {one.rank for one in lost})
+    said, steps = manifest.exchange, [record for record in records if record["kind"] == "step"]
+    rounds = counted_rounds(steps, manifest.world_size, said.local_steps, overlap=said.overlap)
+    if head["links"] == "real" and len(rounds) >= LEAST_ROUNDS:
+        check_model(path, head, records)
+        speeds, found = _checked(path, _speeds(rounds, manifest), manifest), round_seconds(rounds, manifest.world_size)
+        unknown = said.overlap and found is not None and found.hidden is None  # some rounds without exchange, some with two
+        return Observed(
+            links="real",
+            rounds=len(rounds),
+            speeds=speeds,
+            samples_per_second=None if found is None else found.samples_per_second,
+            exchange_s=None if found is None or unknown or manifest.world_size == 1 else found.between,
+            lost=lost,
+        )
+    if not lost and head["links"] != "real":
+        what = "a rehearsal" if head["links"] == "shaped" else "all workers"
+        words = f"{path}: {what} ran on one machine, whose speed and links are not the plan's"
+        raise PlacerError(words, "run it where the plan says")
+    if not lost:
+        least = LEAST_ROUNDS + (3 if said.overlap else 1)
+        raise PlacerError(f"{path}: {len(rounds)} rounds after the first", f"run at least {least} rounds")
+    return Observed(links=head["links"], rounds=len(rounds), speeds=(), samples_per_second=None, exchange_s=None, lost=lost)
+
+
+def _of_plan(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
+    """Records of a log, each header of it of the plan: logs may stand one after the other in a file."""
+    records = read_run(path)
+    for head in (record for record in records if record["kind"] == "run"):
+        if head["manifest"]["digest"] != manifest.digest:
+            ran = f"{head['manifest']['name']} ({str(head['manifest']['digest'])[:8]})"
+            words = f"{path}: a run of {ran}, the manifest is {manifest.name} ({manifest.digest[:8]})"
+            raise PlacerError(words, "give the manifest that was run, as it was")
+    return records
+
+
+def _together(logs: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Records of all logs; of a step of a rank the first."""
+    found: list[dict[str, Any]] = []
+    steps: set[tuple[int, int]] = set()
+    for record in (record for log in logs for record in log):
+        if record["kind"] == "step":
+            if (record["rank"], record["step"]) in steps:
+                continue
+            steps.add((record["rank"], record["step"]))
+        found.append(record)
+    return found
+
+
+def _check_ranks(path: Path, records: Sequence[Record], manifest: Manifest, lost: Collection[int]) -> None:
+    """Refuse steps of ranks that the plan does not have, and a run with steps of some workers only."""
+    ranks = {record["rank"] for record in records if record["kind"] == "step"}
+    beside = len(manifest.buckets) or int(manifest.aggregator is not None)  # a function for each bucket, or the server
+    last = manifest.world_size + beside - 1
+    if ranks and max(ranks) > last:
+        raise PlacerError(f"{path}: steps of rank {max(ranks)}, the plan's last is {last}", "give run.jsonl as placer run wrote it")
+    missing = set(range(manifest.world_size)) - ranks - set(lost)
+    if ranks and missing:
+        raise PlacerError(
+            f"{path}: no steps of rank {min(missing)}", "give the log of rank 0; of a run that stopped, those of all machines"
+        )
+
+
+def _checked(path: Path, speeds: tuple[Speed, ...], manifest: Manifest) -> tuple[Speed, ...]:
+    """Refuse speeds that no run of the plan's machines can have."""
+    if not speeds and any(group.samples_per_second is not None for group in manifest.groups):
+        raise PlacerError(f"{path}: no worker calculated anything", "give the log of a run that trained")
+    for speed in speeds:
+        if not 1 / MOST_FACTOR <= speed.factor <= MOST_FACTOR:
+            words = f"{path}: {speed.device} {speed.measured:.3g} samples/s a machine, planned {speed.planned:.3g}"
+            raise PlacerError(words, "no machine is so far from its plan: check the log, or plan with its own profile")
+    return speeds
+
+
+def group_of(rank: int, groups: Sequence[Group]) -> Group | None:
+    """Group of a worker; None for a server or functions, whose ranks are the last."""
+    return next((g for g in groups if g.rank_offset <= rank < g.rank_offset + g.count), None)
+
+
+def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
+    """Ranks that died or fell silent, not those that stopped because of them, whom ranks that stopped later may name."""
+    found: dict[int, Lost] = {}
+    stopped = {record["rank"] for record in records if record["kind"] == "fault"}
+    for record in records:
+        if record["kind"] == "notice":
+            rank, step, reason = record["gone"], 0, record["message"]
+        elif record["kind"] == "fault":  # a silent one is only known by those that waited for it
+            rank, step, reason = record["lost"], record["step"], record["reason"]
+        elif record["kind"] == "lost" and not str(record["reason"]).startswith("lost "):
+            rank, step, reason = record["rank"], record["step"], record["reason"]
+        else:
+            continue
+        group = group_of(rank, manifest.groups)
+        if rank not in found or record["kind"] == "lost":
+            plain = "".join(c if c.isprintable() else " " for c in reason)
+            found[rank] = Lost(rank=rank, place="" if group is None else group.place, step=step, reason=plain)
+    first = set(found) - stopped or set(found)
+    return tuple(found[rank] for rank in sorted(first))
+
+
+def _speeds(rounds: Sequence[Sequence[Record]], manifest: Manifest) -> tuple[Speed, ...]:
+    """Medians over rounds of each machine, added up by kind."""
+    by_rank: dict[int, list[float]] = defaultdict(list)
+    for found in rounds:
+        samples: dict[int, float] = defaultdict(float)
+        seconds: dict[int, float] = defaultdict(float)
+        for record in found:
+            samples[record["rank"]] += record["samples"]
+            seconds[record["rank"]] += record["calculation_s"]
+        for rank, done in samples.items():
+            if done and seconds[rank] > 0:
+                by_rank[rank].append(done / seconds[rank])
+    kinds: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    for rank, rates in sorted(by_rank.items()):
+        group = group_of(rank, manifest.groups)
+        if group is not None and group.samples_per_second is not None:
+            kinds[group.offer.gpu, group.offer.gpu_count].append((group.samples_per_second, median(rates)))
+    return tuple(
+        Speed(
+            gpu=gpu,
+            gpu_count=count,
+            workers=len(pairs),
+            planned=sum(planned for planned, _ in pairs) / len(pairs),
+            measured=sum(measured for _, measured in pairs) / len(pairs),
+        )
+        for (gpu, count), pairs in kinds.items()
+    )

@@ -1,0 +1,245 @@
+"""Runs logged by ``placer run``: what a round took, and the row of a runs file that it is."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.validation.calibration.log_records import wrong_field
+from placer.workload.profile import COMPRESSION_BYTES
+
+SCHEMA = "placer.run/v1"
+LEAST_ROUNDS = 3
+"""Fewer rounds after the first are no measurement."""
+OTHER_MODEL = 0.05
+"""Gradients that differ by more than this share belong to another model than the plan's."""
+LARGEST = 1 << 30
+"""Bytes of the largest log that is read."""
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundSeconds:
+    """Medians over rounds, from exchange to exchange.
+
+    Parameters
+    ----------
+    calculation, whole
+        Of the slowest worker in each round; seconds. Where the exchange runs beside the calculation, ``whole`` is the mean over workers.
+    between
+        What is between them: exchange and waiting; seconds. Where the exchange runs beside the calculation, what it takes there, of the
+        worker that waits least for others.
+    hidden
+        How much of it ran beside the calculation; None where it does not.
+    samples_per_second
+        Samples of all workers over the whole round.
+    """
+
+    calculation: float
+    between: float
+    hidden: float | None
+    whole: float
+    samples_per_second: float
+
+
+def whole_rounds(steps: Iterable[Record], workers: int, local_steps: int) -> list[list[Record]]:
+    """Group step records by round; those that some rank did not end are left out, and the first where there are more: it is warm-up.
+
+    Parameters
+    ----------
+    steps
+        Records of kind ``step``, of all ranks.
+    workers
+        Ranks below are workers.
+    local_steps
+        Optimizer steps of a round.
+    """
+    grouped: dict[int, list[Record]] = defaultdict(list)
+    for record in steps:
+        grouped[record["step"] // local_steps].append(record)
+    whole = []
+    for number in sorted(grouped):
+        per_rank = Counter(record["rank"] for record in grouped[number])
+        if any(rank < workers for rank in per_rank) and set(per_rank.values()) == {local_steps}:
+            whole.append(grouped[number])
+    return whole
+
+
+def counted_rounds(steps: Iterable[Record], workers: int, local_steps: int, *, overlap: bool) -> list[list[Record]]:
+    """Choose the rounds that say how long one takes: all but the first, which is warm-up.
+
+    Notes
+    -----
+    Where the exchange runs beside the next round, those in which one did: the first has none, nor has one after a checkpoint, and before a
+    checkpoint and at the end it is waited for at once. Of those, the first has the exchange of the first round and is left out too, if
+    there are more.
+    """
+    rounds = whole_rounds(steps, workers, local_steps)
+    beside = [found for found in rounds if _is_beside(found, workers)] if overlap else []
+    return beside[1:] or beside or rounds[1:]
+
+
+def _is_beside(found: Sequence[Record], workers: int) -> bool:
+    """Whether each worker ended one exchange beside the calculation, and waited for none at once."""
+    parts = _beside(found, workers)
+    return bool(parts) and all(part["exchange_s"] > 0 and part["flushed_s"] == 0 for part in parts)
+
+
+def _beside(found: Iterable[Record], workers: int) -> list[dict[str, float]]:
+    """What each worker logged of exchanges beside the calculation, in one round."""
+    names = ("exchange_s", "waited_s", "flushed_s")
+    totals: dict[int, dict[str, float]] = defaultdict(lambda: dict.fromkeys(names, 0.0))
+    for record in found:
+        if record["rank"] < workers:
+            for name in names:
+                totals[record["rank"]][name] += record.get("beside", {}).get(name, 0.0)
+    return list(totals.values())
+
+
+def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeconds | None:
+    """Medians of some rounds; None without any.
+
+    Notes
+    -----
+    Beside the calculation, workers that came first wait for the last: the one whose exchange was shortest tells how long it takes. Nor do
+    they end a round together, so one that is early in a round is as much longer in the next: the slowest of each would be too slow.
+    """
+    if not rounds:
+        return None
+    beside = [min(_beside(found, workers), key=lambda part: part["exchange_s"]) for found in rounds if _is_beside(found, workers)]
+    late = len(beside) == len(rounds)
+    calculation = [max(_by_rank(found, "calculation_s", workers)) for found in rounds]
+    each = [_by_rank(found, "step_s", workers) for found in rounds]
+    whole = [fmean(seconds) if late else max(seconds) for seconds in each]
+    samples = [sum(_by_rank(found, "samples", workers)) for found in rounds]
+    return RoundSeconds(
+        calculation=median(calculation),
+        between=median([part["exchange_s"] for part in beside] if late else [w - c for w, c in zip(whole, calculation, strict=True)]),
+        hidden=median(max(0.0, part["exchange_s"] - part["waited_s"]) for part in beside) if late else None,
+        whole=median(whole),
+        samples_per_second=median(s / w for s, w in zip(samples, whole, strict=True)),
+    )
+
+
+def _by_rank(found: Iterable[Record], key: str, workers: int) -> list[float]:
+    totals: dict[int, float] = defaultdict(float)
+    for record in found:
+        if record["rank"] < workers:
+            totals[record["rank"]] += record[key]
+    return list(totals.values())
+
+
+def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
+    """Read a log of ``placer run`` as one row of a runs file, with the line of its header.
+
+    Raises
+    ------
+    PlacerError
+        If it is no such log, or says nothing about the plan's machines and links: run on one machine, with another model, of another
+        strategy than all-reduce, with the exchange beside the next step, or too short.
+    """
+    records = read_run(path)
+    head = records[0]
+    workers = sum(group["count"] for group in head["groups"])
+    _check(path, head, records)
+    ranks = {record["rank"] for record in records if record["kind"] == "step"}
+    if ranks and (missing := set(range(workers)) - ranks):
+        words = "give the log of rank 0; of a run that stopped, those of all machines one after the other in a file"
+        raise PlacerError(f"{path}: no steps of rank {min(missing)}", words)
+    rounds = [r for r in whole_rounds((r for r in records if r["kind"] == "step"), workers, 1) if len(r) == workers]
+    found = round_seconds(rounds[1:], workers)
+    if found is None or len(rounds) <= LEAST_ROUNDS:
+        raise PlacerError(
+            f"{path}: {max(0, len(rounds) - 1)} rounds of all workers after the first", f"run at least {LEAST_ROUNDS + 1} steps"
+        )
+    return 1, {
+        "model": head["model"],
+        "workers": ",".join(_spec(group) for group in head["groups"]),
+        "step_s": found.whole,
+        "calculation_s": found.calculation,
+        "communication_s": found.between if workers > 1 else None,
+        "target_batch_size": head["target_batch_size"],
+        "compression": head["compression"],
+        "streams": head["streams"],
+    }
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Read the records of a log; the last line may be cut off, as a run that was killed leaves it."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise PlacerError(f"{path} is larger than 1 GiB", "give the log of a shorter run")
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "give a log of placer run") from None
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
+                raise ValueError("no record")
+        except (ValueError, RecursionError) as error:
+            if number == len(lines) and records:
+                break
+            raise PlacerError(f"{path}:{number}: not a record of placer run: {error}", "give run.jsonl as placer run wrote it") from None
+        records.append(record)
+    if not records or records[0].get("schema") != SCHEMA:
+        found = records[0].get("schema") if records else None
+        raise PlacerError(f"{path}: schema {found!r} is no {SCHEMA}", "give run.jsonl of placer run")
+    return records
+
+
+def read_run(path: Path) -> list[dict[str, Any]]:
+    """Read a log whose figures are used: as `read_log`, each record with what is read of it.
+
+    Raises
+    ------
+    PlacerError
+        Names the line and the field that is missing or no figure of a run.
+    """
+    records = read_log(path)
+    for number, record in enumerate(records, 1):
+        if (wrong := wrong_field(record)) is not None:
+            words = "".join(c if c.isprintable() else " " for c in wrong)
+            raise PlacerError(f"{path}:{number}: {words}", "give run.jsonl as placer run wrote it")
+    return records
+
+
+def _check(path: Path, head: Record, records: Sequence[Record]) -> None:
+    """Refuse runs that say nothing about the plan's machines and links."""
+    if head["strategy"] not in ("all-reduce", "none"):
+        raise PlacerError(f"{path}: a run of {head['strategy']}", "placer calibrate fits runs of an all-reduce")
+    if head.get("overlap"):
+        words = f"{path}: the exchange ran beside the next step, which slows both"
+        raise PlacerError(words, "calibrate on a run of the plan without --overlap")
+    if head["links"] != "real":
+        raise PlacerError(f"{path}: all workers ran on one machine", "its links are not the plan's: run it where the plan says")
+    check_model(path, head, records)
+
+
+def is_other_model(size: float, planned: float) -> bool:
+    """Whether gradients of some bytes belong to another model than the plan's."""
+    return abs(size - planned) > OTHER_MODEL * planned
+
+
+def check_model(path: Path, head: Record, records: Sequence[Record]) -> None:
+    """Refuse runs of another model than the plan's."""
+    elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
+    size = int(elements * COMPRESSION_BYTES[head["compression"]])
+    if is_other_model(size, head["gradient_bytes"]):
+        words = f"{path}: the run exchanged {size:,} bytes, gradients of {head['model']} are {head['gradient_bytes']:,.0f}"
+        raise PlacerError(words, "train the plan's model")
+
+
+def _spec(group: Record) -> str:
+    """A group as on the command line."""
+    from placer.market.catalog import device_name
+
+    device = device_name(group["gpu"], group["gpu_count"])
+    return f"{group['place']}={group['count']}x{device}:{group['market'].replace('_', '-')}"

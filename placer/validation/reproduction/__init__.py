@@ -1,0 +1,42 @@
+"""Papers worked out again from the shipped books, one file each: published figures beside placer's own."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol, cast
+
+from placer.errors import unknown
+from placer.validation.reproduction.comparison import Reproduction
+
+PAPERS = {
+    "erben": "placer.validation.reproduction.erben",
+    "phalak": "placer.validation.reproduction.phalak",
+    "cloudless": "placer.validation.reproduction.cloudless",
+}
+"""Name on the command line and module; a new paper is one file and one line here."""
+
+
+class Paper(Protocol):
+    """What the module of a paper offers."""
+
+    def reproduce(self) -> Reproduction:
+        """Work the paper out again."""
+
+
+def reproduce(name: str) -> Reproduction:
+    """Work a paper out again from the shipped books.
+
+    Parameters
+    ----------
+    name
+        One of `PAPERS`.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such paper; the hint names the nearest one.
+    """
+    module = PAPERS.get(name)
+    if module is None:
+        raise unknown("paper", name, PAPERS)
+    return cast(Paper, importlib.import_module(module)).reproduce()

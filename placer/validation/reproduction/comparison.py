@@ -1,0 +1,169 @@
+"""Published figures beside placer's own: rows, groups of rows, claims and their verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean
+
+from placer.validation.reproduction.published import PublishedClaim
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One quantity of one run or placement.
+
+    Notes
+    -----
+    ``groups`` are what its error is averaged over, the first one is where it stands in a table;
+    ``family`` names rows that a short table shows only the best of. ``published`` is None where the
+    paper gives no number; ``low`` and ``high`` bound ``ours``; ``parts`` add up to it; ``calibrates``
+    names what was fitted to this run, empty for a prediction; ``best`` marks the smallest of its group.
+    """
+
+    groups: tuple[str, ...]
+    label: str
+    quantity: str
+    unit: str
+    ours: float
+    published: float | None = None
+    low: float | None = None
+    high: float | None = None
+    parts: tuple[tuple[str, float], ...] = ()
+    family: str = ""
+    calibrates: str = ""
+    best: bool = False
+
+    @property
+    def error(self) -> float | None:
+        """Relative error, ours over published less 1; None without a published figure."""
+        return None if self.published is None else self.ours / self.published - 1
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the published figure lies within the interval; None if either is missing."""
+        if self.published is None or self.low is None or self.high is None:
+            return None
+        return self.low <= self.published <= self.high
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Errors of the rows of one group and quantity: shares of 1; ``coverage`` is how many lie in their interval."""
+
+    name: str
+    quantity: str
+    rows: int
+    mean_error: float
+    worst_error: float
+    coverage: float | None
+
+
+class Verdict(StrEnum):
+    """What became of a claim.
+
+    Notes
+    -----
+    ``contradicted``: the figures of the books, or an estimate by more than its own error, say
+    otherwise. ``not reproducible``: what decides it was not published as a number, or placer cannot
+    tell the sides apart.
+    """
+
+    REPRODUCED = "reproduced"
+    NOT_REPRODUCIBLE = "not reproducible"
+    CONTRADICTED = "contradicted"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """What placer found about a claim: its own figure in words, the verdict and the reason."""
+
+    verdict: Verdict
+    ours: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """A published claim and what placer found about it."""
+
+    published: PublishedClaim
+    finding: Finding
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reproduction:
+    """One paper worked out again."""
+
+    paper: str
+    title: str
+    rows: tuple[Row, ...]
+    claims: tuple[Claim, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Errors by quantity and group, in the order of the rows."""
+        return group_errors(self.rows)
+
+
+def group_errors(rows: Iterable[Row]) -> tuple[Group, ...]:
+    """Average the absolute errors of each group and quantity over the rows with a published figure.
+
+    Examples
+    --------
+    >>> rows = [Row(groups=("A",), label=n, quantity="samples/s", unit="", published=100.0, ours=x) for n, x in (("1", 98.0), ("2", 104.0))]
+    >>> round(group_errors(rows)[0].mean_error, 6), round(group_errors(rows)[0].worst_error, 6)
+    (0.03, 0.04)
+    """
+    members: dict[tuple[str, int, str], list[Row]] = {}
+    for row in rows:
+        if row.published is not None:
+            for position, name in enumerate(row.groups):
+                members.setdefault((row.quantity, position, name), []).append(row)
+    quantities = list(dict.fromkeys(quantity for quantity, _, _ in members))
+    order = sorted(members, key=lambda key: (quantities.index(key[0]), key[1]))
+    return tuple(_group(key[2], key[0], members[key]) for key in order)
+
+
+def _group(name: str, quantity: str, rows: list[Row]) -> Group:
+    errors = [row.error for row in rows if row.error is not None]
+    inside = [row.inside for row in rows if row.inside is not None]
+    return Group(
+        name=name,
+        quantity=quantity,
+        rows=len(rows),
+        mean_error=fmean(abs(error) for error in errors),
+        worst_error=max(errors, key=abs),
+        coverage=fmean(inside) if inside else None,
+    )
+
+
+LINK_ERROR = 0.06
+"""Median error of estimated round-trip times on providers that the link model was not fitted to: smaller differences decide nothing."""
+
+
+def decided(margin: float) -> Verdict:
+    """Judge an order of estimated times by the share by which it holds (negative: by which the opposite holds).
+
+    Examples
+    --------
+    >>> [str(decided(margin)) for margin in (0.2, 0.01, -0.2)]
+    ['reproduced', 'not reproducible', 'contradicted']
+    """
+    if margin > LINK_ERROR:
+        return Verdict.REPRODUCED
+    return Verdict.CONTRADICTED if margin < -LINK_ERROR else Verdict.NOT_REPRODUCIBLE
+
+
+def percent_range(shares: Sequence[float]) -> str:
+    """Write shares of 1 from the smallest to the largest in percent.
+
+    Examples
+    --------
+    >>> percent_range([0.011, -0.2, 0.006]), percent_range([0.0, -1e-12])
+    ('-20.0 % to +1.1 %', '+0.0 %')
+    """
+    low, high = (f"{100 * share:+.1f}".replace("-0.0", "+0.0") for share in (min(shares), max(shares)))
+    return f"{low} %" if low == high else f"{low} % to {high} %"

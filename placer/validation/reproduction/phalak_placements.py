@@ -1,0 +1,106 @@
+"""The 48 placements of Phalak et al. (ICPE 2024): 3 VM clouds x (Lambda, GCP function) x (S3, GCS) x 4 cities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from placer.cost_model.estimate import Estimate, estimate
+from placer.market.catalog import Catalog
+from placer.market.network.graph import Network
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.solving.by_hand import place_by_hand
+from placer.units import SECONDS_PER_HOUR
+from placer.workload.profile import load_profile
+
+BOOK = "phalak-2023"
+MODELS = ("niser", "imdb-lstm")
+CITIES = {
+    "Mumbai": {"aws": "aws/ap-south-1", "gcp": "gcp/asia-south1", "azure": "azure/westindia"},
+    "London": {"aws": "aws/eu-west-2", "gcp": "gcp/europe-west2", "azure": "azure/uksouth"},
+    "Oregon": {"aws": "aws/us-west-2", "gcp": "gcp/us-west1", "azure": "azure/westus2"},
+    "Sydney": {"aws": "aws/ap-southeast-2", "gcp": "gcp/australia-southeast1", "azure": "azure/australiaeast"},
+}
+CLOUDS = {"aws": "AWS", "gcp": "GCP", "azure": "Azure"}
+FUNCTIONS = {"aws": "Lambda", "gcp": "GCF"}
+STORES = {"aws": "S3", "gcp": "GCS"}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the 48 placements: cloud of the VMs, of the function and of the store, and the city of the latter two."""
+
+    vms: str
+    function: str
+    store: str
+    city: str
+
+    @property
+    def family(self) -> str:
+        """The placement without its city."""
+        return f"{CLOUDS[self.vms]}/{FUNCTIONS[self.function]}/{STORES[self.store]}"
+
+    @property
+    def label(self) -> str:
+        """The placement as claims.csv writes it: VMs/function/store, city."""
+        return f"{self.family}, {self.city}"
+
+    @property
+    def clouds(self) -> int:
+        """Number of different clouds in it."""
+        return len({self.vms, self.function, self.store})
+
+
+CHOICES = tuple(Choice(v, f, s, c) for v in CLOUDS for f in FUNCTIONS for s in STORES for c in CITIES)
+"""Every placement the paper compares."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything the claims are judged by: book, network and the estimates of all placements of both models."""
+
+    book: Catalog
+    estimates: dict[str, dict[Choice, Estimate]]
+
+    @cached_property
+    def network(self) -> Network:
+        """Links and egress prices of the book."""
+        return Network(self.book)
+
+    @cached_property
+    def gradient_bytes(self) -> dict[str, float]:
+        """Bytes of one gradient of each model, as sent."""
+        profiles = [load_profile(model) for model in self.estimates]
+        return {profile.name: profile.gradient_bytes(profile.compression) for profile in profiles}
+
+    def cheapest(self, model: str) -> Choice:
+        """Placement with the fewest USD per mini-batch."""
+        return min(CHOICES, key=lambda c: usd_per_step(self.estimates[model][c]))
+
+    def fastest(self, model: str) -> Choice:
+        """Placement with the fewest seconds per mini-batch."""
+        return min(CHOICES, key=lambda c: self.seconds(model, c))
+
+    def seconds(self, model: str, choice: Choice) -> float:
+        """Seconds per mini-batch."""
+        return self.estimates[model][choice].step.total
+
+
+def work_out(book: Catalog) -> Study:
+    """Estimate all placements of both models."""
+    return Study(book=book, estimates={model: {choice: placed(model, choice, book) for choice in CHOICES} for model in MODELS})
+
+
+def placed(model: str, choice: Choice, book: Catalog, workers_per_city: int = 1, exchange: str = "central") -> Estimate:
+    """Estimate workers in each city on one cloud; the global function and store in one city on any two clouds."""
+    workers = ",".join(f"{places[choice.vms]}={workers_per_city}xCPU-2" for places in CITIES.values())
+    places = CITIES[choice.city]
+    wish = Requirements(exchange=exchange, aggregator=places[choice.function], storage=places[choice.store])
+    problem = Problem(profile=load_profile(model), catalog=book, requirements=wish)
+    return estimate(place_by_hand(workers, problem), problem)
+
+
+def usd_per_step(got: Estimate) -> float:
+    """Price of one mini-batch in USD."""
+    return got.usd_per_hour.total * got.step.total / SECONDS_PER_HOUR

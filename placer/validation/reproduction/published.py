@@ -1,0 +1,57 @@
+"""What a paper says: runs and claims, read from the CSV files beside its price book."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from placer.market.books.csv_rows import read_rows
+from placer.market.books.folders import shipped_catalogs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedClaim:
+    """One claim; ``value`` is a figure in ``unit``, a placement, or empty where the statement says all."""
+
+    id: str
+    statement: str
+    value: str
+    unit: str
+    passage: str
+    source: str
+    as_of: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedRun:
+    """One measured run; ``workers`` as on the command line, ``calibrates`` empty if nothing was fitted to it.
+
+    Notes
+    -----
+    ``calculation_s`` and ``communication_s`` are parts of a step by the wall clock, as logged; they need not sum to it.
+    """
+
+    experiment: str
+    model: str
+    workers: str
+    samples_per_second: float
+    gb_sent_per_worker_and_step: float
+    calculation_s: float | None
+    communication_s: float | None
+    calibrates: str
+    source: str
+    as_of: str
+
+
+def published_claims(book: str) -> tuple[PublishedClaim, ...]:
+    """Claims of the paper of a book, as claims.csv has them."""
+    return tuple(PublishedClaim(**row) for row in _rows(book, "claims.csv"))
+
+
+def published_runs(book: str) -> tuple[PublishedRun, ...]:
+    """Measured runs of the paper of a book, as runs.csv has them."""
+    return tuple(PublishedRun(**row) for row in _rows(book, "runs.csv"))
+
+
+def _rows(book: str, file: str) -> list[dict[str, Any]]:
+    return list(read_rows(shipped_catalogs() / book / file, file))

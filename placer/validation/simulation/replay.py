@@ -1,0 +1,200 @@
+"""Rounds of a placement one after the other, and what came of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import fsum, isfinite
+
+from placer.cost_model.estimate import evaluate
+from placer.errors import PlacerError
+from placer.problem.exchange import traits
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.validation.simulation import peers, regions, serverless
+from placer.validation.simulation.loop import Process, Signal
+from placer.validation.simulation.noise import MOST_JITTER, Noise
+from placer.validation.simulation.scene import Scene
+
+SCHEMA = "placer.simulation/v1"
+MOST_ROUNDS = 100_000
+MOST_WORKERS = 128
+"""Flows are followed between single machines: their number grows with the square of this."""
+
+ROUNDS: dict[str, Callable[[Scene], Process]] = {
+    "region-hub": regions.region_hub,
+    "server": serverless.server,
+    "store": serverless.store,
+    "regional-stores": serverless.regional_stores,
+}
+"""Transport and its program of a whole round."""
+EXCHANGES: dict[str, Callable[[Scene], Process]] = {"butterfly": peers.butterfly, "leaders": peers.leaders}
+"""Transport and its program after the calculation, beside which it may run."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Simulation:
+    """What a simulated placement did, beside what the closed form says of it.
+
+    Notes
+    -----
+    ``round_seconds`` are from exchange to exchange, in order; ``p5``, ``p50`` and ``p95`` their percentiles. ``bytes_by_link`` holds
+    source, destination and bytes per round; ``waiting_by_place`` the mean seconds per round that a worker of a place
+    waits at barriers. ``difference`` is the mean simulated round over the predicted one, less 1.
+    """
+
+    strategy: str
+    rounds: int
+    seed: int
+    jitter: float
+    stragglers: float
+    straggler_factor: float
+    samples_per_second: float
+    round_seconds: tuple[float, ...]
+    p5: float
+    p50: float
+    p95: float
+    bytes_by_link: tuple[tuple[str, str, float], ...]
+    waiting_by_place: tuple[tuple[str, float], ...]
+    predicted_samples_per_second: float
+    predicted_round_seconds: float
+    difference: float
+
+    @property
+    def mean_round_seconds(self) -> float:
+        """Mean of the simulated rounds in seconds."""
+        return fsum(self.round_seconds) / self.rounds
+
+
+def replay(
+    placement: Placement,
+    problem: Problem,
+    *,
+    rounds: int = 30,
+    seed: int = 0,
+    jitter: float = 0.0,
+    stragglers: float = 0.0,
+    straggler_factor: float = 2.0,
+) -> Simulation:
+    """Simulate some rounds of a placement.
+
+    Parameters
+    ----------
+    rounds
+        How many, from exchange to exchange.
+    seed
+        Equal seeds give equal results.
+    jitter
+        Coefficient of variation of the speed of each worker in each step and of each link in each round.
+    stragglers, straggler_factor
+        Probability that a worker is slower in a step, and by how much.
+
+    Raises
+    ------
+    PlacerError
+        If a value is out of its range, or the placement cannot be simulated.
+    """
+    _check(placement, rounds, seed, jitter, stragglers, straggler_factor)
+    scene = Scene(placement, problem, Noise(seed, jitter, stragglers, straggler_factor))
+    ends, seen = _ends(scene, rounds)
+    seconds = tuple(b - a for a, b in itertools.pairwise(ends))
+    expected = evaluate(placement, problem)
+    mean, ordered = (ends[-1] - ends[0]) / rounds, sorted(seconds)
+    return Simulation(
+        strategy=placement.exchange.strategy,
+        rounds=rounds,
+        seed=seed,
+        jitter=float(jitter),
+        stragglers=float(stragglers),
+        straggler_factor=float(straggler_factor),
+        samples_per_second=expected.samples / mean,
+        round_seconds=seconds,
+        p5=percentile(ordered, 0.05),
+        p50=percentile(ordered, 0.5),
+        p95=percentile(ordered, 0.95),
+        bytes_by_link=tuple((src, dst, size / seen) for (src, dst), size in sorted(scene.sent.items())),
+        waiting_by_place=tuple((place, scene.waited[place] / len(crew) / seen) for place, crew in scene.crews.items()),
+        predicted_samples_per_second=expected.processed_per_second,
+        predicted_round_seconds=expected.step.total,
+        difference=mean / expected.step.total - 1,
+    )
+
+
+def _check(placement: Placement, rounds: int, seed: int, jitter: float, stragglers: float, factor: float) -> None:
+    """Refuse what cannot be simulated."""
+    for name, whole, least in (("rounds", rounds, 1), ("seed", seed, None)):
+        if isinstance(whole, bool) or not isinstance(whole, int) or (least is not None and not least <= whole <= MOST_ROUNDS):
+            raise PlacerError(f"{name} {whole!r} is out of range", f"give a whole number{f' from 1 to {MOST_ROUNDS:,}' if least else ''}")
+    for name, value, low, high in (("jitter", jitter, 0.0, MOST_JITTER), ("stragglers", stragglers, 0.0, 1.0)):
+        if not _number(value) or not low <= value <= high:
+            raise PlacerError(f"{name} {value!r} is out of range", f"give a number from {low:g} to {high:g}")
+    if not _number(factor) or factor < 1.0:
+        raise PlacerError(f"straggler factor {factor!r} is out of range", "give a number from 1")
+    if placement.workers > MOST_WORKERS:
+        raise PlacerError(f"{placement.workers} workers are too many to simulate", f"simulate at most {MOST_WORKERS}")
+    if placement.exchange.overlap and not traits(placement.exchange.strategy).may_overlap:
+        raise PlacerError(f"a {placement.exchange.strategy} exchange cannot run beside the next step", "simulate it without overlap")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _ends(scene: Scene, rounds: int) -> tuple[list[float], float]:
+    """When rounds end, the start first, and how many rounds the counters saw."""
+    transport = traits(scene.exchange.strategy).transport
+    if transport == "region-gossip":
+        gossip = regions.Gossip(scene, rounds)
+        ends = gossip.run()
+        return ends, rounds * scene.loop.now / (ends[-1] - ends[0])
+    ends = []
+    if scene.exchange.overlap:
+        scene.loop.start(_overlapped(scene, EXCHANGES[transport], rounds, ends))
+    else:
+        ends.append(0.0)
+        scene.loop.start(_in_turn(scene, transport, rounds, ends))
+    scene.loop.run()
+    return ends, rounds + int(scene.exchange.overlap)
+
+
+def _in_turn(scene: Scene, transport: str, rounds: int, ends: list[float]) -> Process:
+    """Calculate, exchange, calculate, exchange."""
+    for _ in range(rounds):
+        scene.new_round()
+        if transport in ROUNDS:
+            yield from ROUNDS[transport](scene)
+        else:
+            yield from peers.calculate(scene)
+        if transport in EXCHANGES:
+            yield from EXCHANGES[transport](scene)
+        ends.append(scene.loop.now)
+
+
+def _overlapped(scene: Scene, exchange: Callable[[Scene], Process], rounds: int, ends: list[float]) -> Process:
+    """Exchange what the last step gave beside the calculation of the next; a round ends where both are through."""
+    under_way = Signal()
+    under_way.fire()
+    for _ in range(rounds + 1):
+        yield from peers.calculate(scene)
+        since = scene.loop.now
+        yield under_way
+        for worker in scene.workers:
+            scene.waits(worker, scene.loop.now - since)
+        ends.append(scene.loop.now)
+        scene.new_round()
+        under_way = scene.loop.start(exchange(scene))
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    """Value below which a share of ordered values lies, linear between neighbours.
+
+    Examples
+    --------
+    >>> percentile([1.0, 2.0, 3.0], 0.5), percentile([1.0, 2.0, 3.0], 0.95)
+    (2.0, 2.9)
+    """
+    at = share * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])

@@ -1,0 +1,280 @@
+"""What a user's own runs put over the published figures: host constants, kappa, speeds of devices and links."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from placer.errors import PlacerError, unknown
+from placer.market.catalog import Catalog, MeasuredLink
+from placer.market.network.graph import network_of
+from placer.workload.constants import PUBLISHED, Calibration, HostConstants
+from placer.workload.profile import Efficiency, ModelProfile, Rate
+
+SCHEMA = "placer.calibration/v1"
+FAMILY = "placer.calibration/v"
+KEYS = (
+    *("schema", "name", "created", "placer_version", "catalog", "runs", "hosts", "kappa", "averaging_spread"),
+    *("spreads", "most_workers", "rates", "efficiencies", "links", "report"),
+)
+"""Keys of an overlay file; ``report`` is for people and changes nothing."""
+WRITE_AGAIN = "write it again with placer calibrate"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelRate:
+    """Measured speed of one machine with one model."""
+
+    model: str
+    rate: Rate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelEfficiency:
+    """Measured local rate under a framework over the rate alone, for the devices of one model that nobody measured."""
+
+    model: str
+    efficiency: Efficiency
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinkSpeed:
+    """Effective bandwidth of one TCP stream from ``src`` to ``dst``; the round-trip time stays as the book knows it."""
+
+    src: str
+    dst: str
+    gbps_one_stream: float
+    gbps_low: float
+    gbps_high: float
+    source: str
+    as_of: str
+
+    def __post_init__(self) -> None:
+        """Refuse bandwidths that are not positive and ordered."""
+        if not 0 < self.gbps_low <= self.gbps_one_stream <= self.gbps_high < float("inf"):
+            low, value, high = self.gbps_low, self.gbps_one_stream, self.gbps_high
+            raise PlacerError(f"link {self.src}:{self.dst} has {low} .. {value} .. {high} Gb/s", "0 < low <= value <= high")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overlay:
+    """A calibration with the speeds of devices and links that came out of the same runs."""
+
+    calibration: Calibration
+    rates: tuple[ModelRate, ...] = ()
+    efficiencies: tuple[ModelEfficiency, ...] = ()
+    links: tuple[LinkSpeed, ...] = ()
+
+    def over_profile(self, profile: ModelProfile) -> ModelProfile:
+        """Put measured speeds over those of a profile of the same name."""
+        rates = {_rate_key(row.rate): row.rate for row in self.rates if row.model == profile.name}
+        efficiencies = {row.efficiency.framework: row.efficiency for row in self.efficiencies if row.model == profile.name}
+        if not rates and not efficiencies:
+            return profile
+        return replace(
+            profile,
+            rates=(*(r for r in profile.rates if _rate_key(r) not in rates), *rates.values()),
+            efficiency=(*(e for e in profile.efficiency if e.framework not in efficiencies), *efficiencies.values()),
+        )
+
+    def over_catalog(self, catalog: Catalog) -> Catalog:
+        """Put measured links over those of a book; links to places that the book does not have are left out."""
+        mine = [link for link in self.links if link.src in catalog.regions and link.dst in catalog.regions]
+        return with_link_speeds(catalog, mine)
+
+
+def with_link_speeds(catalog: Catalog, speeds: Sequence[LinkSpeed]) -> Catalog:
+    """Put measured bandwidths over the links of a catalog; round-trip times stay as they are known.
+
+    Raises
+    ------
+    PlacerError
+        If a place is unknown.
+    """
+    if not speeds:
+        return catalog
+    network, rows = network_of(catalog), {(link.src, link.dst): link for link in catalog.links}
+    for link in speeds:
+        rows[link.src, link.dst] = MeasuredLink(
+            src=link.src,
+            dst=link.dst,
+            gbps_one_stream=link.gbps_one_stream,
+            gbps_low=link.gbps_low,
+            gbps_high=link.gbps_high,
+            rtt_ms=network.link(link.src, link.dst).rtt_s * 1e3,
+            basis="measured",
+            source=link.source,
+            as_of=link.as_of,
+        )
+    return replace(catalog, links=tuple(rows.values()))
+
+
+NOTHING = Overlay(calibration=PUBLISHED)
+"""The published figures as they are."""
+
+
+def as_overlay(given: str | os.PathLike[str] | Calibration | Overlay | None) -> Overlay:
+    """Take an overlay, bare constants, the name of an overlay file, or nothing."""
+    if given is None:
+        return NOTHING
+    if isinstance(given, Overlay):
+        return given
+    return Overlay(calibration=given) if isinstance(given, Calibration) else read_overlay(str(os.fspath(given)))
+
+
+def read_overlay(path: str) -> Overlay:
+    """Read what ``placer calibrate -o`` wrote.
+
+    Raises
+    ------
+    PlacerError
+        Names the file and what is wrong with it.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise PlacerError(f"cannot read calibration '{path}': {reason}", "make it with placer calibrate RUNS.csv -o FILE") from None
+    try:
+        raw = json.loads(data, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise PlacerError(f"{path}: not valid JSON: {error}", WRITE_AGAIN) from None
+    return overlay_from(raw, path)
+
+
+def overlay_from(raw: Any, where: str) -> Overlay:
+    """Check and convert an overlay document; ``where`` names it in errors.
+
+    Raises
+    ------
+    PlacerError
+        If the schema is another or a newer one, or a key is unknown, missing or of the wrong kind.
+    """
+    schema = raw.get("schema") if isinstance(raw, Mapping) else None
+    if schema != SCHEMA:
+        newer = isinstance(schema, str) and schema.startswith(FAMILY) and schema.removeprefix(FAMILY).isdigit()
+        hint = f"this placer reads {SCHEMA}: update placer" if newer else f'its "schema" must be "{SCHEMA}"; {WRITE_AGAIN}'
+        raise PlacerError(f"{where}: {f'schema {schema} is newer' if newer else f'not a {SCHEMA} file'}", hint)
+    _check_keys(raw, KEYS, where)
+    try:
+        return Overlay(
+            calibration=_calibration(raw, where),
+            rates=tuple(ModelRate(model=row.pop("model"), rate=_made(Rate, row, at)) for row, at in _rows(raw, "rates", Rate, where)),
+            efficiencies=tuple(
+                ModelEfficiency(model=row.pop("model"), efficiency=_made(Efficiency, row, at))
+                for row, at in _rows(raw, "efficiencies", Efficiency, where)
+            ),
+            links=tuple(_made(LinkSpeed, row, at) for row, at in _rows(raw, "links", LinkSpeed, where, ())),
+        )
+    except PlacerError as error:
+        message = error.message if error.message.startswith(where) else f"{where}: {error.message}"
+        raise PlacerError(message, error.hint) from None
+
+
+def overlay_document(overlay: Overlay) -> dict[str, Any]:
+    """Build the part of an overlay file that placer reads back."""
+    import msgspec
+
+    fitted = overlay.calibration
+    return {
+        "name": fitted.name,
+        "hosts": {host: msgspec.to_builtins(constants) for host, constants in fitted.hosts.items()},
+        "kappa": _triple(fitted.kappa),
+        "averaging_spread": _triple(fitted.averaging_spread),
+        "spreads": {host: _triple(spread) for host, spread in fitted.spreads.items()},
+        "most_workers": fitted.most_workers,
+        "rates": [{"model": row.model, **msgspec.to_builtins(row.rate)} for row in overlay.rates],
+        "efficiencies": [{"model": row.model, **msgspec.to_builtins(row.efficiency)} for row in overlay.efficiencies],
+        "links": [msgspec.to_builtins(link) for link in overlay.links],
+    }
+
+
+def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
+    """Build the constants; host classes that a file does not have stay as published."""
+    for key in ("hosts", "spreads", "report", "catalog", "runs"):
+        if not isinstance(raw[key], Mapping):
+            raise PlacerError(f"{where}: {key} is not an object", WRITE_AGAIN)
+    for host in (*raw["hosts"], *raw["spreads"]):
+        if host not in PUBLISHED.hosts:
+            error = unknown("host class", host, PUBLISHED.hosts)
+            raise PlacerError(f"{where}: {error.message}", error.hint)
+    made: Calibration = _made(
+        Calibration,
+        {
+            "name": raw["name"],
+            "hosts": {**PUBLISHED.hosts, **{host: _host(row, f"{where}: hosts.{host}") for host, row in raw["hosts"].items()}},
+            "kappa": _three(raw["kappa"], f"{where}: kappa"),
+            "averaging_spread": _three(raw["averaging_spread"], f"{where}: averaging_spread"),
+            "spreads": {host: _three(row, f"{where}: spreads.{host}") for host, row in raw["spreads"].items()},
+            "most_workers": raw["most_workers"],
+        },
+        where,
+    )
+    return made
+
+
+def _host(row: Any, where: str) -> HostConstants:
+    _check_keys(row, [f.name for f in fields(HostConstants)], where)
+    made: HostConstants = _made(HostConstants, dict(row), where)
+    return made
+
+
+def _three(row: Any, where: str) -> tuple[Any, ...]:
+    _check_keys(row, ("value", "slow", "fast"), where)
+    return row["value"], row["slow"], row["fast"]
+
+
+def _triple(given: tuple[float, float, float]) -> dict[str, float]:
+    return dict(zip(("value", "slow", "fast"), given, strict=True))
+
+
+def _rows(
+    raw: Mapping[str, Any], key: str, kind: type[Any], where: str, more: tuple[str, ...] = ("model",)
+) -> Iterable[tuple[dict[str, Any], str]]:
+    """Rows of a list of the file, checked for their keys."""
+    if not isinstance(raw[key], list):
+        raise PlacerError(f"{where}: {key} is not a list", WRITE_AGAIN)
+    for i, row in enumerate(raw[key]):
+        at = f"{where}: {key}[{i}]"
+        _check_keys(row, [*more, *(f.name for f in fields(kind))], at)
+        if more and not isinstance(row["model"], str):
+            raise PlacerError(f"{at}: model is not text", WRITE_AGAIN)
+        yield dict(row), at
+
+
+def _check_keys(row: Any, names: Iterable[str], where: str) -> None:
+    """Refuse keys that are unknown or missing."""
+    names = list(names)
+    if not isinstance(row, Mapping):
+        raise PlacerError(f"{where}: not an object", WRITE_AGAIN)
+    for key in row:
+        if key not in names:
+            error = unknown("key", str(key), names)
+            raise PlacerError(f"{where}: {error.message}", error.hint)
+    missing = [name for name in names if name not in row]
+    if missing:
+        raise PlacerError(f"{where}: '{missing[0]}' is missing", WRITE_AGAIN)
+
+
+def _made(kind: type[Any], values: dict[str, Any], where: str) -> Any:
+    """Build one object and check the kinds of its values."""
+    import msgspec
+
+    try:
+        return msgspec.convert(msgspec.to_builtins(values), kind)
+    except PlacerError as error:
+        raise PlacerError(f"{where}: {error.message}", error.hint) from None
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise PlacerError(f"{where}: {error}", WRITE_AGAIN) from None
+
+
+def _rate_key(rate: Rate) -> tuple[str, int, str]:
+    return rate.gpu, rate.gpu_count, rate.framework
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not a number")

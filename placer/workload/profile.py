@@ -1,0 +1,281 @@
+"""What one model needs and how fast each device runs it, with the basis of every figure."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from placer.errors import PlacerError, unknown
+from placer.market.books.folders import shipped_folder
+from placer.market.catalog import Catalog, Gpu
+from placer.workload.measurement import Measurement
+from placer.workload.profile_rows import build, check_measurements
+
+SCHEMA = "placer.profile/v1"
+LARGEST = 10**15
+"""Sizes above are slips of the keyboard."""
+COMPRESSION_BYTES = {"none": 4.0, "fp16": 2.0, "int8": 1.0}
+"""Bytes per gradient element on the wire."""
+NODE_EFFICIENCY = (0.9, 0.4, 1.0)
+"""Speed-up per device of an unmeasured node with several GPUs: value, low, high.
+
+Assumed for accumulation with one exchange per optimizer step; low is what Erben et al. (2024) got
+from 8 x V100 and 4 x T4 nodes that exchange every microbatch.
+"""
+DEVICE_ESTIMATE_SPREAD = (0.5, 1.6)
+"""An unmeasured GPU is expected between these multiples of its estimate."""
+BASES = ("measured", "published", "estimated", "assumed")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """Samples per second of one machine, with an interval and where it comes from."""
+
+    gpu: str
+    gpu_count: int
+    framework: str
+    value: float
+    low: float
+    high: float
+    basis: str
+    source: str
+
+    def __post_init__(self) -> None:
+        """Refuse rates that are not positive and ordered."""
+        if not 0 < self.low <= self.value <= self.high <= LARGEST or self.gpu_count < 1:
+            raise PlacerError(f"rate of {self.gpu} is {self.low} .. {self.value} .. {self.high}", "0 < low <= value <= high samples/s")
+        if self.basis not in BASES:
+            raise unknown("basis", self.basis, BASES)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Efficiency:
+    """Local rate under a framework over the rate of the same device alone."""
+
+    framework: str
+    value: float
+    low: float
+    high: float
+    basis: str
+    source: str
+
+    def __post_init__(self) -> None:
+        """Refuse shares outside (0, 1]."""
+        if not 0 < self.low <= self.value <= self.high <= 1:
+            raise PlacerError(f"efficiency {self.low} .. {self.value} .. {self.high} of {self.framework}", "0 < low <= value <= high <= 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelProfile:
+    """One model: sizes in bytes, memory of one device and of its host, rates by device, and what they were measured from."""
+
+    name: str
+    title: str
+    family: str
+    parameters: int
+    tensors: int | None
+    gradient_bytes_fp32: int
+    gradient_source: str
+    device_memory_bytes: int
+    host_memory_bytes: int
+    memory_source: str
+    bytes_per_sample: int | None
+    bytes_per_sample_source: str | None
+    target_batch_size: int
+    microbatch: int
+    compression: str
+    efficiency: tuple[Efficiency, ...]
+    rates: tuple[Rate, ...]
+    measurements: tuple[Measurement, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that are not positive."""
+        for name in ("parameters", "gradient_bytes_fp32", "device_memory_bytes", "host_memory_bytes", "target_batch_size", "microbatch"):
+            value = getattr(self, name)
+            if not 0 < value <= LARGEST:
+                raise PlacerError(f"profile {self.name}: {name} is {str(value)[:24]}", "give a whole number above 0")
+        if self.tensors is not None and not 0 < self.tensors <= LARGEST:
+            raise PlacerError(f"profile {self.name}: tensors is {str(self.tensors)[:24]}", "give a whole number above 0, or null")
+        if not self.name.strip() or any(not c.isprintable() for c in f"{self.name}{self.title}{self.family}"):
+            raise PlacerError(f"profile {self.name!r}: name, title and family must be printable", "correct the file")
+        kinds = [(rate.gpu, rate.gpu_count, rate.framework) for rate in self.rates]
+        if len(set(kinds)) < len(kinds):
+            twice = next(kind for kind in kinds if kinds.count(kind) > 1)
+            raise PlacerError(f"profile {self.name}: two rates for {twice[1]} x {twice[0]} under {twice[2]}", "keep one")
+        measured = [(m.gpu, m.device_name, m.precision) for m in self.measurements]
+        if len(set(measured)) < len(measured):
+            raise PlacerError(f"profile {self.name}: two measurements of one device in one precision", "keep one")
+        if self.compression not in COMPRESSION_BYTES:
+            raise unknown("compression", self.compression, COMPRESSION_BYTES)
+        if not self.rates:
+            raise PlacerError(f"profile {self.name} has no rates", "measure one device with placer profile, or add a published rate")
+
+    def gradient_bytes(self, compression: str) -> float:
+        """Bytes of one gradient on the wire, S in the formulas."""
+        return self.gradient_bytes_fp32 * COMPRESSION_BYTES[compression] / COMPRESSION_BYTES["none"]
+
+    def rate(self, gpu: Gpu, gpu_count: int, framework: str, catalog: Catalog) -> Rate | None:
+        """Speed of one machine while it computes, in samples per second.
+
+        Parameters
+        ----------
+        gpu, gpu_count
+            The devices of the machine.
+        framework
+            ``none`` for a machine alone, else the framework whose accumulation slows it (``hivemind``).
+        catalog
+            Gives the data-sheet figures from which unmeasured devices are estimated.
+
+        Returns
+        -------
+        Rate | None
+            The measured or published rate if there is one; else baseline times framework
+            efficiency; else an estimate from another device. None if no device of the same kind
+            was measured.
+
+        Notes
+        -----
+        Erben et al. (2024): the efficiency is a property of framework and model, nearly constant
+        in batch size and device.
+        """
+        for row in self.rates:
+            if (row.gpu, row.gpu_count, row.framework) == (gpu.gpu, gpu_count, framework):
+                return row
+        if framework != "none":
+            alone = self.rate(gpu, gpu_count, "none", catalog)
+            return None if alone is None else _slowed(alone, self._efficiency(framework))
+        return self._estimated(gpu, gpu_count, catalog)
+
+    def _efficiency(self, framework: str) -> Efficiency:
+        for row in self.efficiency:
+            if row.framework == framework:
+                return row
+        return Efficiency(
+            framework=framework, value=1.0, low=0.8, high=1.0, basis="assumed", source=f"no figure for {framework}: taken as 1"
+        )
+
+    def _estimated(self, gpu: Gpu, gpu_count: int, catalog: Catalog) -> Rate | None:
+        """Scale the most similar measured device by the square root of its FLOP/s and bandwidth ratios."""
+        single = [r for r in self.rates if r.gpu_count == 1 and r.framework == "none" and r.gpu in catalog.gpus]
+        measured = [r for r in single if catalog.gpus[r.gpu].kind == gpu.kind]
+        if not measured:
+            return None
+        nearest = min(measured, key=lambda r: (abs(math.log(device_ratio(gpu, catalog.gpus[r.gpu]))), r.gpu))
+        ratio = device_ratio(gpu, catalog.gpus[nearest.gpu])
+        low, high = (1.0, 1.0) if nearest.gpu == gpu.gpu else DEVICE_ESTIMATE_SPREAD
+        one = Rate(
+            gpu=gpu.gpu,
+            gpu_count=1,
+            framework="none",
+            value=nearest.value * ratio,
+            low=nearest.low * ratio * low,
+            high=nearest.high * ratio * high,
+            basis="estimated",
+            source=f"{ratio:.2f} x the {nearest.gpu} rate (data-sheet FLOP/s and bandwidth)",
+        )
+        return one if gpu_count == 1 else self._node(one, gpu_count)
+
+    def _node(self, one: Rate, gpu_count: int) -> Rate:
+        """Speed of an unmeasured node: in proportion to a known node of the same device, else `NODE_EFFICIENCY`."""
+        nodes = [r for r in self.rates if r.gpu == one.gpu and r.gpu_count > 1 and r.framework == "none"]
+        node, node_low, node_high = NODE_EFFICIENCY
+        value, low = one.value * gpu_count * node, one.low * gpu_count * node_low
+        source = f"{gpu_count} x {node:g} x {one.source}"
+        if nodes:
+            known = min(nodes, key=lambda r: (abs(math.log(r.gpu_count / gpu_count)), r.gpu_count))
+            share = gpu_count / known.gpu_count
+            value, low = min(value, max(one.value, known.value * share)), min(low, known.low * share)
+            source = f"in proportion to the {known.basis} node of {known.gpu_count} x {known.gpu}, not below one device"
+        return replace(one, gpu_count=gpu_count, value=value, low=low, high=one.high * gpu_count * node_high, source=source)
+
+
+def device_ratio(device: Gpu, reference: Gpu) -> float:
+    """Expected speed of a device over a reference: geometric mean of FP16 FLOP/s and memory bandwidth ratios."""
+    return math.sqrt(device.fp16_tflops / reference.fp16_tflops * device.memory_gb_per_s / reference.memory_gb_per_s)
+
+
+def shipped_profiles() -> Path:
+    """Folder of the profiles that come with placer, installed or in a checkout."""
+    return shipped_folder("profiles")
+
+
+def profile_names() -> list[str]:
+    """Names of the shipped models, sorted."""
+    return sorted(path.stem for path in shipped_profiles().glob("*.json"))
+
+
+def load_profile(name: str) -> ModelProfile:
+    """Read a model profile by name or from a JSON file.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such model, or the file is not a valid profile.
+    """
+    if not isinstance(name, str):
+        raise PlacerError(f"model {name!r} is not a name", "give text")
+    is_file = name.endswith(".json") or "/" in name
+    path = Path(name) if is_file else shipped_profiles() / f"{name}.json"
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError):
+        if is_file:
+            raise PlacerError(f"no profile file '{name}' can be read", "check the path, or give a model name (placer models)") from None
+        raise unknown("model", name, profile_names()) from None
+    return profile_from_json(data, str(path))
+
+
+def profile_from_json(data: bytes, where: str) -> ModelProfile:
+    """Check and convert the JSON text of a profile; ``where`` names it in errors."""
+    try:
+        raw = json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise PlacerError(f"{where}: not valid JSON: {error}", "correct the file") from None
+    if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
+        raise PlacerError(f"{where}: not a {SCHEMA} file", f'its "schema" must be "{SCHEMA}"')
+    for key, kind in (("rates", Rate), ("efficiency", Efficiency)):
+        rows = raw.get(key, [])
+        if not isinstance(rows, list):
+            raise PlacerError(f"{where}: {key} is not a list", "see profiles/roberta-xlm.json")
+        for i, row in enumerate(rows):
+            build(kind, row, f"{where}: {key}[{i}]")
+    check_measurements(raw.get("measurements", []), where)
+    built = build(ModelProfile, raw, where)
+    assert isinstance(built, ModelProfile)
+    return built
+
+
+def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dict[str, Any]:
+    """Build the JSON document of a profile, without the key ``schema``.
+
+    Parameters
+    ----------
+    measurements
+        Keep them, if there are any. Problems and manifests leave them out: nothing is priced from them.
+    """
+    import msgspec
+
+    built: dict[str, Any] = msgspec.to_builtins(profile)
+    if not (measurements and profile.measurements):
+        del built["measurements"]
+    return built
+
+
+def _slowed(alone: Rate, efficiency: Efficiency) -> Rate:
+    return Rate(
+        gpu=alone.gpu,
+        gpu_count=alone.gpu_count,
+        framework=efficiency.framework,
+        value=alone.value * efficiency.value,
+        low=alone.low * efficiency.low,
+        high=alone.high * efficiency.high,
+        basis="assumed" if efficiency.basis == "assumed" else "estimated",
+        source=f"{efficiency.value:g} ({efficiency.framework}) x {alone.basis} rate: {alone.source}",
+    )
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")

@@ -1,0 +1,1 @@
+"""Placements under construction: what `greedy` and `local_search` share."""

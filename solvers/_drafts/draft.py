@@ -1,0 +1,229 @@
+"""A placement under construction, and the judge that ranks one: limits first, then the objective."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.estimate import evaluate, exchange_phases
+from placer.cost_model.violations import TOLERANCE
+from placer.market.catalog import VmOffer
+from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_at
+from placer.problem.data_shares import needs_place
+from placer.problem.exchange import traits
+from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
+from placer.problem.residency import leaks
+from placer.solving.result import objective_value, score
+
+from .._market.market import Market
+from .._mode import Mode
+from .._target import Target
+from .hub_places import Hub, HubPlaces
+
+Rank = tuple[float, float, float]
+"""What is lacking, relative to the limits and wishes, then the objective and its tie-break; lowest is best."""
+NEVER: Rank = (inf, inf, inf)
+"""Rank of what may not be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Machines by position of their pool, sorted; strategy and local steps; places of its aggregator and store."""
+
+    counts: tuple[tuple[int, int], ...]
+    mode: tuple[str, int]
+    hub: Hub = (None, None)
+
+    @staticmethod
+    def of(counts: Mapping[int, int], mode: tuple[str, int], hub: Hub = (None, None)) -> Draft:
+        """Build a draft; pools without machines are left out."""
+        return Draft(tuple(sorted((i, n) for i, n in counts.items() if n > 0)), mode, hub)
+
+    def changed(self, changes: Mapping[int, int]) -> Draft:
+        """The same draft with more or fewer machines of some pools."""
+        counts = dict(self.counts)
+        for i, change in changes.items():
+            counts[i] = max(0, counts.get(i, 0) + change)
+        return Draft.of(counts, self.mode, self.hub)
+
+
+class Judge:
+    """Ranks drafts with the functions that price the final answer, each once, and keeps the best in its target.
+
+    Parameters
+    ----------
+    market
+        The pools that drafts count.
+    target
+        Hears every draft that is within the limits and better than the best so far.
+    """
+
+    def __init__(self, market: Market, target: Target) -> None:
+        self.market, self.target, self.problem = market, target, market.problem
+        self.wish = market.problem.requirements
+        self.hubs = HubPlaces(market.problem)
+        self.most = min(self.wish.max_workers, self.problem.batch)
+        self.needed = frozenset(needs_place(self.wish.datasets))
+        self.best: Draft | None = None
+        self.rules = [(rule.count, frozenset(rule.owns.nonzero()[0].tolist())) for rule in market.forced.rules]
+        self._place = [pool.offer.place for pool in market.pools]
+        self._bucket = [pool.bucket for pool in market.pools]
+        self._gpus = [pool.offer.gpu_count for pool in market.pools]
+        self._most = [pool.max_count for pool in market.pools]
+        self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
+        self._carbon = market.carbon.tolist()
+        self._multipliers: dict[tuple[str, int], float] = {}
+        self._ranks: dict[Draft, Rank] = {}
+        self._groups: dict[tuple[int, int], WorkerGroup] = {}
+        self._servers: dict[tuple[str, int], VmOffer | None] = {}
+
+    @property
+    def tried(self) -> int:
+        """Drafts that were ranked."""
+        return len(self._ranks)
+
+    def rank(self, draft: Draft) -> Rank:
+        """Rank a draft; the target's clock may end the search here."""
+        found = self._ranks.get(draft)
+        if found is None:
+            self.target.check_time()
+            found = self._ranks[draft] = self._ranked(draft)
+        return found
+
+    def bound(self, draft: Draft) -> Rank:
+        """A rank that the draft does not beat: as if exchanges took no time and cost nothing."""
+        market, workers = self.market, sum(n for _, n in draft.counts)
+        usd, speed = sum(self._usd[i] * n for i, n in draft.counts), sum(self._speed[i] * n for i, n in draft.counts)
+        speed = float(market.alone[draft.counts[0][0]]) if workers == 1 else speed / self._multiplier(draft.mode)
+        carbon = sum(self._carbon[i] * n for i, n in draft.counts)
+        lacking = self._over(usd, speed, carbon)
+        lacking += max(0.0, 1 - workers / self.wish.min_workers) + self._owed(draft)
+        value = objective_value(self.target.objective, speed, usd, carbon_g_per_hour=carbon)
+        return (lacking, -value, usd) if self.target.objective == "throughput" else (lacking, value, -speed)
+
+    def _over(self, usd_per_hour: float, samples_per_second: float, carbon_g_per_hour: float) -> float:
+        """By how much price, speed and emissions miss their limits, as shares of these."""
+        target = self.target
+        budget, floor, per_sample = target.budget_usd_per_hour, target.floor_samples_per_second, target.limit_usd_per_sample
+        each = usd_per_million_samples(usd_per_hour, samples_per_second) / 1e6
+        lacking = max(0.0, usd_per_hour / budget - 1 - TOLERANCE) + max(0.0, each / per_sample - 1 - TOLERANCE)
+        lacking += max(0.0, carbon_g_per_hour / target.limit_carbon_g_per_hour - 1 - TOLERANCE)
+        return lacking + (max(0.0, 1 - TOLERANCE - samples_per_second / floor) if floor else 0.0)
+
+    def _multiplier(self, mode: tuple[str, int]) -> float:
+        if mode not in self._multipliers:
+            self._multipliers[mode] = Mode(self.problem, *mode).multiplier
+        return self._multipliers[mode]
+
+    def by_place(self, draft: Draft) -> dict[str, int]:
+        """Machines by place."""
+        found: dict[str, int] = {}
+        for i, n in draft.counts:
+            place = self._place[i]
+            found[place] = found.get(place, 0) + n
+        return found
+
+    def fitted(self, draft: Draft) -> Draft:
+        """The draft with a hub that its places admit."""
+        places = tuple(sorted(self.by_place(draft)))
+        hubs = self.hubs.of(draft.mode[0], places)
+        return draft if draft.hub in hubs or not hubs else replace(draft, hub=hubs[0])
+
+    def room(self, draft: Draft, pool: int) -> int:
+        """Machines of a pool that quotas, number and the range of workers still allow beside a draft."""
+        bucket, used, there, workers = self._bucket[pool], 0, 0, 0
+        for i, n in draft.counts:
+            workers += n
+            used += n * self._gpus[i] if self._bucket[i] == bucket else 0
+            there += n if i == pool else 0
+        free = (self.market.pools[pool].gpu_quota - used) // self._gpus[pool]
+        for row in self.wish.joint_quotas:
+            if row.covers(*bucket):
+                taken = sum(n * self._gpus[i] for i, n in draft.counts if row.covers(*self._bucket[i]))
+                free = min(free, (row.gpus - taken) // self._gpus[pool])
+        return max(0, min(free, self._most[pool] - there, self.most - workers))
+
+    def placement(self, draft: Draft) -> Placement | None:
+        """The draft as a placement; None if its exchange cannot be had."""
+        exchange = self._exchange(draft, self.by_place(draft))
+        if exchange is None:
+            return None
+        return Placement(groups=tuple(self._group(i, n) for i, n in draft.counts), exchange=exchange)
+
+    def _group(self, pool: int, count: int) -> WorkerGroup:
+        found = self._groups.get((pool, count))
+        if found is None:
+            found = self._groups[pool, count] = WorkerGroup.of(self.market.pools[pool].offer, count)
+        return found
+
+    def _exchange(self, draft: Draft, counts: Mapping[str, int]) -> Exchange | None:
+        workers, (name, steps), (place, store) = sum(counts.values()), draft.mode, draft.hub
+        if workers == 1:
+            return exchange_for(NO_EXCHANGE, 1, self.problem)
+        chosen = traits(name)
+        if len(counts) < chosen.least_regions or draft.hub not in self.hubs.of(name, tuple(sorted(counts))):
+            return None
+        if chosen.hub == "server":
+            offer = self._server(place or "", workers)
+            return None if offer is None else exchange_for(name, workers, self.problem, place, server=WorkerGroup.of(offer, 1))
+        regional = chosen.transport == "regional-stores"
+        gradients = max(*counts.values(), len(counts)) if regional else workers
+        return exchange_for(name, gradients, self.problem, place, store, local_steps=steps)
+
+    def _server(self, place: str, workers: int) -> VmOffer | None:
+        if (place, workers) not in self._servers:
+            self._servers[place, workers] = server_at(place, workers, self.problem)
+        return self._servers[place, workers]
+
+    def _ranked(self, draft: Draft) -> Rank:
+        counts = self.by_place(draft)
+        lacking = self._lacking(counts) + self._owed(draft)
+        placement = self.placement(draft) if lacking < inf and self._within_quotas(draft, sum(counts.values())) else None
+        if placement is None:
+            return NEVER
+        if not self.needed <= counts.keys():
+            return lacking, 0.0, 0.0
+        got = evaluate(placement, self.problem)
+        lacking += self._over(got.usd.total, got.samples_per_second, got.carbon_g_per_hour or 0.0)
+        if self.wish.kept and any(leaks(placement, exchange_phases(placement, self.problem), (), self.problem)):
+            lacking += 1  # data that moves is looked at when the draft is offered
+        key = score(self.target.objective, got)
+        if lacking == 0 and key < self.target.best_key:
+            self.target.offer(placement)
+            if self.target.best is not placement:
+                return NEVER
+            self.best = draft
+        return lacking, *key
+
+    def _lacking(self, counts: Mapping[str, int]) -> float:
+        """Workers, regions and places of data that are missing, as shares of what is wished for; infinite if there are too many."""
+        workers, wish = sum(counts.values()), self.wish
+        if not 1 <= workers <= self.most or len(counts) > wish.max_regions:
+            return inf
+        missing = len(self.needed - counts.keys()) / max(1, len(self.needed))
+        return max(0.0, 1 - workers / wish.min_workers) + max(0.0, 1 - len(counts) / wish.min_regions) + missing
+
+    def _owed(self, draft: Draft) -> float:
+        """Machines that must be used and are missing, as shares of what each rule asks for."""
+        return sum(max(0.0, 1 - sum(n for i, n in draft.counts if i in owns) / count) for count, owns in self.rules)
+
+    def _within_quotas(self, draft: Draft, workers: int) -> bool:
+        used: dict[tuple[str, str, str], int] = {}
+        quotas: dict[tuple[str, str, str], int] = {}
+        for i, n in draft.counts:
+            bucket = self._bucket[i]
+            if n > self._most[i]:
+                return False
+            used[bucket] = used.get(bucket, 0) + n * self._gpus[i]
+            quotas[bucket] = self.market.pools[i].gpu_quota
+        if workers > 1 and traits(draft.mode[0]).hub == "server":
+            server = self._server(draft.hub[0] or "", workers)
+            bucket = ("", "", "") if server is None else (server.place, server.gpu, server.market)
+            if server is not None and bucket in used and needs_quota(server, self.problem):
+                used[bucket] += server.gpu_count
+        rows = self.wish.joint_quotas
+        if any(sum(gpus for bucket, gpus in used.items() if row.covers(*bucket)) > row.gpus for row in rows):
+            return False
+        return all(gpus <= quotas[bucket] for bucket, gpus in used.items())

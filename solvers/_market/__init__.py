@@ -1,0 +1,1 @@
+"""The pools as arrays, quotas, and weighted sums of machines."""

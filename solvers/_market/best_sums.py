@@ -1,0 +1,100 @@
+"""Largest weighted sums of n machines at some places: one partial sort a row, the latest answers kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .required_machines import Forced, best_of, best_with
+
+Array = NDArray[Any]
+Indices = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+KEPT_SUMS = 1024
+"""Answers that are kept, of some ten kB each."""
+
+
+class BestSums:
+    """Linear relaxation of the covering problem at fixed n.
+
+    Parameters
+    ----------
+    values
+        Concave increments of every quota bucket; shape (rows, units).
+    owner, place
+        First pool of each increment's bucket, and its place; shape (units,).
+    of_hosts
+        Which increments are of pools whose hosts are of some classes.
+    places
+        Number of places.
+    forced
+        Machines that must be used.
+    """
+
+    def __init__(
+        self, values: Array, owner: Indices, place: Indices, of_hosts: Callable[[frozenset[str]], Mask], places: int, forced: Forced
+    ) -> None:
+        self.values, self.owner, self.place, self.of_hosts, self.places, self.forced = values, owner, place, of_hosts, places, forced
+        self._kept_sums = lru_cache(maxsize=KEPT_SUMS)(self._sums)
+        self._kept_totals = lru_cache(maxsize=KEPT_SUMS)(self._totals)
+
+    def of(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
+        """Largest sum of exactly n machines at some places.
+
+        Parameters
+        ----------
+        places
+            Indices of places.
+        hosts
+            Averaging classes that may be used.
+        most
+            Largest n.
+
+        Returns
+        -------
+        Array
+            Shape (rows, most + 1); minus infinity where quotas do not allow n machines.
+
+        Notes
+        -----
+        The searches ask for the same places again and again.
+        """
+        return self._kept_sums(places.astype(np.intp).tobytes(), hosts, most)
+
+    def with_forced(self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None) -> Array:
+        """`of` some places where the machines that must be used are among the n.
+
+        Parameters
+        ----------
+        places, hosts, most
+            As in `of`.
+        among
+            All places of a placement, if ``places`` are a part of them: rules count whose machines can only be in that part. None: these.
+        """
+        if not self.forced.rules:
+            return self.of(places, hosts, most)
+        every = places if among is None else among
+        return self._kept_totals(places.astype(np.intp).tobytes(), every.astype(np.intp).tobytes(), hosts, most)
+
+    def _sums(self, places: bytes, hosts: frozenset[str], most: int) -> Array:
+        built = best_of(self.values[:, self._open_units(places, hosts)], most)
+        built.setflags(write=False)
+        return built
+
+    def _totals(self, places: bytes, among: bytes, hosts: frozenset[str], most: int) -> Array:
+        inside, open_ = self._open_units(places, hosts), self._open_units(among, hosts)
+        built = best_with(self.values, inside, self.forced.within(self.owner, inside, open_), most)
+        built.setflags(write=False)
+        return built
+
+    def _open_units(self, places: bytes, hosts: frozenset[str]) -> Mask:
+        """Which increments are of some places and hosts; shape (units,)."""
+        wanted = np.zeros(self.places, dtype=bool)
+        wanted[np.frombuffer(places, dtype=np.intp)] = True
+        found: Mask = wanted[self.place] & self.of_hosts(hosts)
+        return found

@@ -1,0 +1,86 @@
+"""Best weighted sums of so many workers in exactly so many regions, each of which has a price of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .market import Array, Indices
+
+RANKS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90, 135, 200)
+"""Ranks among all machines whose worth is tried as the price of a worker."""
+
+
+class Conjugates:
+    """Largest worth of each region less a price for each worker, for some prices.
+
+    Parameters
+    ----------
+    sums
+        Best sums of n machines in each place; shape (rows, places, most + 1).
+    steps
+        What each further machine of a place adds; shape (rows, places, most).
+
+    Notes
+    -----
+    Lagrangian bound on the number of workers: for every price mu, the best R regions by max over k of S(k) - mu k, plus mu times the
+    workers, is at least the best sum. Concave sums make it tight where mu fits; the least over the prices counts.
+    """
+
+    def __init__(self, sums: Array, steps: Array) -> None:
+        ranked = -np.sort(-steps.reshape(len(steps), -1), axis=1)
+        finite = np.maximum(1, np.isfinite(ranked).sum(axis=1))
+        at = np.minimum(np.array(RANKS) - 1, finite[:, None] - 1)
+        self.prices = np.nan_to_num(np.take_along_axis(ranked, at, axis=1), neginf=0.0)
+        self.sums = sums
+        self._levels: dict[int, Array] = {}
+
+    def _level(self, together: int) -> Array:
+        """Worth of each place with at most so many workers, rounded up to a power of two; shape (rows, prices, places)."""
+        most = min(2 ** (together - 1).bit_length(), self.sums.shape[2] - 1)
+        if most not in self._levels:
+            worth = self.sums[:, None, :, 1] - self.prices[:, :, None]
+            for k in range(2, most + 1):
+                np.maximum(worth, self.sums[:, None, :, k] - k * self.prices[:, :, None], out=worth)
+            self._levels[most] = worth
+        return self._levels[most]
+
+    def best(self, rows: Indices, able: Indices, regions: int, together: int, left: Indices, charge: Array, must: Indices) -> Array:
+        """Largest sums of ``left`` workers in exactly ``regions`` of some places.
+
+        Parameters
+        ----------
+        rows, able
+            Rows and places that count.
+        together
+            Most workers of one place.
+        left
+            Numbers of workers; shape (counts,).
+        charge
+            What using each place takes off in each row; shape (rows, places).
+        must
+            Which of the places are among the regions in any case; shape (required,).
+
+        Returns
+        -------
+        Array
+            Upper bounds; shape (rows, counts).
+        """
+        if regions == 0 and len(must) == 0:
+            return np.where(left == 0, 0.0, -np.inf) * np.ones((len(rows), 1))
+        tried = prices_for(int(left.max()))
+        worth = self._level(together)[np.ix_(rows, tried, able)] - charge[:, None]
+        if worth.shape[2] < regions or len(must) > regions:
+            return np.full((len(worth), len(left)), -np.inf)
+        top, more = worth[:, :, must].sum(axis=2), regions - len(must)
+        if more:
+            others = np.delete(worth, must, axis=2) if len(must) else worth
+            top = top - np.partition(-others, more - 1, axis=2)[:, :, :more].sum(axis=2)
+        bound: Array = (top[:, :, None] + self.prices[np.ix_(rows, tried)][:, :, None] * left).min(axis=1)
+        return np.where(left >= regions, bound, -np.inf)
+
+
+def prices_for(workers: int) -> Indices:
+    """Which of `RANKS` may fit so many workers: with fewer regions than machines that are good, one pays a lower price."""
+    ranks = np.array(RANKS)
+    found = np.flatnonzero((ranks >= workers / 2) & (ranks <= 8 * workers))
+    return found if len(found) else np.array([len(RANKS) - 1])

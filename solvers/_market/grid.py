@@ -1,0 +1,170 @@
+"""Best weighted sums of every place and number of machines, for many prices of a dollar: what a tree takes its rows from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .conjugate import Conjugates
+from .market import Array, Indices, Market
+from .required_machines import best_with
+
+STEP = 1.2
+"""Ratio of neighbouring multipliers."""
+LIMITED = 4
+"""Rows of emissions and joint quotas that a tree uses."""
+BELOW, ABOVE = 0.25, 1.5
+"""Multipliers that a tree uses, over the one that is tightest before egress and links: these make speed dearer in dollars."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows (alpha, beta, gammas) and what machines of some hosts are worth in them.
+
+    Parameters
+    ----------
+    market
+        Pools.
+    hosts
+        Averaging classes that may be used.
+    most
+        Largest number of machines.
+    """
+
+    market: Market
+    hosts: frozenset[str]
+    most: int
+
+    @cached_property
+    def weights(self) -> Array:
+        """The market's rows with other limits than the price, speed alone, price alone, then multipliers in steps of `STEP`."""
+        market = self.market.weights
+        ends, coarse = market[[0, -1]], market[(market[:, 0] > 0) & (market[:, 1] > 0), 1]
+        count = int(np.ceil(np.log(coarse[-1] / coarse[0]) / np.log(STEP))) + 1
+        fine = np.zeros((count, market.shape[1]))
+        fine[:, 0], fine[:, 1] = 1.0, np.geomspace(coarse[0], coarse[-1], count)
+        return np.vstack([market[self._limited], ends, fine])
+
+    @cached_property
+    def _limited(self) -> NDArray[np.bool_]:
+        limited: NDArray[np.bool_] = np.any(self.market.weights[:, 2:] > 0, axis=1)
+        return limited
+
+    @cached_property
+    def sums(self) -> Array:
+        """Best sums of n machines in each place; shape (rows, places, most + 1); minus infinity where quotas do not allow n.
+
+        Notes
+        -----
+        Machines that must be used and can only be in one place are among its n.
+        """
+        values = self.market.increments_at(self.weights)[:, self._inside]
+        owner, place = self._owner, self.market.place_of[self._owner]
+        built = place_sums(values, place, len(self.market.places), self.most)
+        for at in self._forced:
+            built[:, at] = best_with(values, place == at, self.market.forced.within(owner, place == at, place >= 0), self.most)
+        return built
+
+    @cached_property
+    def least(self) -> dict[int, int]:
+        """Fewest machines of each place that every placement uses: where a worker must be, and what must be used and is only there."""
+        required = self.market.problem.requirements.required_places
+        named = {at: 1 for at, place in enumerate(self.market.places) if place in required}
+        return named | self._forced
+
+    @cached_property
+    def _forced(self) -> dict[int, int]:
+        """Machines that must be used and can only be in one place, by place."""
+        owner, place = self._owner, self.market.place_of[self._owner]
+        found = {}
+        for at in np.unique(place).tolist() if self.market.forced.rules else ():
+            count = sum(count for count, mine in self.market.forced.within(owner, place == at, place >= 0) if np.any(mine))
+            if count:
+                found[at] = count
+        return found
+
+    @cached_property
+    def _inside(self) -> NDArray[np.bool_]:
+        return self.market.of_hosts(self.hosts)
+
+    @cached_property
+    def _owner(self) -> Indices:
+        owner: Indices = self.market.units[1][self._inside]
+        return owner
+
+    @cached_property
+    def steps(self) -> Array:
+        """What each further machine of a place adds; shape (rows, places, most)."""
+        with np.errstate(invalid="ignore"):
+            built: Array = np.nan_to_num(np.diff(self.sums, axis=2), nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
+        return built
+
+    @cached_property
+    def conjugates(self) -> Conjugates:
+        """Bounds where the number of regions is fixed."""
+        return Conjugates(self.sums, self.steps)
+
+    @cached_property
+    def everywhere(self) -> Array:
+        """Best sums of n machines anywhere; shape (rows, most + 1)."""
+        units = self.steps.reshape(len(self.weights), -1)
+        taken = min(self.most, units.shape[1])
+        top = -np.partition(-units, taken - 1, axis=1)[:, :taken]
+        built = np.full((len(units), self.most + 1), -np.inf)
+        built[:, 0] = 0.0
+        built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)
+        return built
+
+    def rows(self, needed: Array, workers: int) -> Indices:
+        """Rows for a number of workers: the ends, those around the multiplier that asks most, and the tightest of the other limits.
+
+        Parameters
+        ----------
+        needed
+            Thresholds of an improvement before egress and links; shape (rows,).
+        """
+        first = int(self._limited.sum())
+        own = self.weights[:, 1] if first == 0 else np.maximum(self.weights[:, 1], self.weights[:, 2:].max(axis=1))
+        with np.errstate(invalid="ignore"):
+            spare = (self.everywhere[:, workers] - needed) / np.maximum(own, 1e-12)
+        limited = np.argsort(spare[:first], kind="stable")[:LIMITED]
+        ends, spare_usd = np.array([first, first + 1]), spare[first + 2 :]
+        if not np.isfinite(spare_usd).any():
+            return np.concatenate([limited, ends])
+        multipliers = self.weights[first + 2 :, 1]
+        best = multipliers[int(np.nanargmin(spare_usd))]
+        near = (multipliers >= best * BELOW) & (multipliers <= best * ABOVE)
+        return np.concatenate([limited, ends, first + 2 + np.flatnonzero(near)])
+
+
+def place_sums(values: Array, place: Indices, places: int, most: int) -> Array:
+    """Largest sums of n increments of each place.
+
+    Parameters
+    ----------
+    values, place
+        Increments by row, shape (rows, units), and the place of each; shape (units,).
+
+    Returns
+    -------
+    Array
+        Shape (rows, places, most + 1); minus infinity where a place has fewer than n.
+
+    Examples
+    --------
+    >>> place_sums(np.array([[3.0, 1.0, 2.0]]), np.array([0, 1, 0]), 2, 2)
+    array([[[  0.,   3.,   5.],
+            [  0.,   1., -inf]]])
+    """
+    built = np.full((len(values), places, most + 1), -np.inf)
+    built[:, :, 0] = 0.0
+    order = np.argsort(place, kind="stable")
+    ends = np.searchsorted(place[order], np.arange(places + 1))
+    for at in range(places):
+        own = values[:, order[ends[at] : ends[at + 1]]]
+        taken = min(most, own.shape[1])
+        built[:, at, 1 : taken + 1] = np.cumsum(-np.sort(-own, axis=1)[:, :taken], axis=1)
+    return built

@@ -1,0 +1,298 @@
+"""The pools as arrays, and the Lagrangian bound that every prune of `exact` uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.cost_model.convergence import batch_factor
+from placer.cost_model.dollars.data import sample_usd
+from placer.market.carbon import offer_carbon
+from placer.problem.data_shares import needs_place
+from placer.problem.placement import MOST_WORKERS
+from placer.problem.problem import Pool, Problem
+from placer.units import SECONDS_PER_HOUR
+
+from .best_sums import BestSums
+from .multipliers import bound_rows
+from .place_tables import egress_table
+from .quota_buckets import Buckets
+from .required_machines import Forced
+from .shared_tables import network_property, shared_property, shared_tables
+
+if TYPE_CHECKING:
+    from .grid import Grid
+
+Array = NDArray[Any]
+"""Floats: seconds, dollars, samples/s."""
+Indices = NDArray[Any]
+"""Whole numbers: positions and counts."""
+
+
+@dataclass(frozen=True)
+class Market:
+    """Admitted pools without dominated ones.
+
+    Notes
+    -----
+    A pool is dominated by a cheaper one with the same place, device, number of devices and market,
+    unless either is limited in number: then both may be needed. ``moving_usd`` is what moving data adds to the
+    price of one machine of each pool at least, in USD/h.
+    """
+
+    problem: Problem
+    pools: tuple[Pool, ...]
+    moving_usd: tuple[float, ...] = ()
+    tables: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @staticmethod
+    def of(problem: Problem) -> Market:
+        """The market of a problem; what does not depend on limits and exchanges is shared with those of other questions."""
+        tables = shared_tables(problem)
+        if "pools" not in tables:
+            tables["pools"] = Market.admitted(problem)
+        return Market(problem, tables["pools"], tables=tables)
+
+    @staticmethod
+    def admitted(problem: Problem) -> tuple[Pool, ...]:
+        """Keep the cheapest offer of each kind; the first of the book where prices tie. Data that stays keeps workers to its places."""
+        kept: dict[tuple[object, ...], Pool] = {}
+        datasets = problem.requirements.datasets
+        only = set() if problem.requirements.data_moves else {data.place for data in datasets}
+        for number, pool in enumerate(problem.pools):
+            offer = pool.offer
+            if only and offer.place not in only:
+                continue
+            host = offer.vcpus if problem.requirements.counts_carbon else None  # more vCPUs emit more
+            limited = None if offer.available is None else number
+            kind = (offer.provider, offer.region, offer.gpu, offer.gpu_count, offer.market, limited, host)
+            if kind not in kept or offer.usd_per_hour < kept[kind].offer.usd_per_hour:
+                kept[kind] = pool
+        least: dict[tuple[object, ...], float] = {}
+        for key in sorted(kept, key=lambda key: kept[key].offer.usd_per_hour) if problem.requirements.counts_carbon else ():
+            size, smallest = kept[key].offer.vcpus, least.get(key[:-1], float("inf"))
+            if size >= smallest:
+                del kept[key]  # dearer, and emits more
+            least[key[:-1]] = min(size, smallest)
+        return tuple(kept.values())
+
+    @property
+    def fewest_regions(self) -> int:
+        """Regions that must be used at least: those wished for, and those that need a worker."""
+        wish = self.problem.requirements
+        return max(wish.min_regions, len(wish.required_places))
+
+    @shared_property
+    def speed(self) -> Array:
+        """Samples/s of one machine in a group; shape (pools,)."""
+        return np.array([pool.shared.value for pool in self.pools])
+
+    @shared_property
+    def alone(self) -> Array:
+        """Samples/s that count of one machine that exchanges nothing; shape (pools,)."""
+        return np.array([pool.alone.value for pool in self.pools]) / batch_factor(self.problem)
+
+    @shared_property
+    def usd(self) -> Array:
+        """Least USD/h of one machine, with the data that moves to it; shape (pools,)."""
+        offers = np.array([pool.offer.usd_per_hour for pool in self.pools])
+        return offers + np.array(self.moving_usd) if self.moving_usd else offers
+
+    @shared_property
+    def carbon(self) -> Array:
+        """Emissions of one machine in g CO2e per hour, 0 where the request does not count them; shape (pools,)."""
+        if not self.problem.requirements.counts_carbon:
+            return np.zeros(len(self.pools))
+        found = [offer_carbon(pool.offer, self.problem.catalog) for pool in self.pools]
+        return np.array([np.inf if each is None else each.value for each in found])
+
+    @shared_property
+    def joint(self) -> Array:
+        """Devices that one machine takes of each joint quota; shape (quotas, pools)."""
+        rows = self.problem.requirements.joint_quotas
+        taken = [[pool.offer.gpu_count if row.covers(*pool.bucket) else 0 for pool in self.pools] for row in rows]
+        return np.array(taken, dtype=np.float64).reshape(len(rows), len(self.pools))
+
+    @shared_property
+    def limited(self) -> Array:
+        """What one machine takes of each sum that has a limit: emissions, devices of joint quotas; shape (sums, pools)."""
+        return np.vstack([self.carbon, self.joint]) if self.problem.requirements.counts_carbon else self.joint
+
+    @shared_property
+    def cap(self) -> Array:
+        """Most machines of each pool; shape (pools,)."""
+        wish = self.problem.requirements
+        return np.array([float(min(pool.max_count, wish.max_workers)) for pool in self.pools])
+
+    @shared_property
+    def places(self) -> tuple[str, ...]:
+        """Places that have a pool, sorted."""
+        return tuple(sorted({pool.offer.place for pool in self.pools}))
+
+    @shared_property
+    def place_of(self) -> Indices:
+        """Index into `places` of each pool; shape (pools,)."""
+        index = {place: i for i, place in enumerate(self.places)}
+        return np.array([index[pool.offer.place] for pool in self.pools], dtype=np.intp)
+
+    @shared_property
+    def host_of(self) -> tuple[str, ...]:
+        """Averaging class of each pool's host."""
+        return tuple(self.problem.catalog.gpu(pool.offer.gpu).host for pool in self.pools)
+
+    @shared_property
+    def hosts_at(self) -> tuple[frozenset[str], ...]:
+        """Averaging classes of the hosts of each place, in the order of `places`."""
+        found: list[set[str]] = [set() for _ in self.places]
+        for place, host in zip(self.place_of.tolist(), self.host_of, strict=True):
+            found[place].add(host)
+        return tuple(frozenset(hosts) for hosts in found)
+
+    @network_property
+    def data_usd(self) -> tuple[float, ...]:
+        """Least price of reading one sample at each place, in the order of `places`; data that moves is paid when it does."""
+        return tuple(sample_usd(place, self.problem) for place in self.places)
+
+    def with_moving_data(self, samples_per_second: float, usd_per_hour: float) -> Market:
+        """Put the price of data that must move into the prices of the machines that it moves to.
+
+        Parameters
+        ----------
+        samples_per_second, usd_per_hour
+            What passes through the workers at least, and what all machines cost at most.
+
+        Notes
+        -----
+        Where all data may move, a machine does the share v / V of all samples, and V is at most the largest speed that
+        the limit pays for: the smallest over the multipliers of (best sum of v - lambda c) + lambda USD/h.
+        """
+        if not np.any(self._moved_usd) or samples_per_second <= 0:
+            return self
+        everywhere = self.best_sums(np.arange(len(self.places)), frozenset(self.host_of), int(min(self.cap.sum(), MOST_WORKERS)))
+        rows = (self.weights[:, 0] > 0) & ~np.any(self.weights[:, 2:] > 0, axis=1)
+        price, reached = self.weights[rows, 1], everywhere[rows].max(axis=1)
+        limits = np.where(price > 0, reached + price * usd_per_hour, reached) if usd_per_hour < np.inf else reached[price == 0]
+        share = self.speed / float(limits.min())
+        moving = SECONDS_PER_HOUR * samples_per_second * share * self._moved_usd[self.place_of]
+        return replace(self, moving_usd=tuple(moving.tolist()), tables={})
+
+    @network_property
+    def _moved_usd(self) -> Array:
+        """Least price of a sample that moves to each place, where all data may move and none of it lies there; shape (places,)."""
+        wish, network = self.problem.requirements, self.problem.network
+        if not wish.datasets or needs_place(wish.datasets):
+            return np.zeros(len(self.places))
+        homes, size = {data.place for data in wish.datasets}, self.problem.profile.bytes_per_sample or 0
+        return np.array([0.0 if p in homes else min(network.usd_per_byte(h, p) for h in homes) * size / wish.passes for p in self.places])
+
+    @shared_property
+    def stay_share(self) -> Array:
+        """Share of every step that the data at each place makes its workers do; shape (places,)."""
+        datasets = self.problem.requirements.datasets
+        total = sum(data.samples for data in datasets)
+        stay = [sum(data.samples for data in datasets if data.place == place and not data.may_move) for place in self.places]
+        return np.array(stay) / max(1, total)
+
+    @shared_property
+    def room(self) -> Array:
+        """Machines that the caps of each place allow; shape (places,)."""
+        return np.bincount(self.place_of, weights=self.cap, minlength=len(self.places))
+
+    @shared_property
+    def weights(self) -> Array:
+        """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold; the last is (0, 1, 0 ...)."""
+        return bound_rows(self.speed, self.usd, self.limited)
+
+    @shared_property
+    def values(self) -> Array:
+        """Alpha v - beta c - gamma g of each row and pool; shape (rows, pools)."""
+        return self.values_at(self.weights)
+
+    def values_at(self, weights: Array) -> Array:
+        """Alpha v - beta c - gamma g of other rows and each pool; shape (rows, pools)."""
+        built: Array = weights[:, :1] * self.speed - weights[:, 1:2] * self.usd - weights[:, 2:] @ self.limited
+        return built
+
+    @shared_property
+    def _buckets(self) -> Buckets:
+        return Buckets(self.pools, self.cap)
+
+    @shared_property
+    def units(self) -> tuple[Array, Indices]:
+        """Increments of `increments_at` for the rows of `weights`, and the first pool of each increment's bucket."""
+        return self.increments_at(self.weights), self._buckets.owners
+
+    def increments_at(self, weights: Array) -> Array:
+        """Concave increments of every quota bucket for some rows (alpha, beta, gammas); shape (rows, units)."""
+        return self._buckets.increments(self.values_at(weights))
+
+    @network_property
+    def prices(self) -> Array:
+        """Egress price in USD per byte between the places; shape (places, places)."""
+        return egress_table(self.problem, self.places)
+
+    @network_property
+    def both_ways(self) -> Array:
+        """Egress price of a byte each way between the places, 0 from a place to itself; shape (places, places)."""
+        built: Array = self.prices + self.prices.T
+        np.fill_diagonal(built, 0.0)
+        return built
+
+    def pools_of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
+        """Which pools have hosts of some classes; shape (pools,)."""
+        return np.array([host in hosts for host in self.host_of], dtype=bool)
+
+    def family_places(self, hosts: frozenset[str]) -> tuple[int, ...]:
+        """Places with a pool whose host is of some classes, sorted."""
+        if hosts not in self._family_places:
+            self._family_places[hosts] = tuple(np.unique(self.place_of[self.pools_of_hosts(hosts)]).tolist())
+        return self._family_places[hosts]
+
+    @shared_property
+    def _family_places(self) -> dict[frozenset[str], tuple[int, ...]]:
+        return {}
+
+    def grid(self, hosts: frozenset[str], most: int) -> Grid:
+        """Rows of finer multipliers and their best sums, kept."""
+        from .grid import Grid
+
+        key = hosts, most
+        if key not in self._grids:
+            self._grids[key] = Grid(self, hosts, most)
+        return self._grids[key]
+
+    @shared_property
+    def _grids(self) -> dict[tuple[frozenset[str], int], Grid]:
+        return {}
+
+    @shared_property
+    def forced(self) -> Forced:
+        """Machines that must be used."""
+        return Forced.of(self.problem.requirements.used, self.pools)
+
+    @shared_property
+    def _best(self) -> BestSums:
+        values, owner = self.units
+        return BestSums(values, owner, self.place_of[owner], self.of_hosts, len(self.places), self.forced)
+
+    def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
+        """Largest sum (alpha v - beta c) of exactly n machines at some places, quotas within: `BestSums.of`."""
+        return self._best.of(places, hosts, most)
+
+    def total_sums(self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None) -> Array:
+        """`best_sums` where the machines that must be used are among the n: `BestSums.with_forced`."""
+        return self._best.with_forced(places, hosts, most, among)
+
+    def of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
+        """Which increments belong to pools whose hosts are of some classes; shape (units,)."""
+        found = self._host_masks.get(hosts)
+        if found is None:
+            found = self._host_masks[hosts] = np.array([self.host_of[i] in hosts for i in self.units[1]])
+        return found
+
+    @shared_property
+    def _host_masks(self) -> dict[frozenset[str], NDArray[np.bool_]]:
+        return {}

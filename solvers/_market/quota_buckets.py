@@ -1,0 +1,67 @@
+"""Pools that share a quota, as units of one machine each: the concave majorant of what their quota holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.problem.problem import Pool
+
+from .increments import increments, machines_of
+
+Array = NDArray[Any]
+Indices = NDArray[Any]
+
+
+class Buckets:
+    """Pools of every quota bucket, together where machine sizes, caps and quota are alike.
+
+    Parameters
+    ----------
+    pools
+        Admitted pools.
+    cap
+        Most machines of each; shape (pools,).
+    """
+
+    def __init__(self, pools: Sequence[Pool], cap: Array) -> None:
+        buckets: dict[tuple[str, str, str], list[int]] = {}
+        for i, pool in enumerate(pools):
+            buckets.setdefault(pool.bucket, []).append(i)
+        self._alike: dict[tuple[tuple[int, ...], tuple[int, ...], int], list[list[int]]] = {}
+        for members in buckets.values():
+            sizes = tuple(pools[i].offer.gpu_count for i in members)
+            caps = tuple(int(cap[i]) for i in members)
+            self._alike.setdefault((sizes, caps, pools[members[0]].gpu_quota), []).append(members)
+        self.owners = self._owners()
+
+    def _owners(self) -> Indices:
+        """First pool of each increment's bucket; shape (units,)."""
+        owners = []
+        for (sizes, caps, quota), group in self._alike.items():
+            each = machines_of(sizes, caps, quota)
+            owners.append(np.repeat([members[0] for members in group], each))
+        return np.concatenate(owners).astype(np.intp)
+
+    def increments(self, values: Array) -> Array:
+        """Concave increments of every quota bucket.
+
+        Parameters
+        ----------
+        values
+            What one machine of each pool is worth; shape (rows, pools).
+
+        Returns
+        -------
+        Array
+            Shape (rows, units). Taking the n largest increments of a row bounds the row's sum over any n machines that
+            respect the quotas.
+        """
+        blocks = [
+            increments(values[:, np.array(group)], sizes, caps, quota).reshape(len(values), -1)
+            for (sizes, caps, quota), group in self._alike.items()
+        ]
+        return np.concatenate(blocks, axis=1)

@@ -1,0 +1,212 @@
+"""Machines that must be used: what they add to bounds, and what is still owed while machines are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.problem.problem import Pool
+from placer.problem.required_machines import disjoint
+from placer.problem.requirements import Used, uses
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """At least ``count`` machines of some pools; ``owns`` says which, ``shares`` which pools have the quota of one of them."""
+
+    count: int
+    owns: Mask
+    shares: Mask
+
+
+@dataclass(frozen=True)
+class Forced:
+    """Rules of a market; no two of ``apart`` ask for machines of the same quota, so that bounds may add them up."""
+
+    rules: tuple[Rule, ...]
+    apart: tuple[Rule, ...]
+
+    @staticmethod
+    def of(used: Sequence[Used], pools: Sequence[Pool]) -> Forced:
+        """Look up the pools of each rule."""
+        made: dict[Used, Rule] = {}
+        for rule in used:
+            owns = np.array([uses(rule, pool.offer.place, pool.offer.device, pool.offer.market) for pool in pools], dtype=bool)
+            buckets = {pool.bucket for pool, own in zip(pools, owns, strict=True) if own}
+            made[rule] = Rule(rule.count, owns, np.array([pool.bucket in buckets for pool in pools], dtype=bool))
+        return Forced(tuple(made.values()), tuple(made[rule] for rule in disjoint(used, pools)))
+
+    def within(self, owner: Array, inside: Mask, among: Mask) -> list[tuple[int, Mask]]:
+        """Rules, apart from each other, of which no unit among some lies outside of a part of them, with their units."""
+        shares = [(rule.count, rule.shares[owner]) for rule in self.apart]
+        return [(count, mine) for count, mine in shares if not np.any(mine & among & ~inside)]
+
+    def first(self, pools: Sequence[int]) -> list[bool]:
+        """Whether a pool is of some rule, for each pool."""
+        return [any(rule.owns[i] for rule in self.rules) for i in pools]
+
+    def complete(self, place_of: Array) -> Mask:
+        """Pools of the places that have machines for every rule; all pools if no place has; shape (pools,)."""
+        able = np.full(len(place_of), True)
+        for rule in self.rules:
+            able &= np.isin(place_of, place_of[rule.owns])
+        return able if np.any(able) else np.full(len(place_of), True)
+
+    def allows_alone(self, pool: int) -> bool:
+        """Whether one machine of a pool is all that must be used."""
+        return all(rule.count == 1 and rule.owns[pool] for rule in self.rules)
+
+
+def best_of(values: Array, most: int) -> Array:
+    """Sum of the n largest of each row, for n = 0 .. most; minus infinity beyond their number.
+
+    Examples
+    --------
+    >>> best_of(np.array([[1.0, 3.0]]), 3)
+    array([[  0.,   3.,   4., -inf]])
+    """
+    built = np.full((len(values), most + 1), -np.inf)
+    built[:, 0] = 0.0
+    taken = min(most, values.shape[1])
+    if taken:
+        top = -np.partition(-values, taken - 1, axis=1)[:, :taken] if taken < values.shape[1] else values
+        built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)
+    return built
+
+
+def best_with(values: Array, inside: Mask, forced: Sequence[tuple[int, Mask]], most: int) -> Array:
+    """`best_of` some values that has enough of certain ones among them.
+
+    Parameters
+    ----------
+    values
+        Shape (rows, units).
+    inside
+        Units that may be taken; shape (units,).
+    forced
+        How many units at least of which ones; no unit twice.
+
+    Notes
+    -----
+    The c largest of the forced ones, then the largest of all that is left: whatever else has c of them is not better, because
+    each of its units can be exchanged for one of these without loss.
+
+    Examples
+    --------
+    >>> best_with(np.array([[5.0, 4.0, 1.0, 2.0]]), np.full(4, True), [(1, np.array([False, False, True, True]))], 3)
+    array([[-inf,   2.,   7.,  11.]])
+    """
+    built = np.full((len(values), most + 1), -np.inf)
+    base, count, free = np.zeros((len(values), 1)), 0, inside
+    blocks = []
+    for least, mine in forced:
+        here = mine & inside
+        block = -values[:, here]
+        if block.shape[1] < least:
+            return built
+        if block.shape[1] > least:
+            block = np.partition(block, least - 1, axis=1)
+        base = base - block[:, :least].sum(axis=1, keepdims=True)
+        blocks.append(-block[:, least:])
+        count, free = count + least, free & ~here
+    if count <= most:
+        built[:, count:] = base + best_of(np.concatenate([values[:, free], *blocks], axis=1), most - count)
+    return built
+
+
+def settled(
+    required: Sequence[str], places: Sequence[str], used: tuple[int, ...], joining: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Places that are used and that may join, once places that need a worker count as used; None if one is missing.
+
+    Examples
+    --------
+    >>> settled(["b"], ["a", "b", "c"], (0,), (1, 2)), settled(["b"], ["a", "b", "c"], (0,), (2,))
+    (((0, 1), (2,)), None)
+    """
+    if not required:
+        return used, joining
+    needed = [places.index(name) if name in places else -1 for name in required]
+    if not {*needed} <= {*used, *joining}:
+        return None
+    return (*used, *(p for p in needed if p not in used)), tuple(p for p in joining if p not in needed)
+
+
+def least_usd(usd: Array, cap: Array, forced: Sequence[Rule], most: int) -> Array:
+    """Least price of n machines that keep some rules, for n = 0 .. most; infinite where there are none.
+
+    Parameters
+    ----------
+    usd, cap
+        USD/h and most machines of each pool; shape (pools,).
+    forced
+        Rules of which no two share a pool.
+    """
+    units = np.repeat(np.arange(len(usd)), np.minimum(cap, most).astype(np.intp))
+    rules = [(rule.count, rule.owns[units]) for rule in forced]
+    built: Array = -best_with(-usd[None, units], np.full(len(units), True), rules, most)[0]
+    return built
+
+
+class Owed:
+    """What must still be chosen of each rule while pools are gone through in an order.
+
+    Parameters
+    ----------
+    forced
+        The rules of the market.
+    order
+        Positions of pools in the market, as they are gone through.
+    caps
+        Most machines of each of them.
+    """
+
+    def __init__(self, forced: Forced, order: Sequence[int], caps: Sequence[int]) -> None:
+        self.owed = [rule.count for rule in forced.rules]
+        self.hits = [[r for r, rule in enumerate(forced.rules) if rule.owns[i]] for i in order]
+        self.room = [[0] * (len(order) + 1) for _ in forced.rules]
+        for r, room in enumerate(self.room):
+            for at in range(len(order) - 1, -1, -1):
+                room[at] = room[at + 1] + (caps[at] if r in self.hits[at] else 0)
+        self.apart = [r for r, rule in enumerate(forced.rules) if rule in forced.apart]
+
+    def take(self, at: int, count: int) -> None:
+        """Choose machines of the pool at a position; a negative count puts them back."""
+        for r in self.hits[at]:
+            self.owed[r] -= count
+
+    def possible(self, at: int) -> bool:
+        """Whether the pools from a position on can hold what is owed."""
+        return all(owed <= room[at] for owed, room in zip(self.owed, self.room, strict=True))
+
+    def allows(self, at: int, count: int) -> bool:
+        """Whether that would still be so after so many machines of the pool at a position."""
+        hits = self.hits[at]
+        return all(owed - (count if r in hits else 0) <= self.room[r][at + 1] for r, owed in enumerate(self.owed))
+
+    def others(self, at: int) -> int:
+        """Workers that must be left for other pools than the one at a position."""
+        return max((owed for r, owed in enumerate(self.owed) if r not in self.hits[at]), default=0)
+
+    def least_after(self, column: Sequence[float]) -> list[list[float]]:
+        """Least value of a machine of each rule from each position on; infinite where there is none."""
+        rows = []
+        for r in range(len(self.owed)):
+            row = [inf] * (len(column) + 1)
+            for at in range(len(column) - 1, -1, -1):
+                row[at] = min(row[at + 1], column[at]) if r in self.hits[at] else row[at + 1]
+            rows.append(row)
+        return rows
+
+    def rest(self, at: int, least: Sequence[Sequence[float]]) -> tuple[int, float]:
+        """Machines that are owed to rules apart from each other, and the least sum of something over them."""
+        open_ = [r for r in self.apart if self.owed[r] > 0]
+        return sum(self.owed[r] for r in open_), sum(self.owed[r] * least[r][at] for r in open_)

@@ -1,0 +1,81 @@
+"""Machines that keep the rules on what must be used: what first placements and drafts are built around."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from .market import Array, Market
+from .required_machines import Rule
+
+Away = Callable[[int, int], float]
+"""How far two places are from each other, in any unit."""
+
+
+class Bases:
+    """Adds the machines that are owed.
+
+    Parameters
+    ----------
+    market
+        Its rules on machines that must be used.
+    away
+        Distance of two places, by their positions.
+    """
+
+    def __init__(self, market: Market, away: Away) -> None:
+        self.market, self.away = market, away
+        self.rules = sorted(market.forced.rules, key=lambda rule: int(rule.owns.sum()))
+        self.rankings: tuple[Array, ...] = (market.usd / market.speed, market.usd, -market.speed)
+
+    def all(self) -> list[dict[int, int]]:
+        """Fewest machines that keep the rules: by value, by price, by speed; near each other, or the best anywhere."""
+        found: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
+        for ranking in self.rankings if self.rules else ():
+            for near in (True, False):
+                base = self.completed({}, ranking, near=near)
+                if base:
+                    found[tuple(sorted(base.items()))] = base
+        return list(found.values())
+
+    def completed(self, counts: Mapping[int, int], ranking: Array | None = None, *, near: bool = True) -> dict[int, int] | None:
+        """Counts with what they lack of the rules added, at their own places or the nearest ones; None if there is no room."""
+        made = dict(counts)
+        ranked = self.rankings[0] if ranking is None else ranking
+        for rule in self.rules:
+            lacking = rule.count - sum(n for i, n in made.items() if rule.owns[i])
+            if lacking <= 0:
+                continue
+            for i in self._candidates(rule, made, ranked, near):
+                count = min(lacking, self._room(made, i))
+                if count > 0:
+                    made[i] = made.get(i, 0) + count
+                    lacking -= count
+                if lacking == 0:
+                    break
+            if lacking:
+                return None
+        return made
+
+    def _candidates(self, rule: Rule, counts: Mapping[int, int], ranking: Array, near: bool) -> Iterator[int]:
+        """Pools of a rule, best first; those of the places that are used, then of the nearest ones, go before."""
+        pools = np.flatnonzero(rule.owns)
+        places = self.market.place_of[pools]
+        km = np.zeros(len(pools))
+        if counts and near:
+            used = list(dict.fromkeys(int(self.market.place_of[i]) for i in counts))
+            distance = {int(p): min(self.away(int(p), q) for q in used) if int(p) not in used else -1.0 for p in np.unique(places)}
+            km = np.array([distance[int(p)] for p in places])
+        yield from pools[np.lexsort((pools, ranking[pools], km))].tolist()
+
+    def _room(self, counts: Mapping[int, int], pool: int) -> int:
+        """Machines of a pool that its quota and number still allow beside some counts."""
+        market, bucket = self.market, self.market.pools[pool].bucket
+        used = sum(n * market.pools[i].offer.gpu_count for i, n in counts.items() if market.pools[i].bucket == bucket)
+        free = (market.pools[pool].gpu_quota - used) // market.pools[pool].offer.gpu_count
+        for row in market.problem.requirements.joint_quotas:
+            if row.covers(*bucket):
+                taken = sum(n * market.pools[i].offer.gpu_count for i, n in counts.items() if row.covers(*market.pools[i].bucket))
+                free = min(free, (row.gpus - taken) // market.pools[pool].offer.gpu_count)
+        return max(0, min(free, int(market.cap[pool]) - counts.get(pool, 0)))

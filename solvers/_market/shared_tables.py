@@ -1,0 +1,114 @@
+"""What markets with the same machines share: worked out once for the questions about them, whatever their limits and exchanges."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
+
+from placer.problem.kept_answers import Recent
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+
+KEPT_MARKETS = 4
+"""Markets that a catalog keeps, of some MB each."""
+APART = frozenset(
+    {
+        "aggregator",
+        "budget_usd",
+        "budget_usd_per_hour",
+        "deadline_s",
+        "exchange",
+        "function",
+        "interruption",
+        "max_carbon_g_per_hour",
+        "max_local_steps",
+        "max_regions",
+        "min_local_steps",
+        "min_regions",
+        "min_samples_per_second",
+        "min_workers",
+        "most_usd_per_million_samples",
+        "objective",
+        "overlap",
+        "samples",
+        "samples_to_target",
+        "storage",
+        "streams",
+        "unavailable",
+    }
+)
+"""Wishes that say nothing about the machines themselves: markets that differ in these alone share their tables."""
+ALIKE = tuple(field.name for field in fields(Requirements) if field.name not in APART)
+
+
+def shared_tables(problem: Problem) -> dict[Any, Any]:
+    """The tables of the market of a problem, filled as they are asked for; each thread has its own.
+
+    Notes
+    -----
+    The key holds every wish but those of `APART`, so that a new one keeps markets apart until somebody knows better.
+    """
+    wish = problem.requirements
+    wishes = (*(getattr(wish, name) for name in ALIKE), wish.counts_carbon)
+    key = id(problem.profile), id(problem.pools), problem.batch, wishes, threading.get_ident()
+    held: Recent[tuple[object, object, dict[Any, Any]]] = problem.catalog.memo.setdefault("markets", Recent(KEPT_MARKETS))
+    return held.get(key, lambda: (problem.profile, problem.pools, {}))[2]  # while these two are held, nothing else has their ids
+
+
+class Sharing(Protocol):
+    """Something with tables."""
+
+    @property
+    def tables(self) -> dict[Any, Any]:
+        """By name."""
+
+    @property
+    def problem(self) -> Problem:
+        """The question."""
+
+
+T = TypeVar("T")
+
+
+class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_property is
+    """A property that is worked out once for all that share their tables."""
+
+    def __init__(self, build: Callable[[Any], T]) -> None:
+        self.build, self.__doc__, self.name = build, build.__doc__, build.__name__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, owner: Sharing, kind: type) -> T: ...
+    def __get__(self, owner: Sharing | None, kind: type) -> Self | T:
+        """The value of an object, the property itself of a class."""
+        if owner is None:
+            return self
+        tables, key = owner.tables, self.key(owner)
+        if key not in tables:
+            tables[key] = self.value(owner)
+        found: T = tables[key][0]
+        owner.__dict__[self.name] = found  # asked for first from now on, as with functools.cached_property
+        return found
+
+    def key(self, owner: Sharing) -> object:
+        """What the value depends on among those that share their tables."""
+        return self.name
+
+    def value(self, owner: Sharing) -> tuple[object, ...]:
+        """The value, and what must live as long as it is kept."""
+        return (self.build(owner),)
+
+
+class network_property(shared_property[T]):  # noqa: N801
+    """The same for what depends on egress prices too: those of a catalog with free egress are others."""
+
+    def key(self, owner: Sharing) -> object:
+        """Name and network."""
+        return self.name, id(owner.problem.network)
+
+    def value(self, owner: Sharing) -> tuple[object, ...]:
+        """The value and its network, whose id no other one has meanwhile."""
+        return self.build(owner), owner.problem.network

@@ -1,0 +1,1 @@
+"""One linear program for `milp`, `highs` and `cpsat`."""

@@ -1,0 +1,251 @@
+"""Runs a solver in a child process: bounded in time and memory, heard while it works, gone when its parent is.
+
+The child gets the problem as JSON, says one JSON line for each better placement and bound, and one for its answer. Nothing is pickled.
+It runs in a process group of its own, so that programs it starts (CBC) end with it; on Linux the kernel ends it when its parent
+dies, however that happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from placer.errors import PlacerError
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.result import Answer, SolveOptions, Status
+
+GRACE_S = 5.0
+"""How long after its time limit a child may still answer before it is killed."""
+START_S = 15.0
+"""How long a child may take to start beside its time limit."""
+MEMORY_GIB = 4.0
+"""Address space that a child may have, unless PLACER_SOLVER_MEMORY_GIB says otherwise."""
+POLL_S = 0.1
+JOIN_S = 5.0
+PR_SET_PDEATHSIG = 1
+RUN = "from placer.solvers._programs.child_process import main; main()"
+
+
+def solve_in_child(name: str, needs: tuple[str, str, str], problem: Problem, options: SolveOptions) -> Answer:
+    """Solve a problem with the engine of a solver in a child process.
+
+    Parameters
+    ----------
+    name
+        Module of placer.solvers with a function ``engine``.
+    needs
+        Module and package that it needs, and the line that installs it.
+
+    Raises
+    ------
+    PlacerError
+        If the package is missing, or the child fails before it found anything.
+    """
+    module, package, line = needs
+    if importlib.util.find_spec(module) is None:
+        raise PlacerError(f"the solver '{name}' needs the package {package}", line)
+    job = {"engine": name, "problem": problem.to_dict(), "options": _plain(options)}
+    return run_child(f"the solver '{name}'", job, options)
+
+
+def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = RUN) -> Answer:
+    """Run a job in a child and return its answer, or the best that it said before it was stopped or failed.
+
+    Notes
+    -----
+    A child that is stopped by its watchdog or by Ctrl-C gives ``time_limit`` with the last placement and bound that it said. One
+    that dies gives the same if it had found something, else an error.
+    """
+    paths = os.pathsep.join(p or str(Path.cwd()) for p in sys.path)
+    child = subprocess.Popen(  # noqa: S603 - this interpreter, with a job that was built here
+        [sys.executable, "-c", run],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": paths, "PLACER_PARENT": str(os.getpid())},
+        start_new_session=True,
+        text=True,
+        encoding="utf-8",
+    )
+    lines: queue.Queue[str | None] = queue.Queue()
+    noise: list[str] = []
+    talks = (
+        threading.Thread(target=_listen, args=(child.stdout, lines), daemon=True),
+        threading.Thread(target=_gather, args=(child.stderr, noise), daemon=True),
+        threading.Thread(target=_tell, args=(child.stdin, json.dumps(job)), daemon=True),
+    )
+    for talk in talks:
+        talk.start()
+    heard: dict[str, Any] = {}
+    try:
+        ended = _hear(lines, heard, options, time.monotonic() + options.time_limit_s + GRACE_S + START_S)
+    except KeyboardInterrupt:
+        ended = True
+    finally:
+        _end(child)
+        for talk in talks:
+            talk.join(JOIN_S)
+    return _answer(what, heard, ended, child.returncode, noise)
+
+
+def _hear(lines: queue.Queue[str | None], heard: dict[str, Any], options: SolveOptions, deadline: float) -> bool:
+    """Take lines until the answer, the end of the child (False) or the deadline, which starts anew when the work starts."""
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return True
+        try:
+            line = lines.get(timeout=min(POLL_S, left))
+        except queue.Empty:
+            continue
+        if line is None:
+            return False
+        said = json.loads(line)
+        heard.update(said)
+        if "started" in said:
+            deadline = time.monotonic() + options.time_limit_s + GRACE_S
+        if "better" in said and options.on_better is not None:
+            options.on_better(said["better"])
+        if "status" in said or "error" in said:
+            return True
+
+
+def _answer(what: str, heard: dict[str, Any], ended: bool, code: int | None, noise: list[str]) -> Answer:
+    if "error" in heard:
+        raise PlacerError(*heard["error"])
+    placement = None if heard.get("placement") is None else msgspec.convert(heard["placement"], Placement)
+    if "status" in heard:
+        return Answer(status=Status(heard["status"]), placement=placement, bound=heard["bound"], candidates=heard["candidates"])
+    if not ended and placement is None:
+        raise PlacerError(f"{what} failed: {_why(code, noise)}", "use --solver exact, or narrow the request", exit_code=1)
+    return Answer(status=Status.TIME_LIMIT, placement=placement, bound=heard.get("bound"), candidates=heard.get("candidates", 0))
+
+
+def _why(code: int | None, noise: list[str]) -> str:
+    """Say how a child ended."""
+    last = next((line.strip() for line in reversed("".join(noise).splitlines()) if line.strip()), "")
+    if "MemoryError" in last or "bad_alloc" in "".join(noise):
+        return f"it needs more than {memory_gib():g} GiB of memory (PLACER_SOLVER_MEMORY_GIB sets the limit)"
+    if code is not None and code < 0:
+        return f"its process ended with {signal.Signals(-code).name}"
+    return last[:200] or f"its process ended with code {code}"
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """Kill the child's whole group, and wait for the child."""
+    if child.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(0.05)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _listen(stream: IO[str] | None, lines: queue.Queue[str | None]) -> None:
+    assert stream is not None
+    with stream:
+        for line in stream:
+            if line.startswith("{"):
+                lines.put(line)
+    lines.put(None)
+
+
+def _gather(stream: IO[str] | None, noise: list[str]) -> None:
+    assert stream is not None
+    with stream:
+        noise.extend(stream)
+
+
+def _tell(stream: IO[str] | None, text: str) -> None:
+    assert stream is not None
+    with contextlib.suppress(BrokenPipeError), stream:
+        stream.write(text)
+
+
+def _plain(options: SolveOptions) -> dict[str, Any]:
+    built = msgspec.to_builtins(replace(options, on_better=None))
+    assert isinstance(built, dict)
+    return built
+
+
+def memory_gib() -> float:
+    """Address space of a child in GiB.
+
+    Raises
+    ------
+    PlacerError
+        If PLACER_SOLVER_MEMORY_GIB is no number from 0.25.
+    """
+    given = os.environ.get("PLACER_SOLVER_MEMORY_GIB", str(MEMORY_GIB))
+    try:
+        value = float(given)
+    except ValueError:
+        value = 0.0
+    if not 0.25 <= value < float("inf"):
+        raise PlacerError(f"PLACER_SOLVER_MEMORY_GIB is '{given}'", "give the GiB that a solver may use, from 0.25")
+    return value
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def guard() -> None:
+    """Bound this process: it dies with its parent and may not have more memory than `memory_gib`."""
+    import resource
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
+    threading.Thread(target=_watch_parent, args=(int(os.environ["PLACER_PARENT"]),), daemon=True).start()
+    size = int(memory_gib() * 2**30)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+def _watch_parent(parent: int) -> None:
+    """End this process and what it started when its parent is gone: where the kernel does not."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.killpg(0, signal.SIGKILL)
+
+
+def say(**words: Any) -> None:
+    """Tell the parent something."""
+    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Body of the child: read a job, search, say the answer."""
+    guard()
+    job = json.load(sys.stdin)
+    from .split import search
+
+    try:
+        problem = Problem.from_dict(job["problem"])
+        options = msgspec.convert(job["options"], SolveOptions)
+        engine = importlib.import_module(f"placer.solvers.{job['engine']}").engine
+        say(started=True)
+        answer = search(problem, options, engine, say)
+    except PlacerError as error:
+        say(error=[error.message, error.hint, error.exit_code])
+        return
+    say(status=str(answer.status), placement=msgspec.to_builtins(answer.placement), bound=answer.bound, candidates=answer.candidates)

@@ -1,0 +1,250 @@
+"""The common part of every program: counts of machines, regions in unary, calculation, quotas, limits and goal.
+
+A program covers one frame (an exchange with its places) and a part of its numbers of workers and of its round times.
+Coefficients that hang on the number of workers are exact where it is one number, and on the optimistic side else; so is
+3600 / T at the end of the part. What a program says is therefore a bound on every placement of its part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from itertools import pairwise
+from math import inf
+
+from placer.cost_model.dollars.data import sample_usd
+from placer.cost_model.timing.crew import worker_rate
+from placer.cost_model.violations import TOLERANCE
+from placer.problem.admitted_exchanges import needs_quota, server_at
+from placer.problem.data_shares import needs_place
+from placer.problem.exchange import traits
+from placer.problem.problem import Pool
+from placer.problem.requirements import uses
+from placer.units import SECONDS_PER_HOUR
+
+from .frame import Part
+from .linear import CONSTANT, Model, Terms, plus, times
+
+TANGENTS = 10
+"""Tangents of B / V that a program starts with; more come where a solution needs them."""
+
+
+class Crew:
+    """Variables for the machines of a part, and what only hangs on them; a coarse one knows no regions."""
+
+    def __init__(self, part: Part, *, coarse: bool = False) -> None:
+        self.part, self.frame, self.problem = part, part.frame, part.frame.problem
+        self.model = Model()
+        self.coarse = coarse
+        self.places = () if coarse else self.frame.places
+        self.pools: list[Pool] = [pool for pool in self.problem.pools if coarse or pool.offer.place in self.places]
+        self.counts = [self.model.variable(0, min(pool.max_count, part.high), whole=True) for pool in self.pools]
+        self.rates = [worker_rate(pool, traits(self.frame.strategy).framework).value for pool in self.pools]
+        self.total: dict[int, float] = dict.fromkeys(self.counts, 1.0)
+        self.steps = {place: self._unary(place) for place in self.places}
+        self.hubs_usd = 0.0
+        self.exact = True
+        self.round_s: Terms = {}
+        self._quotas()
+        self._ranges()
+        for counts in part.tried:
+            self.forbid(counts)
+
+    @property
+    def fixed_workers(self) -> bool:
+        """Whether the part has one number of workers."""
+        return self.part.low == self.part.high
+
+    def used(self, place: str) -> int:
+        """Flag of a place with workers."""
+        return self.steps[place][0]
+
+    def workers_at(self, place: str) -> dict[int, float]:
+        """Number of workers of a place."""
+        return {n: 1.0 for n, pool in zip(self.counts, self.pools, strict=True) if pool.offer.place == place}
+
+    def speed(self, place: str | None = None) -> dict[int, float]:
+        """Samples/s of all workers, or of those of a place."""
+        rows = zip(self.counts, self.pools, self.rates, strict=True)
+        return {n: rate for n, pool, rate in rows if place in (None, pool.offer.place)}
+
+    def by_count(self, place: str, value: Callable[[int], float]) -> dict[int, float]:
+        """Any function of the number of workers of a place, which is 0 for none, as an exact expression."""
+        values = [0.0, *(value(k) for k in range(1, len(self.steps[place]) + 1))]
+        return {z: after - before for z, (before, after) in zip(self.steps[place], pairwise(values), strict=True)}
+
+    def by_counts(self, value: Callable[[str, int], float]) -> list[dict[int, float]]:
+        """The same for each place."""
+        return [self.by_count(place, partial(value, place)) for place in self.places]
+
+    def flag(self, counts: Sequence[int]) -> int:
+        """Add a flag that says whether any of some counts is above 0."""
+        this = self.model.variable(0, 1, whole=True)
+        for n in counts:
+            self.model.at_most({n: 1.0, this: -self.model.high[n]})
+        self.model.at_least(plus(dict.fromkeys(counts, 1.0), {this: -1.0}))
+        return this
+
+    @cached_property
+    def host_flags(self) -> dict[str, int]:
+        """Flag of each class of hosts."""
+        return {host: self.flag(counts) for host, counts in self._hosts(self.places).items()}
+
+    @cached_property
+    def hosts_at(self) -> dict[tuple[str, str], int]:
+        """Flag of each class of hosts in each place."""
+        return {(p, host): self.flag(counts) for p in self.places for host, counts in self._hosts((p,)).items()}
+
+    @cached_property
+    def pool_flags(self) -> list[int]:
+        """Flag of each pool."""
+        return [self.flag([n]) for n in self.counts]
+
+    def _hosts(self, places: Sequence[str]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for n, pool in zip(self.counts, self.pools, strict=True):
+            if pool.offer.place in places:
+                found.setdefault(self.problem.catalog.gpu(pool.offer.gpu).host, []).append(n)
+        return found
+
+    def _unary(self, place: str) -> list[int]:
+        terms = self.workers_at(place)
+        most = min(self.part.high, int(sum(self.model.high[n] for n in terms)))
+        steps = [self.model.variable(0, 1, whole=True) for _ in range(most)]
+        for before, after in pairwise(steps):
+            self.model.at_most({after: 1.0, before: -1.0})
+        self.model.equal(plus(terms, dict.fromkeys(steps, -1.0)))
+        return steps
+
+    def _quotas(self) -> None:
+        buckets: dict[tuple[str, str, str], dict[int, float]] = {}
+        for n, pool in zip(self.counts, self.pools, strict=True):
+            buckets.setdefault(pool.bucket, {})[n] = float(pool.offer.gpu_count)
+        taken = self._server()
+        for bucket, terms in buckets.items():
+            self.model.at_most(terms, self.problem.quota(*bucket) - taken.get(bucket, 0))
+
+    def _server(self) -> dict[tuple[str, str, str], int]:
+        """Price of the parameter server, and the quota that it takes for certain."""
+        hub = self.frame.aggregator
+        if self.coarse or self.frame.transport != "server" or hub is None:
+            return {}
+        offers = [server_at(hub, n, self.problem) for n in range(self.part.low, self.part.high + 1)]
+        there = [offer for offer in offers if offer is not None]
+        if not there:
+            self.model.at_least({}, 1.0)
+            return {}
+        self.hubs_usd = min(offer.usd_per_hour for offer in there)
+        first = there[0]
+        if not self.fixed_workers or not needs_quota(first, self.problem):
+            return {}
+        return {(first.place, first.gpu, first.market): first.gpu_count}
+
+    def _ranges(self) -> None:
+        wish, chosen = self.problem.requirements, traits(self.frame.strategy)
+        self.model.at_least(self.total, self.part.low)
+        self.model.at_most(self.total, self.part.high)
+        for rule in wish.used:
+            named = (uses(rule, pool.offer.place, pool.offer.device, pool.offer.market) for pool in self.pools)
+            self.model.at_least({n: 1.0 for n, is_named in zip(self.counts, named, strict=True) if is_named}, rule.count)
+        if self.coarse:
+            return
+        flags = {self.used(place): 1.0 for place in self.places}
+        least, most = max(wish.min_regions, chosen.least_regions), wish.max_regions
+        if self.frame.regions is not None:
+            least, most = max(least, self.frame.regions), min(most, self.frame.regions)
+        self.model.at_least(flags, least)
+        self.model.at_most(flags, most)
+        hub_at = self.frame.transport == "region-hub" or (self.frame.transport == "server" and wish.aggregator is None)
+        for place in {*needs_place(wish.datasets), *([str(self.frame.aggregator)] if hub_at else [])}:
+            self.model.at_least({self.used(place): 1.0} if place in self.places else {}, 1.0)
+        for i, a in enumerate(self.places):
+            for b in self.places[i + 1 :]:
+                if wish.kept and self.frame.leaks((a, b)):
+                    self.model.at_most({self.used(a): 1.0, self.used(b): 1.0}, 1.0)
+
+    def forbid(self, counts: Sequence[int]) -> None:
+        """Leave out one vector of counts."""
+        away: dict[int, float] = {}
+        for n, value in zip(self.counts, counts, strict=True):
+            high = self.model.high[n]
+            if value < high:
+                above = self.model.variable(0, 1, whole=True)
+                self.model.at_least({n: 1.0, above: -(value + 1.0)})
+                away[above] = 1.0
+            if value > 0:
+                below = self.model.variable(0, 1, whole=True)
+                self.model.at_most({n: 1.0, below: high - value + 1.0}, high)
+                away[below] = 1.0
+        self.model.at_least(away, 1.0)
+
+    def machines_usd(self) -> dict[int, float]:
+        """USD/h of the machines."""
+        return {**{n: pool.offer.usd_per_hour for n, pool in zip(self.counts, self.pools, strict=True)}, CONSTANT: self.hubs_usd}
+
+    def hyperbola(self, key: str, amount: float, speed: Terms) -> int:
+        """Add a variable that is at least amount / speed, by tangents; ``key`` names it among the points of the part."""
+        least = min((v for n, v in speed.items() if n != CONSTANT and v > 0), default=0.0)
+        most = self.model.reach(speed)[1]
+        longest = min(self.part.most_s, amount / least if least else 0.0)
+        this = self.model.variable(0.0, longest)
+        if not most or not least:
+            return this
+        points = [least * (most / least) ** (i / TANGENTS) for i in range(TANGENTS + 1)]
+        points += [point for name, point in self.part.touched if name == key]
+        for at in points:  # amount / V >= amount (2 / at - V / at^2)
+            self.model.at_least(plus({this: 1.0}, times(amount / at**2, speed)), 2 * amount / at)
+        if self.part.least_s > 0:  # and not above the chord
+            self.model.at_most(plus({this: 1.0}, times(amount / least / most, speed)), amount / least + amount / most)
+        return this
+
+    def data_usd(self) -> dict[int, float]:
+        """USD of the data of one round, from below."""
+        if self.problem.data_store is None:
+            return {}
+        prices = {place: sample_usd(place, self.problem) for place in self.places}
+        least = min(prices.values(), default=0.0)
+        usd: dict[int, float] = {CONSTANT: least * self.frame.samples}
+        above = {place: price - least for place, price in prices.items() if price > least}
+        if above and traits(self.frame.strategy).division == "equal":
+            share = self.frame.samples / self.part.high
+            usd = plus(usd, *(times(price * share, self.workers_at(place)) for place, price in above.items()))
+            self.exact = self.exact and self.fixed_workers
+        elif above:
+            fastest = self.model.reach(self.speed())[1]
+            self.exact = False
+            usd = plus(usd, *(times(price * self.frame.samples / fastest, self.speed(place)) for place, price in above.items()))
+        return usd
+
+
+def close(crew: Crew, round_s: Terms, round_usd: Terms, hourly_usd: float) -> None:
+    """Add limits and goal: T, and USD/h = machines + 3600 / T x USD of a round, with 3600 / T at the end of the part.
+
+    Notes
+    -----
+    The goal is T, USD/h, or C T + 3600 E for the price of a sample, whose product lies above its two McCormick planes.
+    """
+    part, wish, model = crew.part, crew.problem.requirements, crew.model
+    if not crew.exact and part.least_s > 0:
+        round_s = plus(round_s, {model.variable(0.0, part.least_s): 1.0})
+    crew.round_s = round_s
+    machines = plus(crew.machines_usd(), {CONSTANT: hourly_usd})
+    rate = SECONDS_PER_HOUR / part.most_s
+    usd = plus(machines, times(rate, round_usd))
+    if part.most_s < inf:
+        model.at_most(round_s, part.most_s)
+    if part.least_s > 0:
+        model.at_least(round_s, part.least_s)
+    if wish.budget_usd_per_hour is not None:
+        model.at_most(usd, wish.budget_usd_per_hour * (1 + TOLERANCE))
+    if wish.objective == "throughput":
+        model.goal = dict(round_s)
+    elif wish.objective == "cost":
+        model.goal = usd
+    else:
+        least, most = model.reach(machines)
+        product = model.variable(0.0, most * min(part.most_s, model.reach(round_s)[1]))
+        planes = [(part.least_s, least), (part.most_s, most)] if part.most_s < inf else [(part.least_s, least)]
+        for t, c in planes:
+            model.at_least(plus({product: 1.0}, times(-t, machines), times(-c, round_s)), -t * c)
+        model.goal = plus({product: 1.0}, times(SECONDS_PER_HOUR, round_usd))

@@ -1,0 +1,89 @@
+"""What one program covers: an exchange with its places, and a part of its numbers of workers and seconds of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+from placer.cost_model.convergence import samples_to_target
+from placer.cost_model.timing.crew import samples_per_round
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.data_shares import needs_place
+from placer.problem.exchange import strategy, traits
+from placer.problem.placement import Exchange
+from placer.problem.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """One way to exchange with its places fixed; ``regions`` is the number of regions where the transport hangs on it."""
+
+    problem: Problem
+    strategy: str
+    local_steps: int
+    aggregator: str | None = None
+    storage: str | None = None
+    regions: int | None = None
+
+    @cached_property
+    def transport(self) -> str:
+        """Name of the timing in `placer.cost_model.timing.transports`."""
+        return traits(self.strategy).transport
+
+    @cached_property
+    def exchange(self) -> Exchange:
+        """An exchange of this frame, for what does not hang on the number of workers."""
+        return exchange_for(self.strategy, 1, self.problem, self.aggregator, self.storage, local_steps=self.local_steps)
+
+    @cached_property
+    def samples(self) -> int:
+        """Samples of one round."""
+        return samples_per_round(self.exchange, self.problem)
+
+    @cached_property
+    def multiplier(self) -> float:
+        """Samples to target."""
+        return samples_to_target(self.exchange, self.problem.requirements.samples_to_target).value
+
+    @cached_property
+    def needs_workers(self) -> bool:
+        """Whether coefficients hang on the number of workers."""
+        return self.transport in ("butterfly", "store", "server", "regional-stores")
+
+    @cached_property
+    def places(self) -> tuple[str, ...]:
+        """Places with machines that this exchange may use."""
+        stay, wish = needs_place(self.problem.requirements.datasets), self.problem.requirements
+        found = sorted({pool.offer.place for pool in self.problem.pools})
+        if wish.datasets and not wish.data_moves:
+            found = [place for place in found if place in stay]
+        if self.transport == "regional-stores":
+            found = [place for place in found if place in self.problem.serverless_places]
+        return tuple(place for place in found if not self.leaks((place,)))
+
+    def leaks(self, places: Sequence[str]) -> bool:
+        """Whether workers in these places alone already send what must stay."""
+        problem, payload = self.problem, traits(self.strategy).payload
+        if not problem.requirements.kept:
+            return False
+        at = dict.fromkeys([*([self.aggregator] if self.transport == "region-hub" else []), *places], 1)
+        phases = strategy(self.strategy).phases([(str(p), n) for p, n in at.items()], problem.gradient_bytes, self.exchange)
+        sends = [(t.src, t.dst) for phase in phases for t in phase.transfers]
+        store = problem.data_store
+        ways = {"raw-data": [] if store is None else [(store.place, place) for place in places], payload: sends}
+        return any(s in rule.places and d not in rule.places for rule in problem.requirements.kept for s, d in ways.get(rule.kind, ()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a frame: numbers of workers, seconds of a round, counts that were tried, points where tangents touch."""
+
+    frame: Frame
+    low: int
+    high: int
+    least_s: float = 0.0
+    most_s: float = inf
+    tried: tuple[tuple[int, ...], ...] = ()
+    touched: tuple[tuple[str, float], ...] = ()

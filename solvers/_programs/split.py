@@ -1,0 +1,309 @@
+"""Branch and bound over parts: each part is one program, each solution of it is priced by the one model.
+
+A part is pruned when its program is infeasible or its bound no better than the incumbent within the gap. Else it is split: by the
+number of workers, by the seconds of a round at what its solution really takes, by a tangent, or by leaving out the one vector of
+counts that was just priced. Every rule leaves the bound valid whatever the program misses.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+import msgspec
+
+from placer.cost_model.estimate import Outcome, evaluate
+from placer.cost_model.violations import TOLERANCE, violations
+from placer.problem.admitted_exchanges import exchange_for, exchanges_of
+from placer.problem.data_shares import needs_place
+from placer.problem.exchange import traits
+from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
+from placer.problem.problem import Problem
+from placer.solving.result import Answer, SolveOptions, Status, objective_value
+from placer.units import SECONDS_PER_HOUR
+
+from .crew import Crew
+from .frame import Frame, Part
+from .linear import CONSTANT, Engine, Model, Solved, broken
+from .rounds import coarse_program, program
+
+LEAST_GAP = 1e-5
+"""Programs are solved in floating point, or in scaled integers: nothing closer is claimed to be proved."""
+COARSE_POOLS = 30
+"""Markets with more pools get a bound for each exchange before their places are looked at."""
+COARSE_SHARE = 4
+"""One such bound takes at most this part of the time."""
+SAID_EVERY_S = 0.5
+"""How often the bound is said."""
+CLOSE = 1e-6
+"""Relative difference of a program and the model that no tangent can mend."""
+
+
+class StoppedError(Exception):
+    """Raised when time or nodes run out."""
+
+
+@dataclass
+class Search:
+    """Incumbent, open parts and the bound of what is open.
+
+    Notes
+    -----
+    Mutable. Keys are minimised and comparable between frames: seconds of a sample that counts, USD/h, or USD per
+    million samples. ``heap`` holds (key, number, part).
+    """
+
+    problem: Problem
+    options: SolveOptions
+    engine: Engine
+    deadline: float
+    say: Callable[..., None]
+    best: Placement | None = None
+    best_key: float = inf
+    tried: int = 0
+    nodes: int = 0
+    solved: int = 0
+    started: bool = False
+    working: tuple[float, ...] = ()
+    heap: list[tuple[float, int, Part]] = field(default_factory=list)
+
+    @property
+    def gap(self) -> float:
+        """Gap that is proved."""
+        return max(self.options.gap, LEAST_GAP)
+
+    @property
+    def cutoff(self) -> float:
+        """Key below which a placement is worth finding."""
+        return self.best_key / (1 + self.gap) if self.problem.requirements.objective == "throughput" else self.best_key * (1 - self.gap)
+
+    def offer(self, placement: Placement) -> Outcome | None:
+        """Price a placement and keep it if it is better and breaks nothing; None if it has no price."""
+        self.tried += 1
+        if any(place not in placement.places for place in needs_place(self.problem.requirements.datasets)):
+            return None
+        got = evaluate(placement, self.problem)
+        key = _key(got, self.problem)
+        if key < self.best_key and not violations(placement, self.problem):
+            self.best, self.best_key = placement.canonical(), key
+            self.say(better=self.value_of(key), placement=msgspec.to_builtins(self.best), bound=self.bound(), candidates=self.tried)
+        return got
+
+    def bound(self) -> float | None:
+        """Objective value that no placement beats; None if nothing is known."""
+        if not self.started:
+            return None
+        value = self.value_of(min([self.cutoff, *(key for key, _, _ in self.heap[:1]), *self.working]))
+        return value if value < inf else None
+
+    def value_of(self, key: float) -> float:
+        """Objective value of a key."""
+        return key if self.problem.requirements.objective != "throughput" else 1 / key if key > 0 else inf
+
+    def push(self, key: float, part: Part) -> None:
+        """Keep a part for later unless it cannot improve."""
+        if key < self.cutoff and part.low <= part.high and part.least_s < part.most_s:
+            self.nodes += 1
+            heapq.heappush(self.heap, (key, self.nodes, part))
+
+    def run(self) -> bool:
+        """Work through all parts, best bound first; False if it was stopped."""
+        self.started, said = True, time.monotonic()
+        while self.heap and self.heap[0][0] < self.cutoff:
+            limit = self.options.node_limit
+            if time.monotonic() > self.deadline or (limit is not None and self.solved >= limit):
+                return False
+            key, number, part = heapq.heappop(self.heap)
+            self.working = (key,)
+            try:
+                self._work(key, part)
+            except StoppedError:
+                heapq.heappush(self.heap, (key, number, part))
+                return False
+            self.working = ()
+            if time.monotonic() > said + SAID_EVERY_S:
+                said = time.monotonic()
+                self.say(bound=self.bound(), candidates=self.tried)
+        self.heap.clear()
+        return True
+
+    def coarse_key(self, part: Part) -> float:
+        """Key that nothing in any place of an exchange beats: one small program for large markets; infinite if nothing is there."""
+        crew = Crew(self._narrowed(part), coarse=True)
+        coarse_program(crew)
+        left = min(self.deadline - time.monotonic(), self.options.time_limit_s / COARSE_SHARE)
+        got = self.engine(crew.model, left)
+        return inf if got.status == "infeasible" else max(0.0, got.bound * _unit(part.frame) * (1 - CLOSE))
+
+    def _work(self, floor: float, part: Part) -> None:
+        part = self._narrowed(part)
+        crew = Crew(part)
+        program(crew)
+        got = self._solve(crew.model)
+        if got is None:
+            return
+        frame = part.frame
+        key = max(floor, got.bound * _unit(frame))
+        if key >= self.cutoff:
+            return
+        self._split(key, part, crew, got)
+
+    def _narrowed(self, part: Part) -> Part:
+        """End the seconds of a part where the floor or the incumbent does."""
+        frame, wish = part.frame, self.problem.requirements
+        most = part.most_s
+        if wish.min_samples_per_second is not None:
+            most = min(most, frame.samples / frame.multiplier / wish.min_samples_per_second * (1 + 2 * TOLERANCE))
+        if wish.objective == "throughput" and self.best is not None:
+            most = min(most, self.cutoff / _unit(frame))
+        cheapest = min((pool.offer.usd_per_hour for pool in self.problem.pools), default=0.0)
+        if (
+            wish.objective == "cost-per-sample" and self.best is not None and cheapest > 0
+        ):  # the machines alone cost C T of what a round may
+            most = min(most, self.cutoff / _unit(frame) / (part.low * cheapest))
+        return replace(part, most_s=most)
+
+    def _solve(self, model: Model) -> Solved | None:
+        """Solve a program; None if nothing is in it.
+
+        Raises
+        ------
+        StoppedError
+            If the solver was stopped, or returned values that break its own rows.
+        """
+        if model.hopeless:
+            return None
+        self.solved += 1
+        got = self.engine(model, self.deadline - time.monotonic())
+        if got.status == "infeasible":
+            return None
+        if got.status != "optimal" or broken(model, got.values):
+            raise StoppedError
+        return got
+
+    def _split(self, key: float, part: Part, crew: Crew, got: Solved) -> None:
+        """Price the counts of a solution, and push what is left of the part."""
+        counts = tuple(round(got.values[n]) for n in crew.counts)
+        workers = sum(counts)
+        placement = placement_of(crew, counts)
+        truth = None if placement is None else self.offer(placement)
+        if part.frame.needs_workers and part.low < part.high:
+            for low, high in ((part.low, workers - 1), (workers, workers), (workers + 1, part.high)):
+                self.push(key, replace(part, low=low, high=high))
+            return
+        rest = replace(part, tried=(*part.tried, counts))
+        if truth is None:
+            self.push(key, rest)
+            return
+        seconds = truth.step.total
+        said = sum(value * (1.0 if name == CONSTANT else got.values[name]) for name, value in crew.round_s.items())
+        touches = _touches(part, crew, counts)
+        if crew.exact and touches and said < seconds * (1 - CLOSE):
+            self.push(key, replace(part, touched=(*part.touched, *touches)))
+            return
+        at = seconds * (1 + CLOSE / 10)
+        if part.least_s < seconds and at < part.most_s * (1 - CLOSE):
+            self.push(key, replace(part, most_s=at))
+            self.push(key, replace(part, least_s=at))
+            return
+        self.push(key, rest)
+
+
+def _touches(part: Part, crew: Crew, counts: Sequence[int]) -> tuple[tuple[str, float], ...]:
+    """Points where tangents of B / V would touch the counts of a solution and do not yet."""
+    speeds = {"all": 0.0}
+    for pool, rate, count in zip(crew.pools, crew.rates, counts, strict=True):
+        for name in ("all", pool.offer.place):
+            speeds[name] = speeds.get(name, 0.0) + rate * count
+    return tuple((name, v) for name, v in speeds.items() if v > 0 and (name, v) not in part.touched)
+
+
+def placement_of(crew: Crew, counts: Sequence[int]) -> Placement | None:
+    """Placement of some counts in the frame of a crew; None if the frame admits no exchange for them."""
+    frame = crew.frame
+    groups = tuple(WorkerGroup.of(pool.offer, count) for pool, count in zip(crew.pools, counts, strict=True) if count)
+    if not groups:
+        return None
+    at: dict[str, int] = {}
+    for group in groups:
+        at[group.place] = at.get(group.place, 0) + group.count
+    for exchange in exchanges_of(frame.strategy, frame.local_steps, frame.problem, at):
+        if (exchange.aggregator, exchange.storage) == (frame.aggregator, frame.storage):
+            return Placement(groups=groups, exchange=exchange)
+    return None
+
+
+def frames(problem: Problem) -> Iterator[Frame]:
+    """Yield every exchange that the request admits with its places, and its number of regions where the transport hangs on it."""
+    wish = problem.requirements
+    homes = sorted({pool.offer.place for pool in problem.pools})
+    for name, steps in problem.modes:
+        chosen = traits(name)
+        hubs: list[tuple[str | None, str | None]] = [(None, None)]
+        if chosen.hub == "function":
+            hubs = list(problem.aggregator_places)
+        elif chosen.hub:
+            hubs = [(place, None) for place in (homes if wish.aggregator is None else [wish.aggregator])]
+        numbers: list[int | None] = [None]
+        if chosen.transport in ("leaders", "region-hub", "region-gossip", "regional-stores"):
+            numbers = list(range(max(2, wish.min_regions), min(len(homes), wish.max_regions, wish.max_workers) + 1))
+        for aggregator, storage in hubs:
+            for regions in numbers:
+                yield Frame(problem=problem, strategy=name, local_steps=steps, aggregator=aggregator, storage=storage, regions=regions)
+
+
+def _nothing(**words: object) -> None:
+    """Say nothing."""
+
+
+def most_workers(problem: Problem) -> int:
+    """Workers that range, batch and quotas allow."""
+    return min(problem.requirements.max_workers, problem.batch, sum(pool.max_count for pool in problem.pools))
+
+
+def search(problem: Problem, options: SolveOptions, engine: Engine, say: Callable[..., None] = _nothing) -> Answer:
+    """Find the best placement with programs that an engine solves.
+
+    Returns
+    -------
+    Answer
+        Optimal within the gap, or `LEAST_GAP` if that is more; with a valid bound if it was stopped.
+    """
+    this = Search(problem=problem, options=options, engine=engine, deadline=time.monotonic() + options.time_limit_s, say=say)
+    wish = problem.requirements
+    if options.start is not None:
+        this.offer(options.start)
+    if wish.min_workers == 1 == wish.min_regions:
+        for pool in problem.pools:
+            this.offer(Placement(groups=(WorkerGroup.of(pool.offer, 1),), exchange=exchange_for(NO_EXCHANGE, 1, problem)))
+    most = most_workers(problem)
+    coarse: dict[tuple[str, int], float] = {}
+    for frame in frames(problem):
+        part, kind = Part(frame=frame, low=max(2, wish.min_workers), high=most), (frame.strategy, frame.local_steps)
+        if kind not in coarse:
+            coarse[kind] = this.coarse_key(part) if len(problem.pools) > COARSE_POOLS and part.low <= most else 0.0
+        this.push(coarse[kind], part)
+    finished = this.run()
+    if this.best is None:
+        return Answer(status=Status.INFEASIBLE if finished else Status.TIME_LIMIT, placement=None, bound=None, candidates=this.tried)
+    return Answer(
+        status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
+        placement=this.best,
+        bound=this.bound(),
+        candidates=this.tried,
+    )
+
+
+def _key(got: Outcome, problem: Problem) -> float:
+    value = objective_value(problem.requirements.objective, got.samples_per_second, got.usd.total)
+    return 1 / value if problem.requirements.objective == "throughput" else value
+
+
+def _unit(frame: Frame) -> float:
+    """Key of one unit of the goal of a frame's programs."""
+    objective = frame.problem.requirements.objective
+    counted = frame.multiplier / frame.samples
+    return {"throughput": counted, "cost": 1.0, "cost-per-sample": counted / SECONDS_PER_HOUR * 1e6}[objective]

@@ -1,0 +1,1 @@
+"""What no placement can beat: relaxations, hubs, and the target that an answer must reach."""

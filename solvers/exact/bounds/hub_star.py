@@ -1,0 +1,72 @@
+"""What a round through a hub among the regions takes and costs at least, whichever region the hub is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from placer.cost_model.timing.direct import seconds_over
+
+from ..._market.market import Array, Market
+from ..._market.place_tables import rtt_table, speed_table
+from ..._mode import Mode
+
+
+@dataclass(frozen=True)
+class Star:
+    """Links and prices to and from every place that may be the hub."""
+
+    market: Market
+    mode: Mode
+
+    @property
+    def size(self) -> float:
+        """Bytes of one gradient."""
+        return self.market.problem.gradient_bytes
+
+    def least(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
+        """Least seconds and egress of a round of so many regions through a hub that may be any of them.
+
+        Parameters
+        ----------
+        used, joining
+            Regions that take part, and those of which the others are.
+        regions
+            How many take part.
+        """
+        here, rest = np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
+        hubs = np.concatenate([here, rest])
+        wanted, left = self.market.problem.requirements.aggregator, regions - len(here)
+        if wanted is not None:
+            hubs = np.array([p for p in hubs if self.market.places[p] == wanted], dtype=np.intp)
+        if len(hubs) == 0 or left > len(rest):
+            return np.inf, np.inf
+        ups, downs, usd = self._direct, self._direct.T, self.market.both_ways
+        seconds = sum(
+            np.maximum(each[np.ix_(here, hubs)].max(axis=0, initial=0.0), _last(each[np.ix_(rest, hubs)], left)) for each in (ups, downs)
+        )
+        egress = usd[np.ix_(here, hubs)].sum(axis=0) + _first(usd[np.ix_(rest, hubs)], left).sum(axis=0)
+        return float(np.min(seconds)), self.size * float(egress.min())
+
+    @cached_property
+    def _direct(self) -> Array:
+        """Seconds in which S goes from one place to another, 0 to itself; shape (places, places)."""
+        problem, places = self.market.problem, self.market.places
+        alone = self.size / speed_table(problem, places, self.mode.streams)
+        built: Array = seconds_over(rtt_table(problem, places), alone)
+        np.fill_diagonal(built, 0.0)
+        return built
+
+
+def _first(each: Array, count: int) -> Array:
+    """The smallest of every column, in any order; shape (count, columns)."""
+    built: Array = np.partition(each, count - 1, axis=0)[:count] if 0 < count < len(each) else each[:count]
+    return built
+
+
+def _last(each: Array, count: int) -> Array:
+    """The largest of the ``count`` smallest of every column; shape (columns,)."""
+    built: Array = _first(each, count).max(axis=0, initial=0.0)
+    return built

@@ -1,0 +1,82 @@
+"""How the workers of several regions meet: what is known of a round once the numbers of workers and regions are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..._market.market import Array, Indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meeting:
+    """An exchange among so many workers, in so many regions if that is fixed.
+
+    Notes
+    -----
+    What passes between regions goes between *heads*: all workers (all-reduce), or one leader of each region
+    (``by_region``). Each pair of heads in different regions carries ``pair_bytes`` each way. ``own_s`` is the least time
+    of the averages where some region has so many workers; shape (places, workers + 1). ``waits`` says whether
+    a round lasts until the slowest pair is done. ``home_usd`` is what stays inside regions.
+    """
+
+    workers: int
+    fewest: int
+    most: int
+    by_region: bool
+    pair_bytes: float
+    own_s: Array
+    waits: bool = True
+    home_usd: float = 0.0
+
+    def wan_s(self, per_byte: Any) -> Any:
+        """Seconds that the slowest pair adds to a round, of so many per pair byte."""
+        return per_byte * self.pair_bytes if self.waits else 0.0 * per_byte
+
+    def heads(self, workers: Indices) -> Indices:
+        """Heads of one region with so many workers."""
+        return np.ones_like(workers) if self.by_region else workers
+
+    def heads_left(self, workers: Indices, regions: int) -> Indices:
+        """Heads that are still to come after so many regions."""
+        return np.full_like(workers, self.most - regions) if self.by_region else workers
+
+    def heads_together(self, workers: Indices) -> Indices:
+        """Most heads of one region that has at most so many workers."""
+        return np.ones_like(workers) if self.by_region else workers
+
+    def regions_left(self, left: Indices, together: Indices, regions: int) -> Indices:
+        """Regions that are still to come at least, where each holds at most ``together`` workers."""
+        return np.full_like(left, self.most - regions) if self.by_region else -(-left // np.maximum(together, 1))
+
+
+class Partners:
+    """What one head pays to exchange with heads of other regions, at least.
+
+    Parameters
+    ----------
+    usd
+        Half the price of a byte each way between the open regions; shape (places, places).
+    """
+
+    def __init__(self, usd: Array) -> None:
+        apart = usd.copy()
+        np.fill_diagonal(apart, np.inf)
+        self.ranked = np.sort(apart, axis=1)
+        self.total = np.concatenate([np.zeros((len(usd), 1)), np.cumsum(self.ranked, axis=1)], axis=1)
+
+    def usd(self, heads: int, together: int) -> Array:
+        """USD per pair byte of one head of each region with so many others, at most ``together`` of them in one region; shape (places,).
+
+        Examples
+        --------
+        >>> Partners(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 4.0], [2.0, 4.0, 0.0]])).usd(3, 2)  # two at the nearest, one at the next
+        array([4., 6., 8.])
+        """
+        full, some = divmod(heads, together)
+        if full + (some > 0) >= self.ranked.shape[1] and heads:
+            return np.full(len(self.ranked), np.inf)
+        built: Array = together * self.total[:, full] + (some * self.ranked[:, full] if some else 0.0)
+        return built

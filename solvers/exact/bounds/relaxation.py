@@ -1,0 +1,286 @@
+"""What any all-reduce placement of some regions reaches at best and pays at least: the bound of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from placer.cost_model.timing.averaging import averaging_seconds
+from placer.problem.exchange.allreduce import pair_bytes
+
+from ..._market.market import Array, Indices, Market
+from ..._market.place_tables import stream_table
+from ..._market.required_machines import settled
+from ..._mode import Mode
+from ..._target import Target
+
+
+@dataclass(frozen=True)
+class Node:
+    """Regions that are used, regions that may join, how many are used at least, and the worker counts still open."""
+
+    used: tuple[int, ...]
+    joining: tuple[int, ...]
+    workers: Indices
+    wan_s_per_pair_byte: float
+    least_regions: int = 1
+
+    @property
+    def regions(self) -> int:
+        """Regions that every placement of the node uses at least."""
+        return max(len(self.used), self.least_regions)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Placements whose slowest host is of one class.
+
+    Notes
+    -----
+    ``averaging_s`` is the least averaging time of any of them by N, ``slowest_averaging_s`` the most;
+    they differ only where two classes of hosts change places as N grows. ``averaging_by_host`` holds the times
+    of each class that its placements may use: a region may have none of the slowest.
+    """
+
+    hosts: frozenset[str]
+    averaging_s: Array
+    slowest_averaging_s: Array
+    averaging_by_host: Mapping[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """What the placements of a node reach at best, and what they pay at least, per open worker count."""
+
+    target: Target
+    mode: Mode
+    weights: Array
+    sums: Array
+    averaging_s: Array
+    pair_bytes: Array
+    egress_usd: Array
+    data_usd: float
+    slowest: Array
+    least_wan_s_per_pair_byte: float = 0.0
+
+    def margins(self, wan_s_per_pair_byte: float) -> Array:
+        """Smallest margin over the thresholds of an improvement; negative is cut; shape (workers,)."""
+        communication_s = self.averaging_s + max(wan_s_per_pair_byte, self.least_wan_s_per_pair_byte) * self.pair_bytes
+        return margin(self.sums, self.thresholds(communication_s))
+
+    def thresholds(self, communication_s: Array) -> Array:
+        """Thresholds of an improvement; shape (rows, workers)."""
+        return self.target.thresholds(self.mode, self.weights, communication_s, self.egress_usd, self.data_usd, self.slowest)
+
+
+class Relaxation:
+    """Bounds of nodes over one market.
+
+    Parameters
+    ----------
+    market
+        Pools that may be used.
+    target
+        Incumbent and limits.
+    mode
+        The strategy.
+    first, most
+        Fewest and most workers.
+    """
+
+    def __init__(self, market: Market, target: Target, mode: Mode, first: int, most: int) -> None:
+        self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
+        self.first, self.most = first, most
+        self._rooms: dict[frozenset[str], Indices] = {}
+
+    @cached_property
+    def families(self) -> list[Family]:
+        """One family per class of host; the pools of a family have hosts that are no slower, at any N."""
+        n = np.arange(self.most + 1)
+        hosts = self.market.host_of
+        size, tensors, fitted = self.problem.gradient_bytes, self.problem.profile.tensors, self.problem.calibration
+        seconds = {h: np.array([averaging_seconds([h], size, int(k), tensors, fitted) for k in n]) for h in sorted(set(hosts))}
+        built = []
+        for own in seconds.values():
+            below = {h: (other <= own)[self.first :] for h, other in seconds.items()}
+            within = {h for h, smaller in below.items() if np.all(smaller)}
+            crossing = any(np.any(smaller) and not np.all(smaller) for smaller in below.values())
+            chosen = frozenset(seconds) if crossing else frozenset(within)
+            every = list(seconds.values())
+            least, most = (np.minimum.reduce(every), np.maximum.reduce(every)) if crossing else (own, own)
+            built.append(Family(chosen, least, most, {h: seconds[h] for h in sorted(chosen)}))
+        return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
+
+    def host_steps(self, family: Family, workers: int) -> list[frozenset[str]]:
+        """Sets of hosts of a family such that in each the slowest class decides; several only where classes change places as N grows."""
+        if np.array_equal(family.averaging_s, family.slowest_averaging_s):
+            return [family.hosts]
+        by_time = sorted(family.hosts, key=lambda host: float(family.averaging_by_host[host][workers]))
+        return [frozenset(by_time[:k]) for k in range(1, len(by_time) + 1)]
+
+    def places(self, family: Family) -> tuple[int, ...]:
+        """Places with a pool of the family, sorted."""
+        return self.market.family_places(family.hosts)
+
+    def alive(self, node: Node, family: Family) -> Indices:
+        """Worker counts at which some improvement may exist."""
+        return node.workers[self.bound(node, family).margins(node.wan_s_per_pair_byte) >= 0]
+
+    def bound(self, node: Node, family: Family) -> Bound:
+        """Gather the bound of a node."""
+        n, places = node.workers, np.array((*node.used, *node.joining), dtype=np.intp)
+        settled = self._settled(node)
+        sums = self.market.total_sums(places, family.hosts, self.most)[:, n]
+        if settled is None:
+            sums = np.full_like(sums, -np.inf)
+        node = settled or node
+        shard = np.array([pair_bytes(self.problem.gradient_bytes, int(k)) for k in n])
+        return Bound(
+            target=self.target,
+            mode=self.mode,
+            weights=self.market.weights,
+            sums=sums,
+            averaging_s=family.averaging_s[n],
+            pair_bytes=shard,
+            egress_usd=shard * self._least_pair_usd(node, family),
+            data_usd=min(self.market.data_usd[p] for p in places),
+            slowest=self.slowest(node, n, family.slowest_averaging_s[n] + self._slowest_wan(node) * shard + self.most_load_s),
+            least_wan_s_per_pair_byte=node.wan_s_per_pair_byte if self.problem.requirements.required_places else 0.0,
+        )
+
+    def _settled(self, node: Node) -> Node | None:
+        """The node with the places that need a worker among those that are used; None if it lacks one."""
+        found = settled(self.problem.requirements.required_places, self.market.places, node.used, node.joining)
+        if found is None or found == (node.used, node.joining):
+            return None if found is None else node
+        used, joining = found
+        wan = max([node.wan_s_per_pair_byte, *(self.pair_wan(a, b) for a in used for b in used if a < b)])
+        return replace(node, used=used, joining=joining, wan_s_per_pair_byte=wan)
+
+    def _slowest_wan(self, node: Node) -> float:
+        """Seconds per pair byte of the slowest pair that the node may come to use."""
+        if not node.joining:
+            return node.wan_s_per_pair_byte
+        return self._slowest_pair if node.used else np.inf
+
+    def slowest(self, node: Node, workers: Indices, communication_s: Array) -> Array:
+        """Samples/s of as many of the slowest machines, with the slowest exchange; 0 where that is not known."""
+        places = (*node.used, *node.joining)
+        speed = min(self._slowest_machine[p] for p in places)
+        together = 1 if self.problem.requirements.datasets else workers
+        built: Array = self.mode.samples / (self.mode.samples / (together * speed) + communication_s) / self.mode.multiplier
+        return built
+
+    @cached_property
+    def most_load_s(self) -> float:
+        """Most seconds that a machine's own network can add: it sends 2 S at most."""
+        slowest = min(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
+        return 2 * self.problem.gradient_bytes / slowest
+
+    @cached_property
+    def _slowest_machine(self) -> Array:
+        """Least samples/s of one machine at each place; shape (places,)."""
+        least = np.full(len(self.market.places), np.inf)
+        np.minimum.at(least, self.market.place_of, self.market.speed)
+        return least
+
+    def _least_pair_usd(self, node: Node, family: Family) -> Array:
+        """Least sum of egress prices over ordered pairs of workers, for each open worker count.
+
+        Notes
+        -----
+        Both directions of a pair of regions carry the same bytes, so the mean of their prices counts.
+        Two bounds: every pair that must cross at the cheapest price; every pair of a used region at
+        its own cheapest price.
+        """
+        n, used = node.workers, node.used
+        if not used and node.regions < 2:
+            return np.zeros(len(n))
+        if node.regions == 1 and not node.joining:
+            inside: Array = n * (n - 1) * float(self.market.prices[used[0], used[0]])
+            return inside
+        places = np.array((*used, *node.joining), dtype=np.intp)
+        if len(places) < 2:
+            return np.zeros(len(n))
+        mutual = (self.market.prices[np.ix_(places, places)] + self.market.prices[np.ix_(places, places)].T) / 2
+        np.fill_diagonal(mutual, np.inf)
+        room = self.room(family)
+        least = np.asarray(fewest_crossing_pairs(n, room[places], node.regions) * float(mutual.min()), dtype=np.float64)
+        if node.regions > 1:
+            for at, place in enumerate(used):
+                most = np.minimum(room[place], n - (node.regions - 1))
+                own = 2.0 * np.minimum(n - 1, most * (n - most)) * float(mutual[at].min())
+                least = np.maximum(least, own, dtype=np.float64)
+        return least
+
+    def room(self, family: Family) -> Indices:
+        """Machines that each place can hold; shape (places,)."""
+        found = self._rooms.get(family.hosts)
+        if found is None:
+            market = self.market
+            inside = market.place_of[market.units[1][market.of_hosts(family.hosts)]]
+            found = self._rooms[family.hosts] = np.bincount(inside, minlength=len(market.places))
+        return found
+
+    def pools(self, node: Node, family: Family) -> Indices:
+        """Pools of the open regions of a node."""
+        open_places = np.array((*node.used, *node.joining), dtype=np.intp)
+        return np.flatnonzero(np.isin(self.market.place_of, open_places) & self.market.pools_of_hosts(family.hosts))
+
+    def pair_wan(self, a: int, b: int) -> float:
+        """Seconds that a pair of regions adds for each byte of a pair of workers, slower direction."""
+        return float(self.wan_matrix[a, b])
+
+    @cached_property
+    def wan_matrix(self) -> Array:
+        """`pair_wan` of all pairs of places; shape (places, places)."""
+        built: Array = self.problem.calibration.kappa[0] * stream_table(self.problem, self.market.places, self.mode.streams)
+        return built
+
+    @cached_property
+    def fastest_pair(self) -> float:
+        """Seconds per pair byte of the fastest pair of regions."""
+        return float(np.min(self._pairs, initial=np.inf)) if len(self._pairs) else 0.0
+
+    @cached_property
+    def _slowest_pair(self) -> float:
+        return float(np.max(self._pairs, initial=0.0))
+
+    @cached_property
+    def _pairs(self) -> Array:
+        """`pair_wan` of all pairs of different places; shape (pairs,)."""
+        found: Array = self.wan_matrix[np.triu_indices(len(self.wan_matrix), 1)]
+        return found
+
+
+def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
+    """Least ordered pairs of workers in different regions: fill the roomiest regions, one worker in each other used one.
+
+    Examples
+    --------
+    >>> fewest_crossing_pairs(np.array([10]), np.array([8, 8, 8]), 1)  # 8 and 2 workers: 100 - 64 - 4
+    array([32.])
+    >>> fewest_crossing_pairs(np.array([8]), np.array([8, 8]), 2)  # 7 and 1
+    array([14.])
+    """
+    left, together = workers.copy(), np.zeros(len(workers))
+    for opened, places in enumerate(np.sort(room)[::-1], start=1):
+        inside = np.where(left > 0, np.minimum(places, np.maximum(left - max(used - opened, 0), 1)), 0)
+        together += inside.astype(float) ** 2
+        left -= inside
+        if not np.any(left > 0):
+            break
+    pairs: Array = np.maximum(workers.astype(float) ** 2 - together, 0.0)
+    return pairs
+
+
+def margin(reached: Array, needed: Array) -> Array:
+    """Smallest margin of the rows over their thresholds, relative to the threshold; negative is cut."""
+    with np.errstate(invalid="ignore"):
+        margin = np.where((reached == -np.inf) | (needed == np.inf), -np.inf, reached - needed)
+    scale = np.maximum(np.abs(np.where(np.isfinite(needed), needed, 1.0)), 1e-9)
+    lowest: Array = np.min(margin / scale, axis=0)
+    return lowest

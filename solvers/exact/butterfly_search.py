@@ -1,0 +1,121 @@
+"""Best all-reduce placement: counts of workers, then sets of regions, then machines, each pruned by its bound."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.exchange.allreduce import pair_bytes
+from placer.problem.placement import Placement, WorkerGroup
+
+from .._market.grid import Grid
+from .._market.market import Indices, Market
+from .._mode import Mode
+from .._target import Target
+from .bounds.meeting import Meeting
+from .bounds.relaxation import Family, Node, Relaxation
+from .tree.first_placements import Seeds
+from .tree.interleaving import Tree, in_turns
+from .tree.leaf import Leaf
+from .tree.region_tree import LargestFirst
+
+
+class ButterflySearch:
+    """Branch and bound over all-reduce placements of one market.
+
+    Parameters
+    ----------
+    market
+        Pools that may be used.
+    target
+        Incumbent and limits; improved in place.
+    mode
+        All-reduce in every step, or every H steps.
+    """
+
+    def __init__(self, market: Market, target: Target, mode: Mode) -> None:
+        self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
+        wish = self.problem.requirements
+        self.fewest_regions, self.most_regions = market.fewest_regions, wish.max_regions
+        self.most = min(wish.max_workers, int(market.cap.sum()))
+        self.first = max(2, wish.min_workers)
+        self.relaxation = Relaxation(market, target, mode, self.first, self.most)
+
+    def aim(self, target: Target) -> None:
+        """Search for another target in the same market."""
+        self.target = self.relaxation.target = target
+
+    def run(self) -> None:
+        """Search all families; raises OutOfTimeError when the time is up."""
+        if self.first > self.most or self.fewest_regions > self.most_regions:
+            return
+        families = self.relaxation.families
+        Seeds(self.relaxation, self._offer).run([family for family in families if len(self._open(family))], self.fewest_regions)
+        for family in families:
+            everywhere, alive = self.relaxation.places(family), self._open(family)
+            if len(alive) and self.fewest_regions <= 1:
+                self._single_regions(everywhere, alive, family)
+            if self.most_regions > 1:
+                self._several_regions(family)
+
+    def _open(self, family: Family) -> Indices:
+        """Worker counts at which some placement of a family may be an improvement."""
+        workers = np.arange(self.first, self.most + 1)
+        wan = self.relaxation.fastest_pair if self.fewest_regions > 1 else 0.0
+        return self.relaxation.alive(Node((), self.relaxation.places(family), workers, wan, self.fewest_regions), family)
+
+    def may_improve(self) -> bool:
+        """Whether the bound of all placements together still allows an improvement."""
+        if self.first > self.most or self.fewest_regions > self.most_regions:
+            return False
+        return any(len(self._open(family)) > 0 for family in self.relaxation.families)
+
+    def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
+        workers = sum(group.count for group in groups)
+        exchange = exchange_for(self.mode.strategy, workers, self.problem, local_steps=self.mode.local_steps)
+        placement = Placement(groups=groups, exchange=exchange)
+        if self.fewest_regions <= len(placement.places) <= self.most_regions:
+            self.target.offer(placement)
+
+    def _single_regions(self, places: tuple[int, ...], alive: Indices, family: Family) -> None:
+        """Best-bound order over (place, N): the most promising first."""
+        scored = []
+        for place in places:
+            margins = self.relaxation.bound(Node((place,), (), alive, 0.0), family).margins(0.0)
+            scored += [(-margin, place, int(n)) for n, margin in zip(alive, margins, strict=True) if margin >= 0]
+        for _, place, n in sorted(scored):
+            self._leaf((place,), n, 0.0, family)
+
+    def _several_regions(self, family: Family) -> None:
+        """One tree for each number of workers, the most promising first."""
+        fewest = max(2, self.fewest_regions)
+        workers = np.arange(max(self.first, fewest), self.most + 1)
+        node = Node((), self.relaxation.places(family), workers, self.relaxation.fastest_pair, fewest)
+        if len(node.joining) < fewest or len(workers) == 0:
+            return
+        margins, grid = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte), self.market.grid(family.hosts, self.most)
+        open_ = [int(workers[at]) for at in np.argsort(-margins, kind="stable") if margins[at] >= 0]
+        in_turns([partial(self._tree, grid, n, fewest, family) for n in open_], self._offer)
+
+    def _tree(self, grid: Grid, workers: int, fewest: int, family: Family) -> Tree:
+        """Placements of one number of workers over several regions."""
+        leaf = partial(Leaf, self.relaxation, family=family)
+        return LargestFirst(self.relaxation, grid, self._meeting(workers, fewest, family), leaf).improvements()
+
+    def _meeting(self, workers: int, fewest: int, family: Family) -> Meeting:
+        """All workers average with all others."""
+        return Meeting(
+            workers=workers,
+            fewest=fewest,
+            most=self.most_regions,
+            by_region=False,
+            pair_bytes=pair_bytes(self.problem.gradient_bytes, workers),
+            own_s=np.full((len(self.market.places), workers + 1), family.averaging_s[workers]),
+        )
+
+    def _leaf(self, used: tuple[int, ...], workers: int, wan: float, family: Family) -> None:
+        """Offer the placements of one set of regions and one N that may improve."""
+        for groups in Leaf(self.relaxation, Node(used, (), np.array([workers]), wan), family).improvements():
+            self._offer(groups)

@@ -1,0 +1,190 @@
+"""Machines around one hub: counts of each kind, cheapest first, cut as soon as nothing can improve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placer.units import SECONDS_PER_HOUR
+
+from ..._market.increments import suffix_sums
+from ..._market.market import Array, Indices
+from ..._market.required_machines import Owed
+from .hub import Hub
+from .server_mixes import some_mix
+
+if TYPE_CHECKING:
+    from ..hubs_search import HubSearch
+
+FEW = 2
+"""With no more workers left than this their mixes are not looked at: trying them is quicker."""
+
+
+class Walk:
+    """Depth-first enumeration of counts, cheapest machines first.
+
+    Parameters
+    ----------
+    search
+        Market, target and limits.
+    n, hub
+        How many workers around which hub.
+    chosen
+        Pools that they may be of, cheapest first.
+    server_usd
+        USD/h of the server.
+    egress
+        USD that a worker of each chosen pool pays a round, and its region beside; shapes (chosen,).
+    """
+
+    def __init__(self, search: HubSearch, n: int, chosen: Indices, hub: Hub, server_usd: float, egress: tuple[Array, Array]) -> None:
+        market, place = search.market, search.market.place_of[chosen]
+        up, down = (way[place] for way in hub.ways(np.unique(place)))
+        calculation = search.workers.calculation(np.array([n]), chosen)[0]
+        server = hub.transport == "server"  # all pull at once after the last push; from a store each begins when it has the mean
+        ready = calculation + up if server else calculation + up + down
+        self.search, self.n = search, n
+        self.taken = hub.taken(n)
+        self.aggregate, self.fixed, self.server = float(hub.aggregate(n)), hub.fixed_usd(n), server_usd
+        self.pools = [market.pools[i] for i in chosen]
+        self.places = place.tolist()
+        self.caps = [int(market.cap[i]) for i in chosen]
+        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), egress[0].tolist(), egress[1].tolist()
+        self.ready, self.down = ready.tolist(), (down if server else np.zeros_like(down)).tolist()
+        self.shared = float(hub.shared(n))
+        self.least_s = float(calculation.min()) + self.aggregate + 2 * self.shared
+        self.calculation = calculation.tolist()
+        self.soonest = [*np.minimum.accumulate(self.calculation[::-1])[::-1].tolist(), math.inf]
+        self.taken_kinds: list[tuple[float, int]] = []
+        self.columns = np.array(self.calculation), np.array(self.usd), np.array(self.egress), np.array(self.caps)
+        each = np.repeat(market.usd[chosen], market.cap[chosen].astype(np.intp))
+        self.usd_sums = [0.0, *np.cumsum(each).tolist()]
+        self.first = [0, *np.cumsum(self.caps).tolist()]
+        self.least_egress = [*np.minimum.accumulate(egress[0][::-1])[::-1].tolist(), 0.0]
+        self.speed_left = suffix_sums(market.speed[chosen].tolist(), self.caps, n) if search.problem.requirements.datasets else []
+        self.speed = market.speed[chosen].tolist()
+        counted = search.problem.requirements.counts_carbon
+        self.carbon = market.carbon[chosen].tolist()
+        self.carbon_left = suffix_sums([-g for g in self.carbon], self.caps, n) if counted else []
+        self.least_way_s = float((up + down).min()) + self.aggregate
+        self.counts = [0] * len(chosen)
+        joint = zip(market.joint[:, chosen].tolist(), search.problem.requirements.joint_quotas, strict=True)
+        self.joint = [(taken, row.gpus) for taken, row in joint]
+        self.owed = Owed(market.forced, chosen.tolist(), self.caps)
+        self.owed_usd, self.owed_ready = (self.owed.least_after(column) for column in (self.usd, self.ready))
+        self.required = frozenset(place for place, name in enumerate(market.places) if name in hub.required)
+        certain = hub.transport == "store" and not search.problem.requirements.datasets
+        longest = max(self.ready) + self.aggregate + max(self.down)
+        self.slowest = search.mode.samples / search.mode.multiplier / longest if certain else 0.0
+
+    def run(self) -> Iterator[list[int]]:
+        """Yield counts that may improve."""
+        yield from self._descend(0, self.n, (0.0, 0.0, self.server, self.fixed), dict(self.taken), frozenset())
+
+    def _descend(
+        self,
+        at: int,
+        left: int,
+        so_far: tuple[float, float, float, float],
+        quota: dict[tuple[str, str, str], int],
+        used: frozenset[int],
+    ) -> Iterator[list[int]]:
+        """Choose the next kind of machine; ``so_far`` is (last ready, last pull, USD/h, USD per round).
+
+        Notes
+        -----
+        One frame per kind of machine that is used. What is left after pool i can only get dearer as i
+        grows, so the first pool from which nothing can improve ends the loop.
+        """
+        self.search.target.tick()
+        if left == 0:
+            yield list(self.counts)
+            return
+        if self.shared and left > FEW and not self._some_mix(at, left, so_far):
+            return
+        ready, down, usd, egress = so_far
+        for i in range(at, len(self.pools)):
+            if not self._open(i, left, so_far):
+                return
+            pool, place = self.pools[i], self.places[i]
+            if len(used | {place}) > self.search.most_regions:
+                continue
+            taken, charge = quota.get(pool.bucket, 0), 0.0 if place in used else self.region_usd[i]
+            spare = left - max(self._missing(used | {place}), self.owed.others(i))
+            for count in range(min(self.caps[i], spare, (pool.gpu_quota - taken) // pool.offer.gpu_count), 0, -1):
+                paid = egress + count * self.egress[i] + charge
+                now = (max(ready, self.ready[i]), max(down, self.down[i]), usd + count * self.usd[i], paid)
+                self.counts[i] = count
+                self.taken_kinds.append((self.calculation[i], count))
+                self.owed.take(i, count)
+                if self._open(i + 1, left - count, now):
+                    quota[pool.bucket] = taken + count * pool.offer.gpu_count
+                    yield from self._descend(i + 1, left - count, now, quota, used | {place})
+                    quota[pool.bucket] = taken
+                self.taken_kinds.pop()
+                self.owed.take(i, -count)
+                self.counts[i] = 0
+
+    def _some_mix(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
+        """Whether some mix of machine speeds for the rest of the workers could be an improvement."""
+        calculation, usd, egress, cap = (column[at:] for column in self.columns)
+        longest = self.search.mode.seconds_at(self.search.target.min_speed)
+        per_hour = SECONDS_PER_HOUR / longest if longest < math.inf else 0.0
+        most_usd = self.search.target.max_usd_per_hour - so_far[2] - so_far[3] * per_hour
+        return some_mix(
+            calculation,
+            usd + per_hour * egress,
+            cap,
+            left,
+            self.shared / self.n,
+            longest - self.aggregate - self.shared,
+            most_usd,
+            self.taken_kinds,
+        )
+
+    def _queued(self, at: int, left: int) -> float:
+        """Least time until all gradients are through the hub: those that start last still pass one after the other."""
+        kinds, waiting, latest = sorted([*self.taken_kinds, (self.soonest[at], left)], reverse=True), 0, 0.0
+        for start, count in kinds:
+            if count:
+                waiting += count
+                latest = max(latest, start + waiting * self.shared / self.n)
+        return latest
+
+    def _missing(self, used: frozenset[int]) -> int:
+        """Regions that still need a worker."""
+        return max(len(self.required - used), self.search.fewest_regions - len(used))
+
+    def _open(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
+        ready, down, usd, egress = so_far
+        first = self.first[at]
+        if first + left >= len(self.usd_sums) or not self.owed.possible(at):
+            return False
+        count, price = self.owed.rest(at, self.owed_usd)
+        if count > left or not self._within_limits(at, left):
+            return False
+        usd_per_hour = usd + self.usd_sums[first + left] - self.usd_sums[first]  # cheapest first: the next ones
+        if count:
+            usd_per_hour = max(usd_per_hour, usd + self.usd_sums[first + left - count] - self.usd_sums[first] + price)
+            ready = max(ready, *(self.owed_ready[r][at] for r in self.owed.apart if self.owed.owed[r] > 0))
+        usd_per_round = egress + left * self.least_egress[at]
+        seconds = max(ready + self.aggregate + max(down, self.shared), self.least_s)
+        if self.shared:
+            seconds = max(seconds, self._queued(at, left) + self.aggregate + self.shared)
+        if self.speed_left:
+            placed = sum(count * speed for count, speed in zip(self.counts, self.speed, strict=True) if count)
+            seconds = max(seconds, self.search.problem.batch / (placed + self.speed_left[at][left]) + self.least_way_s)
+        return self.search.improves(seconds, usd_per_hour, usd_per_round, self.slowest)
+
+    def _within_limits(self, at: int, left: int) -> bool:
+        """Whether the machines so far keep the joint quotas, and the limit of emissions with the cleanest ones for the rest."""
+        for taken, most in self.joint:
+            if sum(count * each for count, each in zip(self.counts, taken, strict=True) if count) > most:
+                return False
+        if not self.carbon_left:
+            return True
+        emitted = sum(count * each for count, each in zip(self.counts, self.carbon, strict=True) if count)
+        return bool(emitted - self.carbon_left[at][left] <= self.search.target.max_carbon_g_per_hour)

@@ -1,0 +1,96 @@
+"""What one worker of a group around a hub does and costs at least."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from ..._market.market import Array, Indices, Market
+from ..._market.required_machines import least_usd
+from ..._mode import Mode
+from .egress import ManyPlaces
+from .hub import Hub
+from .hub_rows import HubRows
+
+MOST_CELLS = 1 << 17
+"""Rows times pools that are worked on at once: 1 MiB for each array."""
+
+
+class HubWorkers:
+    """Least prices and seconds of workers around any hub; none depends on a target.
+
+    Parameters
+    ----------
+    market, mode
+        Pools and strategy.
+    most
+        Largest number of workers.
+    """
+
+    def __init__(self, market: Market, mode: Mode, most: int) -> None:
+        self.market, self.mode, self.most, self.problem = market, mode, most, market.problem
+        self.forced = market.forced.apart
+        self.cheapest = least_usd(market.usd, market.cap, self.forced, most)
+        self._freest = least_usd(market.usd, market.cap, (), most) if self.forced else self.cheapest
+        self.prices = ManyPlaces(market.problem.network, market.places)
+        self.ideal = Hub(market, mode, None, None, self.prices)
+
+    @property
+    def at_once(self) -> int:
+        """How many rows of all pools are worked on at once."""
+        return max(1, MOST_CELLS // len(self.market.pools))
+
+    def usd_beside(self, workers: Indices, pools: Indices | None = None) -> Array:
+        """Least price of n machines of which one is of each pool; shape (numbers of workers, pools)."""
+        usd = self.market.usd if pools is None else self.market.usd[pools]
+        rest = np.repeat(self.cheapest[workers - 1][:, None], len(usd), axis=1)
+        for rule in self.forced:
+            mine = rule.owns if pools is None else rule.owns[pools]
+            rest[:, mine] = self._freest[workers - 1][:, None]
+        beside: Array = np.maximum(usd + rest, self.cheapest[workers][:, None])
+        return beside
+
+    def calculation(self, workers: Indices, pools: Indices | None = None) -> Array:
+        """Least calculation of one machine of each pool among n workers; shape (numbers of workers, pools).
+
+        Notes
+        -----
+        Parts are equal; where data stays, each region's workers share its part, and the other regions need a worker each.
+        """
+        speed, place, n = self.market.speed, self.market.place_of, workers[:, None]
+        if pools is not None:
+            speed, place = speed[pools], place[pools]
+        if not self.problem.requirements.datasets:
+            equal: Array = self.problem.batch / n / speed
+            return equal
+        others = len(self.problem.requirements.required_places) - (self.market.stay_share > 0)
+        most = np.maximum(1, np.minimum(self.market.room, n - others))
+        placed: Array = (self.market.stay_share / most)[:, place] * self.problem.batch / speed
+        return placed
+
+    def ideal_seconds(self, workers: Indices) -> tuple[Array, Array]:
+        """Calculation with the ideal way up, and with both ideal ways; each of shape (numbers of workers, pools)."""
+        up, down = (way[self.market.place_of] for way in self.ideal.ways())
+        ready = self.calculation(workers) + up
+        return ready, ready + down
+
+    def passing(self, rows: HubRows) -> Array:
+        """Seconds until all gradients have passed through the hub, in and out, after the first calculation has ended; shape (rows,)."""
+        through: Array = self.soonest[rows.workers] + rows.aggregate + 2 * rows.shared
+        return through
+
+    @cached_property
+    def soonest(self) -> Array:
+        """Least calculation of any machine; shape (workers + 1,)."""
+        found = np.full(self.most + 1, math.inf)
+        for counts in self.chunks():
+            found[counts] = self.calculation(counts).min(axis=1)
+        return found
+
+    def chunks(self) -> Iterator[Indices]:
+        """Numbers of workers from 1, as many at once as fit."""
+        for first in range(1, self.most + 1, self.at_once):
+            yield np.arange(first, min(first + self.at_once, self.most + 1))

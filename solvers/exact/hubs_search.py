@@ -1,0 +1,166 @@
+"""Best placement around a hub: its place, number of workers, then machines, each pruned by its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from placer.problem.admitted_exchanges import exchanges_of
+from placer.problem.exchange import traits
+from placer.problem.placement import Placement
+
+from .._market.market import Array, Indices, Market
+from .._mode import Mode
+from .._target import Target
+from ..exhaustive import groups_of
+from .hubs.bounds import HubBounds, keeps
+from .hubs.hub import Hub
+from .hubs.hub_rows import HubRows, HubTable, Mask
+from .hubs.per_place import ByPlace
+from .hubs.screen import HubScreen, Machines
+from .hubs.walk import Walk
+from .hubs.workers import HubWorkers
+
+FIRST_ROWS = 16
+"""So many hubs are looked at together at first, then twice as many each time until something better is found."""
+
+
+class HubSearch:
+    """Branch and bound over placements whose workers get equal parts and send them to a hub.
+
+    Parameters
+    ----------
+    market
+        Pools that may be used.
+    target
+        Incumbent and limits; improved in place.
+    mode
+        Central or hierarchical serverless, or a parameter server.
+    """
+
+    def __init__(self, market: Market, target: Target, mode: Mode) -> None:
+        self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
+        wish = self.problem.requirements
+        self.fewest_regions, self.most_regions = max(market.fewest_regions, traits(mode.strategy).least_regions), wish.max_regions
+        self.most = min(wish.max_workers, int(market.cap.sum()))
+        self.counts = np.arange(max(2, wish.min_workers), self.most + 1)
+        self.cleanest = self._least(market.carbon)
+        self.workers = HubWorkers(market, mode, self.most)
+        self.bounds, self.screen = HubBounds(self.workers), HubScreen(self.workers)
+        meetings: dict[str | None, ByPlace] = {}
+        self.hubs = [Hub(market, mode, place, storage, self.workers.prices, meetings) for place, storage in self._places()]
+        self.table = HubTable(self.hubs, self.most)
+
+    def _least(self, each: Array) -> Array:
+        """Least sum of some figure over n machines; shape (workers + 1,)."""
+        order = np.argsort(each, kind="stable")
+        sizes = np.concatenate([[0.0], np.cumsum(self.market.cap[order])])
+        sums = np.concatenate([[0.0], np.cumsum(each[order] * self.market.cap[order])])
+        built: Array = np.interp(np.arange(self.most + 1), sizes, sums)
+        return built
+
+    def _places(self) -> list[tuple[str, str | None]]:
+        """Where the hub may be."""
+        wanted = self.problem.requirements.aggregator
+        if self.workers.ideal.transport == "server":
+            return [(place, None) for place in (self.market.places if wanted is None else (wanted,))]
+        return list(self.problem.aggregator_places)
+
+    def aim(self, target: Target) -> None:
+        """Search for another target in the same market."""
+        self.target = target
+
+    def run(self) -> None:
+        """Search all hubs and worker counts; raises OutOfTimeError when the time is up."""
+        if self.fewest_regions > self.most_regions or not self.hubs:
+            return
+        counts = self.counts[self._open(HubRows.of(self.workers.ideal, self.counts))[0]]
+        if not len(counts):
+            return
+        rows = self.table.each(counts[self._promising(self.table.best(counts))])
+        opened, least = self._open(rows)
+        order = np.lexsort((rows.hubs, rows.workers, least))
+        rows, step = rows[order[opened[order]]], FIRST_ROWS
+        while len(rows):
+            self.target.check_time()
+            some = rows[: min(step, self.workers.at_once)]
+            done = self._search(some)
+            rows = rows[done:]
+            step *= 2
+            if done < len(some):  # something better was found: less is left to look at
+                rows, step = rows[self._open(rows)[0]], FIRST_ROWS
+
+    def may_improve(self) -> bool:
+        """Whether the bound of all placements together still allows an improvement."""
+        if not self.hubs or self.fewest_regions > self.most_regions:
+            return False
+        return bool(np.any(self._open(HubRows.of(self.workers.ideal, self.counts))[0]))
+
+    def _open(self, rows: HubRows) -> tuple[Mask, Array]:
+        """Which rows could be an improvement, and their least rounds."""
+        opened, least = self.bounds.open(self.target, rows)
+        return opened & (self.cleanest[rows.workers] <= self.target.max_carbon_g_per_hour), least
+
+    def _promising(self, rows: HubRows) -> Mask:
+        """Which rows could be an improvement with ideal links."""
+        found = self._open(rows)[0]
+        for some in np.array_split(np.flatnonzero(found), np.arange(self.workers.at_once, len(rows), self.workers.at_once)):
+            found[some] = self.screen.ideal_worth(self.target, rows[some])[0]
+        return found
+
+    def _search(self, rows: HubRows) -> int:
+        """Enumerate the machines of some rows one after the other until something better is found; how many rows are done."""
+        limits = self.target.limits
+        for done, found in self._worth(rows):
+            self.target.check_time()
+            self._machines(self.hubs[int(rows.hubs[done])], int(rows.workers[done]), float(rows.usd[done]), found)
+            if self.target.limits != limits:
+                return done + 1
+        return len(rows)
+
+    def _worth(self, rows: HubRows) -> Iterator[tuple[int, Machines]]:
+        """Positions of the rows that could be an improvement with the links that they have, each with the machines that it may have."""
+        kept, places = self.screen.ideal_worth(self.target, rows)
+        left = np.flatnonzero(kept)
+        if len(left):
+            up, down = self._ways(rows[left], np.flatnonzero(places))
+            pairs = zip(rows.hubs[left].tolist(), rows.workers[left].tolist(), strict=True)
+            fixed = np.array([self.hubs[k].fixed_usd(n) for k, n in pairs])
+            kept, found = self.screen.worth(self.target, rows[left], up, down, fixed)
+            yield from ((int(left[at]), found.row(at)) for at in np.flatnonzero(kept).tolist())
+
+    def _ways(self, rows: HubRows, places: Indices) -> tuple[Array, Array]:
+        """Seconds to and from the hub of each row, known at some places, infinite where it may have no worker; shapes (rows, places)."""
+        hubs = [self.hubs[k] for k in rows.hubs.tolist()]
+        up, down = (np.array(each) for each in zip(*(hub.ways(places) for hub in hubs), strict=True))
+        return np.where(np.array([hub.open_places for hub in hubs]), up, np.inf), down
+
+    def improves(self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0) -> bool:
+        """Whether a round this short at these prices could be an improvement: `keeps`."""
+        return bool(keeps(self.target, self.mode, seconds, usd_per_hour, usd_per_round, usd_per_hour * seconds, slowest))
+
+    def _machines(self, hub: Hub, n: int, server_usd: float, found: Machines) -> None:
+        """Enumerate the machines of one hub and one n that may improve."""
+        market, inside = self.market, np.flatnonzero(found.allowed)
+        chosen, seconds = self.screen.by_price[inside], found.seconds[inside]
+        chosen = chosen[np.lexsort((seconds, market.usd[chosen]))]
+        worker_usd, region_usd = self._egress(hub, n, chosen)
+        if not self.improves(float(found.shortest), float(found.usd), n * float(worker_usd.min()) + hub.fixed_usd(n)):
+            return
+        pools = [market.pools[i] for i in chosen]
+        for counts in Walk(self, n, chosen, hub, server_usd, (worker_usd, region_usd)).run():
+            groups = groups_of(pools, counts)
+            at = {group.place: 0 for group in groups}
+            for group in groups:
+                at[group.place] += group.count
+            if self.fewest_regions <= len(at) <= self.most_regions:
+                for exchange in exchanges_of(self.mode.strategy, 1, self.problem, at):
+                    if (exchange.aggregator, exchange.storage) == (hub.aggregator, hub.storage):
+                        self.target.offer(Placement(groups=groups, exchange=exchange))
+
+    def _egress(self, hub: Hub, n: int, chosen: Indices) -> tuple[Array, Array]:
+        """USD that a worker of some pools pays a round for egress and for its part of the data, and its region beside; shapes (chosen,)."""
+        places, at = np.unique(self.market.place_of[chosen], return_inverse=True)
+        worker, region = hub.egress(places)
+        return (worker + self.problem.batch / n * np.array(self.market.data_usd)[places])[at], region[at]

@@ -1,0 +1,1 @@
+"""Nodes of the search: children, leaves, fronts and first placements."""
