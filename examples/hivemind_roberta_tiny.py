@@ -1,11 +1,15 @@
-"""Train a tiny RoBERTa with real hivemind from an exported plan, and compare the run with what the plan expects.
+"""Train a tiny RoBERTa with real hivemind from an exported plan, and compare the run with what the
+plan expects.
 
-    python examples/hivemind_roberta_tiny.py                       # plan, export, two peers as processes, table; 4 minutes
-    python examples/hivemind_roberta_tiny.py --peers 3 --shaped    # links with the plan's bandwidth and delay; needs root
+    # plan, export, two peers as processes, table; 4 minutes
+    python examples/hivemind_roberta_tiny.py
+    # links with the plan's bandwidth and delay; needs root
+    python examples/hivemind_roberta_tiny.py --peers 3 --shaped
 
-The scripts that ``placer export --to hivemind`` writes start this same file once a machine, with the options of `peer_options`.
-The model is a masked language model of 2 million parameters, the text a Markov chain made in memory: nothing is downloaded.
-Needs ``pip install hivemind==1.1.12`` beside PyTorch, and pyroute2 for shaped links.
+The scripts that ``placer export --to hivemind`` writes start this same file once a machine, with
+the options of `peer_options`. The model is a masked language model of 2 million parameters, the
+text a Markov chain made in memory: nothing is downloaded. Needs ``pip install hivemind==1.1.12``
+beside PyTorch, and pyroute2 for shaped links.
 """
 
 from __future__ import annotations
@@ -43,7 +47,9 @@ def build_model() -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
-            layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, 0.0, "gelu", batch_first=True, norm_first=True)
+            layer = nn.TransformerEncoderLayer(
+                WIDTH, 4, 4 * WIDTH, 0.0, "gelu", batch_first=True, norm_first=True
+            )
             self.encoder = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
             self.head = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.LayerNorm(WIDTH))
             nn.init.normal_(self.words.weight, std=0.02)
@@ -51,14 +57,18 @@ def build_model() -> Any:
         def forward(self, text: Any) -> Any:
             chosen = torch.rand(text.shape) < 0.15
             hidden = self.encoder(self.words(torch.where(chosen, MASK, text)) + self.places.weight)
-            return nn.functional.cross_entropy(self.head(hidden[chosen]) @ self.words.weight.T, text[chosen])
+            return nn.functional.cross_entropy(
+                self.head(hidden[chosen]) @ self.words.weight.T, text[chosen]
+            )
 
     torch.manual_seed(0)
     return TinyRoberta()
 
 
 class Text:
-    """Endless text: each word has four successors, common words come often. ``seed`` chooses the part that a peer reads."""
+    """Endless text: each word has four successors, common words come often. ``seed`` chooses the
+    part that a peer reads.
+    """
 
     def __init__(self, seed: int) -> None:
         import torch
@@ -73,7 +83,9 @@ class Text:
         """Sequences of shape (count, LENGTH)."""
         import torch
 
-        choices = torch.multinomial(self.chance, count * LENGTH, replacement=True, generator=self.generator).view(LENGTH, count)
+        choices = torch.multinomial(
+            self.chance, count * LENGTH, replacement=True, generator=self.generator
+        ).view(LENGTH, count)
         words = [torch.randint(1, WORDS, (count,), generator=self.generator)]
         for choice in choices[1:]:
             words.append(self.next[words[-1], choice])
@@ -96,7 +108,9 @@ class Outcomes(logging.Handler):
 
 def peer_options() -> argparse.ArgumentParser:
     """Options that the exported scripts give, and after them those of this example."""
-    parser = argparse.ArgumentParser(description="one peer; started by the scripts of placer export --to hivemind")
+    parser = argparse.ArgumentParser(
+        description="one peer; started by the scripts of placer export --to hivemind"
+    )
     parser.add_argument("--run_id", required=True)
     for name in ("initial_peers", "host_maddrs", "announce_maddrs"):
         parser.add_argument(f"--{name}", nargs="+")
@@ -106,18 +120,27 @@ def peer_options() -> argparse.ArgumentParser:
     for name in ("matchmaking_time", "averaging_timeout"):
         parser.add_argument(f"--{name}", type=float, required=True)
     parser.add_argument("--steps", type=int, default=8, help="optimizer steps (epochs of hivemind)")
-    parser.add_argument("--samples_per_second", type=float, help="speed of the plan's machine; slower than this one: the peer waits")
+    parser.add_argument(
+        "--samples_per_second",
+        type=float,
+        help="speed of the plan's machine; slower than this one: the peer waits",
+    )
     parser.add_argument("--weights", type=Path, help="file for the weights at the end")
     return parser
 
 
 def optimizer_of(model: Any, dht: Any, options: argparse.Namespace) -> Any:
-    """hivemind.Optimizer with the arguments of the plan: all of them are in optimizer.json beside the script."""
+    """hivemind.Optimizer with the arguments of the plan: all of them are in optimizer.json beside
+    the script.
+    """
     import hivemind
     import torch
 
     plan = json.loads(Path(os.environ["PLACER_OPTIMIZER"]).read_text())
-    compressions = {key: getattr(hivemind.compression, plan[key])() for key in ("grad_compression", "state_averaging_compression")}
+    compressions = {
+        key: getattr(hivemind.compression, plan[key])()
+        for key in ("grad_compression", "state_averaging_compression")
+    }
     return hivemind.Optimizer(
         dht=dht,
         params=list(model.parameters()),
@@ -130,12 +153,19 @@ def optimizer_of(model: Any, dht: Any, options: argparse.Namespace) -> Any:
 
 
 def wait_for_all(dht: Any, run: str, rank: int, world: int, limit_s: float) -> None:
-    """Return when all machines of the plan are there, so that the first step is not one peer's alone."""
+    """Return when all machines of the plan are there, so that the first step is not one peer's
+    alone.
+    """
     import hivemind
 
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
-        dht.store(f"{run}_ready", subkey=rank, value=True, expiration_time=hivemind.utils.get_dht_time() + 600)
+        dht.store(
+            f"{run}_ready",
+            subkey=rank,
+            value=True,
+            expiration_time=hivemind.utils.get_dht_time() + 600,
+        )
         found = dht.get(f"{run}_ready", latest=True)
         if found is not None and len(found.value) >= world:
             return
@@ -152,8 +182,18 @@ def train(options: argparse.Namespace, rank: int, world: int) -> None:
     torch.set_num_threads(1)
     outcomes = Outcomes()
     logging.getLogger("hivemind").addHandler(outcomes)
-    where = {"host_maddrs": options.host_maddrs, "announce_maddrs": options.announce_maddrs, "identity_path": options.identity_path}
-    dht = hivemind.DHT(initial_peers=options.initial_peers, start=True, use_relay=False, use_auto_relay=False, **where)
+    where = {
+        "host_maddrs": options.host_maddrs,
+        "announce_maddrs": options.announce_maddrs,
+        "identity_path": options.identity_path,
+    }
+    dht = hivemind.DHT(
+        initial_peers=options.initial_peers,
+        start=True,
+        use_relay=False,
+        use_auto_relay=False,
+        **where,
+    )
     model, text = build_model(), Text(100 + rank)
     torch.manual_seed(100 + rank)
     optimizer = optimizer_of(model, dht, options)
@@ -167,7 +207,14 @@ def train(options: argparse.Namespace, rank: int, world: int) -> None:
         dht.shutdown()
 
 
-def learn(model: Any, text: Text, optimizer: Any, options: argparse.Namespace, rank: int, outcomes: Outcomes) -> None:
+def learn(
+    model: Any,
+    text: Text,
+    optimizer: Any,
+    options: argparse.Namespace,
+    rank: int,
+    outcomes: Outcomes,
+) -> None:
     """Hand over micro-batches at the plan's speed until all steps are done."""
     size = options.batch_size_per_step
     pace_s = size / options.samples_per_second if options.samples_per_second else 0.0
@@ -184,8 +231,18 @@ def learn(model: Any, text: Text, optimizer: Any, options: argparse.Namespace, r
         optimizer.zero_grad()
         if optimizer.local_epoch != epoch:
             ended = time.monotonic()
-            row = {"rank": rank, "step": optimizer.local_epoch, "seconds": ended - began, "communication_s": ended - handed}
-            row |= {"loss": sum(losses) / len(losses), "samples": size * len(losses), "ended": time.time(), **outcomes.counts}
+            row = {
+                "rank": rank,
+                "step": optimizer.local_epoch,
+                "seconds": ended - began,
+                "communication_s": ended - handed,
+            }
+            row |= {
+                "loss": sum(losses) / len(losses),
+                "samples": size * len(losses),
+                "ended": time.time(),
+                **outcomes.counts,
+            }
             print(json.dumps(row), flush=True)
             began, due, losses = ended, ended, []
 
@@ -193,10 +250,16 @@ def learn(model: Any, text: Text, optimizer: Any, options: argparse.Namespace, r
 def main() -> int:
     """Be a peer where a script of the export says so, else run the whole example."""
     if importlib.util.find_spec("hivemind") is None or importlib.util.find_spec("torch") is None:
-        print("error: hivemind is not installed: pip install torch hivemind==1.1.12", file=sys.stderr)
+        print(
+            "error: hivemind is not installed: pip install torch hivemind==1.1.12", file=sys.stderr
+        )
         return 2
     if "--run_id" in sys.argv:
-        train(peer_options().parse_args(), int(os.environ["PLACER_RANK"]), int(os.environ["PLACER_WORLD_SIZE"]))
+        train(
+            peer_options().parse_args(),
+            int(os.environ["PLACER_RANK"]),
+            int(os.environ["PLACER_WORLD_SIZE"]),
+        )
         return 0
     from hivemind_parts.trial import main as whole_example
 

@@ -1,8 +1,10 @@
-"""A scheduler's loop: one `Advisor` answers a queue of jobs, a prepared question, and a market that moves.
+"""A scheduler's loop: one `Advisor` answers a queue of jobs, a prepared question, and a market that
+moves.
 
-Shows: a queue with a job that does not fit and one with a typing error; the same job at many budgets (`prepare`: what the budgets share is
-worked out once); what to do with running jobs when prices move or capacity goes (`whatif`: keep them or move).
-Prints: a line for each job, and how many requests a second this machine answered. `1xH100:2:spot` is one spot machine with two H100.
+Shows: a queue with a job that does not fit and one with a typing error; the same job at many
+budgets (`prepare`: what the budgets share is worked out once); what to do with running jobs when
+prices move or capacity goes (`whatif`: keep them or move). Prints: a line for each job, and how
+many requests a second this machine answered. `1xH100:2:spot` is one spot machine with two H100.
 Takes about 3 s.
 """
 
@@ -20,7 +22,11 @@ QUEUE: list[dict[str, Any]] = [
     {"model": "roberta-base", "budget": "0.01/h"},
     {"model": "roberta-xml", "budget": "5/h"},
 ]
-MARKET_MOVES: list[dict[str, Any]] = [{"set": "price:gcp/*:H100:spot=+20%"}, {"set": "price:aws/*:H200:spot=x0.4"}, {"drop": "*:H100:spot"}]
+MARKET_MOVES: list[dict[str, Any]] = [
+    {"set": "price:gcp/*:H100:spot=+20%"},
+    {"set": "price:aws/*:H200:spot=x0.4"},
+    {"drop": "*:H100:spot"},
+]
 
 
 def said(result: Result) -> str:
@@ -28,20 +34,29 @@ def said(result: Result) -> str:
     if result.placement is None or result.estimate is None:
         return str(result.status)
     workers = " + ".join(group.spec for group in result.placement.groups)
-    return f"{workers}, {result.estimate.samples_per_second.value:,.0f} samples/s for {result.estimate.usd_per_hour.total:.2f} USD/h"
+    return (
+        f"{workers}, {result.estimate.samples_per_second.value:,.0f} samples/s for "
+        f"{result.estimate.usd_per_hour.total:.2f} USD/h"
+    )
 
 
-advisor = Advisor()  # catalogs and profiles are read once, at the first request for them; safe to share between threads
+# catalogs and profiles are read once, at the first request for them; safe to share between threads
+advisor = Advisor()
 
 print("the queue")
 accepted = []
 for job in QUEUE:
     try:
-        result = advisor.recommend(**job, alternatives=False)  # no comparison with anything else: faster
+        result = advisor.recommend(
+            **job, alternatives=False
+        )  # no comparison with anything else: faster
         accepted.append(job)
         if result.placement is None:
             fits = advisor.recommend(**job).nearest  # asked again, with what would fit
-            print(f"  {job['model']}: {result.status}; a change that works: {'; or '.join(option.note for option in fits)}")
+            print(
+                f"  {job['model']}: {result.status}; a change that works: "
+                f"{'; or '.join(option.note for option in fits)}"
+            )
         else:
             print(f"  {job['model']}: {said(result)}")
     except PlacerError as error:  # what a person typed; the loop goes on
@@ -49,7 +64,10 @@ for job in QUEUE:
 started = time.perf_counter()
 for job in accepted:
     advisor.recommend(**job, alternatives=False)
-print(f"  the {len(accepted)} valid ones once more: {len(accepted) / (time.perf_counter() - started):.0f} requests/s")
+print(
+    f"  the {len(accepted)} valid ones once more: "
+    f"{len(accepted) / (time.perf_counter() - started):.0f} requests/s"
+)
 
 print("\none job, many budgets")
 question = advisor.problem("roberta-xlm", budget="20/h")
@@ -58,7 +76,10 @@ budgets = (0.5, 1, 2, 5, 10, 20)
 started = time.perf_counter()
 for budget in budgets:
     wishes = replace(question.requirements, budget_usd_per_hour=budget)
-    print(f"  {budget:g} USD/h: {said(answer(replace(question, requirements=wishes), SolveOptions()))}")
+    print(
+        f"  {budget:g} USD/h: "
+        f"{said(answer(replace(question, requirements=wishes), SolveOptions()))}"
+    )
 print(f"  {len(budgets) / (time.perf_counter() - started):.0f} requests/s")
 
 print("\nthe market moves under roberta-xlm, which runs for at most 5 USD/h")

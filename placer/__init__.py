@@ -1,4 +1,6 @@
-"""placer decides where a model is trained: regions, machines, markets and gradient exchange, proved and explained."""
+"""placer decides where a model is trained: regions, machines, markets and gradient exchange, proved
+and explained.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,12 @@ if TYPE_CHECKING:
 
 from placer.version import __version__
 
-_CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib would cost 5 ms of every start
-if not os.path.isdir(os.path.join(__path__[0], "solvers")) and os.path.isdir(os.path.join(_CHECKOUT, "solvers")):  # noqa: PTH112, PTH118
-    __path__.append(_CHECKOUT)  # in a bare checkout solvers/, catalogs/ and profiles/ lie beside placer/
+# os.path, as importing pathlib would cost 5 ms of every start.
+_CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+_SOLVERS = os.path.join(_CHECKOUT, "solvers")  # noqa: PTH118
+if not os.path.isdir(os.path.join(__path__[0], "solvers")) and os.path.isdir(_SOLVERS):  # noqa: PTH112, PTH118
+    # In a bare checkout solvers/, catalogs/ and profiles/ lie beside placer/.
+    __path__.append(_CHECKOUT)
 
 _HOMES = {
     "Advisor": "placer.interface.advisor",

@@ -1,4 +1,6 @@
-"""The one exception of placer: wrong input, said in one line, with a hint that starts with what to do."""
+"""The one exception of placer: wrong input, said in one line, with a hint that starts with what to
+do.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class PlacerError(Exception):
 
 
 def writing_hint(error: OSError, otherwise: str) -> str:
-    """What to do about a file that cannot be written: a full disk needs something else than a wrong folder.
+    """What to do about a file that cannot be written: a full disk needs something else than a wrong
+    folder.
 
     Examples
     --------

@@ -19,7 +19,9 @@ SECONDS_PER_HOUR = 3600.0
 HOURS_PER_MONTH = 730.0
 """Hours that providers bill as one month (8,760 / 12)."""
 
-_NUMBER = r"(?P<number>[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?)"
+_NUMBER = (
+    r"(?P<number>[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?)"
+)
 _LARGEST, _SMALLEST = 1e15, 1e-9
 """Quantities outside are slips of the keyboard."""
 _PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -58,12 +60,18 @@ def parse_budget(text: str) -> float:
     if rest == "":
         example = body if float(body) > 0 else "5"
         raise PlacerError(
-            f"budget '{text}': per hour or total?", f"write {example}/h for a rate, or add --samples N for a total of {example} USD"
+            f"budget '{text}': per hour or total?",
+            f"write {example}/h for a rate, or add --samples N for a total of {example} USD",
         )
     if rest in ("total", "usd", "usdtotal"):
-        raise PlacerError(f"budget '{text}' is a total without a number of samples", "add --samples N, or give a rate such as --budget 5/h")
+        raise PlacerError(
+            f"budget '{text}' is a total without a number of samples",
+            "add --samples N, or give a rate such as --budget 5/h",
+        )
     if hours is None:
-        raise PlacerError(f"budget '{text}' has the unknown unit '{match['rest']}'", "write it as 5/h or 120/day")
+        raise PlacerError(
+            f"budget '{text}' has the unknown unit '{match['rest']}'", "write it as 5/h or 120/day"
+        )
     return _positive(text, "budget", float(match["number"]) / hours)
 
 
@@ -75,12 +83,16 @@ def parse_rate(text: str) -> float:
     >>> parse_rate("400/s"), parse_rate("36K/h")
     (400.0, 10.0)
     """
-    match = re.fullmatch(_NUMBER + r"\s*(?P<prefix>[kKMG]?i?)\s*/\s*(?P<per>s|sec|min|h|hour)", text.strip())
+    match = re.fullmatch(
+        _NUMBER + r"\s*(?P<prefix>[kKMG]?i?)\s*/\s*(?P<per>s|sec|min|h|hour)", text.strip()
+    )
     if match is None:
         raise PlacerError(f"throughput '{text}' is not samples per time", "write it as 400/s")
     factor = _PREFIX.get(match["prefix"]) or _BINARY.get(match["prefix"])
     if factor is None:
-        raise PlacerError(f"throughput '{text}' has the unknown prefix '{match['prefix']}'", "use K, M or G")
+        raise PlacerError(
+            f"throughput '{text}' has the unknown prefix '{match['prefix']}'", "use K, M or G"
+        )
     seconds = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0}[match["per"]]
     return _positive(text, "throughput", float(match["number"]) * factor / seconds)
 
@@ -93,12 +105,18 @@ def parse_count(text: str, what: str = "count") -> int:
     >>> parse_count("32Ki"), parse_count("32K"), parse_count("1,024")
     (32768, 32000, 1024)
     """
-    body = text.strip().replace(",", "") if re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+", text.strip()) else text.strip()
+    body = (
+        text.strip().replace(",", "")
+        if re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+", text.strip())
+        else text.strip()
+    )
     match = re.fullmatch(_NUMBER + r"(?P<prefix>[kKMG]?i?)", body)
     prefix = match["prefix"] if match else "?"
     factor = _PREFIX.get(prefix) or _BINARY.get(prefix)
     if match is None or factor is None:
-        raise PlacerError(f"{what} '{text}' is not a number", "write it as 32768, 32K (32,000) or 32Ki (32,768)")
+        raise PlacerError(
+            f"{what} '{text}' is not a number", "write it as 32768, 32K (32,000) or 32Ki (32,768)"
+        )
     value = _positive(text, what, float(match["number"]) * factor)
     if value != int(value):
         raise PlacerError(f"{what} '{text}' is not a whole number", "give a whole number")
@@ -116,7 +134,9 @@ def parse_bytes(text: str) -> float:
     match = re.fullmatch(_NUMBER + r"\s*(?P<prefix>[kKMGT]?i?)B", text.strip())
     factor = None if match is None else _PREFIX.get(match["prefix"]) or _BINARY.get(match["prefix"])
     if match is None or factor is None:
-        raise PlacerError(f"size '{text}' is not a number of bytes", "write it as 1.12GB, 1100MB or 16GiB")
+        raise PlacerError(
+            f"size '{text}' is not a number of bytes", "write it as 1.12GB, 1100MB or 16GiB"
+        )
     return _positive(text, "size", float(match["number"]) * factor)
 
 
@@ -128,17 +148,28 @@ def parse_bandwidth(text: str) -> float:
     >>> parse_bandwidth("250 Mb/s"), parse_bandwidth("1GB/s")
     (31250000.0, 1000000000.0)
     """
-    match = re.fullmatch(_NUMBER + r"\s*(?P<prefix>[A-Za-z]*?)(?P<unit>[bB])(?:/s|ps)", text.strip())
+    match = re.fullmatch(
+        _NUMBER + r"\s*(?P<prefix>[A-Za-z]*?)(?P<unit>[bB])(?:/s|ps)", text.strip()
+    )
     if match is None:
-        raise PlacerError(f"bandwidth '{text}' is not bits or bytes per second", "write it as 250Mb/s or 31MB/s")
+        raise PlacerError(
+            f"bandwidth '{text}' is not bits or bytes per second", "write it as 250Mb/s or 31MB/s"
+        )
     prefix = match["prefix"]
     if prefix in {"g", "m", "t"}:
         good = f"{match['number']}{prefix.upper()}{match['unit']}/s"
-        raise PlacerError(f"bandwidth '{text}' is ambiguous", f"write {good} ({'bits' if match['unit'] == 'b' else 'bytes'} per second)")
+        raise PlacerError(
+            f"bandwidth '{text}' is ambiguous",
+            f"write {good} ({'bits' if match['unit'] == 'b' else 'bytes'} per second)",
+        )
     factor = _PREFIX.get(prefix) or _BINARY.get(prefix)
     if factor is None:
-        raise PlacerError(f"bandwidth '{text}' has the unknown prefix '{prefix}'", "use K, M, G or T")
-    return _positive(text, "bandwidth", float(match["number"]) * factor / (8 if match["unit"] == "b" else 1))
+        raise PlacerError(
+            f"bandwidth '{text}' has the unknown prefix '{prefix}'", "use K, M, G or T"
+        )
+    return _positive(
+        text, "bandwidth", float(match["number"]) * factor / (8 if match["unit"] == "b" else 1)
+    )
 
 
 def parse_seconds(text: str) -> float:
@@ -152,7 +183,9 @@ def parse_seconds(text: str) -> float:
     match = re.fullmatch(_NUMBER + r"\s*(?P<unit>[a-z]+)", text.strip())
     factor = _DURATION.get(match["unit"]) if match else None
     if match is None or factor is None:
-        raise PlacerError(f"duration '{text}' is not a time", "write it as 200ms, 90s, 15min or 36h")
+        raise PlacerError(
+            f"duration '{text}' is not a time", "write it as 200ms, 90s, 15min or 36h"
+        )
     return _positive(text, "duration", float(match["number"]) * factor)
 
 
@@ -164,15 +197,21 @@ def parse_range(text: str, what: str = "workers", highest: int = 64) -> tuple[in
     >>> parse_range("1..16"), parse_range("4"), parse_range("8..", highest=32)
     ((1, 16), (4, 4), (8, 32))
     """
-    match = re.fullmatch(r"\s*(?P<low>[0-9]{0,6})\s*(?:(?P<dots>\.\.)\s*(?P<high>[0-9]{0,6}))?\s*", text)
+    match = re.fullmatch(
+        r"\s*(?P<low>[0-9]{0,6})\s*(?:(?P<dots>\.\.)\s*(?P<high>[0-9]{0,6}))?\s*", text
+    )
     if match is None or not (match["low"] or match["high"]):
-        raise PlacerError(f"{what} '{text}' is not a range of whole numbers", "write it as 4, 1..16 or 8..")
+        raise PlacerError(
+            f"{what} '{text}' is not a range of whole numbers", "write it as 4, 1..16 or 8.."
+        )
     low = int(match["low"] or 1)
     high = int(match["high"] or (max(highest, low) if match["dots"] else low))
     if low < 1 or high < 1:
         raise PlacerError(f"{what} '{text}': at least 1 is needed", f"write {what} as 1..16")
     if low > high:
-        raise PlacerError(f"{what} '{text}': the lower end is above the upper end", f"write it as {high}..{low}")
+        raise PlacerError(
+            f"{what} '{text}': the lower end is above the upper end", f"write it as {high}..{low}"
+        )
     return low, high
 
 
@@ -187,7 +226,9 @@ def parse_fraction(text: str, what: str, most: float = 0.5) -> float:
     match = re.fullmatch(_NUMBER + r"(?P<percent>%?)", text.strip())
     value = float(match["number"]) / (100 if match["percent"] else 1) if match else math.nan
     if not 0 <= value <= most:
-        raise PlacerError(f"{what} '{text}' is not a share from 0 to {100 * most:g} %", "write it as 5% or 0.05")
+        raise PlacerError(
+            f"{what} '{text}' is not a share from 0 to {100 * most:g} %", "write it as 5% or 0.05"
+        )
     return value
 
 
@@ -266,7 +307,11 @@ def format_duration(value: float) -> str:
         return format_seconds(value)
     small, large, per = ("min", "h", 60) if value < 48 * SECONDS_PER_HOUR else ("h", "d", 24)
     count = round(value / (60.0 if small == "min" else SECONDS_PER_HOUR))
-    parts = [f"{number:,} {unit}" for number, unit in ((count // per, large), (count % per, small)) if number]
+    parts = [
+        f"{number:,} {unit}"
+        for number, unit in ((count // per, large), (count % per, small))
+        if number
+    ]
     return " ".join(parts)
 
 
@@ -310,7 +355,9 @@ def _positive(text: str, what: str, value: float) -> float:
     if value <= 0:
         raise PlacerError(f"{what} '{text}' must be above zero", "give a positive amount")
     if not _SMALLEST <= value <= _LARGEST:
-        raise PlacerError(f"{what} '{text}' is out of any reasonable range", "check the exponent and the unit")
+        raise PlacerError(
+            f"{what} '{text}' is out of any reasonable range", "check the exponent and the unit"
+        )
     return value
 
 

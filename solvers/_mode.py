@@ -41,4 +41,8 @@ class Mode:
 
     def seconds_at(self, samples_per_second: float) -> float:
         """Length of a round in which so many samples/s count."""
-        return self.samples / self.multiplier / samples_per_second if samples_per_second > 0 else float("inf")
+        return (
+            self.samples / self.multiplier / samples_per_second
+            if samples_per_second > 0
+            else float("inf")
+        )

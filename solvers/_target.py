@@ -34,8 +34,9 @@ class Target:
 
     Notes
     -----
-    Mutable on purpose: searches call `offer`, and read what an improvement still needs. ``skipped`` says
-    that some part was too large to enumerate, so nothing is proved; ``first`` that any placement within the limits ends the search.
+    Mutable on purpose: searches call `offer`, and read what an improvement still needs. ``skipped``
+    says that some part was too large to enumerate, so nothing is proved; ``first`` that any
+    placement within the limits ends the search.
     """
 
     problem: Problem
@@ -93,11 +94,15 @@ class Target:
         """
         self.candidates += 1
         wish = self.problem.requirements
-        if not {*wish.required_places} <= {*placement.places} or any(missing(rule, placement.groups) for rule in wish.used):
+        if not {*wish.required_places} <= {*placement.places} or any(
+            missing(rule, placement.groups) for rule in wish.used
+        ):
             return
         got = evaluate(placement, self.problem)
         speed, usd = got.samples_per_second, got.usd
-        if usd.total > self.budget_usd_per_hour * (1 + TOLERANCE) or speed < self.floor_samples_per_second * (1 - TOLERANCE):
+        if usd.total > self.budget_usd_per_hour * (
+            1 + TOLERANCE
+        ) or speed < self.floor_samples_per_second * (1 - TOLERANCE):
             return
         if got.usd_per_million_samples / 1e6 > self.limit_usd_per_sample * (1 + TOLERANCE):
             return
@@ -176,8 +181,15 @@ class Target:
 
     @property
     def limits(self) -> tuple[float, ...]:
-        """What an improvement must keep, as one value to compare: bounds stay as they are while it does."""
-        return self.min_speed, self.max_usd_per_hour, self.max_usd_per_sample, self.max_carbon_g_per_hour
+        """What an improvement must keep, as one value to compare: bounds stay as they are while it
+        does.
+        """
+        return (
+            self.min_speed,
+            self.max_usd_per_hour,
+            self.max_usd_per_sample,
+            self.max_carbon_g_per_hour,
+        )
 
     @property
     def most_of_sums(self) -> Array:
@@ -186,7 +198,15 @@ class Target:
         carbon = [self.max_carbon_g_per_hour] if wish.counts_carbon else []
         return np.array([*carbon, *(float(row.gpus) for row in wish.joint_quotas)])
 
-    def thresholds(self, mode: Mode, weights: Array, communication_s: Array, egress_usd: Array, data_usd: float, slowest: Array) -> Array:
+    def thresholds(
+        self,
+        mode: Mode,
+        weights: Array,
+        communication_s: Array,
+        egress_usd: Array,
+        data_usd: float,
+        slowest: Array,
+    ) -> Array:
         """Values that the weighted sums of `Market.best_sums` must reach for an improvement.
 
         Parameters
@@ -200,8 +220,8 @@ class Target:
         data_usd
             Least price of reading a sample.
         slowest
-            Samples/s that every placement of the node has at least; shape (workers,). Egress and data
-            are paid for at least so many samples.
+            Samples/s that every placement of the node has at least; shape (workers,). Egress and
+            data are paid for at least so many samples.
 
         Returns
         -------
@@ -210,15 +230,19 @@ class Target:
 
         Notes
         -----
-        With T = B / V + communication the limits become linear in the counts: V is at least
-        B / (T - communication), and C at most the budget less what X samples/s pay for egress
-        and data. Where the exchange overlaps, T is the larger of the two instead of the sum. Cost per sample uses the
-        tangent of the concave X(V) whose slope fits the row.
+        With T = B / V + communication the limits become linear in the counts: V is at least B / (T
+        - communication), and C at most the budget less what X samples/s pay for egress and data.
+        Where the exchange overlaps, T is the larger of the two instead of the sum. Cost per sample
+        uses the tangent of the concave X(V) whose slope fits the row.
         """
         samples, speed = mode.samples, self.min_speed
         usd_per_speed = SECONDS_PER_HOUR * mode.multiplier * (egress_usd / samples + data_usd)
         round_s = mode.seconds_at(speed)
-        calculation_s = np.where(communication_s <= round_s, round_s, 0.0) if mode.overlap else round_s - communication_s
+        calculation_s = (
+            np.where(communication_s <= round_s, round_s, 0.0)
+            if mode.overlap
+            else round_s - communication_s
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             least_v = np.where(calculation_s > 0, samples / calculation_s, np.inf)
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
@@ -229,11 +253,17 @@ class Target:
                 built = built - taken.sum(axis=1, keepdims=True)
         built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)
         if self.max_usd_per_sample < math.inf:
-            built = np.maximum(built, self._per_sample(mode, weights, communication_s, usd_per_speed))
+            built = np.maximum(
+                built, self._per_sample(mode, weights, communication_s, usd_per_speed)
+            )
         return built - 1e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(built), built, 0.0)))
 
-    def _per_sample(self, mode: Mode, weights: Array, communication_s: Array, usd_per_speed: Array) -> Array:
-        """Tangent form of C <= (3600 z - g) X(V), with X = B V / (B + V communication), or the smaller of V and B / communication."""
+    def _per_sample(
+        self, mode: Mode, weights: Array, communication_s: Array, usd_per_speed: Array
+    ) -> Array:
+        """Tangent form of C <= (3600 z - g) X(V), with X = B V / (B + V communication), or the
+        smaller of V and B / communication.
+        """
         samples = float(mode.samples)
         worth = (SECONDS_PER_HOUR * self.max_usd_per_sample - usd_per_speed) / mode.multiplier
         multiplier = weights[:, 1:2]

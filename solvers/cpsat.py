@@ -1,13 +1,17 @@
-"""CP-SAT of OR-Tools, used natively with whole numbers only: a third opinion (its wrappers for continuous variables lie).
+"""CP-SAT of OR-Tools, used natively with whole numbers only: a third opinion (its wrappers for
+continuous variables lie).
 
-Continuous variables become whole multiples of a step, about `STEPS` of them over their range, and rows are rounded so that they only get
-weaker: a row is multiplied until its largest term is about `SCALE`, coefficients are rounded down, limits up, and each limit grows by
-what rounding a variable down can change. Every placement of the real program therefore stays in the whole one, and the bound holds.
+Continuous variables become whole multiples of a step, about `STEPS` of them over their range, and
+rows are rounded so that they only get weaker: a row is multiplied until its largest term is about
+`SCALE`, coefficients are rounded down, limits up, and each limit grows by what rounding a variable
+down can change. Every placement of the real program therefore stays in the whole one, and the bound
+holds.
 
-Error: rounding a coefficient down moves a term by at most STEPS of about SCALE units, rounding a variable down by one of STEPS, so a row
-with k continuous variables is weaker by at most k (2 STEPS / SCALE + 2 / STEPS) = k x 4.9e-7 of its largest term, plus 2**-49 of it for
-each whole one. Steps and factors are powers of two, so that scaling itself rounds nothing. Solutions are priced by the one model, so an
-error costs time, not truth.
+Error: rounding a coefficient down moves a term by at most STEPS of about SCALE units, rounding a
+variable down by one of STEPS, so a row with k continuous variables is weaker by at most k (2 STEPS
+/ SCALE + 2 / STEPS) = k x 4.9e-7 of its largest term, plus 2**-49 of it for each whole one. Steps
+and factors are powers of two, so that scaling itself rounds nothing. Solutions are priced by the
+one model, so an error costs time, not truth.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ STEPS = 2**28
 SCALE = 2**50
 """Size of the largest term of a row."""
 INCLUSION_LIMIT = 0
-"""Work of the presolve that compares rows with rows: with it OR-Tools 9.15 calls programs infeasible that have a solution."""
+"""Work of the presolve that compares rows with rows: with it OR-Tools 9.15 calls programs
+infeasible that have a solution.
+"""
 
 
 def solve(problem: Problem, options: SolveOptions) -> Answer:
@@ -65,18 +71,29 @@ def engine(model: Model, seconds: float) -> Solved:
     status = solver.solve(program)
     if status == cp_model.INFEASIBLE:
         return Solved(status="infeasible")
-    bound = solver.best_objective_bound / unit + offset if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else -inf
+    bound = (
+        solver.best_objective_bound / unit + offset
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        else -inf
+    )
     if status != cp_model.OPTIMAL:
         return Solved(status="stopped", bound=bound)
     lows = [0.0 if whole else low for low, whole in zip(model.low, model.whole, strict=True)]
-    values = tuple(low + step * solver.value(name) for low, step, name in zip(lows, steps, names, strict=True))
+    values = tuple(
+        low + step * solver.value(name) for low, step, name in zip(lows, steps, names, strict=True)
+    )
     return Solved(status="optimal", bound=bound, values=values)
 
 
 def step_sizes(model: Model) -> list[float]:
-    """Step of each variable: 1 for whole ones, else a power of two, so that scaling by it rounds nothing."""
+    """Step of each variable: 1 for whole ones, else a power of two, so that scaling by it rounds
+    nothing.
+    """
     ends = zip(model.low, model.high, model.whole, strict=True)
-    return [1.0 if whole or high <= low else 2 * _power((high - low) / STEPS) for low, high, whole in ends]
+    return [
+        1.0 if whole or high <= low else 2 * _power((high - low) / STEPS)
+        for low, high, whole in ends
+    ]
 
 
 def _power(value: float) -> float:
@@ -84,8 +101,11 @@ def _power(value: float) -> float:
     return 2.0 ** floor(log2(min(max(value, 1e-200), 1e200)))
 
 
-def scaled(terms: dict[int, float], limit: float, model: Model, steps: list[float]) -> tuple[dict[int, int], int]:
-    """Round a row so that it only gets weaker: coefficients down, the limit up, and by a step of each continuous variable.
+def scaled(
+    terms: dict[int, float], limit: float, model: Model, steps: list[float]
+) -> tuple[dict[int, int], int]:
+    """Round a row so that it only gets weaker: coefficients down, the limit up, and by a step of
+    each continuous variable.
 
     Notes
     -----
@@ -93,18 +113,33 @@ def scaled(terms: dict[int, float], limit: float, model: Model, steps: list[floa
     """
     moved = limit - sum(value * model.low[n] for n, value in terms.items() if not model.whole[n])
     sizes = {n: value * steps[n] for n, value in terms.items()}
-    largest = max([abs(limit), *(abs(value) * max(1.0, model.high[n] - model.low[n]) for n, value in terms.items())])
+    largest = max(
+        [
+            abs(limit),
+            *(abs(value) * max(1.0, model.high[n] - model.low[n]) for n, value in terms.items()),
+        ]
+    )
     factor = _power(SCALE / max(largest, 1e-200))
     slack = sum(max(0.0, -size) for n, size in sizes.items() if not model.whole[n])
-    return {n: floor(size * factor) for n, size in sizes.items()}, ceil((moved + slack) * factor) + 1 + len(terms) ** 2
+    return {n: floor(size * factor) for n, size in sizes.items()}, ceil(
+        (moved + slack) * factor
+    ) + 1 + len(terms) ** 2
 
 
 def scaled_goal(model: Model, steps: list[float]) -> tuple[dict[int, int], float, float]:
     """Round the goal down: whole coefficients, what is added to it, and what it was multiplied by."""
     offset = model.goal.get(CONSTANT, 0.0)
-    offset += sum(value * model.low[n] for n, value in model.goal.items() if n >= 0 and not model.whole[n])
+    offset += sum(
+        value * model.low[n] for n, value in model.goal.items() if n >= 0 and not model.whole[n]
+    )
     sizes = {n: value * steps[n] for n, value in model.goal.items() if n >= 0}
     offset -= sum(max(0.0, -size) for n, size in sizes.items() if not model.whole[n])
-    largest = max((abs(size) * (STEPS if not model.whole[n] else 1) for n, size in sizes.items()), default=1.0) or 1.0
+    largest = (
+        max(
+            (abs(size) * (STEPS if not model.whole[n] else 1) for n, size in sizes.items()),
+            default=1.0,
+        )
+        or 1.0
+    )
     factor = _power(SCALE / largest)
     return {n: floor(size * factor) for n, size in sizes.items()}, offset, factor

@@ -37,7 +37,9 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
             best = key, placement, outcome_value(objective, got)
     if best is None:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=tried)
-    return Answer(status=Status.OPTIMAL, placement=best[1].canonical(), bound=best[2], candidates=tried)
+    return Answer(
+        status=Status.OPTIMAL, placement=best[1].canonical(), bound=best[2], candidates=tried
+    )
 
 
 def placements(problem: Problem) -> Iterator[Placement]:
@@ -48,17 +50,24 @@ def placements(problem: Problem) -> Iterator[Placement]:
         size *= min(pool.max_count, wish.max_workers) + 1
     if size > LIMIT:
         raise PlacerError(
-            f"{size:,} combinations are too many for the solver 'exhaustive'", "use --solver exact, or narrow --gpu, --in, --workers"
+            f"{size:,} combinations are too many for the solver 'exhaustive'",
+            "use --solver exact, or narrow --gpu, --in, --workers",
         )
     for counts in product(*(range(min(pool.max_count, wish.max_workers) + 1) for pool in pools)):
         workers = sum(counts)
         if wish.min_workers <= workers <= wish.max_workers:
             groups = groups_of(pools, counts)
-            at = Placement(groups=groups, exchange=exchange_for(NO_EXCHANGE, 1, problem)).workers_by_place
+            at = Placement(
+                groups=groups, exchange=exchange_for(NO_EXCHANGE, 1, problem)
+            ).workers_by_place
             for exchange in exchanges(problem, at):
                 yield Placement(groups=groups, exchange=exchange)
 
 
 def groups_of(pools: Sequence[Pool], counts: Sequence[int]) -> tuple[WorkerGroup, ...]:
     """Turn counts per pool into worker groups."""
-    return tuple(WorkerGroup.of(pool.offer, count) for pool, count in zip(pools, counts, strict=True) if count)
+    return tuple(
+        WorkerGroup.of(pool.offer, count)
+        for pool, count in zip(pools, counts, strict=True)
+        if count
+    )

@@ -1,4 +1,6 @@
-"""An instant good answer without proof: the best equal machines in one place or two, and what may be added to them."""
+"""An instant good answer without proof: the best equal machines in one place or two, and what may
+be added to them.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,14 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     problem
         The question.
     options
-        Time limit; the construction is deterministic and ends by itself, gap, nodes and seed are not used.
+        Time limit; the construction is deterministic and ends by itself, gap, nodes and seed are
+        not used.
 
     Returns
     -------
     Answer
-        Feasible, without a bound: a better placement may exist. If none was found, that proves nothing, unless
-        no machine is admitted at all.
+        Feasible, without a bound: a better placement may exist. If none was found, that proves
+        nothing, unless no machine is admitted at all.
     """
     market = Market.of(problem)
     if not market.pools:

@@ -1,4 +1,6 @@
-"""HiGHS through SciPy: a second opinion on every answer, from a formulation of its own (see `_crew`)."""
+"""HiGHS through SciPy: a second opinion on every answer, from a formulation of its own (see
+`_crew`).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def refuse_wrong_version(found: tuple[int, ...]) -> None:
     """
     if found in WRONG_VERSIONS:
         said = ".".join(map(str, found))
-        raise PlacerError(f"SciPy carries HiGHS {said}, which returns wrong optima", "pip install --upgrade scipy")
+        raise PlacerError(
+            f"SciPy carries HiGHS {said}, which returns wrong optima", "pip install --upgrade scipy"
+        )
 
 
 def engine(model: Model, seconds: float) -> Solved:
@@ -76,7 +80,9 @@ def engine(model: Model, seconds: float) -> Solved:
         goal / unit,
         integrality=np.array(model.whole, dtype=int),
         bounds=Bounds(np.array(model.low), np.array(model.high)),
-        constraints=LinearConstraint(csr_array((data, (rows, columns)), shape=(len(model.rows), size)), -np.inf, limits),
+        constraints=LinearConstraint(
+            csr_array((data, (rows, columns)), shape=(len(model.rows), size)), -np.inf, limits
+        ),
         options={"time_limit": max(0.05, seconds), "mip_rel_gap": 0.0},
     )
     if got.status == 2:

@@ -1,4 +1,6 @@
-"""A better instant answer without proof: what `greedy` constructs, small changes while they help, then rebuilt in part."""
+"""A better instant answer without proof: what `greedy` constructs, small changes while they help,
+then rebuilt in part.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,14 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     problem
         The question.
     options
-        Time limit, and the seed of the shaking; the search ends by itself, gap and nodes are not used.
+        Time limit, and the seed of the shaking; the search ends by itself, gap and nodes are not
+        used.
 
     Returns
     -------
     Answer
-        Feasible, without a bound and never worse than that of `greedy`: a better placement may exist. If none was found,
-        that proves nothing, unless no machine is admitted at all.
+        Feasible, without a bound and never worse than that of `greedy`: a better placement may
+        exist. If none was found, that proves nothing, unless no machine is admitted at all.
     """
     market = Market.of(problem)
     if not market.pools:
@@ -62,14 +65,18 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
 def _search(judge: Judge, seed: int) -> None:
     start = construct(judge)
     around = Neighbourhood(judge, start.near)
-    descent = Descent(judge, (around.moved, around.swapped, around.grown, around.shrunk, around.exchanged))
+    descent = Descent(
+        judge, (around.moved, around.swapped, around.grown, around.shrunk, around.exchanged)
+    )
     for draft in _starts(judge, start):
         descent.run(draft, min(MOST, judge.tried + IMPROVED))
     _rebuild(judge, start, descent, random.Random(seed))  # noqa: S311
 
 
 def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) -> None:
-    """Take a group from the best draft, or half of it, fill up with something else and improve that, until many in a row were in vain."""
+    """Take a group from the best draft, or half of it, fill up with something else and improve
+    that, until many in a row were in vain.
+    """
     whole, vain = judge.best, 0
     added: set[int] = set()
     while whole is not None and judge.tried < MOST and vain < IN_VAIN:
@@ -91,7 +98,10 @@ def _starts(judge: Judge, start: Start) -> list[Draft]:
     drafts = list(start.drafts)
     if judge.most > 1 and judge.wish.max_regions > 1:
         modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
-        drafts += [start.near.with_used(draft) for draft in SpreadDrafts(judge, start.near).of(modes, SPREAD)]
+        drafts += [
+            start.near.with_used(draft)
+            for draft in SpreadDrafts(judge, start.near).of(modes, SPREAD)
+        ]
     drafts.sort(key=lambda draft: (judge.rank(draft), draft.counts, draft.mode))
     ways: dict[tuple[str, int], Draft] = {}
     places: dict[tuple[str, ...], Draft] = {}
@@ -99,5 +109,10 @@ def _starts(judge: Judge, start: Start) -> list[Draft]:
         there = tuple(sorted(judge.by_place(draft)))
         ways.setdefault((draft.mode[0], len(there)), draft)
         places.setdefault(there, draft)
-    mixed = [draft for pair in zip_longest(ways.values(), places.values()) for draft in pair if draft is not None]
+    mixed = [
+        draft
+        for pair in zip_longest(ways.values(), places.values())
+        for draft in pair
+        if draft is not None
+    ]
     return list(dict.fromkeys(mixed))[:STARTS]

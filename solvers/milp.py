@@ -1,7 +1,9 @@
-"""CBC, the solver that PuLP ships: an independent formulation (see `_crew`) that cross-checks `exact`.
+"""CBC, the solver that PuLP ships: an independent formulation (see `_crew`) that cross-checks
+`exact`.
 
-PuLP's own reading of CBC is not used: it says "Optimal" of runs that timed out, leaves values after "Infeasible" and makes one name
-of ``us-east-1`` and ``us_east_1``. Programs go to CBC as MPS files with numbers for names, and CBC's own first line is read.
+PuLP's own reading of CBC is not used: it says "Optimal" of runs that timed out, leaves values after
+"Infeasible" and makes one name of ``us-east-1`` and ``us_east_1``. Programs go to CBC as MPS files
+with numbers for names, and CBC's own first line is read.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
 
 
 def cbc_path() -> str:
-    """Program file of CBC: of the package cbcbox if it is installed, else PuLP's own, else the one on the path.
+    """Program file of CBC: of the package cbcbox if it is installed, else PuLP's own, else the one
+    on the path.
 
     Raises
     ------
@@ -59,7 +62,9 @@ def cbc_path() -> str:
     shipped = Path(pulp.__file__).parent / "solverdir" / "cbc" / folder / machine / name
     found = str(shipped) if shipped.exists() else shutil.which("cbc")
     if found is None:
-        raise PlacerError("PuLP carries no CBC for this machine", "pip install 'pulp[cbc]', or use --solver highs")
+        raise PlacerError(
+            "PuLP carries no CBC for this machine", "pip install 'pulp[cbc]', or use --solver highs"
+        )
     return found
 
 
@@ -68,8 +73,29 @@ def engine(model: Model, seconds: float) -> Solved:
     with tempfile.TemporaryDirectory(prefix="placer-cbc-") as folder:
         program, answer = Path(folder, "m.mps"), Path(folder, "m.sol")
         unit = write_mps(model, program)
-        words = ["sec", f"{max(0.05, seconds):.3f}", "timeMode", "elapsed", "ratioGap", "0", "allowableGap", "0", "threads", "0"]
-        call = [cbc_path(), str(program), *words, "branch", "printingOptions", "all", "solution", str(answer), "quit"]
+        words = [
+            "sec",
+            f"{max(0.05, seconds):.3f}",
+            "timeMode",
+            "elapsed",
+            "ratioGap",
+            "0",
+            "allowableGap",
+            "0",
+            "threads",
+            "0",
+        ]
+        call = [
+            cbc_path(),
+            str(program),
+            *words,
+            "branch",
+            "printingOptions",
+            "all",
+            "solution",
+            str(answer),
+            "quit",
+        ]
         try:
             subprocess.run(  # noqa: S603
                 call, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -83,7 +109,9 @@ def engine(model: Model, seconds: float) -> Solved:
 
 
 def write_mps(model: Model, path: Path) -> float:
-    """Write a model in free MPS with numbers for names; returns the unit that its goal was divided by."""
+    """Write a model in free MPS with numbers for names; returns the unit that its goal was divided
+    by.
+    """
     unit = max((abs(v) for n, v in model.goal.items() if n >= 0), default=1.0) or 1.0
     columns: list[list[str]] = [[] for _ in model.low]
     limits = []
@@ -94,7 +122,13 @@ def write_mps(model: Model, path: Path) -> float:
         for name, value in terms.items():
             columns[name].append(f" C{name} R{i} {value / scale!r}")
         limits.append(f" RHS R{i} {limit / scale!r}")
-    lines = ["NAME placer FREE", "ROWS", " N COST", *(f" L R{i}" for i, (terms, _) in enumerate(model.rows) if terms), "COLUMNS"]
+    lines = [
+        "NAME placer FREE",
+        "ROWS",
+        " N COST",
+        *(f" L R{i}" for i, (terms, _) in enumerate(model.rows) if terms),
+        "COLUMNS",
+    ]
     for name, column in enumerate(columns):
         whole = model.whole[name]
         if whole:
@@ -111,7 +145,9 @@ def write_mps(model: Model, path: Path) -> float:
 
 
 def read_solution(text: str, model: Model, unit: float) -> Solved:
-    """Read what CBC wrote: only its own words "Optimal" and "Infeasible" are proofs, values of other runs are left alone."""
+    """Read what CBC wrote: only its own words "Optimal" and "Infeasible" are proofs, values of
+    other runs are left alone.
+    """
     first, *rest = text.splitlines() or [""]
     if first.startswith(("Infeasible", "Integer infeasible")):
         return Solved(status="infeasible")
@@ -123,4 +159,6 @@ def read_solution(text: str, model: Model, unit: float) -> Solved:
         if len(words) >= 3 and words[1].startswith("C"):
             values[int(words[1][1:])] = float(words[2])
     goal = sum(v * (1.0 if n < 0 else values[n]) for n, v in model.goal.items())
-    return Solved(status="optimal", bound=goal - 1e-7 * (abs(goal) + unit * 1e-3), values=tuple(values))
+    return Solved(
+        status="optimal", bound=goal - 1e-7 * (abs(goal) + unit * 1e-3), values=tuple(values)
+    )

@@ -1,4 +1,6 @@
-"""What every price book must keep, shipped or imported, alone or in a stack: a class to inherit from, one subclass a book."""
+"""What every price book must keep, shipped or imported, alone or in a stack: a class to inherit
+from, one subclass a book.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,13 @@ TODAY = date(2026, 11, 21)
 OLDEST = date(2017, 1, 1)
 """No figure of a device or price that anybody trains with today is older."""
 FACTOR = 10
-"""How far the price of a GPU may be from its median in the default book; 7.6 is the most, a T4 in a machine of 64 vCPUs."""
+"""How far the price of a GPU may be from its median in the default book; 7.6 is the most, a T4 in a
+machine of 64 vCPUs.
+"""
 SPREAD = {"on_demand": 2.5, "spot": 5.0}
-"""How far the price of one machine in a region may be from its median over all; 1.73 (Azure in Brazil) and 1 / 0.27 (an H100 on spot in
-Finland) are the most in the default book."""
+"""How far the price of one machine in a region may be from its median over all; 1.73 (Azure in
+Brazil) and 1 / 0.27 (an H100 on spot in Finland) are the most in the default book.
+"""
 COUNTRIES = {
     "AE": (22, 27, 51, 57),
     "AT": (46, 50, 9, 18),
@@ -74,8 +79,10 @@ COUNTRIES = {
     "US": (24, 50, -125, -66),
     "ZA": (-35, -22, 16, 33),
 }
-"""South, north, west and east of each country with machines, whole degrees outwards; Spain ends at Greenwich, where its cloud regions are
-west of, and the United States have neither Alaska nor Hawaii."""
+"""South, north, west and east of each country with machines, whole degrees outwards; Spain ends at
+Greenwich, where its cloud regions are west of, and the United States have neither Alaska nor
+Hawaii.
+"""
 CONTINENTS = {
     "AF": (-35, 37, -18, 52),
     "AS": (-11, 54, 34, 146),
@@ -94,11 +101,15 @@ SLIPS = {
     "aws/ap-southeast-6": (-36.8, 174.8),
     "gcp/southamerica-east1": (-23.5, -46.8),
 }
-"""Places that public tables get wrong: Sao Paulo, Dallas in Texas, Columbus in Ohio, Las Vegas in Nevada, Spain west of Greenwich."""
+"""Places that public tables get wrong: Sao Paulo, Dallas in Texas, Columbus in Ohio, Las Vegas in
+Nevada, Spain west of Greenwich.
+"""
 
 
 class BookContract:
-    """Tests of one book; a subclass says in ``words`` or by its own ``layers`` which, and in ``own_sources`` what no public source says."""
+    """Tests of one book; a subclass says in ``words`` or by its own ``layers`` which, and in
+    ``own_sources`` what no public source says.
+    """
 
     words: ClassVar[tuple[str, ...]] = ()
     own_sources: ClassVar[tuple[str, ...]] = ()
@@ -125,46 +136,72 @@ class BookContract:
         """Only what is paid for anyway costs nothing."""
         assert [o for o in book.offers if o.usd_per_hour <= 0 and o.price_basis not in FREE] == []
 
-    def test_prices_per_gpu_are_within_a_factor_of_the_market(self, book: Catalog, default: Catalog) -> None:
-        """A slipped decimal point would not be; devices that the default book lacks cost 0.02 to 25 USD an hour."""
+    def test_prices_per_gpu_are_within_a_factor_of_the_market(
+        self, book: Catalog, default: Catalog
+    ) -> None:
+        """A slipped decimal point would not be; devices that the default book lacks cost 0.02 to 25
+        USD an hour.
+        """
         prices: dict[tuple[str, str], list[float]] = {}
         for offer in default.offers:
-            prices.setdefault((offer.gpu, offer.market), []).append(offer.usd_per_hour / offer.gpu_count)
+            prices.setdefault((offer.gpu, offer.market), []).append(
+                offer.usd_per_hour / offer.gpu_count
+            )
         for offer in (o for o in book.offers if o.price_basis not in FREE):
             usual = prices.get((offer.gpu, offer.market))
             low, high = (median(usual) / FACTOR, median(usual) * FACTOR) if usual else (0.02, 25.0)
             assert low <= offer.usd_per_hour / offer.gpu_count <= high, offer
 
     def test_a_machine_costs_alike_in_all_regions(self, book: Catalog) -> None:
-        """A slip by ten upwards shows here where big machines with few GPUs hide it from the test above."""
+        """A slip by ten upwards shows here where big machines with few GPUs hide it from the test
+        above.
+        """
         prices: dict[tuple[str, str, str, str], list[float]] = {}
         rented = [o for o in book.offers if o.price_basis not in FREE]
         for offer in rented:
-            prices.setdefault((offer.provider, offer.instance_type, offer.device, offer.market), []).append(offer.usd_per_hour)
+            prices.setdefault(
+                (offer.provider, offer.instance_type, offer.device, offer.market), []
+            ).append(offer.usd_per_hour)
         for offer in rented:
             usual = median(prices[offer.provider, offer.instance_type, offer.device, offer.market])
-            assert 1 / SPREAD[offer.market] <= offer.usd_per_hour / usual <= SPREAD[offer.market], offer
+            assert 1 / SPREAD[offer.market] <= offer.usd_per_hour / usual <= SPREAD[offer.market], (
+                offer
+            )
 
     def test_spot_is_not_dearer_than_on_demand_unless_flagged(self, book: Catalog) -> None:
         """It happens for days; then the source says so."""
-        on_demand = {(o.place, o.instance_type, o.gpu, o.gpu_count): o.usd_per_hour for o in book.offers if o.market == "on_demand"}
+        on_demand = {
+            (o.place, o.instance_type, o.gpu, o.gpu_count): o.usd_per_hour
+            for o in book.offers
+            if o.market == "on_demand"
+        }
         for spot in (o for o in book.offers if o.market == "spot"):
-            most = on_demand.get((spot.place, spot.instance_type, spot.gpu, spot.gpu_count), spot.usd_per_hour)
+            most = on_demand.get(
+                (spot.place, spot.instance_type, spot.gpu, spot.gpu_count), spot.usd_per_hour
+            )
             assert spot.usd_per_hour <= most or DEARER in spot.source, spot
 
     def test_estimates_say_how_they_were_made(self, book: Catalog) -> None:
         """The source of an estimated price begins with the word; `catalog show` counts by it."""
-        assert {o.source for o in book.offers if o.price_basis == "estimated" and not o.source.startswith("estimate: ")} == set()
+        assert {
+            o.source
+            for o in book.offers
+            if o.price_basis == "estimated" and not o.source.startswith("estimate: ")
+        } == set()
 
     def test_places_and_devices_are_known(self, book: Catalog) -> None:
-        """Whatever is sold or linked stands in a region with coordinates, on a device with a data sheet."""
+        """Whatever is sold or linked stands in a region with coordinates, on a device with a data
+        sheet.
+        """
         places = {row.place for row in (*book.offers, *book.functions, *book.stores)}
         places |= {place for link in book.links for place in (link.src, link.dst)}
         assert places <= set(book.regions)
         assert {o.gpu for o in book.offers} <= set(book.gpus)
 
     def test_no_key_stands_twice(self, rows: dict[str, list[Located]]) -> None:
-        """Of two layers the later one has replaced the row of the earlier one; contracts may repeat themselves."""
+        """Of two layers the later one has replaced the row of the earlier one; contracts may repeat
+        themselves.
+        """
         for file, found in rows.items():
             keys = Counter(tuple(getattr(row, column) for column in KEYS[file]) for _, row in found)
             assert not KEYS[file] or [key for key, count in keys.items() if count > 1] == [], file
@@ -176,10 +213,15 @@ class BookContract:
             for dst in places:
                 link = network.link(src, dst)
                 assert 0 < link.low <= link.bytes_per_second <= link.high, (src, dst)
-                assert link.rtt_s >= great_circle_km(book.region(src), book.region(dst)) / FIBRE_KM_PER_RTT_S, (src, dst)
+                assert (
+                    link.rtt_s
+                    >= great_circle_km(book.region(src), book.region(dst)) / FIBRE_KM_PER_RTT_S
+                ), (src, dst)
 
     def test_every_pair_of_places_has_an_egress_price(self, book: Catalog) -> None:
-        """From each region to each, with machines or without; between the zones of those that have machines."""
+        """From each region to each, with machines or without; between the zones of those that have
+        machines.
+        """
         network = Network(book)
         for src in book.regions:
             for dst in book.regions:
@@ -188,14 +230,22 @@ class BookContract:
             assert network.egress_price(place, place, same_zone=False).usd_per_gib >= 0
 
     def test_paid_tiers_fall_with_volume(self, book: Catalog) -> None:
-        """List prices get cheaper with volume, so the first paid price, which solvers count with, is never too low."""
+        """List prices get cheaper with volume, so the first paid price, which solvers count with,
+        is never too low.
+        """
         tiers: dict[tuple[str, str, str], list[float]] = {}
         for price in book.egress:
             if price.usd_per_gib > 0:
-                tiers.setdefault((price.provider, price.src, price.dst), []).append(price.usd_per_gib)
-        assert [pair for pair, prices in tiers.items() if prices != sorted(prices, reverse=True)] == []
+                tiers.setdefault((price.provider, price.src, price.dst), []).append(
+                    price.usd_per_gib
+                )
+        assert [
+            pair for pair, prices in tiers.items() if prices != sorted(prices, reverse=True)
+        ] == []
 
-    def test_every_row_has_a_source_and_a_date_that_has_passed(self, rows: dict[str, list[Located]]) -> None:
+    def test_every_row_has_a_source_and_a_date_that_has_passed(
+        self, rows: dict[str, list[Located]]
+    ) -> None:
         """No figure without provenance, none from the future."""
         for found in rows.values():
             for where, row in found:
@@ -203,24 +253,40 @@ class BookContract:
                 assert OLDEST <= date.fromisoformat(row.as_of) <= TODAY, where
 
     def test_every_source_stands_somewhere_in_public(self, rows: dict[str, list[Located]]) -> None:
-        """Each source and mirror is in sources.csv, most with an address; the rest is what the subclass calls the user's own."""
+        """Each source and mirror is in sources.csv, most with an address; the rest is what the
+        subclass calls the user's own.
+        """
         for text in {text for found in rows.values() for _, row in found for text in _texts(row)}:
             if not text.startswith(self.own_sources or ("\0",)):
                 found = trail(text)
-                assert all(s is not None and (s.url.startswith("https://") or s.kind in WITHOUT_URL) for s in found), text
+                assert all(
+                    s is not None and (s.url.startswith("https://") or s.kind in WITHOUT_URL)
+                    for s in found
+                ), text
 
     def test_columns_are_those_of_the_columns_file(self, layers: Sequence[Layer]) -> None:
         """In its order; only columns that may be missing are."""
         for layer in layers:
             for file, found in layer.files.items():
                 header = next(csv.reader(io.StringIO(found.data.decode())))
-                assert header == [column for column in file_columns(file) if column in header], (layer.name, file)
-                assert set(file_columns(file)) - set(header) <= optional_columns(file), (layer.name, file)
+                assert header == [column for column in file_columns(file) if column in header], (
+                    layer.name,
+                    file,
+                )
+                assert set(file_columns(file)) - set(header) <= optional_columns(file), (
+                    layer.name,
+                    file,
+                )
 
     def test_places_lie_in_their_country_and_continent(self, book: Catalog) -> None:
-        """A box around each: a slipped sign, or latitude and longitude in each other's place, would leave it."""
+        """A box around each: a slipped sign, or latitude and longitude in each other's place, would
+        leave it.
+        """
         for region in book.regions.values():
-            for south, north, west, east in (COUNTRIES[region.country], CONTINENTS[region.continent]):
+            for south, north, west, east in (
+                COUNTRIES[region.country],
+                CONTINENTS[region.continent],
+            ):
                 assert south <= region.latitude_deg <= north, region
                 assert west <= region.longitude_deg <= east, region
 

@@ -36,14 +36,19 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 INTERRUPTIBLE = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT}); "
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT}); "
     "from placer.cli import run; run()"
 )
-"""``python -c`` for the command where Ctrl-C is tried: what is started in the background of a shell inherits that it is ignored."""
+"""``python -c`` for the command where Ctrl-C is tried: what is started in the background of a shell
+inherits that it is ignored.
+"""
 
 
 def free_port() -> int:
-    """Find a port that nobody listens on, below those that the system gives out to others meanwhile."""
+    """Find a port that nobody listens on, below those that the system gives out to others
+    meanwhile.
+    """
     while True:
         port = random.randrange(20_000, 32_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -59,7 +64,9 @@ def erben() -> Catalog:
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """An empty object store: moto's S3, whose buckets all servers of a process share."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(
+        ip_address="127.0.0.1", port=0, verbose=False
+    )
     server.start()
     host, port = server.get_host_and_port()
     address = f"http://{host}:{port}"
@@ -90,9 +97,25 @@ def xlm(erben: Catalog) -> Problem:
 def run() -> Run:
     """Run the command line in a process of its own, 80 columns, without colour."""
 
-    def call(*arguments: str, columns: int = 80, cwd: Path | None = None, **extra: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", "PYTHONPATH": str(ROOT), **extra}
+    def call(
+        *arguments: str, columns: int = 80, cwd: Path | None = None, **extra: str
+    ) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "COLUMNS": str(columns),
+            "NO_COLOR": "1",
+            "PYTHONPATH": str(ROOT),
+            **extra,
+        }
         command = [sys.executable, "-m", "placer", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, cwd=cwd, check=False)
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            env=environment,
+            cwd=cwd,
+            check=False,
+        )
 
     return call

@@ -1,4 +1,6 @@
-"""One rank of two that exchange gradients by gloo over 127.0.0.1 and count what they send: run by `test_profiler_gloo.py`."""
+"""One rank of two that exchange gradients by gloo over 127.0.0.1 and count what they send: run by
+`test_profiler_gloo.py`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ class Head(nn.Module):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.body, self.head, self.idle = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 10), nn.Linear(WIDTH, 2 * WIDTH)
+        self.body, self.head, self.idle = (
+            nn.Linear(WIDTH, WIDTH),
+            nn.Linear(WIDTH, 10),
+            nn.Linear(WIDTH, 2 * WIDTH),
+        )
 
     def forward(self, x: Any) -> Any:
         """Logits of the head that is used."""
@@ -44,12 +50,16 @@ def vectors(samples: int, device: Any) -> Any:
 
 def words(samples: int, device: Any) -> Any:
     """Texts of 50 words, many of them twice."""
-    return torch.randint(WORDS, (samples, 50), generator=torch.Generator().manual_seed(1)).to(device)
+    return torch.randint(WORDS, (samples, 50), generator=torch.Generator().manual_seed(1)).to(
+        device
+    )
 
 
 def plain() -> Workload:
     """Three linear layers: 6 tensors, 2 x 384 x 385 + 385 x 10 parameters."""
-    module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
+    module = nn.Sequential(
+        nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10)
+    )
     return _workload("plain", module, vectors)
 
 
@@ -74,14 +84,20 @@ def unused() -> Workload:
 
 def sparse() -> Workload:
     """An embedding with sparse gradients, and a linear layer with dense ones."""
-    return _workload("sparse", nn.Sequential(nn.Embedding(WORDS, WIDTH, sparse=True), nn.Linear(WIDTH, WIDTH)), words)
+    return _workload(
+        "sparse",
+        nn.Sequential(nn.Embedding(WORDS, WIDTH, sparse=True), nn.Linear(WIDTH, WIDTH)),
+        words,
+    )
 
 
 def bfloat16() -> Workload:
     """The first layer in BF16, the others in FP32."""
     layers: Any = plain().module
     layers[0].to(torch.bfloat16)
-    module = nn.Sequential(ToType(torch.bfloat16), layers[0], ToType(torch.float32), layers[2], layers[4])
+    module = nn.Sequential(
+        ToType(torch.bfloat16), layers[0], ToType(torch.float32), layers[2], layers[4]
+    )
     return _workload("bfloat16", module, vectors)
 
 
@@ -110,7 +126,9 @@ def _workload(name: str, module: Any, batch: Callable[[int, Any], Any]) -> Workl
     )
 
 
-CASES: dict[str, Callable[[], Workload]] = {f.__name__: f for f in (plain, tied, frozen, unused, sparse, bfloat16)}
+CASES: dict[str, Callable[[], Workload]] = {
+    f.__name__: f for f in (plain, tied, frozen, unused, sparse, bfloat16)
+}
 
 
 def received() -> int:
@@ -118,7 +136,10 @@ def received() -> int:
     total = 0
     for entry in filter(Path.is_socket, Path("/proc/self/fd").iterdir()):
         with socket.socket(fileno=os.dup(int(entry.name))) as connection:
-            if connection.type == socket.SOCK_STREAM and connection.family in {socket.AF_INET, socket.AF_INET6}:
+            if connection.type == socket.SOCK_STREAM and connection.family in {
+                socket.AF_INET,
+                socket.AF_INET6,
+            }:
                 info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
                 total += struct.unpack_from("Q", info, BYTES_RECEIVED)[0]
     return total
@@ -147,15 +168,23 @@ def by_hand(workload: Workload) -> dict[str, int]:
 
 
 def by_ddp(workload: Workload) -> dict[str, int]:
-    """One step of DistributedDataParallel, which says through a hook what it hands to the all-reduce."""
+    """One step of DistributedDataParallel, which says through a hook what it hands to the
+    all-reduce.
+    """
     handed, tensors = 0, 0
 
     def count(bucket: Any) -> Any:
         nonlocal handed, tensors
         handed, tensors = handed + bytes_of(bucket.buffer()), tensors + len(bucket.gradients())
-        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
+        return (
+            dist.all_reduce(bucket.buffer(), async_op=True)
+            .get_future()
+            .then(lambda done: done.value()[0])
+        )
 
-    parallel = nn.parallel.DistributedDataParallel(workload.module, find_unused_parameters=workload.name == "unused")
+    parallel = nn.parallel.DistributedDataParallel(
+        workload.module, find_unused_parameters=workload.name == "unused"
+    )
     if workload.name != "sparse":
         parallel.register_comm_hook(None, lambda state, bucket: count(bucket))
     loss: Any = workload.loss(parallel, workload.batch(8, torch.device("cpu")))
@@ -170,7 +199,9 @@ def main(rank: int, store: str) -> None:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     meeting = dist.FileStore(store, 2)
-    dist.init_process_group("gloo", store=meeting, rank=rank, world_size=2, timeout=timedelta(seconds=60))
+    dist.init_process_group(
+        "gloo", store=meeting, rank=rank, world_size=2, timeout=timedelta(seconds=60)
+    )
     found = {}
     for name, case in CASES.items():
         torch.manual_seed(0)

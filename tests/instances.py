@@ -8,7 +8,16 @@ from typing import Any
 
 import msgspec
 
-from placer.market.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
+from placer.market.catalog import (
+    Catalog,
+    EgressPrice,
+    FunctionOffer,
+    Gpu,
+    MeasuredLink,
+    Region,
+    StoreOffer,
+    VmOffer,
+)
 from placer.problem.data_shares import Dataset
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import EXCHANGES, Quota, Requirements, Used
@@ -30,7 +39,11 @@ CITIES = [
     ("NA", 39.0, -77.4),
 ]
 """Continent, latitude, longitude of the places that instances use."""
-GPUS = {"T4": (15.0, 65.0, 320.0, "t4"), "A10": (22.5, 125.0, 600.0, "a10"), "V100": (16.0, 125.0, 900.0, "a10")}
+GPUS = {
+    "T4": (15.0, 65.0, 320.0, "t4"),
+    "A10": (22.5, 125.0, 600.0, "a10"),
+    "V100": (16.0, 125.0, 900.0, "a10"),
+}
 
 
 def region(provider: str, name: str, city: int) -> Region:
@@ -51,7 +64,16 @@ def region(provider: str, name: str, city: int) -> Region:
     )
 
 
-def offer(provider: str, name: str, gpu: str, usd: float, *, market: str = "spot", gpus: int = 1, available: int | None = None) -> VmOffer:
+def offer(
+    provider: str,
+    name: str,
+    gpu: str,
+    usd: float,
+    *,
+    market: str = "spot",
+    gpus: int = 1,
+    available: int | None = None,
+) -> VmOffer:
     """Build an offer with 64 GiB of host memory."""
     return VmOffer(
         provider=provider,
@@ -70,7 +92,9 @@ def offer(provider: str, name: str, gpu: str, usd: float, *, market: str = "spot
     )
 
 
-def profile(gradient_mb: float, rates: dict[str, float], batch: int, efficiency: float = 0.6) -> ModelProfile:
+def profile(
+    gradient_mb: float, rates: dict[str, float], batch: int, efficiency: float = 0.6
+) -> ModelProfile:
     """Build a profile whose gradients have ``gradient_mb`` MB in FP16."""
     size = int(gradient_mb * 1e6)
     return ModelProfile(
@@ -89,9 +113,27 @@ def profile(gradient_mb: float, rates: dict[str, float], batch: int, efficiency:
         target_batch_size=batch,
         microbatch=8,
         compression="fp16",
-        efficiency=(Efficiency(framework="hivemind", value=efficiency, low=efficiency, high=efficiency, basis="measured", source="test"),),
+        efficiency=(
+            Efficiency(
+                framework="hivemind",
+                value=efficiency,
+                low=efficiency,
+                high=efficiency,
+                basis="measured",
+                source="test",
+            ),
+        ),
         rates=tuple(
-            Rate(gpu=gpu, gpu_count=1, framework="none", value=value, low=value, high=value, basis="measured", source="test")
+            Rate(
+                gpu=gpu,
+                gpu_count=1,
+                framework="none",
+                value=value,
+                low=value,
+                high=value,
+                basis="measured",
+                source="test",
+            )
             for gpu, value in rates.items()
         ),
     )
@@ -106,7 +148,8 @@ def random_problem(seed: int) -> Problem:
         provider = draw.choice(["aws", "gcp"])
         regions.append(region(provider, f"r{number}", city))
         for gpu, gpus, market in draw.sample(
-            [(g, k, m) for g in GPUS for k in (1, 2) for m in ("spot", "on_demand")], draw.choice([1, 1, 2])
+            [(g, k, m) for g in GPUS for k in (1, 2) for m in ("spot", "on_demand")],
+            draw.choice([1, 1, 2]),
         ):
             usd = round(draw.uniform(0.1, 1.5) * gpus, 3)
             offers.append(offer(provider, f"r{number}", gpu, usd, market=market, gpus=gpus))
@@ -115,12 +158,24 @@ def random_problem(seed: int) -> Problem:
         digest="0",
         regions={**{r.place: r for r in regions}, "backblaze/b": region("backblaze", "b", 1)},
         gpus={
-            n: Gpu(gpu=n, kind="gpu", memory_gib=m, fp16_tflops=f, memory_gb_per_s=b, host=h, source="test", as_of=AS_OF)
+            n: Gpu(
+                gpu=n,
+                kind="gpu",
+                memory_gib=m,
+                fp16_tflops=f,
+                memory_gb_per_s=b,
+                host=h,
+                source="test",
+                as_of=AS_OF,
+            )
             for n, (m, f, b, h) in GPUS.items()
         },
         offers=tuple(offers),
         functions=tuple(function_at(r) for r in regions if draw.random() < 0.7),
-        stores=(*(store_at(r) for r in regions if draw.random() < 0.7), store_at(region("backblaze", "b", 1))),
+        stores=(
+            *(store_at(r) for r in regions if draw.random() < 0.7),
+            store_at(region("backblaze", "b", 1)),
+        ),
         egress=tuple(_prices(draw)),
     )
     rates = {gpu: round(draw.uniform(20, 400), 1) for gpu in GPUS}
@@ -129,7 +184,8 @@ def random_problem(seed: int) -> Problem:
 
 
 def wide_problem(seed: int, most: int = 3000) -> Problem:
-    """Draw what `random_problem` never has: up to six regions, owned and limited machines, measured links, free providers.
+    """Draw what `random_problem` never has: up to six regions, owned and limited machines, measured
+    links, free providers.
 
     Parameters
     ----------
@@ -149,38 +205,89 @@ def wide_problem(seed: int, most: int = 3000) -> Problem:
 def _wide(draw: random.Random) -> Problem:
     regions, offers = [], []
     for number in range(draw.choice([1, 2, 3, 3, 4, 5, 6])):
-        here = region(draw.choice(["aws", "gcp", "lambda", "onprem"]), f"r{number}", draw.randrange(len(CITIES)))
+        here = region(
+            draw.choice(["aws", "gcp", "lambda", "onprem"]),
+            f"r{number}",
+            draw.randrange(len(CITIES)),
+        )
         regions.append(here)
-        kinds = [(gpu, size, market) for gpu in GPUS for size in (1, 2, 4) for market in ("spot", "on_demand")]
+        kinds = [
+            (gpu, size, market)
+            for gpu in GPUS
+            for size in (1, 2, 4)
+            for market in ("spot", "on_demand")
+        ]
         for gpu, size, market in draw.sample(kinds, draw.choice([1, 1, 2, 3])):
-            usd = 0.0 if draw.random() < 0.12 else round(draw.uniform(0.05, 2) * size * draw.choice([1, 1, 1, 20]), 3)
-            made = offer(here.provider, here.region, gpu, usd, market=market, gpus=size, available=draw.choice([None, None, None, 1, 2]))
-            offers += [made, msgspec.structs.replace(made, instance_type=f"{made.instance_type}-twin", usd_per_hour=usd * 1.5)][
-                : draw.choice([1, 1, 1, 2])
-            ]
+            usd = (
+                0.0
+                if draw.random() < 0.12
+                else round(draw.uniform(0.05, 2) * size * draw.choice([1, 1, 1, 20]), 3)
+            )
+            made = offer(
+                here.provider,
+                here.region,
+                gpu,
+                usd,
+                market=market,
+                gpus=size,
+                available=draw.choice([None, None, None, 1, 2]),
+            )
+            offers += [
+                made,
+                msgspec.structs.replace(
+                    made, instance_type=f"{made.instance_type}-twin", usd_per_hour=usd * 1.5
+                ),
+            ][: draw.choice([1, 1, 1, 2])]
     places = {**{r.place: r for r in regions}, "backblaze/b": region("backblaze", "b", 1)}
     catalog = Catalog(
         name="toy",
         digest="0",
         regions=places,
         gpus={
-            n: Gpu(gpu=n, kind="gpu", memory_gib=m, fp16_tflops=f, memory_gb_per_s=b, host=h, source="test", as_of=AS_OF)
+            n: Gpu(
+                gpu=n,
+                kind="gpu",
+                memory_gib=m,
+                fp16_tflops=f,
+                memory_gb_per_s=b,
+                host=h,
+                source="test",
+                as_of=AS_OF,
+            )
             for n, (m, f, b, h) in GPUS.items()
         },
         offers=tuple(offers),
         functions=tuple(
-            replace(function_at(r), max_seconds=draw.choice([5, 30, 900]), max_memory_gib=draw.choice([1, 8]))
+            replace(
+                function_at(r),
+                max_seconds=draw.choice([5, 30, 900]),
+                max_memory_gib=draw.choice([1, 8]),
+            )
             for r in regions
             if draw.random() < 0.5
         ),
-        stores=(*(store_at(r) for r in regions if draw.random() < 0.5), store_at(places["backblaze/b"])),
+        stores=(
+            *(store_at(r) for r in regions if draw.random() < 0.5),
+            store_at(places["backblaze/b"]),
+        ),
         egress=tuple(_wide_prices(draw)),
-        links=tuple(_measured(draw, a, b) for a in places for b in places if a != b and draw.random() < 0.3),
+        links=tuple(
+            _measured(draw, a, b) for a in places for b in places if a != b and draw.random() < 0.3
+        ),
     )
-    rates = {gpu: round(draw.choice([draw.uniform(20, 400), draw.uniform(1, 2000)]), 1) for gpu in GPUS}
-    model = profile(draw.choice([0.1, 0.5, 20, 120, 1000, 4000]), rates, draw.choice([64, 256, 4096, 32768]), draw.choice([0.5, 0.9, 1.0]))
+    rates = {
+        gpu: round(draw.choice([draw.uniform(20, 400), draw.uniform(1, 2000)]), 1) for gpu in GPUS
+    }
+    model = profile(
+        draw.choice([0.1, 0.5, 20, 120, 1000, 4000]),
+        rates,
+        draw.choice([64, 256, 4096, 32768]),
+        draw.choice([0.5, 0.9, 1.0]),
+    )
     return Problem(
-        profile=replace(model, tensors=draw.choice([100, 467, 1000, None])), catalog=catalog, requirements=_wide_wishes(draw, catalog)
+        profile=replace(model, tensors=draw.choice([100, 467, 1000, None])),
+        catalog=catalog,
+        requirements=_wide_wishes(draw, catalog),
     )
 
 
@@ -188,7 +295,9 @@ def _wide_wishes(draw: random.Random, catalog: Catalog) -> Requirements:
     low = draw.choice([1, 1, 2, 3])
     return Requirements(
         objective=draw.choice(OBJECTIVES),
-        budget_usd_per_hour=draw.choice([None, round(draw.uniform(0.3, 10), 2), round(draw.uniform(0.1, 30), 2)]),
+        budget_usd_per_hour=draw.choice(
+            [None, round(draw.uniform(0.3, 10), 2), round(draw.uniform(0.1, 30), 2)]
+        ),
         min_samples_per_second=draw.choice([None, None, round(draw.uniform(10, 1000), 1)]),
         places_in=("*/*", "onprem/*"),
         min_workers=low,
@@ -209,7 +318,14 @@ def _wide_prices(draw: random.Random) -> list[EgressPrice]:
         free = provider == "lambda"
         for dst in ("intra_zone", "inter_zone", "*", "internet"):
             stays = dst == "intra_zone" and draw.random() < 0.8
-            rows.append(_price(provider, "*", dst, 0.0 if free or stays else draw.choice([0.0, 0.01, 0.02, 0.09, 0.5])))
+            rows.append(
+                _price(
+                    provider,
+                    "*",
+                    dst,
+                    0.0 if free or stays else draw.choice([0.0, 0.01, 0.02, 0.09, 0.5]),
+                )
+            )
         for zone in ("NA", "OC", "AS"):
             if draw.random() < 0.5 and not free:
                 rows.append(_price(provider, "*", zone, draw.choice([0.0, 0.05, 0.15])))
@@ -219,7 +335,9 @@ def _wide_prices(draw: random.Random) -> list[EgressPrice]:
 
 
 def _price(provider: str, src: str, dst: str, usd: float) -> EgressPrice:
-    return EgressPrice(provider=provider, src=src, dst=dst, usd_per_gib=usd, source="test", as_of=AS_OF)
+    return EgressPrice(
+        provider=provider, src=src, dst=dst, usd_per_gib=usd, source="test", as_of=AS_OF
+    )
 
 
 def _measured(draw: random.Random, src: str, dst: str) -> MeasuredLink:
@@ -234,7 +352,9 @@ def _wishes(draw: random.Random) -> Requirements:
     low = draw.choice([1, 1, 1, 2, 3])
     return Requirements(
         objective=draw.choice(OBJECTIVES),
-        budget_usd_per_hour=draw.choice([None, round(draw.uniform(0.3, 6), 2), round(draw.uniform(0.3, 6), 2)]),
+        budget_usd_per_hour=draw.choice(
+            [None, round(draw.uniform(0.3, 6), 2), round(draw.uniform(0.3, 6), 2)]
+        ),
         min_samples_per_second=draw.choice([None, None, round(draw.uniform(10, 600), 1)]),
         min_workers=low,
         max_workers=draw.choice([low, 4, 5]),
@@ -293,7 +413,9 @@ def _prices(draw: random.Random) -> list[EgressPrice]:
 
 
 def exchange_problem(seed: int) -> Problem:
-    """Draw a wide market of a few hundred combinations, and any strategy, local steps, streams, overlap and placed data."""
+    """Draw a wide market of a few hundred combinations, and any strategy, local steps, streams,
+    overlap and placed data.
+    """
     draw = random.Random(seed)
     while True:
         problem = _wide(draw)
@@ -322,7 +444,10 @@ def exchange_problem(seed: int) -> Problem:
     made = replace(problem, requirements=changed)
     if made.modes:
         return made
-    return replace(problem, requirements=replace(changed, overlap=False, min_local_steps=None, max_local_steps=None))
+    return replace(
+        problem,
+        requirements=replace(changed, overlap=False, min_local_steps=None, max_local_steps=None),
+    )
 
 
 def _datasets(draw: random.Random, problem: Problem) -> tuple[Dataset, ...]:
@@ -330,18 +455,30 @@ def _datasets(draw: random.Random, problem: Problem) -> tuple[Dataset, ...]:
         return ()
     places = sorted({pool.offer.place for pool in problem.pools})
     chosen = draw.sample(places, min(len(places), draw.choice([1, 2, 2, 3])))
-    return tuple(Dataset(place=place, samples=draw.choice([10**3, 10**6, 3 * 10**6]), may_move=draw.random() < 0.3) for place in chosen)
+    return tuple(
+        Dataset(
+            place=place,
+            samples=draw.choice([10**3, 10**6, 3 * 10**6]),
+            may_move=draw.random() < 0.3,
+        )
+        for place in chosen
+    )
 
 
 def _serverless(catalog: Catalog) -> Catalog:
     """Give every region with machines a function and a store."""
     regions = [catalog.region(place) for place in sorted({offer.place for offer in catalog.offers})]
-    stores = (*(store_at(r) for r in regions), *(s for s in catalog.stores if s.provider == "backblaze"))
+    stores = (
+        *(store_at(r) for r in regions),
+        *(s for s in catalog.stores if s.provider == "backblaze"),
+    )
     return replace(catalog, functions=tuple(function_at(r) for r in regions), stores=stores)
 
 
 def used_problem(seed: int) -> Problem:
-    """Draw a market of `exchange_problem`, rules on machines that must be used, and an owned machine now and then."""
+    """Draw a market of `exchange_problem`, rules on machines that must be used, and an owned
+    machine now and then.
+    """
     draw = random.Random(f"used {seed}")
     while True:
         problem = exchange_problem(draw.randrange(10**6))
@@ -349,7 +486,9 @@ def used_problem(seed: int) -> Problem:
         if owned:
             problem = _with_owned(draw, problem)
         wish = problem.requirements
-        homes = None if wish.data_moves or not wish.datasets else {data.place for data in wish.datasets}
+        homes = (
+            None if wish.data_moves or not wish.datasets else {data.place for data in wish.datasets}
+        )
         pools = [pool for pool in problem.pools if homes is None or pool.offer.place in homes]
         if pools:
             break
@@ -358,10 +497,20 @@ def used_problem(seed: int) -> Problem:
         offer = next(offer for offer in problem.catalog.offers if offer.price_basis == "owned")
         rules[Used(place=offer.place, device=draw.choice(["*", offer.device]))] = None
         wish = replace(wish, places_in=())
-    budget = None if wish.budget_usd_per_hour is None else wish.budget_usd_per_hour * draw.choice([1, 3, 10])
+    budget = (
+        None
+        if wish.budget_usd_per_hour is None
+        else wish.budget_usd_per_hour * draw.choice([1, 3, 10])
+    )
     floor = draw.choice([None, None, None, 50.0])
     most = max(wish.max_workers, draw.choice([3, 5]))
-    changed = replace(wish, used=tuple(rules), budget_usd_per_hour=budget, min_samples_per_second=floor, max_workers=most)
+    changed = replace(
+        wish,
+        used=tuple(rules),
+        budget_usd_per_hour=budget,
+        min_samples_per_second=floor,
+        max_workers=most,
+    )
     return replace(problem, requirements=changed)
 
 
@@ -370,21 +519,32 @@ def _rule(draw: random.Random, pool: Pool) -> Used:
     offer = pool.offer
     market, count = draw.choice(["*", offer.market]), min(draw.choice([1, 1, 2, 3]), pool.max_count)
     if draw.random() < 0.5:
-        return Used(place=offer.place, device=draw.choice(["*", offer.device, f"{offer.gpu}*"]), market=market, count=count)
+        return Used(
+            place=offer.place,
+            device=draw.choice(["*", offer.device, f"{offer.gpu}*"]),
+            market=market,
+            count=count,
+        )
     place = draw.choice(["*", f"{offer.provider}/*"])
-    return Used(place=place, device=draw.choice([offer.device, f"{offer.gpu}*"]), market=market, count=count)
+    return Used(
+        place=place, device=draw.choice([offer.device, f"{offer.gpu}*"]), market=market, count=count
+    )
 
 
 def _with_owned(draw: random.Random, problem: Problem) -> Problem:
     """Own one machine of the market: it costs nothing, and there is only one."""
     offers = list(problem.catalog.offers)
     at = draw.randrange(len(offers))
-    offers[at] = msgspec.structs.replace(offers[at], usd_per_hour=0.0, price_basis="owned", available=1, instance_type="own")
+    offers[at] = msgspec.structs.replace(
+        offers[at], usd_per_hour=0.0, price_basis="owned", available=1, instance_type="own"
+    )
     return replace(problem, catalog=replace(problem.catalog, offers=tuple(offers)))
 
 
 def two_places(**wishes: Any) -> Problem:
-    """Build a market of one T4 in each of two places: 1.00 USD/h on demand in aws/a, 0.60 on the spot market in gcp/b; 100 samples/s."""
+    """Build a market of one T4 in each of two places: 1.00 USD/h on demand in aws/a, 0.60 on the
+    spot market in gcp/b; 100 samples/s.
+    """
     places = [region("aws", "a", 0), region("gcp", "b", 2)]
     memory, flops, bandwidth, host = GPUS["T4"]
     return Problem(
@@ -409,7 +569,12 @@ def two_places(**wishes: Any) -> Problem:
             egress=tuple(
                 _price(p, "*", dst, usd)
                 for p in ("aws", "gcp")
-                for dst, usd in (("intra_zone", 0.0), ("inter_zone", 0.01), ("*", 0.02), ("internet", 0.1))
+                for dst, usd in (
+                    ("intra_zone", 0.0),
+                    ("inter_zone", 0.01),
+                    ("*", 0.02),
+                    ("internet", 0.1),
+                )
             ),
         ),
         requirements=Requirements(**wishes),
@@ -417,7 +582,9 @@ def two_places(**wishes: Any) -> Problem:
 
 
 def total_problem(seed: int) -> Problem:
-    """Draw a market of `exchange_problem` with a number of samples, limits in total near those of one machine."""
+    """Draw a market of `exchange_problem` with a number of samples, limits in total near those of
+    one machine.
+    """
     draw = random.Random(f"total {seed}")
     problem = exchange_problem(seed)
     samples, pool = draw.choice([10**4, 10**6, 10**8]), draw.choice(problem.pools)
@@ -435,7 +602,9 @@ def total_problem(seed: int) -> Problem:
 
 
 def batch_problem(seed: int) -> Problem:
-    """Draw a market of `exchange_problem` with a range of batches, and a critical batch now and then."""
+    """Draw a market of `exchange_problem` with a range of batches, and a critical batch now and
+    then.
+    """
     draw = random.Random(f"batch {seed}")
     problem = exchange_problem(seed)
     low = draw.choice([48, 256, 1000, 4096])
@@ -448,20 +617,32 @@ def batch_problem(seed: int) -> Problem:
 
 
 def carbon_problem(seed: int) -> Problem:
-    """Draw a market of `exchange_problem` with grids and powers, some unknown, hosts of different size, and carbon limited or minimised."""
+    """Draw a market of `exchange_problem` with grids and powers, some unknown, hosts of different
+    size, and carbon limited or minimised.
+    """
     draw = random.Random(f"carbon {seed}")
     problem = exchange_problem(seed)
     book = problem.catalog
-    grids = {place: draw.choice([None, 0.0, 30.0, 200.0, 400.0, 400.0, 800.0]) for place in book.regions}
+    grids = {
+        place: draw.choice([None, 0.0, 30.0, 200.0, 400.0, 400.0, 800.0]) for place in book.regions
+    }
     offers = [msgspec.structs.replace(o, vcpus=draw.choice([4, 8, 96])) for o in book.offers]
     catalog = replace(
         book,
-        regions={place: replace(r, grid_carbon_g_per_kwh=grids[place]) for place, r in book.regions.items()},
-        gpus={name: replace(gpu, power_w=power) for (name, gpu), power in zip(book.gpus.items(), (70.0, 150.0, 300.0), strict=True)},
+        regions={
+            place: replace(r, grid_carbon_g_per_kwh=grids[place])
+            for place, r in book.regions.items()
+        },
+        gpus={
+            name: replace(gpu, power_w=power)
+            for (name, gpu), power in zip(book.gpus.items(), (70.0, 150.0, 300.0), strict=True)
+        },
         offers=tuple(offers),
     )
     if draw.random() < 0.1:
-        catalog = replace(catalog, gpus={**catalog.gpus, "A10": replace(catalog.gpus["A10"], power_w=None)})
+        catalog = replace(
+            catalog, gpus={**catalog.gpus, "A10": replace(catalog.gpus["A10"], power_w=None)}
+        )
     objective = draw.choice([*OBJECTIVES, "carbon", "carbon"])
     limit = draw.choice([20.0, 60.0, 200.0]) * draw.uniform(0.5, 3)
     changed = replace(
@@ -479,9 +660,30 @@ def joint_problem(seed: int) -> Problem:
     places = sorted({pool.offer.place for pool in problem.pools})
     rows = (
         Quota(place="*", gpu="*", market="*", gpus=draw.choice([1, 2, 3, 5]), scope="together"),
-        Quota(place="*", gpu="*", market=draw.choice(["spot", "on_demand"]), gpus=draw.choice([0, 1, 2, 4]), scope="together"),
-        Quota(place="*", gpu=draw.choice(["T4", "A10", "V100"]), market="*", gpus=draw.choice([0, 1, 2, 4]), scope="together"),
-        Quota(place=draw.choice(places), gpu="*", market="*", gpus=draw.choice([1, 2, 3]), scope="together"),
+        Quota(
+            place="*",
+            gpu="*",
+            market=draw.choice(["spot", "on_demand"]),
+            gpus=draw.choice([0, 1, 2, 4]),
+            scope="together",
+        ),
+        Quota(
+            place="*",
+            gpu=draw.choice(["T4", "A10", "V100"]),
+            market="*",
+            gpus=draw.choice([0, 1, 2, 4]),
+            scope="together",
+        ),
+        Quota(
+            place=draw.choice(places),
+            gpu="*",
+            market="*",
+            gpus=draw.choice([1, 2, 3]),
+            scope="together",
+        ),
     )
     chosen = draw.sample(rows, draw.choice([1, 1, 2, 3]))
-    return replace(problem, requirements=replace(problem.requirements, quotas=(*problem.requirements.quotas, *chosen)))
+    return replace(
+        problem,
+        requirements=replace(problem.requirements, quotas=(*problem.requirements.quotas, *chosen)),
+    )

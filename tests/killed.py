@@ -1,6 +1,7 @@
 """Kills one rank of a run with SIGKILL at a named phase, once; for `test_killed_at_each_phase.py`.
 
-The user's function is called in each process before the first step: here it puts the kill into that process, then returns the tiny model.
+The user's function is called in each process before the first step: here it puts the kill into that
+process, then returns the tiny model.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 import run_plans
 
 ORDER = Path(os.environ["PLACER_HOME"]) / "kill"
-"""``rank|when|phase|time|file``: ``before`` or ``after`` the phase of that name comes for that time; the file says that it is done.
+"""``rank|when|phase|time|file``: ``before`` or ``after`` the phase of that name comes for that
+time; the file says that it is done.
 
 A file, as processes are forked from one that has the environment of its own start.
 """

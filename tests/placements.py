@@ -20,11 +20,21 @@ from placer.workload.profile import load_profile
 
 book = cache(load_catalog)
 BOOKS = ("default", "erben-2023", "phalak-2023")
-MODELS = ("imdb-lstm", "niser", "resnet18", "resnet50", "roberta-base", "roberta-xlm", "whisper-small")
+MODELS = (
+    "imdb-lstm",
+    "niser",
+    "resnet18",
+    "resnet50",
+    "roberta-base",
+    "roberta-xlm",
+    "whisper-small",
+)
 
 
 def random_placement(strategy: str, seed: int) -> tuple[Placement, Problem]:
-    """Draw 2 to 12 workers of one or more kinds in up to four regions, with any streams, local steps, overlap and placed data."""
+    """Draw 2 to 12 workers of one or more kinds in up to four regions, with any streams, local
+    steps, overlap and placed data.
+    """
     draw = random.Random(f"{strategy} {seed}")
     while True:
         problem = _problem(draw, strategy)
@@ -38,7 +48,11 @@ def random_placement(strategy: str, seed: int) -> tuple[Placement, Problem]:
 def _problem(draw: random.Random, strategy: str) -> Problem:
     """Half of the markets are those of shipped books, half are random ones with measured links."""
     if draw.random() < 0.5:
-        problem = Problem(profile=load_profile(draw.choice(MODELS)), catalog=book(draw.choice(BOOKS)), requirements=Requirements())
+        problem = Problem(
+            profile=load_profile(draw.choice(MODELS)),
+            catalog=book(draw.choice(BOOKS)),
+            requirements=Requirements(),
+        )
     else:
         problem = wide_problem(draw.randrange(10_000), most=10**9)
     wish = Requirements(
@@ -61,13 +75,19 @@ def _groups(draw: random.Random, problem: Problem, least_regions: int) -> tuple[
     if len(pools) < regions:
         return ()
     places = draw.sample(sorted(pools), regions)
-    kinds = [pool for place in places for pool in draw.sample(pools[place], min(len(pools[place]), draw.choice([1, 1, 2])))]
+    kinds = [
+        pool
+        for place in places
+        for pool in draw.sample(pools[place], min(len(pools[place]), draw.choice([1, 1, 2])))
+    ]
     workers = max(2, len(kinds), draw.randint(2, 12))
     extra = [draw.randrange(len(kinds)) for _ in range(workers - len(kinds))]
     return tuple(WorkerGroup.of(pool.offer, 1 + extra.count(k)) for k, pool in enumerate(kinds))
 
 
-def _exchanged(draw: random.Random, strategy: str, groups: Sequence[WorkerGroup], problem: Problem) -> tuple[Placement, Problem] | None:
+def _exchanged(
+    draw: random.Random, strategy: str, groups: Sequence[WorkerGroup], problem: Problem
+) -> tuple[Placement, Problem] | None:
     """Draw where the exchange meets and where data lies; None if it cannot meet."""
     counts: dict[str, int] = {}
     for group in groups:
@@ -80,7 +100,12 @@ def _exchanged(draw: random.Random, strategy: str, groups: Sequence[WorkerGroup]
     if not options:
         return None
     if problem.profile.bytes_per_sample and draw.random() < 0.3:
-        data = tuple(Dataset(place=p, samples=draw.choice([10**4, 10**5, 10**6]), may_move=draw.random() < 0.3) for p in sorted(counts))
+        data = tuple(
+            Dataset(
+                place=p, samples=draw.choice([10**4, 10**5, 10**6]), may_move=draw.random() < 0.3
+            )
+            for p in sorted(counts)
+        )
         problem = replace(problem, requirements=replace(problem.requirements, datasets=data))
     placement = Placement(groups=tuple(groups), exchange=draw.choice(options))
     return (placement, problem) if evaluate(placement, problem).step.total < 10**6 else None

@@ -1,4 +1,6 @@
-"""Price interfaces on 127.0.0.1 that answer in the formats of AWS, Azure and Google Cloud, over real HTTP."""
+"""Price interfaces on 127.0.0.1 that answer in the formats of AWS, Azure and Google Cloud, over
+real HTTP.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Request:
 
 @dataclass
 class Answer:
-    """What a server sends; ``length`` overrides Content-Length, ``hang`` keeps the connection silent until the test is over."""
+    """What a server sends; ``length`` overrides Content-Length, ``hang`` keeps the connection
+    silent until the test is over.
+    """
 
     body: bytes = b""
     status: int = 200
@@ -35,7 +39,9 @@ class Answer:
 
 def as_json(document: Any, status: int = 200, **headers: str) -> Answer:
     """Answer with a JSON document."""
-    return Answer(json.dumps(document).encode(), status, {"Content-Type": "application/json"} | headers)
+    return Answer(
+        json.dumps(document).encode(), status, {"Content-Type": "application/json"} | headers
+    )
 
 
 @dataclass
@@ -59,7 +65,9 @@ def serving(answer: Callable[[Request], Answer]) -> Iterator[Server]:
             parts = urlsplit(self.path)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-            request = Request(parts.path, query, {k.lower(): v for k, v in self.headers.items()}, body)
+            request = Request(
+                parts.path, query, {k.lower(): v for k, v in self.headers.items()}, body
+            )
             server.requests.append(request)
             found = answer(request)
             server.asked.set()
@@ -70,7 +78,9 @@ def serving(answer: Callable[[Request], Answer]) -> Iterator[Server]:
             self.send_response(found.status)
             for name, value in found.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(found.body) if found.length is None else found.length))
+            self.send_header(
+                "Content-Length", str(len(found.body) if found.length is None else found.length)
+            )
             self.end_headers()
             self.wfile.write(found.body)
             self.close_connection = self.close_connection or found.length is not None
@@ -89,7 +99,9 @@ def serving(answer: Callable[[Request], Answer]) -> Iterator[Server]:
     httpd = Quiet(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
     server = Server(f"http://127.0.0.1:{httpd.server_port}", [], threading.Event())
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield server
@@ -100,8 +112,12 @@ def serving(answer: Callable[[Request], Answer]) -> Iterator[Server]:
         thread.join()
 
 
-def azure_item(size: str, region: str, price: float, words: str = "", **changed: Any) -> dict[str, Any]:
-    """One item of the Retail Prices API, as its documentation shows it; ``words`` is Spot, Low Priority or Windows."""
+def azure_item(
+    size: str, region: str, price: float, words: str = "", **changed: Any
+) -> dict[str, Any]:
+    """One item of the Retail Prices API, as its documentation shows it; ``words`` is Spot, Low
+    Priority or Windows.
+    """
     series = "Virtual Machines NCasT4 v3 Series"
     name = size.removeprefix("Standard_").replace("_", " ")
     tail = f" {words}" if words in ("Spot", "Low Priority") else ""
@@ -130,7 +146,9 @@ def azure_item(size: str, region: str, price: float, words: str = "", **changed:
     }
 
 
-def azure_page(items: list[dict[str, Any]], link: str | None = None, count: int | None = None) -> dict[str, Any]:
+def azure_page(
+    items: list[dict[str, Any]], link: str | None = None, count: int | None = None
+) -> dict[str, Any]:
     """One page of the Retail Prices API."""
     return {
         "BillingCurrency": "USD",
@@ -142,7 +160,9 @@ def azure_page(items: list[dict[str, Any]], link: str | None = None, count: int 
     }
 
 
-def gcp_sku(words: str, usd: float, regions: list[str], *, unit: str = "h", usage: str = "", **changed: Any) -> dict[str, Any]:
+def gcp_sku(
+    words: str, usd: float, regions: list[str], *, unit: str = "h", usage: str = "", **changed: Any
+) -> dict[str, Any]:
     """One SKU of the Cloud Billing Catalog API, as its documentation shows it."""
     units, nanos = divmod(round(usd * 1e9), 10**9)
     return {
@@ -162,7 +182,16 @@ def gcp_sku(words: str, usd: float, regions: list[str], *, unit: str = "h", usag
                 "pricingExpression": {
                     "usageUnit": unit,
                     "displayQuantity": 1,
-                    "tieredRates": [{"startUsageAmount": 0, "unitPrice": {"currencyCode": "USD", "units": str(units), "nanos": nanos}}],
+                    "tieredRates": [
+                        {
+                            "startUsageAmount": 0,
+                            "unitPrice": {
+                                "currencyCode": "USD",
+                                "units": str(units),
+                                "nanos": nanos,
+                            },
+                        }
+                    ],
                     "usageUnitDescription": "hour",
                     "baseUnit": "s",
                     "baseUnitDescription": "second",
@@ -178,7 +207,15 @@ def gcp_sku(words: str, usd: float, regions: list[str], *, unit: str = "h", usag
     }
 
 
-def aws_entry(name: str, region: str, usd: str, *, gpu: str | None = "1", since: str = "2025-06-01T00:00:00Z", **changed: str) -> str:
+def aws_entry(
+    name: str,
+    region: str,
+    usd: str,
+    *,
+    gpu: str | None = "1",
+    since: str = "2025-06-01T00:00:00Z",
+    **changed: str,
+) -> str:
     """One entry of GetProducts: JSON in a string, nested as the price list is."""
     sku, term, rate = "6V3F3K4ZYKTQHXXM", "JRTCKXETXF", "6YS6EN2CT7"
     attributes = {

@@ -1,4 +1,6 @@
-"""Small plans and the model that they train, for `test_runtime.py`; the model is a module of its own so that processes can import it."""
+"""Small plans and the model that they train, for `test_runtime.py`; the model is a module of its
+own so that processes can import it.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,14 @@ from placer.launch.runtime.training.context import Settings
 from placer.problem.exchange import traits
 from placer.profiler.target.workload import Workload
 
-for _name, _value in (("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_DEFAULT_REGION", "us-east-1")):
-    os.environ.setdefault(_name, _value)  # before the first run: its processes are forked from one with the environment of its start
+for _name, _value in (
+    ("AWS_ACCESS_KEY_ID", "test"),
+    ("AWS_SECRET_ACCESS_KEY", "test"),
+    ("AWS_DEFAULT_REGION", "us-east-1"),
+):
+    os.environ.setdefault(
+        _name, _value
+    )  # before the first run: its processes are forked from one with the environment of its start
 A, B, C = "gcp/a", "gcp/b", "aws/c"
 INTERVAL = {"value": 1.0, "low": 1.0, "high": 1.0}
 
@@ -36,13 +44,29 @@ def document(strategy: str, *counts: tuple[str, int], **exchange: Any) -> dict[s
             "usd_per_hour": 0.2,
             "as_of": "2023-04-15",
         }
-        group = {"name": f"workers-{number}", "place": place, "provider": provider, "region": region, "offer": offer}
+        group = {
+            "name": f"workers-{number}",
+            "place": place,
+            "provider": provider,
+            "region": region,
+            "offer": offer,
+        }
         groups.append({**group, "count": count, "rank_offset": offset})
         offset += count
     stores = strategy in ("central", "hierarchical")
     hub = {
-        "function": {"kind": "function", "place": A, "function": "lambda", "memory_gib": 1.0, "max_seconds": 900.0},
-        "server": {"kind": "server", "place": A, "server": {"instance_type": "m", "market": "on_demand"}},
+        "function": {
+            "kind": "function",
+            "place": A,
+            "function": "lambda",
+            "memory_gib": 1.0,
+            "max_seconds": 900.0,
+        },
+        "server": {
+            "kind": "server",
+            "place": A,
+            "server": {"instance_type": "m", "market": "on_demand"},
+        },
         "region": {"kind": "region", "place": A, "server": None},
         "": None,
     }[traits(strategy).hub]
@@ -136,7 +160,9 @@ def _plain(parameters: Iterable[Any]) -> Any:
 
 
 def tiny() -> Workload:
-    """33 parameters: 4 x 5 + 5, 5 + 1, and 2 that are frozen; trained with momentum, so that the optimizer's state counts."""
+    """33 parameters: 4 x 5 + 5, 5 + 1, and 2 that are frozen; trained with momentum, so that the
+    optimizer's state counts.
+    """
     import torch
 
     class Net(torch.nn.Module):  # type: ignore[misc]
@@ -152,20 +178,40 @@ def tiny() -> Workload:
             """Prediction."""
             return self.last(self.first(x).tanh()) * self.extra.prod() * self.frozen.prod()
 
-    return Workload(name="tiny", title="tiny", family="other", module=Net(), batch=_samples, loss=_regression, optimizer=_momentum)
+    return Workload(
+        name="tiny",
+        title="tiny",
+        family="other",
+        module=Net(),
+        batch=_samples,
+        loss=_regression,
+        optimizer=_momentum,
+    )
 
 
 def linear() -> Workload:
-    """A loss that is linear in its parameters: gradients do not depend on the model, so their order does not matter."""
+    """A loss that is linear in its parameters: gradients do not depend on the model, so their order
+    does not matter.
+    """
     import torch
 
     module = torch.nn.Linear(4, 3)
     loss = lambda m, batch: m(batch[0]).mean()  # noqa: E731
-    return Workload(name="linear", title="linear", family="other", module=module, batch=_samples, loss=loss, optimizer=_plain)
+    return Workload(
+        name="linear",
+        title="linear",
+        family="other",
+        module=module,
+        batch=_samples,
+        loss=loss,
+        optimizer=_plain,
+    )
 
 
 def hungry() -> Workload:
-    """Two million parameters, and a server or function (rank 2) that gets 12 MB more of addresses than it has: too few for the sums."""
+    """Two million parameters, and a server or function (rank 2) that gets 12 MB more of addresses
+    than it has: too few for the sums.
+    """
     import multiprocessing
     import resource
 
@@ -173,10 +219,20 @@ def hungry() -> Workload:
 
     if multiprocessing.current_process().name == "placer rank 2":
         has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (has + 12_000_000 + 8_000_000, resource.RLIM_INFINITY))
+        resource.setrlimit(
+            resource.RLIMIT_AS, (has + 12_000_000 + 8_000_000, resource.RLIM_INFINITY)
+        )
     module = torch.nn.Linear(4, 500_000, bias=False)
     loss = lambda m, batch: m(batch[0]).mean()  # noqa: E731
-    return Workload(name="hungry", title="hungry", family="other", module=module, batch=_samples, loss=loss, optimizer=_plain)
+    return Workload(
+        name="hungry",
+        title="hungry",
+        family="other",
+        module=module,
+        batch=_samples,
+        loss=loss,
+        optimizer=_plain,
+    )
 
 
 def crooked() -> Workload:
@@ -187,7 +243,15 @@ def crooked() -> Workload:
 
     module = torch.nn.Linear(4, 1)
     torch.nn.init.constant_(module.weight, float(os.getpid()))
-    return Workload(name="crooked", title="crooked", family="other", module=module, batch=_samples, loss=_regression, optimizer=_plain)
+    return Workload(
+        name="crooked",
+        title="crooked",
+        family="other",
+        module=module,
+        batch=_samples,
+        loss=_regression,
+        optimizer=_plain,
+    )
 
 
 def loose() -> tuple[Any, Any, Any]:

@@ -1,10 +1,12 @@
-"""A process on one machine of a shaped network, for `test_rehearsal_network.py`: answers others, and sends when it is told to.
+"""A process on one machine of a shaped network, for `test_rehearsal_network.py`: answers others,
+and sends when it is told to.
 
-``python shaped_peer.py ENTRY`` (JSON) reads commands from stdin, each a line of JSON [address, port, bytes, streams], and answers
-with the seconds that the transfer took until the last byte was confirmed. Ends with stdin.
+``python shaped_peer.py ENTRY`` (JSON) reads commands from stdin, each a line of JSON [address,
+port, bytes, streams], and answers with the seconds that the transfer took until the last byte was
+confirmed. Ends with stdin.
 
-``python shaped_peer.py ENTRY RANK PORT BYTES`` is one of two ranks of gloo that meet at a store on the host's PORT, and says how long
-the fastest of five all-reduces took, seconds.
+``python shaped_peer.py ENTRY RANK PORT BYTES`` is one of two ranks of gloo that meet at a store on
+the host's PORT, and says how long the fastest of five all-reduces took, seconds.
 """
 
 import json
@@ -37,11 +39,16 @@ def main() -> None:
         address, port, size, streams = json.loads(line)
         for number in range(streams):
             if (address, port, number) not in opened:
-                made = opened[address, port, number] = socket.create_connection(seen(entry, address, port), timeout=60)
+                made = opened[address, port, number] = socket.create_connection(
+                    seen(entry, address, port), timeout=60
+                )
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         each = size // streams
         message = each.to_bytes(8, "big") + bytes(each)
-        threads = [threading.Thread(target=send, args=(opened[address, port, n], message)) for n in range(streams)]
+        threads = [
+            threading.Thread(target=send, args=(opened[address, port, n], message))
+            for n in range(streams)
+        ]
         began = time.perf_counter()
         for thread in threads:
             thread.start()

@@ -1,4 +1,6 @@
-"""A process on each machine of a shaped network, and the best of several measurements, for the tests of networks."""
+"""A process on each machine of a shaped network, and the best of several measurements, for the
+tests of networks.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ PEER = Path(__file__).with_name("shaped_peer.py")
 
 
 def best(measure: Callable[[], float], enough: float) -> float:
-    """The least of up to forty measurements, seconds: a busy machine makes some longer, none shorter."""
+    """The least of up to forty measurements, seconds: a busy machine makes some longer, none
+    shorter.
+    """
     least = measure()
     for _ in range(39):
         if least <= enough:
@@ -31,7 +35,12 @@ class Peers:
         self.network = network
         run = [sys.executable, str(PEER)]
         self.processes = [
-            subprocess.Popen([*run, json.dumps(network.entry(i))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                [*run, json.dumps(network.entry(i))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             for i in range(len(network.addresses))
         ]
         self.ports = [self.answer(i) for i in range(len(self.processes))]
@@ -40,7 +49,9 @@ class Peers:
         """Start a transfer."""
         stdin = self.processes[src].stdin
         assert stdin is not None
-        stdin.write(json.dumps([self.network.addresses[dst], self.ports[dst], size, streams]) + "\n")
+        stdin.write(
+            json.dumps([self.network.addresses[dst], self.ports[dst], size, streams]) + "\n"
+        )
         stdin.flush()
 
     def answer(self, machine: int) -> Any:

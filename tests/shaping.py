@@ -16,7 +16,11 @@ def _why_not() -> str:
             return f"needs {package}"
     way = {"stream_bytes_per_s": 1e8, "pair_bytes_per_s": 1e8, "rtt_s": 0.0}
     try:
-        with shaped_network(["A", "B"], [Shape(src="A", dst="B", **way), Shape(src="B", dst="A", **way)], "namespaces"):
+        with shaped_network(
+            ["A", "B"],
+            [Shape(src="A", dst="B", **way), Shape(src="B", dst="A", **way)],
+            "namespaces",
+        ):
             return ""
     except PlacerError as error:
         return error.message

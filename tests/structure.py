@@ -1,8 +1,9 @@
 """Measure the structure of the source: rooms, floors, circles, upward imports and lines.
 
-Run ``python tests/structure.py`` for this checkout, or ``python tests/structure.py DIR`` for another one, such as an older
-version in ``git worktree add /tmp/old REVISION``. Every import counts: at the top of a module, inside a function, and under
-``TYPE_CHECKING``. Modules that are reached by name at run time (solvers, commands, export targets) are not imports.
+Run ``python tests/structure.py`` for this checkout, or ``python tests/structure.py DIR`` for
+another one, such as an older version in ``git worktree add /tmp/old REVISION``. Every import
+counts: at the top of a module, inside a function, and under ``TYPE_CHECKING``. Modules that are
+reached by name at run time (solvers, commands, export targets) are not imports.
 """
 
 from __future__ import annotations
@@ -54,15 +55,21 @@ class Structure:
     def circles(self) -> list[list[str]]:
         """List the sets of modules that import each other, directly or through others."""
         graph = nx.DiGraph((i.source, i.target) for i in self.imports)
-        return sorted(sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1)
+        return sorted(
+            sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1
+        )
 
     def floors(self) -> int:
-        """Count how high imports stand on each other, where the modules of a circle share one floor."""
+        """Count how high imports stand on each other, where the modules of a circle share one
+        floor.
+        """
         graph = nx.condensation(nx.DiGraph((i.source, i.target) for i in self.imports))
         return int(nx.dag_longest_path_length(graph)) + 1
 
     def upward(self, floors: Iterable[Iterable[str]] = FLOORS) -> list[Import]:
-        """List imports of another room that is not on a lower floor, and modules of rooms that no floor names."""
+        """List imports of another room that is not on a lower floor, and modules of rooms that no
+        floor names.
+        """
         height = {room: -depth for depth, rooms in enumerate(floors) for room in rooms}
         wrong = []
         for found in self.imports:
@@ -75,8 +82,15 @@ class Structure:
 
 def read_structure(root: Path) -> Structure:
     """Read the imports of all source files of a checkout, without running any."""
-    files = {module_of(path, root): path for name in SOURCES for path in sorted((root / name).rglob("*.py"))}
-    return Structure(files=files, imports=tuple(i for name, path in files.items() for i in imports_of(name, path, files)))
+    files = {
+        module_of(path, root): path
+        for name in SOURCES
+        for path in sorted((root / name).rglob("*.py"))
+    }
+    return Structure(
+        files=files,
+        imports=tuple(i for name, path in files.items() for i in imports_of(name, path, files)),
+    )
 
 
 def module_of(path: Path, root: Path) -> str:
@@ -87,7 +101,9 @@ def module_of(path: Path, root: Path) -> str:
 
 
 def room_of(module: str) -> str:
-    """Name the room of a module: the first level below ``placer``; ``__init__`` for the package itself."""
+    """Name the room of a module: the first level below ``placer``; ``__init__`` for the package
+    itself.
+    """
     return module.split(".")[1] if "." in module else "__init__"
 
 
@@ -100,10 +116,16 @@ def imports_of(name: str, path: Path, known: Iterable[str]) -> list[Import]:
             targets = {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             home = _home(package, node)
-            targets = {f"{home}.{alias.name}" if f"{home}.{alias.name}" in names else home for alias in node.names}
+            targets = {
+                f"{home}.{alias.name}" if f"{home}.{alias.name}" in names else home
+                for alias in node.names
+            }
         else:
             continue
-        found += [Import(source=name, target=t, line=node.lineno) for t in sorted(targets & names - {name})]
+        found += [
+            Import(source=name, target=t, line=node.lineno)
+            for t in sorted(targets & names - {name})
+        ]
     return found
 
 
@@ -112,15 +134,24 @@ def _home(package: str, node: ast.ImportFrom) -> str:
     if not node.level:
         return node.module or ""
     parts = package.split(".")
-    return ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+    return ".".join(
+        [*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])]
+    )
 
 
 def rooms_by_level(root: Path) -> dict[str, int]:
     """Count the rooms (folders and modules) of every source folder."""
-    folders = [path for name in SOURCES for path in [root / name, *sorted((root / name).rglob("*"))] if path.is_dir()]
+    folders = [
+        path
+        for name in SOURCES
+        for path in [root / name, *sorted((root / name).rglob("*"))]
+        if path.is_dir()
+    ]
     return {
         str(folder.relative_to(root)): sum(
-            1 for p in folder.iterdir() if (p.suffix == ".py" and p.stem != "__init__") or (p.is_dir() and any(p.glob("*.py")))
+            1
+            for p in folder.iterdir()
+            if (p.suffix == ".py" and p.stem != "__init__") or (p.is_dir() and any(p.glob("*.py")))
         )
         for folder in folders
         if any(folder.glob("*.py"))
@@ -131,8 +162,13 @@ def main(root: Path) -> None:
     """Print the figures of a checkout."""
     structure, rooms = read_structure(root), rooms_by_level(root)
     circles, upward = structure.circles(), structure.upward()
-    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in structure.files.values())
-    print(f"{len(structure.files)} modules, {lines:,} lines, {len(structure.imports):,} imports, {structure.floors()} floors of imports")
+    lines = sum(
+        len(path.read_text(encoding="utf-8").splitlines()) for path in structure.files.values()
+    )
+    print(
+        f"{len(structure.files)} modules, {lines:,} lines, {len(structure.imports):,} imports, "
+        f"{structure.floors()} floors of imports"
+    )
     widest = sorted(rooms.items(), key=lambda item: -item[1])[:5]
     print("most rooms at one level: " + ", ".join(f"{name} {count}" for name, count in widest))
     print(f"{len(circles)} circles")
@@ -141,7 +177,10 @@ def main(root: Path) -> None:
     if (root / "placer" / "cost_model").is_dir():
         print(f"{len(upward)} imports that do not go down")
         for found in upward:
-            print(f"  {structure.files[found.source].relative_to(root)}:{found.line} imports {found.target}")
+            print(
+                f"  {structure.files[found.source].relative_to(root)}:{found.line} imports "
+                f"{found.target}"
+            )
 
 
 if __name__ == "__main__":

@@ -32,25 +32,49 @@ def findings(path: Path, text: str) -> tuple[Finding, ...]:
     return audit(located_rows([devices(), *layers]), book, TODAY)
 
 
-def test_a_spot_price_whose_source_says_that_it_is_above_on_demand_is_no_doubt(tmp_path: Path) -> None:
+def test_a_spot_price_whose_source_says_that_it_is_above_on_demand_is_no_doubt(
+    tmp_path: Path,
+) -> None:
     """0.9 on spot beside 0.526 on demand is a warning, unless the source has the words for it."""
     row = f"{OFFERS}aws,us-east-1,g4dn.xlarge,T4,1,4,16,spot,0.9,list,,q{{}},2026-11-01\n"
-    assert [finding.level for finding in findings(tmp_path / "q.csv", row.format(""))] == ["warning"]
+    assert [finding.level for finding in findings(tmp_path / "q.csv", row.format(""))] == [
+        "warning"
+    ]
     assert findings(tmp_path / "q.csv", row.format("; spot above on-demand")) == ()
 
 
 @pytest.mark.parametrize(
     ("row", "level", "says"),
     [
-        ("aws,us-east-1,x,T4,1,4,16,spot,9000,list,,q,2026-11-01", "error", "costs 9000 USD/h for each T4; the median of the catalog is"),
+        (
+            "aws,us-east-1,x,T4,1,4,16,spot,9000,list,,q,2026-11-01",
+            "error",
+            "costs 9000 USD/h for each T4; the median of the catalog is",
+        ),
         ("aws,us-east-1,x,T4,1,4,16,spot,0.00001,list,,q,2026-11-01", "error", "costs 1e-05 USD/h"),
-        ("aws,us-east-1,x,T4,1,4,16,spot,0.2,list,,q,2026-12-24", "error", "as_of 2026-12-24 is in the future"),
-        ("aws,us-east-1,x,T4,1,4,16,spot,0.2,list,,q,2006-08-24", "error", "as_of 2006-08-24 is before 2015"),
-        ("aws,us-east-1,g4dn.xlarge,T4,1,4,16,spot,0.9,list,,q,2026-11-01", "warning", "costs 0.9 USD/h on spot and 0.526 on demand"),
+        (
+            "aws,us-east-1,x,T4,1,4,16,spot,0.2,list,,q,2026-12-24",
+            "error",
+            "as_of 2026-12-24 is in the future",
+        ),
+        (
+            "aws,us-east-1,x,T4,1,4,16,spot,0.2,list,,q,2006-08-24",
+            "error",
+            "as_of 2006-08-24 is before 2015",
+        ),
+        (
+            "aws,us-east-1,g4dn.xlarge,T4,1,4,16,spot,0.9,list,,q,2026-11-01",
+            "warning",
+            "costs 0.9 USD/h on spot and 0.526 on demand",
+        ),
     ],
 )
-def test_a_doubtful_price_is_named_with_its_file_and_line(tmp_path: Path, row: str, level: str, says: str) -> None:
-    """A slip of the decimal point, a date from the future or of 2006, a spot machine above its on-demand price."""
+def test_a_doubtful_price_is_named_with_its_file_and_line(
+    tmp_path: Path, row: str, level: str, says: str
+) -> None:
+    """A slip of the decimal point, a date from the future or of 2006, a spot machine above its
+    on-demand price.
+    """
     found = [f for f in findings(tmp_path / "quote.csv", OFFERS + row + "\n") if says in f.message]
     assert [(f.level, f.where) for f in found] == [(level, f"{tmp_path / 'quote.csv'}:2")]
 
@@ -66,21 +90,31 @@ def test_a_link_faster_than_light_in_fibre_is_an_error(tmp_path: Path) -> None:
 def test_validate_exits_with_two_on_errors_and_zero_on_warnings(tmp_path: Path, run: Run) -> None:
     """For people and for programs; the offending row is in the message."""
     path = tmp_path / "quote.csv"
-    path.write_text(OFFERS + "aws,us-east-1,x,T4,1,4,16,spot,9000,list,,q,2026-11-01\n", encoding="utf-8")
+    path.write_text(
+        OFFERS + "aws,us-east-1,x,T4,1,4,16,spot,9000,list,,q,2026-11-01\n", encoding="utf-8"
+    )
     done = run("catalog", "validate", str(path), columns=200)
     assert done.returncode == 2
     assert f"error: {path}:2: x (T4) in aws/us-east-1 costs 9000 USD/h" in done.stdout
     document = json.loads(run("catalog", "validate", str(path), "--json").stdout)
     assert (document["valid"], document["findings"][0]["level"]) == (False, "error")
-    path.write_text(OFFERS + "aws,us-east-1,g4dn.xlarge,T4,1,4,16,spot,0.9,list,,q,2026-11-01\n", encoding="utf-8")
+    path.write_text(
+        OFFERS + "aws,us-east-1,g4dn.xlarge,T4,1,4,16,spot,0.9,list,,q,2026-11-01\n",
+        encoding="utf-8",
+    )
     assert run("catalog", "validate", str(path)).returncode == 0
 
 
 def test_diff_says_what_changed_by_how_much(tmp_path: Path, run: Run) -> None:
     """One machine twice as dear, one new: the rest of the book agrees."""
     path = tmp_path / "quote.csv"
-    dearer, added = "aws,us-east-1,g4dn.xlarge,T4,1,4,16,on_demand,1.052", "aws,us-east-1,new,T4,1,4,16,spot,0.2"
-    path.write_text(f"{OFFERS}{dearer},list,,q,2026-11-01\n{added},list,,q,2026-11-01\n", encoding="utf-8")
+    dearer, added = (
+        "aws,us-east-1,g4dn.xlarge,T4,1,4,16,on_demand,1.052",
+        "aws,us-east-1,new,T4,1,4,16,spot,0.2",
+    )
+    path.write_text(
+        f"{OFFERS}{dearer},list,,q,2026-11-01\n{added},list,,q,2026-11-01\n", encoding="utf-8"
+    )
     old, new = load_catalog("default"), load_catalog(["default", str(path)])
     prices = [c for c in differences(old, new) if c.kind == "new" or c.field == "usd_per_hour"]
     assert [(c.kind, c.key[2], c.before, c.after, c.ratio) for c in prices] == [
@@ -91,14 +125,20 @@ def test_diff_says_what_changed_by_how_much(tmp_path: Path, run: Run) -> None:
     assert differences(old, old) == ()
     shown = run("catalog", "diff", "default", str(path), columns=160).stdout
     assert "+100.0%" in shown
-    assert run("catalog", "diff", "default", "default").stdout == "default and default agree in every figure\n"
+    assert (
+        run("catalog", "diff", "default", "default").stdout
+        == "default and default agree in every figure\n"
+    )
 
 
 def test_coverage_counts_every_offer_once(default: Catalog) -> None:
     """The table adds up to the book, and so do the ages."""
     rows = coverage(default)
     assert sum(row.on_demand + row.spot for row in rows) == len(default.offers)
-    assert all(row.usd_per_gpu_hour_low <= row.usd_per_gpu_hour_median <= row.usd_per_gpu_hour_high for row in rows)
+    assert all(
+        row.usd_per_gpu_hour_low <= row.usd_per_gpu_hour_median <= row.usd_per_gpu_hour_high
+        for row in rows
+    )
     assert {age.kind: age.rows for age in ages(default)}["machines"] == len(default.offers)
 
 
@@ -116,13 +156,19 @@ def test_groups_have_the_cheapest_offer_of_their_kind(default: Catalog) -> None:
     """Grouped by device and market, the low end is the least price for each device in the book."""
     for group in grouped(default.offers, default, ("gpu", "market")):
         gpu, market = group.group
-        prices = [o.usd_per_hour / o.gpu_count for o in default.offers if (o.gpu, o.market.replace("_", "-")) == (gpu, market)]
+        prices = [
+            o.usd_per_hour / o.gpu_count
+            for o in default.offers
+            if (o.gpu, o.market.replace("_", "-")) == (gpu, market)
+        ]
         assert (group.usd_per_gpu_hour_low, group.offers) == (min(prices), len(prices))
 
 
 def test_group_by_takes_several_keys_and_refuses_others(run: Run) -> None:
     """The nearest key is named."""
-    document = json.loads(run("offers", "--gpu", "T4", "--group-by", "continent,market", "--json").stdout)
+    document = json.loads(
+        run("offers", "--gpu", "T4", "--group-by", "continent,market", "--json").stdout
+    )
     assert document["by"] == ["continent", "market"]
     assert all(len(group["group"]) == 2 for group in document["groups"])
     done = run("offers", "--group-by", "continnent")
@@ -130,9 +176,16 @@ def test_group_by_takes_several_keys_and_refuses_others(run: Run) -> None:
 
 
 def test_a_contract_about_no_machine_is_a_warning(tmp_path: Path) -> None:
-    """The market is called on_demand; a slip in it would cost the discount without a word. The line above it is right."""
-    head, right = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n", "aws,*,*,*,on_demand,0.8,c,2026-11-01\n"
-    found = findings(tmp_path / "discounts.csv", head + right + right.replace("on_demand", "ondemand"))
+    """The market is called on_demand; a slip in it would cost the discount without a word. The line
+    above it is right.
+    """
+    head, right = (
+        "provider,region,instance_type,gpu,market,multiplier,source,as_of\n",
+        "aws,*,*,*,on_demand,0.8,c,2026-11-01\n",
+    )
+    found = findings(
+        tmp_path / "discounts.csv", head + right + right.replace("on_demand", "ondemand")
+    )
     assert [(f.level, f.where) for f in found if "no machine has this discount" in f.message] == [
         ("warning", f"{tmp_path / 'discounts.csv'}:3")
     ]
@@ -142,19 +195,38 @@ def test_a_contract_about_no_machine_is_a_warning(tmp_path: Path) -> None:
 def test_a_discount_is_from_a_hundredth_to_a_hundred_times(tmp_path: Path, multiplier: str) -> None:
     """Less would make machines free, more would make them vanish: both are slips."""
     path = tmp_path / "discounts.csv"
-    path.write_text(f"provider,region,instance_type,gpu,market,multiplier,source,as_of\naws,*,*,*,*,{multiplier},c,2026-11-01\n")
+    path.write_text(
+        f"provider,region,instance_type,gpu,market,multiplier,source,as_of\naws,*,*,*,*,{multiplier},c,2026-11-01\n"
+    )
     with pytest.raises(PlacerError, match=rf"discounts\.csv:2: multiplier '{multiplier}'"):
         load_catalog(["default", str(path)])
 
 
 def test_a_placement_that_owes_its_place_to_a_slip_says_so(tmp_path: Path, run: Run) -> None:
-    """A T4 at 0.002 USD/h beside a median of about 0.2 wins every search; dated 2096 it would also count as new."""
+    """A T4 at 0.002 USD/h beside a median of about 0.2 wins every search; dated 2096 it would also
+    count as new.
+    """
     path = tmp_path / "quote.csv"
-    path.write_text(f"{OFFERS}aws,us-east-1,slip,T4,1,4,16,spot,0.002,list,,q,2096-11-01\n", encoding="utf-8")
-    words = ("recommend", "--model", "resnet18", "--budget", "1/h", "--gpu", "T4", "--in", "aws/us-east-1", "--json")
+    path.write_text(
+        f"{OFFERS}aws,us-east-1,slip,T4,1,4,16,spot,0.002,list,,q,2096-11-01\n", encoding="utf-8"
+    )
+    words = (
+        "recommend",
+        "--model",
+        "resnet18",
+        "--budget",
+        "1/h",
+        "--gpu",
+        "T4",
+        "--in",
+        "aws/us-east-1",
+        "--json",
+    )
     document = json.loads(run(*words, "--catalog", "default", "--catalog", str(path)).stdout)
     messages = {warning["code"]: warning["message"] for warning in document["warnings"]}
-    assert messages["odd-price"].startswith("slip in aws/us-east-1 costs 0.002 USD/h for each T4; the median is 0.")
+    assert messages["odd-price"].startswith(
+        "slip in aws/us-east-1 costs 0.002 USD/h for each T4; the median is 0."
+    )
     assert "2096-11-01, in the future" in messages["future-prices"]
     plain = json.loads(run(*words, "--catalog", "default").stdout)
     assert not {"odd-price", "future-prices"} & {warning["code"] for warning in plain["warnings"]}
@@ -174,7 +246,11 @@ CONTRACT = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"
 )
 def test_a_doubtful_line_of_a_contract_is_named(tmp_path: Path, line: str, says: str) -> None:
     """A name that fits nothing, a percentage, and what is taken off instead of what is paid."""
-    found = [f for f in findings(tmp_path / "contract.csv", f"{CONTRACT}{line},ours,2026-11-01\n") if says in f.message]
+    found = [
+        f
+        for f in findings(tmp_path / "contract.csv", f"{CONTRACT}{line},ours,2026-11-01\n")
+        if says in f.message
+    ]
     assert [(f.level, f.where) for f in found] == [("warning", f"{tmp_path / 'contract.csv'}:2")]
 
 
@@ -188,7 +264,11 @@ def test_a_contract_below_its_offers_is_said_to_do_nothing(tmp_path: Path) -> No
 
 
 def test_diff_shows_no_rounding_errors(run: Run) -> None:
-    """63.3217 USD/h less 20 % are 50.65736, which binary numbers cannot hold; six digits of it are shown."""
-    shown = run("catalog", "diff", "default", str(ROOT / "examples" / "contract.csv"), columns=160).stdout
+    """63.3217 USD/h less 20 % are 50.65736, which binary numbers cannot hold; six digits of it are
+    shown.
+    """
+    shown = run(
+        "catalog", "diff", "default", str(ROOT / "examples" / "contract.csv"), columns=160
+    ).stdout
     row = next(line for line in shown.splitlines() if "a3-highgpu-4g" in line)
     assert re.search(r" 63\.3217 +50\.6574 +-20\.0%", row)

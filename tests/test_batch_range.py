@@ -1,4 +1,6 @@
-"""The target batch size as a choice: every batch of a range, and what the critical batch says of large ones."""
+"""The target batch size as a choice: every batch of a range, and what the critical batch says of
+large ones.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,13 @@ def with_batch(problem: Problem, batch: int) -> Problem:
 
 def test_batches_that_are_tried() -> None:
     """The ends and the powers of two between; one batch where it is given."""
-    assert Requirements(batch_range=(6_000, 33_000)).open_batches == (6_000, 8_192, 16_384, 32_768, 33_000)
+    assert Requirements(batch_range=(6_000, 33_000)).open_batches == (
+        6_000,
+        8_192,
+        16_384,
+        32_768,
+        33_000,
+    )
     assert Requirements(batch_range=(8_192, 16_384)).open_batches == (8_192, 16_384)
     assert Requirements(batch_range=(100, 100)).open_batches == (100,)
     assert Requirements(batch_range=(8, 64), target_batch_size=16).open_batches == ()
@@ -47,10 +55,15 @@ def test_batches_that_are_tried() -> None:
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_a_range_is_the_best_of_its_batches(chunk: int) -> None:
-    """160 instances: the value of `exact` over the range is the best that plain enumeration finds with any one batch."""
+    """160 instances: the value of `exact` over the range is the best that plain enumeration finds
+    with any one batch.
+    """
     for seed in range(chunk * 16, chunk * 16 + 16):
         problem = batch_problem(seed)
-        values = [solve(with_batch(problem, batch), "exhaustive").value for batch in problem.requirements.open_batches]
+        values = [
+            solve(with_batch(problem, batch), "exhaustive").value
+            for batch in problem.requirements.open_batches
+        ]
         there = [value for value in values if value is not None]
         answer = solve(problem, "exact", PROOF)
         assert (answer.value is None) == (not there), seed
@@ -63,14 +76,19 @@ def test_a_range_is_the_best_of_its_batches(chunk: int) -> None:
         assert answer.placement is not None
         assert violations(answer.placement, answer.problem) == (), seed
         assert answer.gap == pytest.approx(0.0, abs=3e-9), seed
-        assert [row.target_batch_size for row in answer.batches] == [*problem.requirements.open_batches], seed
+        assert [row.target_batch_size for row in answer.batches] == [
+            *problem.requirements.open_batches
+        ], seed
 
 
 def test_a_stopped_range_has_an_honest_bound() -> None:
     """Whatever the node limit, no batch of the range has a placement beyond the bound."""
     for seed in range(500, 540):
         problem = batch_problem(seed)
-        stopped, best = solve(problem, "exact", SolveOptions(gap=0.0, node_limit=seed % 20)), solve(problem, "exact", PROOF)
+        stopped, best = (
+            solve(problem, "exact", SolveOptions(gap=0.0, node_limit=seed % 20)),
+            solve(problem, "exact", PROOF),
+        )
         if stopped.bound is None or best.value is None:
             continue
         if problem.requirements.objective == "throughput":
@@ -89,19 +107,25 @@ def test_without_a_critical_batch_the_largest_wins(erben: Catalog) -> None:
 
 
 def test_a_small_critical_batch_makes_the_smallest_win(erben: Catalog) -> None:
-    """With B_crit = 500, 65,536 samples a step need nearly 8 times the samples of 8,192: fast steps are worth nothing."""
+    """With B_crit = 500, 65,536 samples a step need nearly 8 times the samples of 8,192: fast steps
+    are worth nothing.
+    """
     assert solve(ask(erben, batch_range=RANGE, critical_batch=500)).problem.batch == 8_192
 
 
 def test_one_machine_takes_the_smallest_batch(erben: Catalog) -> None:
     """It exchanges nothing, so all batches tie."""
     problem = ask(erben, batch_range=RANGE)
-    alone = replace(problem, requirements=replace(problem.requirements, min_workers=1, max_workers=1))
+    alone = replace(
+        problem, requirements=replace(problem.requirements, min_workers=1, max_workers=1)
+    )
     assert solve(alone).problem.batch == 8_192
 
 
 def test_critical_batch_by_hand(erben: Catalog) -> None:
-    """B = 65,536 beside 32,768 with B_crit = 16,384: (16 + 64) / (16 + 32) = 5/3 of the samples; local steps come on top."""
+    """B = 65,536 beside 32,768 with B_crit = 16,384: (16 + 64) / (16 + 32) = 5/3 of the samples;
+    local steps come on top.
+    """
     problem = with_batch(ask(erben, critical_batch=16_384), 65_536)
     assert batch_factor(problem) == pytest.approx(5 / 3)
     assert batch_factor(with_batch(problem, 32_768)) == 1.0
@@ -109,7 +133,9 @@ def test_critical_batch_by_hand(erben: Catalog) -> None:
     plain = multiplier_of(Exchange(strategy="none", compression="fp16"), problem)
     assert plain.value == pytest.approx(5 / 3)
     assert plain.basis == "given"
-    local = multiplier_of(Exchange(strategy="local-sgd", compression="none", local_steps=16), problem)
+    local = multiplier_of(
+        Exchange(strategy="local-sgd", compression="none", local_steps=16), problem
+    )
     assert local.value == pytest.approx(1.05 * 5 / 3)  # 1.05 for 16 local steps
     assert "McCandlish" in local.source
 
@@ -117,7 +143,9 @@ def test_critical_batch_by_hand(erben: Catalog) -> None:
 def test_speed_that_counts_knows_the_batch(erben: Catalog) -> None:
     """One machine is as fast as before, but only 3/5 of its samples count."""
     problem = with_batch(ask(erben, critical_batch=16_384), 65_536)
-    alone = replace(problem, requirements=replace(problem.requirements, min_workers=1, max_workers=1))
+    alone = replace(
+        problem, requirements=replace(problem.requirements, min_workers=1, max_workers=1)
+    )
     got = solve(alone)
     assert got.placement is not None
     outcome = evaluate(got.placement, alone)
@@ -139,7 +167,9 @@ def test_heuristics_answer_ranges(erben: Catalog, solver: str) -> None:
 
 def test_documents_hold_the_table(erben: Catalog) -> None:
     """The request has the range and the chosen batch; a saved file is priced again with it."""
-    document = json.loads(json.dumps(saved_document(solve(ask(erben, batch_range=RANGE, critical_batch=20_000)))))
+    document = json.loads(
+        json.dumps(saved_document(solve(ask(erben, batch_range=RANGE, critical_batch=20_000))))
+    )
     assert document["request"]["batch_range"] == [*RANGE]
     chosen = document["request"]["target_batch_size"]
     (row,) = [row for row in document["batches"] if row["target_batch_size"] == chosen]
@@ -149,7 +179,19 @@ def test_documents_hold_the_table(erben: Catalog) -> None:
 
 def test_command_line(run: Run) -> None:
     """The table, the assumption that is said, and the range that is echoed."""
-    words = ["recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "T4,A10", "--budget", "5/h", "--workers", "2.."]
+    words = [
+        "recommend",
+        "--model",
+        "roberta-xlm",
+        "--catalog",
+        "erben-2023",
+        "--gpu",
+        "T4,A10",
+        "--budget",
+        "5/h",
+        "--workers",
+        "2..",
+    ]
     done = run(*words, "--tbs", "8Ki..64Ki", columns=200)
     assert done.returncode == 0, done.stderr
     assert "the best of 8,192 to 65,536" in done.stdout

@@ -1,4 +1,6 @@
-"""Shares of a step: by speed where the timing takes it so, whole samples that add up, the mean gradient of one process."""
+"""Shares of a step: by speed where the timing takes it so, whole samples that add up, the mean
+gradient of one process.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from placer.launch.runtime.training.batch_shares import apportioned
 TESTS = str(Path(__file__).parent)
 
 
-def with_speeds(told: dict[str, Any], *speeds: float, shares: dict[str, float] | None = None) -> dict[str, Any]:
+def with_speeds(
+    told: dict[str, Any], *speeds: float, shares: dict[str, float] | None = None
+) -> dict[str, Any]:
     """The manifest with samples/s of one machine of each group, and shares of the data by place."""
     rest = {key: value for key, value in told.items() if key != "digest"}
     groups = []
@@ -44,32 +48,60 @@ def with_speeds(told: dict[str, Any], *speeds: float, shares: dict[str, float] |
     ],
 )
 def test_shares_follow_the_timing_of_the_strategy(strategy: str, shares: list[int]) -> None:
-    """24 samples; speeds 10, 10, 30, 10 samples/s, 60 in all: 24 x 10 / 60 = 4 and 24 x 30 / 60 = 12. With a server or store: 6 each."""
+    """24 samples; speeds 10, 10, 30, 10 samples/s, 60 in all: 24 x 10 / 60 = 4 and 24 x 30 / 60 =
+    12. With a server or store: 6 each.
+    """
     plan = plan_of(with_speeds(document(strategy, (A, 2), (B, 1), (C, 1)), 10.0, 30.0, 10.0))
     assert list(plan.shares(24, range(4)).values()) == shares
 
 
 def test_data_that_has_its_place_is_shared_there() -> None:
-    """Half of the data lies in A, a quarter in B and C each: the two of A get 6 each though B is fast; a store divides so, too."""
+    """Half of the data lies in A, a quarter in B and C each: the two of A get 6 each though B is
+    fast; a store divides so, too.
+    """
     where = {A: 0.5, B: 0.25, C: 0.25}
     for strategy in ("all-reduce", "central"):
-        plan = plan_of(with_speeds(document(strategy, (A, 2), (B, 1), (C, 1)), 10.0, 30.0, 10.0, shares=where))
+        plan = plan_of(
+            with_speeds(document(strategy, (A, 2), (B, 1), (C, 1)), 10.0, 30.0, 10.0, shares=where)
+        )
         assert plan.shares(24, range(4)) == {0: 6, 1: 6, 2: 6, 3: 6}
         assert plan.shares(24, (0, 2, 3)) == {0: 12, 2: 6, 3: 6}
-    two = plan_of(with_speeds(document("all-reduce", (A, 1), (B, 1), (A, 1)), 10.0, 10.0, 20.0, shares={A: 0.75, B: 0.25}))
+    two = plan_of(
+        with_speeds(
+            document("all-reduce", (A, 1), (B, 1), (A, 1)),
+            10.0,
+            10.0,
+            20.0,
+            shares={A: 0.75, B: 0.25},
+        )
+    )
     assert two.shares(24, range(3)) == {0: 6, 1: 6, 2: 12}  # 18 of A by speeds 10 and 20
 
 
 def test_early_manifests_and_lost_workers() -> None:
-    """No speeds: equal shares, the first get one more. Without the fast one the others share all of it by their speeds."""
-    assert plan_of(document("all-reduce", (A, 2), (B, 1))).shares(25, range(3)) == {0: 9, 1: 8, 2: 8}
-    assert plan_of(with_speeds(document("asgd-ga", (A, 1), (B, 1), (C, 1)), 10.0, 30.0, 20.0)).shares(24, (0, 2)) == {0: 8, 2: 16}
+    """No speeds: equal shares, the first get one more. Without the fast one the others share all of
+    it by their speeds.
+    """
+    assert plan_of(document("all-reduce", (A, 2), (B, 1))).shares(25, range(3)) == {
+        0: 9,
+        1: 8,
+        2: 8,
+    }
+    assert plan_of(
+        with_speeds(document("asgd-ga", (A, 1), (B, 1), (C, 1)), 10.0, 30.0, 20.0)
+    ).shares(24, (0, 2)) == {0: 8, 2: 16}
 
 
 def test_all_workers_of_a_recommended_plan_end_at_once() -> None:
-    """Several kinds of machines: B / (sum of speeds) seconds each, as the plan predicts, to a sample."""
+    """Several kinds of machines: B / (sum of speeds) seconds each, as the plan predicts, to a
+    sample.
+    """
     got = placer.recommend(
-        "resnet50", catalog="erben-2023", budget="5/h", use=["gcp/us-central1=1xT4", "lambda/us-west-1=1xA10"], exchange="all-reduce"
+        "resnet50",
+        catalog="erben-2023",
+        budget="5/h",
+        use=["gcp/us-central1=1xT4", "lambda/us-west-1=1xA10"],
+        exchange="all-reduce",
     )
     plan: Plan = plan_from(got.to_manifest(), "plan")
     shares = plan.shares(plan.target_batch_size, range(plan.workers))
@@ -92,7 +124,9 @@ def test_whole_samples_add_up(batch: int, speeds: list[float]) -> None:
 
 @pytest.mark.parametrize("strategy", ["all-reduce", "local-sgd"])
 def test_unequal_shares_train_as_one_process_does(tmp_path: Path, strategy: str) -> None:
-    """Three workers with 4, 8 and 12 samples: large-batch SGD in one process; with H = 3 the average of replicas by their samples."""
+    """Three workers with 4, 8 and 12 samples: large-batch SGD in one process; with H = 3 the
+    average of replicas by their samples.
+    """
     torch: Any = pytest.importorskip("torch")
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         pytest.skip("needs gloo")
@@ -108,8 +142,16 @@ def test_unequal_shares_train_as_one_process_does(tmp_path: Path, strategy: str)
     run_here(plan, told, settings_of(tmp_path, plan), tmp_path, records.append)
     samples = {record["rank"]: record["samples"] for record in records if record["kind"] == "step"}
     assert samples == {0: 4, 1: 8, 2: 12}
-    vector = synchronous(samples)[0] if strategy == "all-reduce" else averaged([{rank: count} for rank, count in samples.items()], every=3)
+    vector = (
+        synchronous(samples)[0]
+        if strategy == "all-reduce"
+        else averaged([{rank: count} for rank, count in samples.items()], every=3)
+    )
     names = [name for name, p in tiny().module.named_parameters() if p.requires_grad]
     for rank in range(3):
-        state = torch.load(tmp_path / "checkpoints" / "step-00000006" / f"rank-{rank}.pt", weights_only=True)["module"]
-        torch.testing.assert_close(torch.cat([state[name].flatten() for name in names]), vector, **TOLERANCE)
+        state = torch.load(
+            tmp_path / "checkpoints" / "step-00000006" / f"rank-{rank}.pt", weights_only=True
+        )["module"]
+        torch.testing.assert_close(
+            torch.cat([state[name].flatten() for name in names]), vector, **TOLERANCE
+        )

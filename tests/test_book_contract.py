@@ -1,4 +1,6 @@
-"""The contract of price books, kept by each shipped book, by imported ones and by a stack with a contract."""
+"""The contract of price books, kept by each shipped book, by imported ones and by a stack with a
+contract.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,13 @@ class TestDefaultBook(BookContract):
     def test_zones_have_prices_everywhere(self, book: Catalog) -> None:
         """Also where only buckets are: machines may come with a layer."""
         network = Network(book)
-        assert min(network.egress_price(place, place, same_zone=False).usd_per_gib for place in book.regions) >= 0
+        assert (
+            min(
+                network.egress_price(place, place, same_zone=False).usd_per_gib
+                for place in book.regions
+            )
+            >= 0
+        )
 
 
 class TestErbenBook(BookContract):
@@ -64,8 +72,14 @@ class TestSkyPilotOverDefault(BookContract):
         return over_default(harvest, tmp_path_factory.mktemp("home"))
 
     def test_imported_machines_are_there(self, book: Catalog) -> None:
-        """The T4 of N. Virginia costs 0.5 USD/h as in the fixture, not 0.526 as in the default book."""
-        prices = {o.usd_per_hour for o in book.offers_at("aws/us-east-1") if (o.instance_type, o.market) == ("g4dn.xlarge", "on_demand")}
+        """The T4 of N. Virginia costs 0.5 USD/h as in the fixture, not 0.526 as in the default
+        book.
+        """
+        prices = {
+            o.usd_per_hour
+            for o in book.offers_at("aws/us-east-1")
+            if (o.instance_type, o.market) == ("g4dn.xlarge", "on_demand")
+        }
         assert prices == {0.5}
 
 
@@ -76,7 +90,10 @@ class TestLinksOverDefault(BookContract):
     @classmethod
     def layers(cls, default: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Layer]:
         """Throughput and round-trip times, written to the shelf by the import."""
-        documents = [read_document(str(FIXTURES / "links" / name)) for name in ("throughput.csv", "latency.csv")]
+        documents = [
+            read_document(str(FIXTURES / "links" / name))
+            for name in ("throughput.csv", "latency.csv")
+        ]
         harvest = import_skyplane(documents, default.regions, date="2022-04-16", skip_bad=False)
         return over_default(harvest, tmp_path_factory.mktemp("home"))
 
@@ -91,15 +108,21 @@ OFFERS = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,us
 STACK = {
     "site/regions.csv": "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of\n"
     "onprem,hall-2,Hall 2,Munich,DE,EU,onprem,48.14,11.58,our own,2026-11-01\n",
-    "site/offers.csv": f"{OFFERS}onprem,hall-2,dgx,V100,8,96,512,on_demand,0,owned,1,our own,2026-11-01\n",
-    "site/egress.csv": "provider,src,dst,usd_per_gib,source,as_of\nonprem,*,intra_zone,0,our own,2026-11-01\n"
+    "site/offers.csv": (
+        f"{OFFERS}onprem,hall-2,dgx,V100,8,96,512,on_demand,0,owned,1,our own,2026-11-01\n"
+    ),
+    "site/egress.csv": "provider,src,dst,usd_per_gib,source,as_of\nonprem,*,intra_zone,0,our "
+    "own,2026-11-01\n"
     "onprem,*,inter_zone,0,our own,2026-11-01\nonprem,*,internet,0,our own,2026-11-01\n",
-    "quote/offers.csv": f"{OFFERS}aws,us-east-1,g4dn.xlarge,T4,1,4,16,spot,0.6,negotiated,,quote 4711; spot above on-demand,2026-11-01\n"
+    "quote/offers.csv": f"{OFFERS}aws,us-east-1,g4dn.xlarge,T4,1,4,16,spot,0.6,negotiated,,quote "
+    f"4711; spot above on-demand,2026-11-01\n"
     "gcp,us-west1,t4+reserved,T4,1,8,30,on_demand,0,reserved,2,quote 4711,2026-11-01\n",
     "contract/discounts.csv": "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"
     "gcp,*,*,*,*,0.8,contract 47,2026-11-01\ngcp,us-west1,*,T4,*,0.5,contract 47,2026-11-01\n",
 }
-"""An owned site, a quote with a spot price above on-demand and a reservation, and a contract over all of it."""
+"""An owned site, a quote with a spot price above on-demand and a reservation, and a contract over
+all of it.
+"""
 
 
 class TestStackWithAContract(BookContract):
@@ -115,15 +138,26 @@ class TestStackWithAContract(BookContract):
         for name, text in STACK.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
-        return [find_layer("default"), *(find_layer(str(folder / name)) for name in ("site", "quote", "contract"))]
+        return [
+            find_layer("default"),
+            *(find_layer(str(folder / name)) for name in ("site", "quote", "contract")),
+        ]
 
     def test_the_contract_took_off_what_it_says(self, book: Catalog, default: Catalog) -> None:
-        """Half for the T4 of Oregon, a fifth elsewhere at Google, nothing at others nor off the reservation."""
+        """Half for the T4 of Oregon, a fifth elsewhere at Google, nothing at others nor off the
+        reservation.
+        """
         before = {(o.place, o.instance_type, o.market): o.usd_per_hour for o in default.offers}
-        for offer in (o for o in book.offers if (o.place, o.instance_type, o.market) in before and not o.source.startswith("quote")):
+        for offer in (
+            o
+            for o in book.offers
+            if (o.place, o.instance_type, o.market) in before and not o.source.startswith("quote")
+        ):
             oregon = offer.place == "gcp/us-west1" and offer.gpu == "T4"
             share = 0.5 if oregon else 0.8 if offer.provider == "gcp" else 1.0
-            assert offer.usd_per_hour == pytest.approx(share * before[offer.place, offer.instance_type, offer.market])
+            assert offer.usd_per_hour == pytest.approx(
+                share * before[offer.place, offer.instance_type, offer.market]
+            )
         assert [o.usd_per_hour for o in book.offers if o.instance_type == "t4+reserved"] == [0]
 
 

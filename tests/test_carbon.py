@@ -28,12 +28,18 @@ PROOF = SolveOptions(gap=0.0)
 
 def ask(book: Catalog, **wishes: object) -> Problem:
     """Ask for resnet50, which many devices are measured on."""
-    return Problem(profile=load_profile("resnet50"), catalog=book, requirements=Requirements(**wishes))  # type: ignore[arg-type]
+    return Problem(
+        profile=load_profile("resnet50"),
+        catalog=book,
+        requirements=Requirements(**wishes),  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_exact_equals_exhaustive_with_carbon(chunk: int) -> None:
-    """200 instances with a limit on emissions or the least of them wanted: status, value and tie-break."""
+    """200 instances with a limit on emissions or the least of them wanted: status, value and
+    tie-break.
+    """
     for seed in range(chunk * 20, chunk * 20 + 20):
         problem = carbon_problem(seed)
         oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
@@ -43,7 +49,9 @@ def test_exact_equals_exhaustive_with_carbon(chunk: int) -> None:
         assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
         if problem.requirements.objective == "carbon":
             fast = oracle.estimate.effective_samples_per_second.value
-            assert answer.estimate.effective_samples_per_second.value == pytest.approx(fast, rel=1e-8), seed
+            assert answer.estimate.effective_samples_per_second.value == pytest.approx(
+                fast, rel=1e-8
+            ), seed
 
 
 def test_instances_bind() -> None:
@@ -54,7 +62,10 @@ def test_instances_bind() -> None:
         if problem.requirements.objective == "carbon":
             continue
         free = replace(problem.requirements, max_carbon_g_per_hour=1e9)
-        before, after = (solve(p, "exact", PROOF).placement for p in (replace(problem, requirements=free), problem))
+        before, after = (
+            solve(p, "exact", PROOF).placement
+            for p in (replace(problem, requirements=free), problem)
+        )
         lost += before is not None and after is None
         changed += after is not None and before != after
     assert changed >= 5
@@ -63,7 +74,9 @@ def test_instances_bind() -> None:
 
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
 def test_heuristics_keep_the_limit(solver: str) -> None:
-    """On 60 instances nothing is broken and nothing better than proved; most that can be met is met."""
+    """On 60 instances nothing is broken and nothing better than proved; most that can be met is
+    met.
+    """
     found = there = 0
     for seed in range(300, 360):
         problem = carbon_problem(seed)
@@ -76,14 +89,23 @@ def test_heuristics_keep_the_limit(solver: str) -> None:
         assert got.value is not None
         assert best.value is not None
         most = problem.requirements.objective == "throughput"
-        assert (got.value <= best.value * (1 + 1e-9)) if most else (got.value >= best.value * (1 - 1e-9)), seed
+        assert (
+            (got.value <= best.value * (1 + 1e-9))
+            if most
+            else (got.value >= best.value * (1 - 1e-9))
+        ), seed
     assert found >= 0.85 * there
 
 
 def test_emissions_by_hand(default: Catalog) -> None:
-    """A T4 (70 W at a load of 0.8) with 8 vCPUs of 2.1 W at AWS (PUE 1.15) where a kWh emits 400 g: 72.8 W x 1.15 x 0.4 = 33.488 g/h."""
+    """A T4 (70 W at a load of 0.8) with 8 vCPUs of 2.1 W at AWS (PUE 1.15) where a kWh emits 400 g:
+    72.8 W x 1.15 x 0.4 = 33.488 g/h.
+    """
     place = default.region("aws/us-east-1")
-    book = replace(default, regions={**default.regions, place.place: replace(place, grid_carbon_g_per_kwh=400.0)})
+    book = replace(
+        default,
+        regions={**default.regions, place.place: replace(place, grid_carbon_g_per_kwh=400.0)},
+    )
     machine = offer("aws", "us-east-1", "T4", 1.0)
     got = offer_carbon(machine, book)
     assert got is not None
@@ -96,10 +118,15 @@ def test_emissions_by_hand(default: Catalog) -> None:
 
 
 def test_what_is_not_known_is_no_zero(default: Catalog) -> None:
-    """Without a grid figure, or the power of the device, emissions are None and a limit leaves the machines out."""
+    """Without a grid figure, or the power of the device, emissions are None and a limit leaves the
+    machines out.
+    """
     machine = offer("aws", "us-east-1", "T4", 1.0)
     place = default.region("aws/us-east-1")
-    dark = replace(default, regions={**default.regions, place.place: replace(place, grid_carbon_g_per_kwh=None)})
+    dark = replace(
+        default,
+        regions={**default.regions, place.place: replace(place, grid_carbon_g_per_kwh=None)},
+    )
     weak = replace(default, gpus={**default.gpus, "T4": replace(default.gpu("T4"), power_w=None)})
     for book, says in ((dark, "grid"), (weak, "power")):
         assert offer_carbon(machine, book) is None
@@ -111,7 +138,9 @@ def test_what_is_not_known_is_no_zero(default: Catalog) -> None:
 
 def test_every_rented_device_has_a_power(default: Catalog) -> None:
     """Data sheets give the board power of each GPU; CPU machines are counted by their vCPUs."""
-    assert [gpu.gpu for gpu in default.gpus.values() if gpu.kind == "gpu" and gpu.power_w is None] == []
+    assert [
+        gpu.gpu for gpu in default.gpus.values() if gpu.kind == "gpu" and gpu.power_w is None
+    ] == []
     assert all(gpu.power_w is None for gpu in default.gpus.values() if gpu.kind == "cpu")
 
 
@@ -149,11 +178,19 @@ def test_nearest_change_of_the_limit_works(erben: Catalog) -> None:
     (option,) = nearest(problem, "exact", SolveOptions())
     assert option.label == "carbon"
     limit = parse_carbon(option.note.split()[1])
-    assert violations(option.placement, ask(replace(erben, regions=grids), max_carbon_g_per_hour=limit)) == ()
+    assert (
+        violations(
+            option.placement, ask(replace(erben, regions=grids), max_carbon_g_per_hour=limit)
+        )
+        == ()
+    )
     assert [v.code for v in violations(option.placement, problem)] == ["carbon"]
 
 
-@pytest.mark.parametrize(("text", "grams"), [("500g/h", 500.0), ("1.2 kg/h", 1200.0), ("12kg/day", 500.0), ("1t/d", 1e6 / 24)])
+@pytest.mark.parametrize(
+    ("text", "grams"),
+    [("500g/h", 500.0), ("1.2 kg/h", 1200.0), ("12kg/day", 500.0), ("1t/d", 1e6 / 24)],
+)
 def test_carbon_words(text: str, grams: float) -> None:
     """12 kg a day are 500 g an hour."""
     assert parse_carbon(text) == pytest.approx(grams)
@@ -168,8 +205,21 @@ def test_bad_carbon_is_refused(text: str) -> None:
 
 
 def test_documents_and_terminal(run: Run, default: Catalog) -> None:
-    """The line, the places that are left out, the fields of the JSON document, a saved file that is checked, and offers."""
-    words = ["--model", "resnet50", "--gpu", "T4", "--in", "aws", "--budget", "1/h", "--max-carbon", "200g/h"]
+    """The line, the places that are left out, the fields of the JSON document, a saved file that is
+    checked, and offers.
+    """
+    words = [
+        "--model",
+        "resnet50",
+        "--gpu",
+        "T4",
+        "--in",
+        "aws",
+        "--budget",
+        "1/h",
+        "--max-carbon",
+        "200g/h",
+    ]
     done = run("recommend", *words, columns=200)
     assert done.returncode == 0, done.stderr
     assert "at most 200 g CO2e/h" in done.stdout
@@ -185,7 +235,9 @@ def test_documents_and_terminal(run: Run, default: Catalog) -> None:
 
 def test_a_book_without_grids_lacks_data(run: Run) -> None:
     """Exit code 5, data missing, with the way out; `explain` says the same in its own words."""
-    done = run("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--max-carbon", "10kg/h")
+    done = run(
+        "recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--max-carbon", "10kg/h"
+    )
     assert done.returncode == 5
     assert "cannot say what its machines emit" in done.stderr
     assert "leave out --max-carbon" in done.stderr

@@ -1,4 +1,6 @@
-"""The certificate: bounds by strategy, a second implementation of prices and limits, and edits that are found."""
+"""The certificate: bounds by strategy, a second implementation of prices and limits, and edits that
+are found.
+"""
 
 import copy
 import importlib
@@ -47,47 +49,71 @@ SEVERAL = [name for name in STRATEGIES if name != "none"]
 
 
 def case_of(placement: Placement, problem: Problem) -> Case:
-    """Read a placement as it would stand in a file: through JSON, with nothing but what the file holds."""
+    """Read a placement as it would stand in a file: through JSON, with nothing but what the file
+    holds.
+    """
     document = json.loads(json.dumps(used_problem(problem, placement).to_dict()))
     given_ = json.loads(json.dumps(figures(placement, problem), allow_nan=False))
-    return Case(document, placement_document(placement, problem), given_, evaluate(placement, problem).multiplier)
+    return Case(
+        document,
+        placement_document(placement, problem),
+        given_,
+        evaluate(placement, problem).multiplier,
+    )
 
 
 @pytest.mark.parametrize("strategy", SEVERAL)
 def test_the_second_implementation_prices_alike(strategy: str) -> None:
-    """40 random placements of each strategy, with streams, local steps, overlap and placed data: seconds and every component."""
+    """40 random placements of each strategy, with streams, local steps, overlap and placed data:
+    seconds and every component.
+    """
     for seed in range(40):
         placement, problem = random_placement(strategy, seed)
         got, case = evaluate(placement, problem), case_of(placement, problem)
         bill = round_of(case)
         assert bill.seconds == pytest.approx(got.step.total, rel=1e-9)
         for name, usd in dollars_of(case, bill).items():
-            assert usd == pytest.approx(getattr(got.usd, name), rel=1e-9, abs=1e-12 * got.usd.total), (name, seed)
+            assert usd == pytest.approx(
+                getattr(got.usd, name), rel=1e-9, abs=1e-12 * got.usd.total
+            ), (name, seed)
 
 
 @pytest.mark.parametrize("strategy", SEVERAL)
 def test_a_saved_problem_times_its_placement_as_the_whole_one(strategy: str) -> None:
-    """What many streams reach depends on the largest network card of a place, so the cut-down book keeps it."""
+    """What many streams reach depends on the largest network card of a place, so the cut-down book
+    keeps it.
+    """
     for seed in range(40):
         placement, problem = random_placement(strategy, seed)
         cut = evaluate(placement, used_problem(problem, placement))
         assert cut.step.total == pytest.approx(evaluate(placement, problem).step.total, rel=1e-9)
 
 
-@pytest.mark.parametrize("draw", [random_problem, wide_problem, exchange_problem], ids=lambda draw: draw.__name__)
-def test_the_second_implementation_finds_the_same_limits_broken(draw: Callable[[int], Problem]) -> None:
-    """Over all placements of small markets: nothing is broken in one implementation that is not in the other."""
+@pytest.mark.parametrize(
+    "draw", [random_problem, wide_problem, exchange_problem], ids=lambda draw: draw.__name__
+)
+def test_the_second_implementation_finds_the_same_limits_broken(
+    draw: Callable[[int], Problem],
+) -> None:
+    """Over all placements of small markets: nothing is broken in one implementation that is not in
+    the other.
+    """
     seen = {True: 0, False: 0}
     for seed in range(12):
         problem = draw(seed)
         for number, placement in enumerate(placements(problem)):
             if number >= 40:
                 break
-            if {d.place for d in problem.requirements.datasets if not d.may_move} - {*placement.places}:
+            if {d.place for d in problem.requirements.datasets if not d.may_move} - {
+                *placement.places
+            }:
                 continue
             case = case_of(placement, problem)
             bill = round_of(case)
-            usd, speed = dollars_of(case, bill)["total"], case.batch * case.local_steps / bill.seconds / case.multiplier
+            usd, speed = (
+                dollars_of(case, bill)["total"],
+                case.batch * case.local_steps / bill.seconds / case.multiplier,
+            )
             second, first = broken_limits(case, bill, speed, usd), violations(placement, problem)
             assert bool(second) == bool(first), (seed, number, second, first)
             seen[bool(first)] += 1
@@ -95,13 +121,17 @@ def test_the_second_implementation_finds_the_same_limits_broken(draw: Callable[[
 
 
 def test_transfers_share_a_machine_by_hand() -> None:
-    """Three at once, 1 s of the machine each: 3 s. One after the other: the last starts at 9 s and takes its own 4 s."""
+    """Three at once, 1 s of the machine each: 3 s. One after the other: the last starts at 9 s and
+    takes its own 4 s.
+    """
     assert last_arrival([(0.0, 1.0, 3)], 1.0) == pytest.approx(3.0)
     assert last_arrival([(0.0, 4.0, 2), (9.0, 4.0, 1)], 1.0) == pytest.approx(13.0)
 
 
 def test_weak_duality_by_hand() -> None:
-    """Quota of 2 GPUs, sizes 1 and 2: two single machines (2 x 10) or one double (15); the majorant of (0, 15, 20) is itself."""
+    """Quota of 2 GPUs, sizes 1 and 2: two single machines (2 x 10) or one double (15); the majorant
+    of (0, 15, 20) is itself.
+    """
     kinds: dict[str, Any] = {"host": "t4", "bucket": ("a", "T4", "spot"), "quota": 2}
     single = Machine(alone=10.0, speed=10.0, usd=1.0, most=2, gpus=1, **kinds)
     double = Machine(alone=15.0, speed=15.0, usd=3.0, most=1, gpus=2, **kinds)
@@ -133,9 +163,17 @@ def unbeaten(bound: float | None, value: float, objective: str) -> bool:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 100_000), st.sampled_from([random_problem, exchange_problem]), st.sampled_from([None, 3]))
-def test_no_placement_of_a_mode_beats_its_bounds(seed: int, draw: Callable[[int], Problem], nodes: int | None) -> None:
-    """The bound of each mode, of its relaxation, and by weak duality, against plain enumeration; stopped searches too."""
+@given(
+    st.integers(0, 100_000),
+    st.sampled_from([random_problem, exchange_problem]),
+    st.sampled_from([None, 3]),
+)
+def test_no_placement_of_a_mode_beats_its_bounds(
+    seed: int, draw: Callable[[int], Problem], nodes: int | None
+) -> None:
+    """The bound of each mode, of its relaxation, and by weak duality, against plain enumeration;
+    stopped searches too.
+    """
     problem = draw(seed)
     if not problem.pools:
         return
@@ -167,7 +205,12 @@ def factor_of(problem: Problem, strategy: str, local_steps: int) -> float:
 @pytest.fixture(scope="module")
 def searched() -> Result:
     """Two regions of T4 machines, so that something is searched."""
-    words: dict[str, Any] = {"catalog": "erben-2023", "budget": "5/h", "regions": "2..3", "certificate": True}
+    words: dict[str, Any] = {
+        "catalog": "erben-2023",
+        "budget": "5/h",
+        "regions": "2..3",
+        "certificate": True,
+    }
     return placer.recommend("convnext-large", **words)
 
 
@@ -198,16 +241,24 @@ def test_a_certificate_follows_the_schema_and_says_what_it_confirms(saved: dict[
     assert any(line.startswith("all-reduce: searched") for line in checked.trusted)
 
 
-def test_the_same_question_has_the_same_certificate(searched: Result, saved: dict[str, Any]) -> None:
+def test_the_same_question_has_the_same_certificate(
+    searched: Result, saved: dict[str, Any]
+) -> None:
     """Nothing in it depends on the clock."""
-    again = placer.recommend("convnext-large", catalog="erben-2023", budget="5/h", regions="2..3", certificate=True)
+    again = placer.recommend(
+        "convnext-large", catalog="erben-2023", budget="5/h", regions="2..3", certificate=True
+    )
     assert again.proof == searched.proof
     assert again.to_saved(whole=True)["certificate"] == saved["certificate"]
 
 
 def test_unproved_answers_have_no_proof_and_old_files_are_read(saved: dict[str, Any]) -> None:
-    """A heuristic proves nothing; a file of an older version has no certificate and is priced again all the same."""
-    tried = placer.recommend("roberta-xlm", catalog="erben-2023", budget="5/h", solver="greedy", certificate=True)
+    """A heuristic proves nothing; a file of an older version has no certificate and is priced again
+    all the same.
+    """
+    tried = placer.recommend(
+        "roberta-xlm", catalog="erben-2023", budget="5/h", solver="greedy", certificate=True
+    )
     assert tried.proof == ()
     _, checked = examine_document(tried.to_saved(), "r.json")
     assert checked is not None
@@ -221,31 +272,54 @@ def test_unproved_answers_have_no_proof_and_old_files_are_read(saved: dict[str, 
 
 def test_infeasible_answers_say_that_every_mode_is_ruled_out() -> None:
     """No machine costs 0.001 USD/h."""
-    result = placer.recommend("roberta-xlm", catalog="erben-2023", budget="0.001/h", certificate=True)
+    result = placer.recommend(
+        "roberta-xlm", catalog="erben-2023", budget="0.001/h", certificate=True
+    )
     assert result.status is Status.INFEASIBLE
     assert {proof.bound for proof in result.proof} == {None}
     document = json.loads(json.dumps(result.to_saved(whole=True)))
     said, checked = examine_document(document, "r.json")
     assert said == "result without a placement"
     assert checked is not None
-    assert any("weak duality" in line and line.count("none fits") == len(result.proof) for line in checked.confirmed)
+    assert any(
+        "weak duality" in line and line.count("none fits") == len(result.proof)
+        for line in checked.confirmed
+    )
     assert "found nothing either" in solved_again(document, "r.json", "exact")
     document["proof"][0]["bound"] = 1.0
-    with pytest.raises(PlacerError, match="nothing is said to fit, but one machine is not ruled out"):
+    with pytest.raises(
+        PlacerError, match="nothing is said to fit, but one machine is not ruled out"
+    ):
         check_document(document, "r.json")
 
 
 EDITS: dict[str, tuple[str, Any, str]] = {
-    "price": ("problem/catalog/offers/0/usd_per_hour", 0.01, "usd_per_hour is written as|digest of the catalog"),
-    "speed": ("estimate/samples_per_second/value", lambda v: v * 1.01, r"estimate\.samples_per_second\.value is written as"),
+    "price": (
+        "problem/catalog/offers/0/usd_per_hour",
+        0.01,
+        "usd_per_hour is written as|digest of the catalog",
+    ),
+    "speed": (
+        "estimate/samples_per_second/value",
+        lambda v: v * 1.01,
+        r"estimate\.samples_per_second\.value is written as",
+    ),
     "counted speed": (
         "estimate/effective_samples_per_second/value",
         lambda v: v * 1.01,
         r"effective_samples_per_second\.value is written as",
     ),
-    "egress": ("estimate/usd_per_hour/egress", lambda v: v * 1.01, r"usd_per_hour\.egress is written as"),
+    "egress": (
+        "estimate/usd_per_hour/egress",
+        lambda v: v * 1.01,
+        r"usd_per_hour\.egress is written as",
+    ),
     "count": ("placement/workers/0/count", lambda v: v + 1, "written as|breaks a limit|other keys"),
-    "budget": ("problem/requirements/budget_usd_per_hour", 6.0, "request does not fit|digest of the requirements"),
+    "budget": (
+        "problem/requirements/budget_usd_per_hour",
+        6.0,
+        "request does not fit|digest of the requirements",
+    ),
     "rate": ("problem/profile/title", "another", "digest of the profile"),
     "host": ("problem/calibration/most_workers", 11, "digest of the calibration"),
     "quota": ("problem/catalog/name", "other", "digest of the catalog"),
@@ -254,19 +328,51 @@ EDITS: dict[str, tuple[str, Any, str]] = {
     "bound": ("objective/bound", lambda v: v * 0.5, "is beaten by the value"),
     "total": ("objective/bound", lambda v: v * 1.0001, "gap, bound and value do not fit"),
     "mode": ("proof/0/bound", lambda v: v * 1.01, "not the best of the bounds of the modes"),
-    "own mode": ("proof/0/bound", lambda v: v * 0.5, "not the best of the bounds|is beaten by the placement"),
+    "own mode": (
+        "proof/0/bound",
+        lambda v: v * 0.5,
+        "not the best of the bounds|is beaten by the placement",
+    ),
     "method": ("proof/0/method", "stopped", "the search of all-reduce was stopped"),
     "root": ("proof/0/method", "root", "all-reduce is said to need no search"),
     "nodes": ("solver/nodes", 0, r"solver\.nodes is written as 0"),
     "asked gap": ("certificate/gap", -0.1, "where -0.1 was asked for"),
     "solver": ("certificate/solver", "greedy", "the certificate is of the solver greedy"),
-    "figure": ("certificate/figures/machines/0/in_group", lambda v: v * 1.01, "the second implementation finds"),
-    "odd link": ("certificate/figures/links/0/bytes_per_second", -1.0, "bytes_per_second of the certificate is -1"),
-    "odd figure": ("certificate/figures/machines/0", {}, "not a complete placer.result/v1 document"),
-    "link": ("certificate/figures/links/0/bytes_per_second", lambda v: v * 0.01, "the second implementation finds"),
-    "duality": ("certificate/relaxation/modes/0/bound", lambda v: v * 0.99, "by weak duality is written as"),
-    "multiplier": ("certificate/relaxation/multipliers/0", -1.0, "multiplier of the certificate is below 0"),
-    "speeds": ("certificate/relaxation/speeds/0/in_group", lambda v: v * 0.5, "not those of the profile"),
+    "figure": (
+        "certificate/figures/machines/0/in_group",
+        lambda v: v * 1.01,
+        "the second implementation finds",
+    ),
+    "odd link": (
+        "certificate/figures/links/0/bytes_per_second",
+        -1.0,
+        "bytes_per_second of the certificate is -1",
+    ),
+    "odd figure": (
+        "certificate/figures/machines/0",
+        {},
+        "not a complete placer.result/v1 document",
+    ),
+    "link": (
+        "certificate/figures/links/0/bytes_per_second",
+        lambda v: v * 0.01,
+        "the second implementation finds",
+    ),
+    "duality": (
+        "certificate/relaxation/modes/0/bound",
+        lambda v: v * 0.99,
+        "by weak duality is written as",
+    ),
+    "multiplier": (
+        "certificate/relaxation/multipliers/0",
+        -1.0,
+        "multiplier of the certificate is below 0",
+    ),
+    "speeds": (
+        "certificate/relaxation/speeds/0/in_group",
+        lambda v: v * 0.5,
+        "not those of the profile",
+    ),
     "version": ("certificate/schema", "placer.certificate/v9", "unknown certificate"),
 }
 """Path, new value, and what the error must name."""
@@ -289,8 +395,12 @@ def test_an_edit_is_named(saved: dict[str, Any], name: str) -> None:
 
 
 def test_the_bound_of_a_stopped_search_names_its_modes() -> None:
-    """What was not finished has the bound of its relaxation, and the best of them is the bound of the answer."""
-    problem = placer.recommend("convnext-large", catalog="erben-2023", budget="5/h", regions="2..3").problem
+    """What was not finished has the bound of its relaxation, and the best of them is the bound of
+    the answer.
+    """
+    problem = placer.recommend(
+        "convnext-large", catalog="erben-2023", budget="5/h", regions="2..3"
+    ).problem
     stopped = solve(problem, "exact", SolveOptions(node_limit=3))
     assert stopped.status is Status.TIME_LIMIT
     left = [proof for proof in stopped.proof if proof.method == "stopped"]
@@ -302,7 +412,16 @@ def test_the_bound_of_a_stopped_search_names_its_modes() -> None:
 def test_commands_write_show_and_check_a_certificate(run: Run, tmp_path: Path) -> None:
     """`recommend --certificate -o`, `validate`, `validate --again` with another solver."""
     path = tmp_path / "r.json"
-    words = ("--model", "convnext-large", "--catalog", "erben-2023", "--budget", "2/h", "--workers", "2..8")
+    words = (
+        "--model",
+        "convnext-large",
+        "--catalog",
+        "erben-2023",
+        "--budget",
+        "2/h",
+        "--workers",
+        "2..8",
+    )
     done = run("recommend", *words, "--certificate", "-o", str(path))
     assert "Proof (no placement of a strategy is better than its bound)" in done.stdout
     checked = run("validate", str(path), "--again", "--solver", "local_search")

@@ -1,4 +1,6 @@
-"""Checkpoints of machines that share no folder: after several losses all of them still have one step in common."""
+"""Checkpoints of machines that share no folder: after several losses all of them still have one
+step in common.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,25 @@ def kept(folder: Path, step: int, rank: int) -> None:
 
 
 def resumed(folders: list[Path]) -> int:
-    """The step that all go on from, as `placer.launch.runtime.processes.worker` agrees on it; each leaves behind what it had kept after it."""
-    start = max(set.intersection(*(steps_of(folder, rank, replicated=True) for rank, folder in enumerate(folders))))
+    """The step that all go on from, as `placer.launch.runtime.processes.worker` agrees on it; each
+    leaves behind what it had kept after it.
+    """
+    start = max(
+        set.intersection(
+            *(steps_of(folder, rank, replicated=True) for rank, folder in enumerate(folders))
+        )
+    )
     for rank, folder in enumerate(folders):
         abandon_later(folder, start, LAST, rank)
     return start
 
 
 def test_two_losses_before_the_next_checkpoint_lose_nothing_more(tmp_path: Path) -> None:
-    """Rank 1 is killed in steps 61, 55 and 99; rank 0 rescues its state each time, but step 50 is the newest that both have.
+    """Rank 1 is killed in steps 61, 55 and 99; rank 0 rescues its state each time, but step 50 is
+    the newest that both have.
 
-    Were 61 still there, it and 55 would be the two newest of rank 0, and then 61 and 100: nothing in common.
+    Were 61 still there, it and 55 would be the two newest of rank 0, and then 61 and 100: nothing
+    in common.
     """
     folders = [tmp_path / "a", tmp_path / "b"]
     for rank, folder in enumerate(folders):

@@ -53,7 +53,9 @@ def test_json_is_json_and_follows_the_schema(run: Run) -> None:
 def test_files_are_written_whole_and_validate(run: Run, tmp_path: Path) -> None:
     """-o and --manifest; both are accepted by validate."""
     result, manifest = tmp_path / "r.json", tmp_path / "m.json"
-    done = run("recommend", *ERBEN, "--budget", "5/h", "-o", str(result), "--manifest", str(manifest))
+    done = run(
+        "recommend", *ERBEN, "--budget", "5/h", "-o", str(result), "--manifest", str(manifest)
+    )
     assert done.returncode == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.json", "r.json"]
     assert "priced again" in run("validate", str(result)).stdout
@@ -67,10 +69,17 @@ def test_a_failed_write_leaves_the_old_file(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_output_files_are_checked_before_anything_is_solved_or_written(run: Run, tmp_path: Path) -> None:
+def test_output_files_are_checked_before_anything_is_solved_or_written(
+    run: Run, tmp_path: Path
+) -> None:
     """The same file twice, a folder, a missing folder for the second: nothing is written at all."""
     one, gone = str(tmp_path / "r.json"), str(tmp_path / "none" / "m.json")
-    for paths in (("-o", one, "--manifest", one), ("-o", str(tmp_path)), ("-o", one, "--manifest", gone), ("-o", "")):
+    for paths in (
+        ("-o", one, "--manifest", one),
+        ("-o", str(tmp_path)),
+        ("-o", one, "--manifest", gone),
+        ("-o", ""),
+    ):
         assert run("recommend", *ERBEN, "--budget", "5/h", *paths).returncode == 2
     assert list(tmp_path.iterdir()) == []
 
@@ -85,20 +94,26 @@ def test_links_are_followed_and_the_mode_kept(run: Run, tmp_path: Path) -> None:
     assert link.is_symlink()
     assert target.stat().st_mode & 0o777 == 0o600
     assert json.loads(target.read_text(encoding="utf-8"))["schema"] == "placer.result/v1"
-    assert "no regular file" in run("recommend", *ERBEN, "--budget", "5/h", "-o", "/dev/null").stderr
+    assert (
+        "no regular file" in run("recommend", *ERBEN, "--budget", "5/h", "-o", "/dev/null").stderr
+    )
 
 
 def test_a_closed_pipe_is_no_error(run: Run) -> None:
     """``placer offers | head -1`` ends well."""
     command = f"{sys.executable} -m placer offers --limit 500 | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=600, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_full_disk_is_one_line(run: Run) -> None:
     """Output that cannot be written is exit code 1 without a traceback."""
     command = f"{sys.executable} -m placer models > /dev/full"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=600, check=False
+    )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "cannot write the output" in done.stderr
@@ -118,10 +133,18 @@ def test_infeasible_is_exit_code_three_with_a_change_that_works(run: Run) -> Non
 @pytest.mark.parametrize(
     ("arguments", "error", "tip"),
     [
-        (("recommend", "--model", "roberta-xml", "--budget", "5/h"), "unknown model 'roberta-xml'", "roberta-xlm"),
+        (
+            ("recommend", "--model", "roberta-xml", "--budget", "5/h"),
+            "unknown model 'roberta-xml'",
+            "roberta-xlm",
+        ),
         (("recommend", *ERBEN, "--gpu", "T5"), "unknown GPU 'T5'", "T4"),
         (("recommend", *ERBEN, "--in", "gpc"), "unknown place 'gpc'", "gcp"),
-        (("recommend", "--model", "roberta-xlm", "--catalog", "defalt"), "unknown catalog 'defalt'", "default"),
+        (
+            ("recommend", "--model", "roberta-xlm", "--catalog", "defalt"),
+            "unknown catalog 'defalt'",
+            "default",
+        ),
         (("recommend", *ERBEN, "--budget", "120"), "per hour or total?", "120/h"),
         (("recommend", *ERBEN, "--budget", "-1/h"), "above zero", "positive"),
         (("recommend", *ERBEN, "--budget", "nan"), "not an amount", "5/h"),
@@ -134,7 +157,11 @@ def test_infeasible_is_exit_code_three_with_a_change_that_works(run: Run) -> Non
         (("recommend", "--budget", "5/h"), "--model is missing", "--help"),
         (("recomend",), "unknown command 'recomend'", "recommend"),
         (("estimate", *ERBEN, "--workers", "gcp/us-central1=0xT4"), "at least 1", "worker"),
-        (("estimate", *ERBEN, "--workers", "gcp/us-central1=9xT4:spot"), "exceed the quota of 8", ""),
+        (
+            ("estimate", *ERBEN, "--workers", "gcp/us-central1=9xT4:spot"),
+            "exceed the quota of 8",
+            "",
+        ),
         (("validate", "/nowhere.json"), "cannot read", "path"),
         (("schema", "resutl"), "unknown schema", "result"),
         (("completion", "tcsh"), "unknown shell", "bash"),
@@ -142,7 +169,9 @@ def test_infeasible_is_exit_code_three_with_a_change_that_works(run: Run) -> Non
         (("offers", "--sort", "prise"), "unknown sort key", "price"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_two(run: Run, arguments: tuple[str, ...], error: str, tip: str) -> None:
+def test_bad_input_is_one_line_and_exit_code_two(
+    run: Run, arguments: tuple[str, ...], error: str, tip: str
+) -> None:
     """No traceback; the value is quoted; the tip says what to do; with --json the error is JSON."""
     done = run(*arguments)
     assert done.returncode == 2
@@ -160,7 +189,9 @@ def test_errors_are_json_in_json_mode(run: Run) -> None:
     assert document["error"]["hint"] == "a similar model exists: 'roberta-xlm'"
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"schema": "placer.result/v1"}', '{"schema": 1}', "\x00", "[" * 50_000])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"schema": "placer.result/v1"}', '{"schema": 1}', "\x00", "[" * 50_000]
+)
 def test_validate_refuses_broken_files_in_one_line(run: Run, tmp_path: Path, text: str) -> None:
     """Cut off, wrong type, incomplete, binary, nested too deep."""
     path = tmp_path / "x.json"
@@ -171,7 +202,10 @@ def test_validate_refuses_broken_files_in_one_line(run: Run, tmp_path: Path, tex
 
 def test_validate_checks_books_and_quota_files(run: Run, tmp_path: Path) -> None:
     """A folder is a price book, a CSV file a quota file."""
-    assert "price book with 20 offers" in run("validate", str(Path(__file__).parent.parent / "catalogs" / "erben-2023")).stdout
+    assert (
+        "price book with 20 offers"
+        in run("validate", str(Path(__file__).parent.parent / "catalogs" / "erben-2023")).stdout
+    )
     quota = tmp_path / "q.csv"
     quota.write_text("place,gpu,market,gpus\n*,T4,spot,4\n", encoding="utf-8")
     assert "quota file with 1 rows" in run("validate", str(quota)).stdout
@@ -197,14 +231,27 @@ def test_schemas_are_printed_and_valid(run: Run, name: str) -> None:
         (("models",), "roberta-xlm"),
         (("models", "roberta-xlm"), "time-weighted"),
         (("offers", "--gpu", "A100", "--market", "spot", "--limit", "3"), "A100"),
-        (("network", "show", "gcp/us-central1", "gcp/europe-west1", "--catalog", "erben-2023"), "210 Mb/s"),
+        (
+            ("network", "show", "gcp/us-central1", "gcp/europe-west1", "--catalog", "erben-2023"),
+            "210 Mb/s",
+        ),
         (("network", "show", "gcp/us-central1", "aws/us-west-2"), "* first paid price of a month"),
         (("catalog", "list"), "erben-2023"),
         (("compare", *ERBEN, "lambda/us-west-1=8xA10", "gcp/us-central1=8xT4:spot"), "8 x T4"),
-        (("estimate", *ERBEN, "--workers", "gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot"), "granularity"),
+        (
+            (
+                "estimate",
+                *ERBEN,
+                "--workers",
+                "gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot",
+            ),
+            "granularity",
+        ),
     ],
 )
-def test_every_listing_has_a_text_and_a_json_form(run: Run, arguments: tuple[str, ...], shows: str) -> None:
+def test_every_listing_has_a_text_and_a_json_form(
+    run: Run, arguments: tuple[str, ...], shows: str
+) -> None:
     """Both forms name what was asked for."""
     assert shows in run(*arguments).stdout
     document = json.loads(run(*arguments, "--json").stdout)
@@ -220,22 +267,40 @@ def test_completion_scripts(run: Run, shell: str) -> None:
 
 def test_runs_from_any_folder_without_a_home(run: Run, tmp_path: Path) -> None:
     """Nothing is read from the current folder, nothing is written."""
-    done = run("recommend", *ERBEN, "--budget", "5/h", "--json", cwd=tmp_path, HOME=str(tmp_path / "nobody"))
+    done = run(
+        "recommend",
+        *ERBEN,
+        "--budget",
+        "5/h",
+        "--json",
+        cwd=tmp_path,
+        HOME=str(tmp_path / "nobody"),
+    )
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_time_limit_zero_ends_at_once(run: Run) -> None:
     """Best so far with exit 0, or exit 4 if nothing was found; never a hang."""
-    done = run("recommend", "--model", "resnet50", "--budget", "20/h", "--gpu", "T4", "--time-limit", "1us")
+    done = run(
+        "recommend", "--model", "resnet50", "--budget", "20/h", "--gpu", "T4", "--time-limit", "1us"
+    )
     assert done.returncode in (0, 4)
     assert "Traceback" not in done.stderr
 
 
 def test_the_wish_for_regions_is_echoed(run: Run) -> None:
     """What was understood is printed, for an open and a closed range."""
-    assert "2 regions or more" in run("recommend", *ERBEN, "--budget", "5/h", "--gpu", "T4", "--regions", "2..", columns=120).stdout
-    assert "1 to 1 regions" in run("recommend", *ERBEN, "--budget", "5/h", "--regions", "1", columns=120).stdout
+    assert (
+        "2 regions or more"
+        in run(
+            "recommend", *ERBEN, "--budget", "5/h", "--gpu", "T4", "--regions", "2..", columns=120
+        ).stdout
+    )
+    assert (
+        "1 to 1 regions"
+        in run("recommend", *ERBEN, "--budget", "5/h", "--regions", "1", columns=120).stdout
+    )
 
 
 def test_what_nobody_placed_is_said_with_the_wish_that_binds(run: Run) -> None:
@@ -247,18 +312,36 @@ def test_what_nobody_placed_is_said_with_the_wish_that_binds(run: Run) -> None:
 
 
 @pytest.mark.parametrize("exchange", [name for name in STRATEGIES if name != "none"])
-def test_documents_of_every_exchange_follow_their_schemas(exchange: str, run: Run, tmp_path: Path) -> None:
-    """Result and manifest of each strategy over two cities; the result prices the same from its file."""
+def test_documents_of_every_exchange_follow_their_schemas(
+    exchange: str, run: Run, tmp_path: Path
+) -> None:
+    """Result and manifest of each strategy over two cities; the result prices the same from its
+    file.
+    """
     result, manifest = tmp_path / "r.json", tmp_path / "m.json"
-    steps = ["--local-steps", "4"] if exchange in ("local-sgd", "model-averaging", "asgd-ga") else []
-    words = ["--workers", "2..4", "--regions", "2", "--budget", "3/h", "--time-limit", "20s", *steps]
+    steps = (
+        ["--local-steps", "4"] if exchange in ("local-sgd", "model-averaging", "asgd-ga") else []
+    )
+    words = [
+        "--workers",
+        "2..4",
+        "--regions",
+        "2",
+        "--budget",
+        "3/h",
+        "--time-limit",
+        "20s",
+        *steps,
+    ]
     done = run("recommend", "--model", "niser", "--catalog", "phalak-2023", "--exchange", exchange, *words, "-o", str(result),
                "--manifest", str(manifest), "--in", "aws")  # fmt: skip
     assert done.returncode == 0, done.stderr
     document = json.loads(result.read_text(encoding="utf-8"))
     assert document["placement"]["exchange"] == exchange
     jsonschema.validate(document, json.loads(schema_text("result")))
-    jsonschema.validate(json.loads(manifest.read_text(encoding="utf-8")), json.loads(schema_text("manifest")))
+    jsonschema.validate(
+        json.loads(manifest.read_text(encoding="utf-8")), json.loads(schema_text("manifest"))
+    )
     assert "priced again" in run("validate", str(result)).stdout
     assert run("validate", str(manifest)).returncode == 0
 
@@ -267,4 +350,6 @@ def test_schemas_name_every_strategy() -> None:
     """A new strategy needs a word in both schemas."""
     result, manifest = json.loads(schema_text("result")), json.loads(schema_text("manifest"))
     assert set(result["$defs"]["placement"]["properties"]["exchange"]["enum"]) == {*STRATEGIES}
-    assert set(manifest["properties"]["exchange"]["properties"]["strategy"]["enum"]) == {*STRATEGIES}
+    assert set(manifest["properties"]["exchange"]["properties"]["strategy"]["enum"]) == {
+        *STRATEGIES
+    }

@@ -1,4 +1,6 @@
-"""Wishes that contradict each other or change nothing, servers as machines, and results that were edited."""
+"""Wishes that contradict each other or change nothing, servers as machines, and results that were
+edited.
+"""
 
 import json
 from pathlib import Path
@@ -25,17 +27,33 @@ STAY = ["gcp/us-central1=1M:stay", "gcp/us-west1=1M:stay"]
         ({"data": STAY, "workers": 1}, "at most 1 workers"),
         ({"data": STAY, "tbs": 1}, "at most 1 samples a step"),
         ({"data": STAY[:1], "regions": 2}, "2 regions are wanted"),
-        ({"data": STAY, "keep": ["gradients=gcp/us-west1", "checkpoints=gcp/us-west1"]}, "lets no exchange pass between them"),
+        (
+            {"data": STAY, "keep": ["gradients=gcp/us-west1", "checkpoints=gcp/us-west1"]},
+            "lets no exchange pass between them",
+        ),
         ({"data": STAY[:1], "gpu": "A10"}, "T4 is not among --gpu A10"),
         ({"data": "b2", "keep": "raw-data=backblaze"}, "raw-data must not leave backblaze"),
         ({"passes": 3}, "passes 3 without data that may move"),
         ({"data": "gcp/us-west1=1M:move", "passes": "1e-300"}, "passes is 1e-300"),
         ({"samples_to_target": "local-sgd=1.2"}, "which the request does not admit"),
-        ({"samples_to_target": ["local-sgd=1.2", "local-sgd=1.3"], "local_steps": 4}, "given twice"),
+        (
+            {"samples_to_target": ["local-sgd=1.2", "local-sgd=1.3"], "local_steps": 4},
+            "given twice",
+        ),
         ({"local_steps": 600}, "nobody says how 600 local steps converge"),
         ({"local_steps": "1..200000"}, "is above 100,000"),
-        ({"exchange": "parameter-server", "aggregator": "gcp/us-west1", "not_places": "gcp/us-west1"}, "is excluded by --not-in"),
-        ({"exchange": "parameter-server", "aggregator": "onprem/erben-eu"}, "rents no machine that could serve"),
+        (
+            {
+                "exchange": "parameter-server",
+                "aggregator": "gcp/us-west1",
+                "not_places": "gcp/us-west1",
+            },
+            "is excluded by --not-in",
+        ),
+        (
+            {"exchange": "parameter-server", "aggregator": "onprem/erben-eu"},
+            "rents no machine that could serve",
+        ),
         ({"exchange": "hierarchical"}, "the exchange hierarchical cannot run"),
         ({"solver": None}, "solver None is not a name"),
         ({"time_limit": -1}, "-1"),
@@ -52,7 +70,9 @@ def test_open_ranges_of_local_steps_end_where_the_table_ends() -> None:
     """`8..` tries powers of two up to 512; a strategy with a multiplier of the user's may go on."""
     problem = Advisor("erben-2023").problem("resnet50", exchange="local-sgd", local_steps="8..")
     assert [steps for _, steps in problem.modes] == [8, 16, 32, 64, 128, 256, 512]
-    given = Advisor("erben-2023").problem("resnet50", local_steps=600, samples_to_target="local-sgd=1.4")
+    given = Advisor("erben-2023").problem(
+        "resnet50", local_steps=600, samples_to_target="local-sgd=1.4"
+    )
     assert given.modes == (("local-sgd", 600),)
 
 
@@ -65,7 +85,15 @@ def test_a_server_with_gpus_counts_against_the_quota(tmp_path: Path) -> None:
     placement = place_by_hand("gcp/us-west1=3xT4:on-demand", problem)
     assert placement.exchange.server is not None
     assert {v.code for v in violations(placement, problem)} == {"quota"}
-    found = placer.recommend("resnet50", catalog="erben-2023", workers="2..3", gpu="T4", places="gcp/us-west1", market="on-demand", **words)
+    found = placer.recommend(
+        "resnet50",
+        catalog="erben-2023",
+        workers="2..3",
+        gpu="T4",
+        places="gcp/us-west1",
+        market="on-demand",
+        **words,
+    )
     assert found.placement is None or found.placement.workers == 2
 
 
@@ -95,10 +123,24 @@ def test_a_server_is_on_demand_unless_only_spot_is_wanted() -> None:
         (("surprise",), 1),
     ],
 )
-def test_edited_results_are_noticed(path: tuple[str, ...], value: object, run: Run, tmp_path: Path) -> None:
+def test_edited_results_are_noticed(
+    path: tuple[str, ...], value: object, run: Run, tmp_path: Path
+) -> None:
     """Exit code 2 whichever figure was changed."""
     file = tmp_path / "r.json"
-    run("recommend", "--model", "niser", "--catalog", "phalak-2023", "--workers", "2..3", "--budget", "1/h", "-o", str(file))
+    run(
+        "recommend",
+        "--model",
+        "niser",
+        "--catalog",
+        "phalak-2023",
+        "--workers",
+        "2..3",
+        "--budget",
+        "1/h",
+        "-o",
+        str(file),
+    )
     document = json.loads(file.read_text(encoding="utf-8"))
     inner = document
     for key in path[:-1]:
@@ -112,7 +154,17 @@ def test_edited_results_are_noticed(path: tuple[str, ...], value: object, run: R
 
 def test_nothing_fits_two_limits_at_once(run: Run) -> None:
     """Where no single change helps, leaving out both limits is what is proposed."""
-    done = run("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "0.01/h", "--min-throughput", "900000/s")
+    done = run(
+        "recommend",
+        "--model",
+        "roberta-xlm",
+        "--catalog",
+        "erben-2023",
+        "--budget",
+        "0.01/h",
+        "--min-throughput",
+        "900000/s",
+    )
     assert done.returncode == 3
     assert "no --budget and no --min-throughput" in done.stderr
 
@@ -123,5 +175,7 @@ def test_every_exchange_stands_alone_and_knows_one_worker(run: Run) -> None:
     one = run(*base, "aws/us-east-1=1xT4:spot", "--json")
     assert len(json.loads(one.stdout)["placements"]) == 1
     assert run(*base, "aws/us-east-1=2xT4:spot", "--exchange", "central").returncode == 2
-    two = run(*base, "aws/us-east-1=2xT4:spot,aws/us-west-2=2xT4:spot", "--local-steps", "8", "--json")
+    two = run(
+        *base, "aws/us-east-1=2xT4:spot,aws/us-west-2=2xT4:spot", "--local-steps", "8", "--json"
+    )
     assert all(not row["violations"] for row in json.loads(two.stdout)["placements"])

@@ -1,4 +1,6 @@
-"""Samples to target: the default table, its interpolation, the user's own figures, and where they are shown."""
+"""Samples to target: the default table, its interpolation, the user's own figures, and where they
+are shown.
+"""
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,9 @@ from placer.problem.placement import Exchange
 
 
 def test_the_table_is_complete_and_ordered() -> None:
-    """Every row has 1 <= low <= value <= high, a source, and is assumed or published; the references are exactly 1."""
+    """Every row has 1 <= low <= value <= high, a source, and is assumed or published; the
+    references are exactly 1.
+    """
     for (factor, setting), row in table().items():
         assert row.low <= row.value <= row.high
         assert row.low >= 1
@@ -25,7 +29,10 @@ def test_the_table_is_complete_and_ordered() -> None:
 @given(st.integers(1, 511))
 def test_more_local_steps_never_need_fewer_samples(steps: int) -> None:
     """The multiplier does not fall with H, nor does its interval."""
-    one, two = (samples_to_target(Exchange(strategy="local-sgd", compression="fp16", local_steps=h)) for h in (steps, steps + 1))
+    one, two = (
+        samples_to_target(Exchange(strategy="local-sgd", compression="fp16", local_steps=h))
+        for h in (steps, steps + 1)
+    )
     assert one.value <= two.value
     assert one.high <= two.high
     assert one.low <= one.value <= one.high
@@ -33,7 +40,9 @@ def test_more_local_steps_never_need_fewer_samples(steps: int) -> None:
 
 def test_between_two_rows_the_logarithm_counts() -> None:
     """H = 8 lies in the middle of 4 (1.02) and 16 (1.05): 1.035."""
-    assert samples_to_target(Exchange(strategy="local-sgd", compression="none", local_steps=8)).value == pytest.approx(1.035)
+    assert samples_to_target(
+        Exchange(strategy="local-sgd", compression="none", local_steps=8)
+    ).value == pytest.approx(1.035)
 
 
 def test_overlap_and_asynchrony_are_staleness() -> None:
@@ -52,23 +61,46 @@ def test_nobody_says_how_a_thousand_steps_converge() -> None:
 
 
 def test_strategies_are_compared_at_equal_samples_to_target() -> None:
-    """A multiplier that eats the gain makes local SGD lose; what passes through the workers stays as it is."""
+    """A multiplier that eats the gain makes local SGD lose; what passes through the workers stays
+    as it is.
+    """
     words = {"catalog": "erben-2023", "exchange": "local-sgd", "local_steps": 16}
     plain = placer.estimate("roberta-xlm", "lambda/us-west-1=8xA10", **words)
-    slow = placer.estimate("roberta-xlm", "lambda/us-west-1=8xA10", samples_to_target="local-sgd=3", **words)
+    slow = placer.estimate(
+        "roberta-xlm", "lambda/us-west-1=8xA10", samples_to_target="local-sgd=3", **words
+    )
     assert slow.samples_per_second.value == plain.samples_per_second.value
-    assert slow.effective_samples_per_second.value == pytest.approx(plain.samples_per_second.value / 3)
+    assert slow.effective_samples_per_second.value == pytest.approx(
+        plain.samples_per_second.value / 3
+    )
     found = placer.recommend(
-        "roberta-xlm", budget="5/h", catalog="erben-2023", gpu="A10", local_steps="1..16", samples_to_target="local-sgd=3"
+        "roberta-xlm",
+        budget="5/h",
+        catalog="erben-2023",
+        gpu="A10",
+        local_steps="1..16",
+        samples_to_target="local-sgd=3",
     )
     assert found.placement is not None
     assert found.placement.exchange.strategy == "all-reduce"
-    better = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", gpu="A10", local_steps="1..16")
+    better = placer.recommend(
+        "roberta-xlm", budget="5/h", catalog="erben-2023", gpu="A10", local_steps="1..16"
+    )
     assert better.placement is not None
     assert better.placement.exchange.strategy == "local-sgd"
 
 
 def test_the_multiplier_is_always_shown(run: Run) -> None:
     """Also where it is 1: the line says so, with its interval."""
-    done = run("estimate", "--model", "roberta-xlm", "--catalog", "erben-2023", "--workers", "lambda/us-west-1=8xA10")
-    assert "1.00 x the samples of synchronous FP32 (1.00 to 1.02, published)" in " ".join(done.stdout.split())
+    done = run(
+        "estimate",
+        "--model",
+        "roberta-xlm",
+        "--catalog",
+        "erben-2023",
+        "--workers",
+        "lambda/us-west-1=8xA10",
+    )
+    assert "1.00 x the samples of synchronous FP32 (1.00 to 1.02, published)" in " ".join(
+        done.stdout.split()
+    )

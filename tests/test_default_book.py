@@ -1,4 +1,6 @@
-"""The default book: what it covers, slips it must not have, and the prices that its columns tell apart."""
+"""The default book: what it covers, slips it must not have, and the prices that its columns tell
+apart.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -28,7 +30,15 @@ SOLD = {
 """GPUs that each provider sells, by machines of whole GPUs; Azure's H200 has no price here."""
 NO_SPOT = {("runpod", "L4"), *(("lambda", gpu) for gpu in SOLD["lambda"])}
 """Lambda has no spot market; the interruptible price of RunPod's L4 was not read."""
-LEAST_REGIONS = {"aws": 34, "azure": 58, "gcp": 43, "lambda": 17, "runpod": 28, "backblaze": 4, "cloudflare": 6}
+LEAST_REGIONS = {
+    "aws": 34,
+    "azure": 58,
+    "gcp": 43,
+    "lambda": 17,
+    "runpod": 28,
+    "backblaze": 4,
+    "cloudflare": 6,
+}
 OLDEST = {
     "offers": date(2025, 3, 2),
     "functions": date(2024, 7, 1),
@@ -43,30 +53,55 @@ BANDS = {(0.0, 0.05), (0.05, 0.1), (0.1, 0.15), (0.15, 0.2), (0.2, 1.0)}
 def test_every_gpu_of_a_provider_is_there(default: Catalog, provider: str) -> None:
     """On demand and, where the provider has one, on spot; no GPU that it does not sell."""
     gpus = {gpu.gpu for gpu in default.gpus.values() if gpu.kind == "gpu"}
-    found = Counter((o.gpu, o.market) for o in default.offers if o.provider == provider and o.gpu in gpus)
+    found = Counter(
+        (o.gpu, o.market) for o in default.offers if o.provider == provider and o.gpu in gpus
+    )
     assert {gpu for gpu, _ in found} == SOLD[provider]
     assert all(found[gpu, "on_demand"] for gpu in SOLD[provider])
-    assert {gpu for gpu in SOLD[provider] if not found[gpu, "spot"]} == {gpu for p, gpu in NO_SPOT if p == provider}
+    assert {gpu for gpu in SOLD[provider] if not found[gpu, "spot"]} == {
+        gpu for p, gpu in NO_SPOT if p == provider
+    }
 
 
 def test_regions_by_provider(default: Catalog) -> None:
     """Every commercial region; no government, no Chinese one."""
     assert Counter(region.provider for region in default.regions.values()) == LEAST_REGIONS
-    assert not [place for place in default.regions if "gov" in place or "china" in place or "/cn-" in place or "dod" in place]
+    assert not [
+        place
+        for place in default.regions
+        if "gov" in place or "china" in place or "/cn-" in place or "dod" in place
+    ]
 
 
 def test_carbon_has_a_year_and_a_source(default: Catalog) -> None:
-    """Between 1 and 1,000 g/kWh where somebody publishes it, of 2022 or later; three quarters of the cloud regions have it."""
+    """Between 1 and 1,000 g/kWh where somebody publishes it, of 2022 or later; three quarters of
+    the cloud regions have it.
+    """
     clouds = [r for r in default.regions.values() if r.provider in ("aws", "azure", "gcp")]
     known = [r for r in default.regions.values() if r.grid_carbon_g_per_kwh is not None]
-    assert all(1 < (r.grid_carbon_g_per_kwh or 0) < 1000 and (r.carbon_year or 0) >= 2022 and r.carbon_source for r in known)
-    assert all(r.carbon_year is None and not r.carbon_source for r in default.regions.values() if r.grid_carbon_g_per_kwh is None)
+    assert all(
+        1 < (r.grid_carbon_g_per_kwh or 0) < 1000
+        and (r.carbon_year or 0) >= 2022
+        and r.carbon_source
+        for r in known
+    )
+    assert all(
+        r.carbon_year is None and not r.carbon_source
+        for r in default.regions.values()
+        if r.grid_carbon_g_per_kwh is None
+    )
     assert sum(r.grid_carbon_g_per_kwh is not None for r in clouds) >= 0.75 * len(clouds)
 
 
 def test_attached_gpus_cost_host_and_accelerator(default: Catalog) -> None:
-    """GCP's T4 in us-central1: n1-standard-4 0.19 + T4 0.35 = 0.54 USD/h; two T4 on n1-standard-8 0.38 + 0.70."""
-    prices = {o.instance_type: o.usd_per_hour for o in default.offers_at("gcp/us-central1") if o.market == "on_demand"}
+    """GCP's T4 in us-central1: n1-standard-4 0.19 + T4 0.35 = 0.54 USD/h; two T4 on n1-standard-8
+    0.38 + 0.70.
+    """
+    prices = {
+        o.instance_type: o.usd_per_hour
+        for o in default.offers_at("gcp/us-central1")
+        if o.market == "on_demand"
+    }
     assert prices["n1-standard-4+1xT4"] == pytest.approx(0.54, abs=0.005)
     assert prices["n1-standard-8+2xT4"] == pytest.approx(1.08, abs=0.005)
 
@@ -74,13 +109,23 @@ def test_attached_gpus_cost_host_and_accelerator(default: Catalog) -> None:
 def test_no_part_of_a_gpu_is_sold_as_a_whole(default: Catalog) -> None:
     """Azure's A10 sizes below 36 vCPUs have a third or less of one; AWS g6f a part of an L4."""
     names = {o.instance_type for o in default.offers}
-    assert not [name for name in names if name.startswith(("Standard_NV6", "Standard_NV12", "Standard_NV18", "g6f", "gr6f"))]
+    assert not [
+        name
+        for name in names
+        if name.startswith(("Standard_NV6", "Standard_NV12", "Standard_NV18", "g6f", "gr6f"))
+    ]
     assert "Standard_NV36ads_A10_v5" in names
 
 
 def test_bands_of_the_spot_advisor(default: Catalog) -> None:
-    """Only AWS publishes how often spot machines go: five bands, on spot offers alone, most of the GPU ones."""
-    banded = [o for o in default.offers if o.interruption_low is not None or o.interruption_high is not None]
+    """Only AWS publishes how often spot machines go: five bands, on spot offers alone, most of the
+    GPU ones.
+    """
+    banded = [
+        o
+        for o in default.offers
+        if o.interruption_low is not None or o.interruption_high is not None
+    ]
     assert {(o.interruption_low, o.interruption_high) for o in banded} == BANDS
     assert {(o.provider, o.market) for o in banded} == {("aws", "spot")}
     spot = [o for o in default.offers if o.provider == "aws" and o.market == "spot"]
@@ -89,14 +134,25 @@ def test_bands_of_the_spot_advisor(default: Catalog) -> None:
 
 @pytest.mark.parametrize(
     ("place", "name", "gbps"),
-    [("aws/us-east-1", "g5.xlarge", 2.5), ("gcp/us-central1", "g2-standard-4", 10), ("azure/eastus", "Standard_NC4as_T4_v3", 8)],
+    [
+        ("aws/us-east-1", "g5.xlarge", 2.5),
+        ("gcp/us-central1", "g2-standard-4", 10),
+        ("azure/eastus", "Standard_NC4as_T4_v3", 8),
+    ],
 )
-def test_networks_that_providers_promise(default: Catalog, place: str, name: str, gbps: float) -> None:
-    """The baseline of AWS, not its burst; the caps of Google Cloud; the expected bandwidth of Azure."""
+def test_networks_that_providers_promise(
+    default: Catalog, place: str, name: str, gbps: float
+) -> None:
+    """The baseline of AWS, not its burst; the caps of Google Cloud; the expected bandwidth of
+    Azure.
+    """
     assert {o.network_gbps for o in default.offers_at(place) if o.instance_type == name} == {gbps}
 
 
-@pytest.mark.parametrize("place", ["aws/us-east-1", "gcp/us-central1", "azure/eastus", "aws/eu-north-1", "azure/westeurope"])
+@pytest.mark.parametrize(
+    "place",
+    ["aws/us-east-1", "gcp/us-central1", "azure/eastus", "aws/eu-north-1", "azure/westeurope"],
+)
 def test_a_server_is_a_cpu_host(default: Catalog, place: str) -> None:
     """With 8 vCPUs, without a GPU: cheaper than any GPU machine of that size."""
     found = server_at(place, 8, build_problem(load_profile("roberta-xlm"), default))
@@ -105,12 +161,17 @@ def test_a_server_is_a_cpu_host(default: Catalog, place: str) -> None:
 
 
 def test_arm_functions_are_a_fifth_cheaper(default: Catalog) -> None:
-    """AWS Lambda on arm costs 0.8 of x86 wherever both are, rounded by the list; requests cost the same."""
+    """AWS Lambda on arm costs 0.8 of x86 wherever both are, rounded by the list; requests cost the
+    same.
+    """
     arms = [f for f in default.functions if f.function == "lambda-arm"]
     assert len(arms) >= 30
     for arm in arms:
         x86 = default.function(arm.place)
-        assert (x86.function, x86.usd_per_million_requests) == ("lambda", arm.usd_per_million_requests)
+        assert (x86.function, x86.usd_per_million_requests) == (
+            "lambda",
+            arm.usd_per_million_requests,
+        )
         assert arm.usd_per_gib_second / x86.usd_per_gib_second == pytest.approx(0.8, rel=0.01)
 
 
@@ -124,7 +185,9 @@ def test_a_function_is_found_by_place_or_by_name(default: Catalog) -> None:
 
 
 def test_the_named_function_is_priced_and_links_use_its_place() -> None:
-    """The same placement and seconds; the function's part of the price is 0.8 as large but for the requests."""
+    """The same placement and seconds; the function's part of the price is 0.8 as large but for the
+    requests.
+    """
     wish = {"exchange": "central", "storage": "aws/us-east-1"}
     x86, arm = (
         Advisor("default").estimate("resnet50", "aws/us-east-1=4xT4:spot", aggregator=name, **wish)
@@ -135,15 +198,24 @@ def test_the_named_function_is_priced_and_links_use_its_place() -> None:
 
 
 def test_a_named_function_lasts_in_saved_problems() -> None:
-    """The name comes back from JSON; where a place lacks it, the first function of that place is meant."""
-    problem = Advisor("default").problem("resnet50", exchange="central", aggregator="lambda-arm@aws/us-east-1")
+    """The name comes back from JSON; where a place lacks it, the first function of that place is
+    meant.
+    """
+    problem = Advisor("default").problem(
+        "resnet50", exchange="central", aggregator="lambda-arm@aws/us-east-1"
+    )
     again = Problem.from_dict(problem.to_dict())
     assert again.requirements.aggregator_words == "lambda-arm@aws/us-east-1"
-    assert [again.function(place).function for place in ("aws/us-east-1", "azure/eastus")] == ["lambda-arm", "functions"]
+    assert [again.function(place).function for place in ("aws/us-east-1", "azure/eastus")] == [
+        "lambda-arm",
+        "functions",
+    ]
 
 
 def test_cpu_of_cloud_run_is_billed_apart(default: Catalog) -> None:
-    """4 GiB for 1 s in us-central1: 4 x 2.5e-6 + 2 vCPUs x 2.4e-5 + 0.4e-6 = 5.84e-5 USD; 1 ms is billed as 100 ms."""
+    """4 GiB for 1 s in us-central1: 4 x 2.5e-6 + 2 vCPUs x 2.4e-5 + 0.4e-6 = 5.84e-5 USD; 1 ms is
+    billed as 100 ms.
+    """
     run = default.function("gcp/us-central1")
     assert (run.function, run.max_memory_gib, run.max_seconds) == ("cloud-run-functions", 32, 3600)
     assert function_usd(run, 4.0, 1.0) == pytest.approx(5.84e-5)
@@ -167,22 +239,34 @@ def test_r2_and_b2(default: Catalog) -> None:
 
 def test_standard_classes_are_read_for_free(default: Catalog) -> None:
     """Retrieval costs money in colder classes only: none of the book's stores is one."""
-    assert {s.store: s.usd_per_gib_retrieved for s in default.stores} == dict.fromkeys(("s3", "blob", "gcs", "b2", "r2"), 0)
+    assert {s.store: s.usd_per_gib_retrieved for s in default.stores} == dict.fromkeys(
+        ("s3", "blob", "gcs", "b2", "r2"), 0
+    )
 
 
 def test_retrieval_is_priced() -> None:
     """A class with 0.01 USD per GiB read costs 2 n S x 0.01 more a step; n = 4."""
-    problem = Advisor("default").problem("resnet50", exchange="central", aggregator="aws/us-east-1", storage="aws/us-east-1")
+    problem = Advisor("default").problem(
+        "resnet50", exchange="central", aggregator="aws/us-east-1", storage="aws/us-east-1"
+    )
     stores = tuple(replace(store, usd_per_gib_retrieved=0.01) for store in problem.catalog.stores)
     placement = place_by_hand("aws/us-east-1=4xT4:spot", problem)
-    plain, dear = (estimate(placement, asked) for asked in (problem, replace(problem, catalog=replace(problem.catalog, stores=stores))))
+    plain, dear = (
+        estimate(placement, asked)
+        for asked in (problem, replace(problem, catalog=replace(problem.catalog, stores=stores)))
+    )
     more = (dear.usd_per_hour.storage - plain.usd_per_hour.storage) * plain.step.total / 3600
     assert more == pytest.approx(2 * 4 * problem.gradient_bytes / 2**30 * 0.01)
 
 
 def test_ages(default: Catalog) -> None:
     """No row is older than the lists that could be read, none from the future."""
-    rows = {"offers": default.offers, "functions": default.functions, "stores": default.stores, "egress": default.egress}
+    rows = {
+        "offers": default.offers,
+        "functions": default.functions,
+        "stores": default.stores,
+        "egress": default.egress,
+    }
     for file, oldest in OLDEST.items():
         dates = [date.fromisoformat(row.as_of) for row in rows[file]]  # type: ignore[attr-defined]
         assert oldest <= min(dates) <= max(dates) <= date(2026, 11, 21)

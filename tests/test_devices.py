@@ -28,8 +28,12 @@ def test_names_of_torch_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["gpu"])
-def test_rows_have_a_source_a_date_and_plausible_ratios(row: dict[str, str], default: Catalog) -> None:
-    """BF16 runs at the FP16 rate of the catalog, TF32 at half of it, FP32 below both: figures with sparsity would be twice as large."""
+def test_rows_have_a_source_a_date_and_plausible_ratios(
+    row: dict[str, str], default: Catalog
+) -> None:
+    """BF16 runs at the FP16 rate of the catalog, TF32 at half of it, FP32 below both: figures with
+    sparsity would be twice as large.
+    """
     gpu = default.gpus[row["gpu"]]
     assert row["source"].startswith("NVIDIA ")
     assert parse_date(row["as_of"], "date").isoformat() == gpu.as_of
@@ -54,7 +58,10 @@ def test_what_the_catalog_has_is_not_restated(default: Catalog) -> None:
         assert found == device_of(gpu)
         assert found is not None
         assert found.peak_flops["fp16"] == gpu.fp16_tflops * 1e12
-        assert (found.memory_bytes, found.memory_bytes_per_second) == (gpu.memory_gib * GIB, gpu.memory_gb_per_s * 1e9)
+        assert (found.memory_bytes, found.memory_bytes_per_second) == (
+            gpu.memory_gib * GIB,
+            gpu.memory_gb_per_s * 1e9,
+        )
 
 
 def test_missing_units_fall_back_as_in_pytorch() -> None:
@@ -93,5 +100,7 @@ def test_missing_units_fall_back_as_in_pytorch() -> None:
     ],
 )
 def test_names_of_torch(said: str, gib: float, name: str | None) -> None:
-    """Names and sizes as `torch.cuda.get_device_properties` gives them; others, and slices of a GPU, are no GPU of the catalog."""
+    """Names and sizes as `torch.cuda.get_device_properties` gives them; others, and slices of a
+    GPU, are no GPU of the catalog.
+    """
     assert catalog_name(said, gib * GIB) == name

@@ -37,4 +37,6 @@ def test_readme_has_commands_and_snippets() -> None:
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_readme_snippets_run(snippet: str) -> None:
     """As they stand."""
-    subprocess.run([sys.executable, "-c", snippet], check=True, capture_output=True, cwd=ROOT, timeout=600)
+    subprocess.run(
+        [sys.executable, "-c", snippet], check=True, capture_output=True, cwd=ROOT, timeout=600
+    )

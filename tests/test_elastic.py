@@ -24,29 +24,45 @@ STAY = ["lambda/us-west-1=1M:stay", "gcp/us-central1=1M:stay"]
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 10**6), st.booleans()), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(1, 10**6), st.booleans()),
+        min_size=1,
+        max_size=5,
+    ),
     st.lists(st.floats(0.5, 500), min_size=3, max_size=3),
 )
 def test_shares_are_a_best_division(rows: list[tuple[str, int, bool]], speeds: list[float]) -> None:
-    """Shares add up to 1, keep what stays, and no other division finishes earlier: the last regions share what may move."""
+    """Shares add up to 1, keep what stays, and no other division finishes earlier: the last regions
+    share what may move.
+    """
     data = [Dataset(place=place, samples=n, may_move=may) for place, n, may in rows]
     speed = dict(zip("abc", speeds, strict=True))
     found, total = shares(data, speed), sum(n for _, n, _ in rows)
-    stay = {place: sum(d.samples for d in data if d.place == place and not d.may_move) / total for place in "abc"}
+    stay = {
+        place: sum(d.samples for d in data if d.place == place and not d.may_move) / total
+        for place in "abc"
+    }
     assert sum(found.values()) == pytest.approx(1)
     assert all(found[place] >= stay[place] - 1e-12 for place in "abc")
     last = max(found[place] / speed[place] for place in "abc")
     free = sum(d.samples for d in data if d.may_move)
     if free:
         moved = [place for place in "abc" if found[place] > stay[place] * (1 + 1e-9) + 1e-12]
-        assert all(found[place] / speed[place] == pytest.approx(found[moved[0]] / speed[moved[0]]) for place in moved)
+        assert all(
+            found[place] / speed[place] == pytest.approx(found[moved[0]] / speed[moved[0]])
+            for place in moved
+        )
     assert last >= max(stay[place] / speed[place] for place in "abc") - 1e-12
 
 
 def test_regions_finish_together_when_data_may_move_and_wait_when_it_stays(erben: Catalog) -> None:
-    """Half of the data at 8 x T4 with 8 x A10 elsewhere: a step lasts as long as the T4 need for half of it."""
+    """Half of the data at 8 x T4 with 8 x A10 elsewhere: a step lasts as long as the T4 need for
+    half of it.
+    """
     advisor = Advisor("erben-2023")
-    together = advisor.estimate("resnet50", TWO, data=["lambda/us-west-1=1M:move", "gcp/us-central1=1M:move"])
+    together = advisor.estimate(
+        "resnet50", TWO, data=["lambda/us-west-1=1M:move", "gcp/us-central1=1M:move"]
+    )
     waiting = advisor.estimate("resnet50", TWO, data=STAY)
     plain = advisor.estimate("resnet50", TWO)
     assert together.step.calculation == pytest.approx(plain.step.calculation)
@@ -57,9 +73,13 @@ def test_regions_finish_together_when_data_may_move_and_wait_when_it_stays(erben
 
 
 def test_moves_by_hand(erben: Catalog) -> None:
-    """300 samples of 1 MiB in Iowa, of which 100 are wanted in Belgium: 100 MiB at 0.08 USD/GiB, once."""
+    """300 samples of 1 MiB in Iowa, of which 100 are wanted in Belgium: 100 MiB at 0.08 USD/GiB,
+    once.
+    """
     data = [Dataset(place="gcp/us-central1", samples=300, may_move=True)]
-    (move,) = moves(data, {"gcp/us-central1": 2 / 3, "gcp/europe-west1": 1 / 3}, 2**20, Network(erben))
+    (move,) = moves(
+        data, {"gcp/us-central1": 2 / 3, "gcp/europe-west1": 1 / 3}, 2**20, Network(erben)
+    )
     assert (move.src, move.dst) == ("gcp/us-central1", "gcp/europe-west1")
     assert move.samples == pytest.approx(100)
     assert move.bytes == pytest.approx(100 * 2**20)
@@ -78,7 +98,9 @@ def test_moved_data_is_paid_over_its_passes(erben: Catalog) -> None:
 
 
 def test_recommend_matches_workers_to_data(erben: Catalog) -> None:
-    """At the throughput of everything rented the answer rents less, keeps workers at all data, and shows what everything costs."""
+    """At the throughput of everything rented the answer rents less, keeps workers at all data, and
+    shows what everything costs.
+    """
     advisor = Advisor("erben-2023")
     every = advisor.estimate("resnet50", TWO, data=STAY, exchange="model-averaging", local_steps=8)
     result = advisor.recommend(
@@ -105,8 +127,14 @@ def test_recommend_matches_workers_to_data(erben: Catalog) -> None:
         ({"data": "aws/us-east-1=-5:stay"}, "samples"),
         ({"data": "aws/nowhere=2M:stay"}, "unknown place"),
         ({"data": ["b2", "aws/us-east-1=2M:stay"]}, "beside other data"),
-        ({"data": "aws/us-east-1=2M:stay", "not_places": "aws"}, "can be used nowhere: they must stay there"),
-        ({"data": "aws/us-east-1=2M:move", "places": "europe", "keep": "raw-data=aws/us-east-1"}, "must not leave aws/us-east-1"),
+        (
+            {"data": "aws/us-east-1=2M:stay", "not_places": "aws"},
+            "can be used nowhere: they must stay there",
+        ),
+        (
+            {"data": "aws/us-east-1=2M:move", "places": "europe", "keep": "raw-data=aws/us-east-1"},
+            "must not leave aws/us-east-1",
+        ),
         ({"keep": "secrets=europe"}, "unknown kind"),
         ({"keep": "gradients"}, "is not a rule"),
         ({"keep": "gradients=atlantis"}, "unknown place"),
@@ -131,7 +159,9 @@ def test_bad_words_are_named(words: dict[str, object], says: str) -> None:
 
 
 def test_residency_forbids_what_would_leave(erben: Catalog) -> None:
-    """Gradients kept in Europe: an all-reduce with the USA breaks the rule; models are checkpoints, not gradients."""
+    """Gradients kept in Europe: an all-reduce with the USA breaks the rule; models are checkpoints,
+    not gradients.
+    """
     advisor, workers = Advisor("erben-2023"), "gcp/us-central1=2xT4:spot,gcp/europe-west1=2xT4:spot"
     for exchange, kind, broken in (
         ("all-reduce", "gradients", True),
@@ -147,7 +177,9 @@ def test_residency_forbids_what_would_leave(erben: Catalog) -> None:
 
 def test_a_search_keeps_to_residency(erben: Catalog) -> None:
     """With gradients kept in Europe no answer over several regions has a region there."""
-    problem = Advisor("erben-2023").problem("roberta-base", keep="gradients=europe", regions=2, gpu="T4", workers="2..6", quota=None)
+    problem = Advisor("erben-2023").problem(
+        "roberta-base", keep="gradients=europe", regions=2, gpu="T4", workers="2..6", quota=None
+    )
     result = recommend(problem)
     assert result.placement is not None
     assert not any("europe" in place for place in result.placement.places)
@@ -161,7 +193,9 @@ def test_data_in_two_places_needs_workers_in_both(erben: Catalog) -> None:
     alone = place_by_hand("lambda/us-west-1=2xA10", plain)
     assert {v.code for v in violations(alone, problem)} == {"data"}
     beside = place_by_hand("lambda/us-west-1=2xA10,gcp/us-central1=2xT4,gcp/us-west1=2xT4", plain)
-    assert [v.message for v in violations(beside, problem)] == ["workers in gcp/us-west1 have no data"]
+    assert [v.message for v in violations(beside, problem)] == [
+        "workers in gcp/us-west1 have no data"
+    ]
 
 
 def test_datasets_are_checked() -> None:

@@ -1,4 +1,6 @@
-"""The throughput estimate: one formula, constants from published rates, intervals from what was left out."""
+"""The throughput estimate: one formula, constants from published rates, intervals from what was
+left out.
+"""
 
 import json
 import math
@@ -18,11 +20,21 @@ from placer.profiler.devices.peak_speeds import device
 from placer.profiler.estimate.fit import estimated_rate, fit, published_points
 from placer.profiler.estimate.left_out_errors import leave_one_out, summary, with_spreads
 from placer.profiler.estimate.throughput import checks, rates_from_flops, spread, step_times
-from placer.profiler.estimate.work import Constants, Family, Work, constants, constants_document, step_time
+from placer.profiler.estimate.work import (
+    Constants,
+    Family,
+    Work,
+    constants,
+    constants_document,
+    step_time,
+)
 from placer.workload.profile import Rate, load_profile
 
 HALF = Constants(
-    families={"cnn": Family(flop_efficiency=0.5, byte_efficiency=0.5), "other": Family(flop_efficiency=0.25, byte_efficiency=0.5)},
+    families={
+        "cnn": Family(flop_efficiency=0.5, byte_efficiency=0.5),
+        "other": Family(flop_efficiency=0.25, byte_efficiency=0.5),
+    },
     launch_seconds=1e-5,
     grouped_flops_per_byte=10.0,
     generations={"turing": 0.9},
@@ -31,7 +43,9 @@ POSITIVE = st.floats(1e3, 1e15)
 
 
 def test_a_step_by_hand() -> None:
-    """A10: 6.25e12 FLOP at half of 125e12 are 0.1 s, 60e9 FP32 bytes are 30e9 in FP16, at half of 600e9 bytes/s 0.1 s; 0.2 s in all."""
+    """A10: 6.25e12 FLOP at half of 125e12 are 0.1 s, 60e9 FP32 bytes are 30e9 in FP16, at half of
+    600e9 bytes/s 0.1 s; 0.2 s in all.
+    """
     a10 = device("A10")
     assert a10 is not None
     work = Work(samples=32, flops=6.25e12, moved_bytes=60e9, kernels=1000)
@@ -48,24 +62,32 @@ def test_launches_are_a_floor() -> None:
     """30,000 kernels of 10 us take 0.3 s, longer than the 0.2 s of the device: the host limits."""
     a10 = device("A10")
     assert a10 is not None
-    found = step_time(Work(samples=32, flops=6.25e12, moved_bytes=60e9, kernels=30_000), a10, "cnn", "fp16", HALF)
+    found = step_time(
+        Work(samples=32, flops=6.25e12, moved_bytes=60e9, kernels=30_000), a10, "cnn", "fp16", HALF
+    )
     assert found is not None
     assert found.limit == "kernel launches"
     assert found.total == pytest.approx(0.3)
 
 
 def test_grouped_convolutions_are_memory() -> None:
-    """3e11 grouped FLOPs at 10 a byte count as 30e9 bytes: 0.1 s at 300e9 bytes/s, in the place of 0.0048 s as products."""
+    """3e11 grouped FLOPs at 10 a byte count as 30e9 bytes: 0.1 s at 300e9 bytes/s, in the place of
+    0.0048 s as products.
+    """
     a10 = device("A10")
     assert a10 is not None
-    found = step_time(Work(samples=1, flops=3e11, grouped_flops=3e11, moved_bytes=0), a10, "cnn", "fp16", HALF)
+    found = step_time(
+        Work(samples=1, flops=3e11, grouped_flops=3e11, moved_bytes=0), a10, "cnn", "fp16", HALF
+    )
     assert found is not None
     assert found.matrix == 0
     assert found.memory == pytest.approx(0.1)
 
 
 def test_turing_holds_its_share_and_other_families_their_own() -> None:
-    """T4: 6.5e12 FLOP at half of 65e12 are 0.2 s, over 0.9 for Turing; an unknown family has the efficiency of `other`, half of that."""
+    """T4: 6.5e12 FLOP at half of 65e12 are 0.2 s, over 0.9 for Turing; an unknown family has the
+    efficiency of `other`, half of that.
+    """
     t4 = device("T4")
     assert t4 is not None
     work = Work(samples=1, flops=6.5e12, moved_bytes=0)
@@ -78,9 +100,15 @@ def test_turing_holds_its_share_and_other_families_their_own() -> None:
 
 
 @given(
-    flops=POSITIVE, moved=POSITIVE, more=st.floats(1.0, 100.0), kernels=st.integers(0, 10**6), gpu=st.sampled_from(["T4", "A10", "H100"])
+    flops=POSITIVE,
+    moved=POSITIVE,
+    more=st.floats(1.0, 100.0),
+    kernels=st.integers(0, 10**6),
+    gpu=st.sampled_from(["T4", "A10", "H100"]),
 )
-def test_more_work_takes_longer(flops: float, moved: float, more: float, kernels: int, gpu: str) -> None:
+def test_more_work_takes_longer(
+    flops: float, moved: float, more: float, kernels: int, gpu: str
+) -> None:
     """Seconds are positive and grow with FLOPs and with bytes; a step never beats its kernels."""
     its = device(gpu)
     assert its is not None
@@ -101,8 +129,12 @@ def test_more_work_takes_longer(flops: float, moved: float, more: float, kernels
     family=st.sampled_from(["cnn", "transformer", "rnn"]),
     precision=st.sampled_from(["fp32", "tf32", "fp16", "bf16"]),
 )
-def test_rates_are_ordered_intervals(flops: float, moved: float, family: str, precision: str) -> None:
-    """Rates are never negative, lie inside their interval, and those of the larger H100 are not below those of the H100 PCIe."""
+def test_rates_are_ordered_intervals(
+    flops: float, moved: float, family: str, precision: str
+) -> None:
+    """Rates are never negative, lie inside their interval, and those of the larger H100 are not
+    below those of the H100 PCIe.
+    """
     catalog = load_catalog("default")
     found = {r.gpu: r for r in rates_from_flops(family, flops, moved, catalog, precision=precision)}
     assert all(0 < r.low < r.value < r.high or r.high == 10**15 for r in found.values())
@@ -111,19 +143,33 @@ def test_rates_are_ordered_intervals(flops: float, moved: float, family: str, pr
 
 
 def test_every_gpu_of_the_catalog_is_estimated(default: Catalog) -> None:
-    """All GPUs, no CPUs; ResNet-50 on an A10 is published at 779 samples/s, and lies in the interval."""
-    found = {r.gpu: r for r in rates_from_flops("cnn", 24.3e9, 780e6, default, bytes_per_step=307e6, kernels=408)}
+    """All GPUs, no CPUs; ResNet-50 on an A10 is published at 779 samples/s, and lies in the
+    interval.
+    """
+    found = {
+        r.gpu: r
+        for r in rates_from_flops("cnn", 24.3e9, 780e6, default, bytes_per_step=307e6, kernels=408)
+    }
     assert set(found) == {g.gpu for g in default.gpus.values() if g.kind == "gpu"}
     assert found["A10"].low < 778.8 < found["A10"].high
     assert {r.basis for r in found.values()} == {"estimated"}
 
 
 def test_a_known_rate_of_another_device_narrows_the_estimate(default: Catalog) -> None:
-    """With its A10 rate known, ConvNeXt's T4 rate (80.8) is met within its interval, which is narrower; the A10 itself is left out."""
-    known = [r for r in load_profile("convnext-large").rates if (r.gpu, r.gpu_count, r.framework) == ("A10", 1, "none")]
+    """With its A10 rate known, ConvNeXt's T4 rate (80.8) is met within its interval, which is
+    narrower; the A10 itself is left out.
+    """
+    known = [
+        r
+        for r in load_profile("convnext-large").rates
+        if (r.gpu, r.gpu_count, r.framework) == ("A10", 1, "none")
+    ]
     figures = {"bytes_per_step": 2447e6, "kernels": 758.0, "grouped_flops_per_sample": 2.06e9}
     plain = {r.gpu: r for r in rates_from_flops("cnn", 206.1e9, 2273e6, default, **figures)}  # type: ignore[arg-type]
-    scaled = {r.gpu: r for r in rates_from_flops("cnn", 206.1e9, 2273e6, default, **figures, known=known)}  # type: ignore[arg-type]
+    scaled = {
+        r.gpu: r
+        for r in rates_from_flops("cnn", 206.1e9, 2273e6, default, **figures, known=known)  # type: ignore[arg-type]
+    }
     assert "A10" not in scaled
     assert scaled["T4"].low < 80.78 < scaled["T4"].high
     assert scaled["T4"].high / scaled["T4"].low < plain["T4"].high / plain["T4"].low
@@ -131,12 +177,27 @@ def test_a_known_rate_of_another_device_narrows_the_estimate(default: Catalog) -
 
 
 def test_known_rates_are_checked_against_their_estimates(default: Catalog) -> None:
-    """Two rates in the ratio of the formula: no error from each other, the same error from FLOPs alone; a CPU is no GPU to check."""
+    """Two rates in the ratio of the formula: no error from each other, the same error from FLOPs
+    alone; a CPU is no GPU to check.
+    """
     work = Work(samples=32, flops=6e12, moved_bytes=60e9, kernels=100)
     times = step_times(work, "cnn", default, "fp16")
     rates = [
-        Rate(gpu=gpu, gpu_count=1, framework="none", value=v, low=v, high=v, basis="measured", source="-")
-        for gpu, v in (("A10", 16 / times["A10"].total), ("T4", 16 / times["T4"].total), ("CPU-4", 1.0))
+        Rate(
+            gpu=gpu,
+            gpu_count=1,
+            framework="none",
+            value=v,
+            low=v,
+            high=v,
+            basis="measured",
+            source="-",
+        )
+        for gpu, v in (
+            ("A10", 16 / times["A10"].total),
+            ("T4", 16 / times["T4"].total),
+            ("CPU-4", 1.0),
+        )
     ]
     found = checks(work, "cnn", default, "fp16", rates)
     assert [c.gpu for c in found] == ["A10", "T4"]
@@ -155,13 +216,21 @@ def test_known_rates_are_checked_against_their_estimates(default: Catalog) -> No
 )
 def test_wrong_figures_are_refused(change: dict[str, float], says: str, default: Catalog) -> None:
     """One line that names the figure."""
-    words = {"family": "cnn", "flops_per_sample": 1e9, "bytes_per_sample": 1e6, "catalog": default, **change}
+    words = {
+        "family": "cnn",
+        "flops_per_sample": 1e9,
+        "bytes_per_sample": 1e6,
+        "catalog": default,
+        **change,
+    }
     with pytest.raises(PlacerError, match=says):
         rates_from_flops(**words)  # type: ignore[arg-type]
 
 
 def test_the_shipped_constants_are_those_of_the_fit(default: Catalog) -> None:
-    """Fitting the published rates again gives constants.json, to its four digits; and the table of errors is the one in docs."""
+    """Fitting the published rates again gives constants.json, to its four digits; and the table of
+    errors is the one in docs.
+    """
     pytest.importorskip("scipy")
     points = published_points(default)
     assert len(points) == 12  # 7 of five CNNs, 5 of three transformers
@@ -169,8 +238,12 @@ def test_the_shipped_constants_are_those_of_the_fit(default: Catalog) -> None:
     again = with_spreads(fit(points), rows)
     shipped = constants()
     for name, family in again.families.items():
-        assert shipped.families[name].flop_efficiency == pytest.approx(family.flop_efficiency, rel=1e-2)
-        assert shipped.families[name].byte_efficiency == pytest.approx(family.byte_efficiency, rel=1e-2)
+        assert shipped.families[name].flop_efficiency == pytest.approx(
+            family.flop_efficiency, rel=1e-2
+        )
+        assert shipped.families[name].byte_efficiency == pytest.approx(
+            family.byte_efficiency, rel=1e-2
+        )
         assert shipped.families[name].spread == pytest.approx(family.spread, rel=2e-2)
     assert shipped.generations["turing"] == pytest.approx(again.generations["turing"], rel=1e-2)
     all_models = summary([r.never_measured for r in rows])
@@ -180,11 +253,15 @@ def test_the_shipped_constants_are_those_of_the_fit(default: Catalog) -> None:
 
 
 def test_a_left_out_model_is_not_in_its_fit(default: Catalog) -> None:
-    """Making ConvNeXt's rates ten times larger changes what is fitted, and leaves its own left-out estimates as they are."""
+    """Making ConvNeXt's rates ten times larger changes what is fitted, and leaves its own left-out
+    estimates as they are.
+    """
     pytest.importorskip("scipy")
     points = published_points(default)
     faster = [
-        replace(p, rate=replace(p.rate, value=10 * p.rate.value, high=20 * p.rate.value)) if p.model == "convnext-large" else p
+        replace(p, rate=replace(p.rate, value=10 * p.rate.value, high=20 * p.rate.value))
+        if p.model == "convnext-large"
+        else p
         for p in points
     ]
     before, after = leave_one_out(points, default), leave_one_out(faster, default)
@@ -195,10 +272,15 @@ def test_a_left_out_model_is_not_in_its_fit(default: Catalog) -> None:
 
 
 def test_intervals_hold_most_of_what_was_left_out(default: Catalog) -> None:
-    """At least 80 % of the 12 published rates lie in the interval of an estimate that has not seen their model."""
+    """At least 80 % of the 12 published rates lie in the interval of an estimate that has not seen
+    their model.
+    """
     pytest.importorskip("scipy")
     rows = leave_one_out(published_points(default), default)
-    inside = [1 / (s := spread(r.point.family, r.point.device.gpu, "fp16")) <= 1 + r.never_measured <= s for r in rows]
+    inside = [
+        1 / (s := spread(r.point.family, r.point.device.gpu, "fp16")) <= 1 + r.never_measured <= s
+        for r in rows
+    ]
     assert sum(inside) / len(inside) >= 0.8
 
 
@@ -212,22 +294,34 @@ def test_errors_count_slow_as_fast() -> None:
 
 
 def test_published_rates_of_one_sequence_stay_below_the_peak(default: Catalog) -> None:
-    """FLOP/s of each published rate are below the FP16 peak of its device: with 32 sequences a step those of RoBERTa would not be."""
+    """FLOP/s of each published rate are below the FP16 peak of its device: with 32 sequences a step
+    those of RoBERTa would not be.
+    """
     for p in published_points(default):
         flops = p.rate.value / p.work.samples * p.work.flops
         assert 0.05 < flops / p.device.peak_flops["fp16"] < 0.6  # type: ignore[operator]
-    xlm = next(p for p in published_points(default) if p.model == "roberta-xlm" and p.device.gpu == "A10")
+    xlm = next(
+        p for p in published_points(default) if p.model == "roberta-xlm" and p.device.gpu == "A10"
+    )
     assert xlm.rate.value * xlm.work.flops / xlm.device.peak_flops["fp16"] > 6  # type: ignore[operator]
 
 
 def test_rates_need_no_torch() -> None:
     """Rates from figures run without PyTorch and SciPy."""
     code = (
-        "import sys; from placer.market.books.reading import load_catalog; from placer.profiler.estimate.estimate import rates_from_flops\n"
+        "import sys; from placer.market.books.reading import load_catalog; from "
+        "placer.profiler.estimate.estimate import rates_from_flops\n"
         "assert rates_from_flops('cnn', 1e9, 1e6, load_catalog('default'))\n"
         "print([m for m in ('torch', 'scipy') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        timeout=600,
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -240,5 +334,7 @@ def test_constants_say_where_they_come_from() -> None:
 
 def test_the_formula_meets_what_it_was_fitted_to(default: Catalog) -> None:
     """Nine of twelve fitted rates within 30 %: ResNet-18 (waits for data), Wide ResNet are not."""
-    errors = [abs(estimated_rate(p, constants()) / p.rate.value - 1) for p in published_points(default)]
+    errors = [
+        abs(estimated_rate(p, constants()) / p.rate.value - 1) for p in published_points(default)
+    ]
     assert sum(e < 0.3 for e in errors) >= 9

@@ -1,4 +1,6 @@
-"""Seconds and dollars of a placement: hand arithmetic, properties; test_reproduce.py has the runs of the papers."""
+"""Seconds and dollars of a placement: hand arithmetic, properties; test_reproduce.py has the runs
+of the papers.
+"""
 
 import importlib
 from dataclasses import replace
@@ -30,7 +32,11 @@ placements = importlib.import_module("placer.solvers.exhaustive").placements
 
 def on_book(model: str, workers: str, book: Catalog, **wishes: object) -> tuple[Placement, Problem]:
     """Place a model by hand on a book."""
-    problem = Problem(profile=load_profile(model), catalog=book, requirements=Requirements(**wishes))  # type: ignore[arg-type]
+    problem = Problem(
+        profile=load_profile(model),
+        catalog=book,
+        requirements=Requirements(**wishes),  # type: ignore[arg-type]
+    )
     return place_by_hand(workers, problem), problem
 
 
@@ -48,30 +54,48 @@ def test_one_node_exchanges_nothing_and_pays_no_efficiency(erben: Catalog) -> No
     assert got.granularity is None
     assert got.samples_per_second.value == pytest.approx(1811.4)
     assert got.usd_per_hour.total == pytest.approx(6.30)
-    one, two = (estimate(*on_book("roberta-xlm", f"lambda/us-west-1={n}xA10", erben)).samples_per_second.value for n in (1, 2))
+    one, two = (
+        estimate(
+            *on_book("roberta-xlm", f"lambda/us-west-1={n}xA10", erben)
+        ).samples_per_second.value
+        for n in (1, 2)
+    )
     assert two < one
 
 
 def test_four_t4_in_two_clouds_costs_what_the_paper_adds_up(erben: Catalog) -> None:
     """Erben et al., 4 x T4 in two clouds: of each VM's bytes 1/3 stays in its cloud, 2/3 leave it.
 
-    2 x GC in us-west1, 2 x AWS in us-west-2, XLM: a VM sends 2 x 3/4 x 1.12 GB = 1.680 GB a step, that is
-    1.565 GiB; 1/3 at the inter-zone price 0.01, 2/3 at the internet price of its cloud, times steps per hour.
+    2 x GC in us-west1, 2 x AWS in us-west-2, XLM: a VM sends 2 x 3/4 x 1.12 GB = 1.680 GB a step,
+    that is 1.565 GiB; 1/3 at the inter-zone price 0.01, 2/3 at the internet price of its cloud,
+    times steps per hour.
     """
-    placement, problem = on_book("roberta-xlm", "gcp/us-west1=2xT4:spot,aws/us-west-2=2xT4:spot", erben, same_zone=False)
+    placement, problem = on_book(
+        "roberta-xlm", "gcp/us-west1=2xT4:spot,aws/us-west-2=2xT4:spot", erben, same_zone=False
+    )
     got = estimate(placement, problem)
     steps_per_hour = 3600 / got.step.total
     gib = 2 * 3 / 4 * 1_120_284_964 / GIB
-    by_hand = {cloud: steps_per_hour * gib * (0.01 / 3 + out * 2 / 3) for cloud, out in (("gcp/us-west1", 0.12), ("aws/us-west-2", 0.09))}
+    by_hand = {
+        cloud: steps_per_hour * gib * (0.01 / 3 + out * 2 / 3)
+        for cloud, out in (("gcp/us-west1", 0.12), ("aws/us-west-2", 0.09))
+    }
     for cloud, usd in by_hand.items():
-        assert sum(use.usd_per_hour for use in got.links if use.src == cloud) / 2 == pytest.approx(usd)
+        assert sum(use.usd_per_hour for use in got.links if use.src == cloud) / 2 == pytest.approx(
+            usd
+        )
     assert got.usd_per_hour.egress == pytest.approx(2 * sum(by_hand.values()))
-    assert got.usd_per_hour.egress / got.usd_per_hour.total > 0.9  # the paper: over 90 % in the worst case
+    assert (
+        got.usd_per_hour.egress / got.usd_per_hour.total > 0.9
+    )  # the paper: over 90 % in the worst case
 
 
 def test_staying_in_the_region_is_free(erben: Catalog) -> None:
     """Workers of one zone pay no egress."""
-    assert estimate(*on_book("roberta-xlm", "gcp/us-central1=8xT4:spot", erben)).usd_per_hour.egress == 0.0
+    assert (
+        estimate(*on_book("roberta-xlm", "gcp/us-central1=8xT4:spot", erben)).usd_per_hour.egress
+        == 0.0
+    )
 
 
 def test_egress_is_bytes_times_price(phalak: Catalog) -> None:
@@ -81,9 +105,13 @@ def test_egress_is_bytes_times_price(phalak: Catalog) -> None:
 
 
 def test_data_loading_counts_when_a_store_is_named(erben: Catalog) -> None:
-    """29,000 bytes a sample from Backblaze at 0.01 USD/GiB: 1,106 samples/s x 3600 x 29000 / 2**30 x 0.01 = 1.075 USD/h."""
+    """29,000 bytes a sample from Backblaze at 0.01 USD/GiB: 1,106 samples/s x 3600 x 29000 / 2**30
+    x 0.01 = 1.075 USD/h.
+    """
     without = estimate(*on_book("roberta-xlm", "lambda/us-west-1=8xA10", erben))
-    got = estimate(*on_book("roberta-xlm", "lambda/us-west-1=8xA10", erben, data_store="backblaze/us-west"))
+    got = estimate(
+        *on_book("roberta-xlm", "lambda/us-west-1=8xA10", erben, data_store="backblaze/us-west")
+    )
     expected = got.samples_per_second.value * 3600 * 29_000 / GIB * 0.01
     assert got.usd_per_hour.data == pytest.approx(expected)
     assert got.usd_per_hour.total == pytest.approx(without.usd_per_hour.total + expected)
@@ -92,10 +120,16 @@ def test_data_loading_counts_when_a_store_is_named(erben: Catalog) -> None:
 def test_every_component_of_a_central_step_by_hand() -> None:
     """Phalak et al., eq. 4 and 5, for n = 4 workers, S = 17 MB, a step of 5 s, one failed poll.
 
-    Function: 2.4 s x 1 GiB x 1.66667e-5 + 0.2e-6 = 4.02e-5. Store: 17e6/2**30 x 0.023 x 5/(730 x 3600) = 6.93e-10;
-    reads (8 + 1) x 0.0004/1000 = 3.6e-6; writes 5 x 0.005/1000 = 2.5e-5; lists 4 x 0.005/1000 = 2.0e-5.
+    Function: 2.4 s x 1 GiB x 1.66667e-5 + 0.2e-6 = 4.02e-5. Store: 17e6/2**30 x 0.023 x 5/(730 x
+    3600) = 6.93e-10; reads (8 + 1) x 0.0004/1000 = 3.6e-6; writes 5 x 0.005/1000 = 2.5e-5; lists 4
+    x 0.005/1000 = 2.0e-5.
     """
-    common: dict[str, Any] = {"provider": "aws", "region": "us-west-2", "source": "test", "as_of": "2026-01-01"}
+    common: dict[str, Any] = {
+        "provider": "aws",
+        "region": "us-west-2",
+        "source": "test",
+        "as_of": "2026-01-01",
+    }
     function = FunctionOffer(
         function="lambda",
         usd_per_gib_second=1.66667e-05,
@@ -114,19 +148,27 @@ def test_every_component_of_a_central_step_by_hand() -> None:
         **common,
     )
     assert function_usd(function, 1.0, 2.4) == pytest.approx(4.02e-5, rel=1e-4)
-    assert storage_usd(store, 17e6, 4, 5.0, 1) == pytest.approx(6.93e-10 + 3.6e-6 + 2.5e-5 + 2.0e-5, rel=1e-4)
+    assert storage_usd(store, 17e6, 4, 5.0, 1) == pytest.approx(
+        6.93e-10 + 3.6e-6 + 2.5e-5 + 2.0e-5, rel=1e-4
+    )
 
 
 def test_a_round_through_a_store_goes_from_mean_to_mean(phalak: Catalog) -> None:
-    """Two alike in Oregon and London, store and function in Oregon: London is last, the function waits for what its ways take longer.
+    """Two alike in Oregon and London, store and function in Oregon: London is last, the function
+    waits for what its ways take longer.
 
-    A worker's way is the store's start, its handshakes and 17 MB over the slower of client and link. Nothing is paid twice: the round is
-    London's way down, its calculation, its way up and the function's run.
+    A worker's way is the store's start, its handshakes and 17 MB over the slower of client and
+    link. Nothing is paid twice: the round is London's way down, its calculation, its way up and the
+    function's run.
     """
     oregon, london = "aws/us-west-2", "aws/eu-west-2"
     wishes = {"exchange": "central", "aggregator": oregon, "storage": oregon}
     placement, problem = on_book("niser", f"{oregon}=1xCPU-2,{london}=1xCPU-2", phalak, **wishes)
-    step, services, network = estimate(placement, problem).step, problem.calibration.services, problem.network
+    step, services, network = (
+        estimate(placement, problem).step,
+        problem.calibration.services,
+        problem.network,
+    )
 
     def way(src: str, dst: str) -> float:
         link = network.link(src, dst)
@@ -138,18 +180,32 @@ def test_a_round_through_a_store_goes_from_mean_to_mean(phalak: Catalog) -> None
     assert far > near
     assert step.total == pytest.approx(step.calculation + far + parts["aggregate"])
     assert step.waiting == pytest.approx(far - near)
-    assert [run.seconds for run in step.functions] == [pytest.approx(far - near + parts["aggregate"])]
+    assert [run.seconds for run in step.functions] == [
+        pytest.approx(far - near + parts["aggregate"])
+    ]
 
 
 @pytest.mark.parametrize("strategy", ["central", "hierarchical"])
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10_000))
-def test_rounds_through_stores_hide_only_what_the_last_worker_does_not_need(strategy: str, seed: int) -> None:
-    """A slower machine that is nearer may still be earlier: its calculation beyond the last one's is hidden, the rest adds up."""
+def test_rounds_through_stores_hide_only_what_the_last_worker_does_not_need(
+    strategy: str, seed: int
+) -> None:
+    """A slower machine that is nearer may still be earlier: its calculation beyond the last one's
+    is hidden, the rest adds up.
+    """
     drawn = exchange_problem(seed)
-    wish = replace(drawn.requirements, exchange=strategy, budget_usd_per_hour=None, min_samples_per_second=None, datasets=())
+    wish = replace(
+        drawn.requirements,
+        exchange=strategy,
+        budget_usd_per_hour=None,
+        min_samples_per_second=None,
+        datasets=(),
+    )
     problem = replace(drawn, requirements=wish)
-    for placement in islice((found for found in placements(problem) if found.exchange.strategy == strategy), 40):
+    for placement in islice(
+        (found for found in placements(problem) if found.exchange.strategy == strategy), 40
+    ):
         step = estimate(placement, problem).step
         assert sum(seconds for _, seconds in step.parts) == pytest.approx(step.communication)
         assert 0 <= step.hidden < step.calculation
@@ -188,14 +244,31 @@ def test_violations_name_each_broken_limit(erben: Catalog) -> None:
         ({"min_samples_per_second": 5000.0}, "throughput"),
         ({"max_workers": 8}, "workers"),
     ):
-        assert codes(violations(*on_book("roberta-xlm", workers, erben, quotas=quotas, **wish))) == {code}
+        assert codes(
+            violations(*on_book("roberta-xlm", workers, erben, quotas=quotas, **wish))
+        ) == {code}
 
 
 def test_spread_zones_charge_machines_not_stores(phalak: Catalog) -> None:
-    """Between zones of a region workers pay each other's traffic; a store of the region is free to reach."""
-    wishes = {"exchange": "central", "aggregator": "aws/us-west-2", "storage": "aws/us-west-2", "same_zone": False}
-    assert estimate(*on_book("niser", "aws/us-west-2=4xCPU-2", phalak, **wishes)).usd_per_hour.egress == 0.0
-    assert estimate(*on_book("niser", "aws/us-west-2=4xCPU-2", phalak, same_zone=False)).usd_per_hour.egress > 0.0
+    """Between zones of a region workers pay each other's traffic; a store of the region is free to
+    reach.
+    """
+    wishes = {
+        "exchange": "central",
+        "aggregator": "aws/us-west-2",
+        "storage": "aws/us-west-2",
+        "same_zone": False,
+    }
+    assert (
+        estimate(*on_book("niser", "aws/us-west-2=4xCPU-2", phalak, **wishes)).usd_per_hour.egress
+        == 0.0
+    )
+    assert (
+        estimate(
+            *on_book("niser", "aws/us-west-2=4xCPU-2", phalak, same_zone=False)
+        ).usd_per_hour.egress
+        > 0.0
+    )
 
 
 def test_another_aggregator_than_the_wished_one_is_a_violation(phalak: Catalog) -> None:
@@ -223,12 +296,21 @@ def test_a_function_that_is_too_small_is_a_violation(phalak: Catalog) -> None:
 
 
 def test_a_function_that_would_run_too_long_is_a_violation(phalak: Catalog) -> None:
-    """Four gradients of 2.5 GB take the function more than 100 s, less than the 900 s of Lambda: one line names place and limit."""
+    """Four gradients of 2.5 GB take the function more than 100 s, less than the 900 s of Lambda:
+    one line names place and limit.
+    """
     wishes = {"exchange": "central", "aggregator": "aws/us-west-2", "storage": "aws/us-west-2"}
-    placement, problem = on_book("niser", "aws/eu-west-2=1xCPU-2,aws/us-west-2=3xCPU-2", phalak, **wishes)
+    placement, problem = on_book(
+        "niser", "aws/eu-west-2=1xCPU-2,aws/us-west-2=3xCPU-2", phalak, **wishes
+    )
     big = replace(problem, profile=replace(problem.profile, gradient_bytes_fp32=2_500_000_000))
     grown = replace(placement, exchange=replace(placement.exchange, aggregator_memory_gib=10.0))
-    short = replace(big, catalog=replace(phalak, functions=tuple(replace(f, max_seconds=100) for f in phalak.functions)))
+    short = replace(
+        big,
+        catalog=replace(
+            phalak, functions=tuple(replace(f, max_seconds=100) for f in phalak.functions)
+        ),
+    )
     assert codes(violations(grown, big)) == set()
     assert codes(violations(grown, short)) == {"function"}
     assert "its provider allows 100 s" in violations(grown, short)[0].message
@@ -251,7 +333,9 @@ def test_unknown_machines_and_places_are_errors(erben: Catalog) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
 def test_properties_of_random_placements(seed: int, pick: int) -> None:
-    """Splitting a group changes nothing; dearer egress never lowers cost nor changes speed; renaming changes nothing."""
+    """Splitting a group changes nothing; dearer egress never lowers cost nor changes speed;
+    renaming changes nothing.
+    """
     problem = random_problem(seed)
     found = list(placements(problem))
     if not found:
@@ -262,28 +346,53 @@ def test_properties_of_random_placements(seed: int, pick: int) -> None:
     again = estimate(replace(placement, groups=tuple(split)), problem)
     assert again.step.total == pytest.approx(got.step.total)
     assert again.usd_per_hour.total == pytest.approx(got.usd_per_hour.total)
-    dearer = replace(problem.catalog, egress=tuple(replace(e, usd_per_gib=e.usd_per_gib + 0.01) for e in problem.catalog.egress))
+    dearer = replace(
+        problem.catalog,
+        egress=tuple(replace(e, usd_per_gib=e.usd_per_gib + 0.01) for e in problem.catalog.egress),
+    )
     more = estimate(placement, replace(problem, catalog=dearer))
     assert more.step.total == got.step.total
     assert more.usd_per_hour.total >= got.usd_per_hour.total
     assert got.samples_per_second.low <= got.samples_per_second.value <= got.samples_per_second.high
     assert sum(use.usd_per_hour for use in got.links) == pytest.approx(got.usd_per_hour.egress)
     phases = exchange_phases(placement, problem)
-    assert sum(t.bytes * t.count for p in phases for t in p.transfers) == pytest.approx(sum(use.bytes_per_step for use in got.links))
+    assert sum(t.bytes * t.count for p in phases for t in p.transfers) == pytest.approx(
+        sum(use.bytes_per_step for use in got.links)
+    )
 
 
 def test_a_price_row_for_the_region_wins_over_the_zone(erben: Catalog) -> None:
     """The most specific row of egress.csv counts."""
-    row = EgressPrice(provider="gcp", src="us-central1", dst="europe-west1", usd_per_gib=0.5, source="test", as_of="2026-01-01")
+    row = EgressPrice(
+        provider="gcp",
+        src="us-central1",
+        dst="europe-west1",
+        usd_per_gib=0.5,
+        source="test",
+        as_of="2026-01-01",
+    )
     book = replace(erben, egress=(*erben.egress, row))
     assert Network(book).egress_price("gcp/us-central1", "gcp/europe-west1").usd_per_gib == 0.5
     assert Network(book).egress_price("gcp/us-west1", "gcp/europe-west1").usd_per_gib == 0.08
 
 
 def test_the_prices_of_the_last_month_are_the_interval_of_the_bill(erben: Catalog) -> None:
-    """A list price of 0.18 USD/h that was 0.12 to 0.30 in the last 30 days: two machines cost 0.24 to 0.60 for compute."""
-    quantiles = {"price_basis": "list", "usd_per_hour": 0.18, "usd_per_hour_low": 0.12, "usd_per_hour_high": 0.3}
+    """A list price of 0.18 USD/h that was 0.12 to 0.30 in the last 30 days: two machines cost 0.24
+    to 0.60 for compute.
+    """
+    quantiles = {
+        "price_basis": "list",
+        "usd_per_hour": 0.18,
+        "usd_per_hour_low": 0.12,
+        "usd_per_hour_high": 0.3,
+    }
     offers = tuple(msgspec.structs.replace(offer, **quantiles) for offer in erben.offers)
-    problem = Problem(profile=load_profile("roberta-xlm"), catalog=replace(erben, offers=offers), requirements=Requirements())
-    got = estimate(place_by_hand("gcp/us-central1=2xT4:spot", problem), problem).usd_per_hour_interval
+    problem = Problem(
+        profile=load_profile("roberta-xlm"),
+        catalog=replace(erben, offers=offers),
+        requirements=Requirements(),
+    )
+    got = estimate(
+        place_by_hand("gcp/us-central1=2xT4:spot", problem), problem
+    ).usd_per_hour_interval
     assert (got.low, got.value, got.high) == pytest.approx((0.24, 0.36, 0.60))

@@ -1,4 +1,6 @@
-"""Each file of examples/ runs as its user runs it: a process of its own, a copy in an empty folder, placer from this checkout."""
+"""Each file of examples/ runs as its user runs it: a process of its own, a copy in an empty folder,
+placer from this checkout.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="ne
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
     """A copy of the examples, nothing beside it."""
-    return Path(shutil.copytree(FOLDER, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__")))
+    return Path(
+        shutil.copytree(FOLDER, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    )
 
 
 @pytest.fixture
@@ -35,17 +39,30 @@ def environment(tmp_path: Path) -> dict[str, str]:
     programs = tmp_path / "bin"
     programs.mkdir()
     python = shlex.quote(sys.executable)
-    for name, words in {"placer": "-m placer", "torchrun": "-m torch.distributed.run", "python3": ""}.items():
+    for name, words in {
+        "placer": "-m placer",
+        "torchrun": "-m torch.distributed.run",
+        "python3": "",
+    }.items():
         (programs / name).write_text(f'#!/bin/sh\nexec {python} {words} "$@"\n', encoding="utf-8")
         (programs / name).chmod(0o755)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    return {
+        **os.environ,
+        "PATH": path,
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 def output(*command: str | Path, cwd: Path, environment: dict[str, str]) -> str:
     """What a command that succeeds prints."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=600)
+    done = subprocess.run(
+        words, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=600
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -64,22 +81,32 @@ def number(pattern: str, text: str) -> float:
 
 def test_every_example_is_in_the_table() -> None:
     """Of examples/README.md, which names no other."""
-    named = set(re.findall(r"^\| \[(\S+?)\]\(\1\)", (FOLDER / "README.md").read_text(encoding="utf-8"), flags=re.M))
+    named = set(
+        re.findall(
+            r"^\| \[(\S+?)\]\(\1\)", (FOLDER / "README.md").read_text(encoding="utf-8"), flags=re.M
+        )
+    )
     there = {path.name for path in FOLDER.iterdir() if path.is_file()} - {"README.md"}
     assert named == there
 
 
 def test_first_recommendation(examples: Path, environment: dict[str, str]) -> None:
-    """Eight A10 at 0.60 USD/h each are 4.80 USD/h; a step of 32,768 samples at 1,106 samples/s is 29.6 s."""
+    """Eight A10 at 0.60 USD/h each are 4.80 USD/h; a step of 32,768 samples at 1,106 samples/s is
+    29.6 s.
+    """
     said = python("first_recommendation.py", examples, environment)
     assert "8 x gpu_1x_a10" in said
     assert "4.80 USD/h, 0.00 of it egress" in said
-    assert number(r"step +([\d.]+) s", said) == pytest.approx(32_768 / number(r"speed +([\d,]+) ", said), rel=0.01)
+    assert number(r"step +([\d.]+) s", said) == pytest.approx(
+        32_768 / number(r"speed +([\d,]+) ", said), rel=0.01
+    )
     assert "optimal" in said
 
 
 def test_scheduler_loop(examples: Path, environment: dict[str, str]) -> None:
-    """One job does not fit and one is refused; every budget is kept; where H100 are gone, the plan leaves them."""
+    """One job does not fit and one is refused; every budget is kept; where H100 are gone, the plan
+    leaves them.
+    """
     said = python("scheduler_loop.py", examples, environment)
     assert "roberta-base: infeasible; a change that works: --budget" in said
     assert "roberta-xml: refused: unknown model" in said
@@ -94,12 +121,19 @@ def test_scheduler_loop(examples: Path, environment: dict[str, str]) -> None:
 
 
 def test_own_prices(examples: Path, environment: dict[str, str]) -> None:
-    """The contract takes 20 % off H100; the reserved machine costs nothing and is the fastest; the file holds two rows."""
+    """The contract takes 20 % off H100; the reserved machine costs nothing and is the fastest; the
+    file holds two rows.
+    """
     said = python("own_prices.py", examples, environment)
-    was, now = (number(pattern, said) for pattern in (r"it cost ([\d.]+) USD/h", r"now costs ([\d.]+) USD/h"))
+    was, now = (
+        number(pattern, said)
+        for pattern in (r"it cost ([\d.]+) USD/h", r"now costs ([\d.]+) USD/h")
+    )
     assert now == pytest.approx(0.8 * was, abs=0.01)
     assert "with quote.csv: 2 rows of the book differ" in said
-    speeds = [float(value.replace(",", "")) for value in re.findall(r"([\d,]+) samples/s for", said)]
+    speeds = [
+        float(value.replace(",", "")) for value in re.findall(r"([\d,]+) samples/s for", said)
+    ]
     assert speeds == sorted(speeds)
     assert said.rstrip().endswith("samples/s for 0.00 USD/h")
 
@@ -124,13 +158,18 @@ def test_rehearse_plan(examples: Path, environment: dict[str, str]) -> None:
     said = output("sh", "rehearse_plan.sh", examples.parent, cwd=examples, environment=environment)
     assert len(re.findall(r"-> \S+ .* [+-][01]\.\d%  ok", said)) == 4
     assert "nothing was lost but the step under way" in said
-    assert json.loads((examples.parent / "rehearsal.json").read_text(encoding="utf-8"))["strategy"] == "all-reduce"
+    assert (
+        json.loads((examples.parent / "rehearsal.json").read_text(encoding="utf-8"))["strategy"]
+        == "all-reduce"
+    )
 
 
 @torch
 def test_launch_torchrun(examples: Path, environment: dict[str, str]) -> None:
     """Both scripts join, the loss falls, and the alarm is the manifest's."""
-    said = output("sh", "launch_torchrun.sh", examples.parent, cwd=examples, environment=environment)
+    said = output(
+        "sh", "launch_torchrun.sh", examples.parent, cwd=examples, environment=environment
+    )
     first, last = re.findall(r"^step \d+: loss ([\d.]+)$", said, flags=re.M)
     assert float(first) > 3
     assert float(last) < 2
@@ -141,9 +180,18 @@ def test_launch_torchrun(examples: Path, environment: dict[str, str]) -> None:
 
 @torch
 def test_profile_to_skypilot(examples: Path, environment: dict[str, str]) -> None:
-    """The small model, few steps: what was measured and estimated leads to a plan within 2 USD/h and a job for SkyPilot."""
+    """The small model, few steps: what was measured and estimated leads to a plan within 2 USD/h
+    and a job for SkyPilot.
+    """
     options = ("train_tiny:workload", "--batch-sizes", "8", "--steps", "2")
-    said = output("sh", "profile_to_skypilot.sh", examples.parent, *options, cwd=examples, environment=environment)
+    said = output(
+        "sh",
+        "profile_to_skypilot.sh",
+        examples.parent,
+        *options,
+        cwd=examples,
+        environment=environment,
+    )
     profile = json.loads((examples.parent / "model.json").read_text(encoding="utf-8"))
     # 2 layers of 12 x 64^2 weights, 13 x 64 biases and norms; 2 x 32 x 64 of embedding and head, 32 of its bias; 16 x 64 of positions
     assert profile["parameters"] == 2 * (12 * 64**2 + 13 * 64) + 2 * 32 * 64 + 32 + 16 * 64
@@ -152,24 +200,45 @@ def test_profile_to_skypilot(examples: Path, environment: dict[str, str]) -> Non
     assert plan["model"]["name"] == "tiny-gpt"
     assert "sky jobs launch" in said
     launch = examples.parent / "launch"
-    assert {"skypilot.yaml", "README.md", "manifest.json", "own_loop.py", "train_tiny.py"} <= {path.name for path in launch.iterdir()}
-    assert f"infra: {plan['groups'][0]['place']}" in (launch / "skypilot.yaml").read_text(encoding="utf-8")
+    assert {"skypilot.yaml", "README.md", "manifest.json", "own_loop.py", "train_tiny.py"} <= {
+        path.name for path in launch.iterdir()
+    }
+    assert f"infra: {plan['groups'][0]['place']}" in (launch / "skypilot.yaml").read_text(
+        encoding="utf-8"
+    )
 
 
 NO_TORCH = "import sys; sys.modules['torch'] = None; from placer.cli import run; run()"
 """The command line where PyTorch cannot be imported or found, whether it is installed or not."""
 
 
-@pytest.mark.parametrize("script", ["profile_to_skypilot.sh", "run_plan.sh", "rehearse_plan.sh", "launch_torchrun.sh"])
-def test_scripts_without_torch_say_what_to_install(script: str, examples: Path, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "script", ["profile_to_skypilot.sh", "run_plan.sh", "rehearse_plan.sh", "launch_torchrun.sh"]
+)
+def test_scripts_without_torch_say_what_to_install(
+    script: str, examples: Path, environment: dict[str, str]
+) -> None:
     """In one line with a tip, after what can be said without it."""
     programs = examples.parent / "bin"
     (programs / "torchrun").unlink()
-    (programs / "placer").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{NO_TORCH}" "$@"\n', encoding="utf-8")
+    (programs / "placer").write_text(
+        f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{NO_TORCH}" "$@"\n', encoding="utf-8"
+    )
     words = {**environment, "PATH": f"{programs}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", script], capture_output=True, text=True, cwd=examples, env=words, check=False, timeout=600)
+    done = subprocess.run(
+        ["sh", script],
+        capture_output=True,
+        text=True,
+        cwd=examples,
+        env=words,
+        check=False,
+        timeout=600,
+    )
     assert done.returncode == 2, done.stderr
-    assert "pip install 'placer[profile]'" in done.stderr or "pip install 'placer[rehearse]'" in done.stderr
+    assert (
+        "pip install 'placer[profile]'" in done.stderr
+        or "pip install 'placer[rehearse]'" in done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 
@@ -189,15 +258,25 @@ for cell in json.loads(pathlib.Path("where_to_train.ipynb").read_text(encoding="
 def test_notebook_runs(examples: Path, environment: dict[str, str]) -> None:
     """All cells, and their figures are those that are committed: prices of 2023 do not change."""
     kept = [cell for cell in _notebook()["cells"] if cell["cell_type"] == "code"]
-    said = output(sys.executable, "-c", CELLS, cwd=examples, environment={**environment, "MPLBACKEND": "agg"})
-    printed = [line for cell in kept for part in cell["outputs"] if part["output_type"] == "stream" for line in part["text"]]
+    said = output(
+        sys.executable, "-c", CELLS, cwd=examples, environment={**environment, "MPLBACKEND": "agg"}
+    )
+    printed = [
+        line
+        for cell in kept
+        for part in cell["outputs"]
+        if part["output_type"] == "stream"
+        for line in part["text"]
+    ]
     assert len(printed) > 20
     missing = [line for line in printed if line.strip() and line.rstrip("\n") not in said]
     assert not missing
 
 
 def test_notebook_is_clean() -> None:
-    """Executed from top to bottom, without errors, paths of a machine or large outputs; the frontier is drawn."""
+    """Executed from top to bottom, without errors, paths of a machine or large outputs; the
+    frontier is drawn.
+    """
     notebook = _notebook()
     assert notebook["nbformat"] == 4
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -213,5 +292,7 @@ def test_notebook_is_clean() -> None:
 
 
 def _notebook() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / "where_to_train.ipynb").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(
+        (FOLDER / "where_to_train.ipynb").read_text(encoding="utf-8")
+    )
     return found

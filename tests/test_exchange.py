@@ -41,15 +41,22 @@ class Machines:
 
     def by_region(self) -> dict[str, list[int]]:
         """Workers of each place."""
-        return {place: [i for i, p in enumerate(self.places) if p == place] for place in sorted(set(self.places))}
+        return {
+            place: [i for i, p in enumerate(self.places) if p == place]
+            for place in sorted(set(self.places))
+        }
 
     def butterfly(self, members: list[int], weights: list[float]) -> None:
-        """Average among some workers by shards: owner j collects shard j from all and sends the mean back."""
+        """Average among some workers by shards: owner j collects shard j from all and sends the
+        mean back.
+        """
         results = [np.zeros(ELEMENTS) for _ in members]
         for owner, shard in enumerate(np.array_split(np.arange(ELEMENTS), len(members))):
             home = self.places[members[owner]]
             parts = [
-                self.values[i][shard] if k == owner else self.send(self.values[i][shard], self.places[i], home)
+                self.values[i][shard]
+                if k == owner
+                else self.send(self.values[i][shard], self.places[i], home)
                 for k, i in enumerate(members)
             ]
             mean = np.average(parts, axis=0, weights=weights)
@@ -80,14 +87,19 @@ def hierarchical_all_reduce(machines: Machines, exchange: Exchange) -> None:
     """Regions, then their leaders weighted by workers, then regions."""
     machines.inside_regions()
     regions = machines.by_region()
-    machines.butterfly([members[0] for members in regions.values()], [float(len(m)) for m in regions.values()])
+    machines.butterfly(
+        [members[0] for members in regions.values()], [float(len(m)) for m in regions.values()]
+    )
     machines.broadcast()
 
 
 def parameter_server(machines: Machines, exchange: Exchange) -> None:
     """Push to one machine, pull its mean."""
     hub = str(exchange.aggregator)
-    mean = np.mean([machines.send(v, p, hub) for v, p in zip(machines.values, machines.places, strict=True)], axis=0)
+    mean = np.mean(
+        [machines.send(v, p, hub) for v, p in zip(machines.values, machines.places, strict=True)],
+        axis=0,
+    )
     machines.values = [machines.send(mean, hub, place) for place in machines.places]
 
 
@@ -96,7 +108,10 @@ def model_averaging(machines: Machines, exchange: Exchange) -> None:
     for _ in range(exchange.local_steps):
         machines.inside_regions()
     hub, regions = str(exchange.aggregator), machines.by_region()
-    models = [machines.values[m[0]] if p == hub else machines.send(machines.values[m[0]], p, hub) for p, m in regions.items()]
+    models = [
+        machines.values[m[0]] if p == hub else machines.send(machines.values[m[0]], p, hub)
+        for p, m in regions.items()
+    ]
     mean = np.average(models, axis=0, weights=[float(len(m)) for m in regions.values()])
     for place, members in regions.items():
         machines.values[members[0]] = mean if place == hub else machines.send(mean, hub, place)
@@ -119,20 +134,28 @@ def asgd_ga(machines: Machines, exchange: Exchange) -> None:
 def central(machines: Machines, exchange: Exchange) -> None:
     """Use a dictionary as the store and one function that reads, sums and writes."""
     store, function = str(exchange.storage), str(exchange.aggregator)
-    objects = {i: machines.send(v, machines.places[i], store) for i, v in enumerate(machines.values)}
+    objects = {
+        i: machines.send(v, machines.places[i], store) for i, v in enumerate(machines.values)
+    }
     total = np.sum([machines.send(array, store, function) for array in objects.values()], axis=0)
     mean = machines.send(total / len(objects), function, store)
     machines.values = [machines.send(mean, store, place) for place in machines.places]
 
 
 def hierarchical(machines: Machines, exchange: Exchange) -> None:
-    """Use a store and function in each region, sums into the global store, the mean copied back to each region."""
+    """Use a store and function in each region, sums into the global store, the mean copied back to
+    each region.
+    """
     store, function, sums = str(exchange.storage), str(exchange.aggregator), []
     for place, members in machines.by_region().items():
         objects = [machines.send(machines.values[i], place, place) for i in members]
         total = np.sum([machines.send(array, place, place) for array in objects], axis=0)
         sums.append(machines.send(total, place, store))
-    mean = machines.send(np.sum([machines.send(s, store, function) for s in sums], axis=0) / len(machines.places), function, store)
+    mean = machines.send(
+        np.sum([machines.send(s, store, function) for s in sums], axis=0) / len(machines.places),
+        function,
+        store,
+    )
     for place, members in machines.by_region().items():
         copy = machines.send(machines.send(mean, store, place), place, place)
         for i in members:
@@ -173,7 +196,11 @@ def test_bytes_are_those_of_a_simulation(name: str, places: list[str], local_ste
     machines = Machines(sorted(places))
     SIMULATIONS[name](machines, exchange)
     workers = [(place, places.count(place)) for place in sorted(set(places))]
-    counted = {link: size for link, size in bytes_by_link(strategy(name).phases(workers, SIZE, exchange)).items() if size}
+    counted = {
+        link: size
+        for link, size in bytes_by_link(strategy(name).phases(workers, SIZE, exchange)).items()
+        if size
+    }
     assert counted == pytest.approx({link: size for link, size in machines.sent.items() if size})
     if name != "asgd-ga":
         assert all(np.allclose(value, machines.mean) for value in machines.values)
@@ -181,13 +208,18 @@ def test_bytes_are_those_of_a_simulation(name: str, places: list[str], local_ste
 
 def test_a_worker_sends_two_n_minus_one_over_n_gradients() -> None:
     """4 workers, S = 100: each sends 2 x 3/4 x 100 = 150 bytes; all together 600."""
-    phases = strategy("all-reduce").phases([("a", 4)], 100.0, Exchange(strategy="all-reduce", compression="fp16"))
+    phases = strategy("all-reduce").phases(
+        [("a", 4)], 100.0, Exchange(strategy="all-reduce", compression="fp16")
+    )
     assert sum(bytes_by_link(phases).values()) == pytest.approx(600)
 
 
 def test_one_worker_exchanges_nothing() -> None:
     """No phases, no bytes."""
-    assert strategy("none").phases([("a", 1)], 100.0, Exchange(strategy="none", compression="fp16")) == ()
+    assert (
+        strategy("none").phases([("a", 1)], 100.0, Exchange(strategy="none", compression="fp16"))
+        == ()
+    )
 
 
 def test_function_memory_holds_all_gradients() -> None:

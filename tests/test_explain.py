@@ -17,7 +17,12 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from instances import random_problem, wide_problem
-from placer.advice.explanation.break_even import bandwidth_break_even, egress_break_even, goals_of, price_break_even
+from placer.advice.explanation.break_even import (
+    bandwidth_break_even,
+    egress_break_even,
+    goals_of,
+    price_break_even,
+)
 from placer.advice.explanation.conflict import find_conflict
 from placer.advice.explanation.explain import explain
 from placer.advice.explanation.marginal_values import worth_of_more
@@ -26,7 +31,11 @@ from placer.advice.explanation.stay_or_leave import stay_or_leave
 from placer.advice.explanation.subject import place_subject, read_subject
 from placer.advice.explanation.why_not import why_not
 from placer.advice.explanation.wishes import wishes_of, without
-from placer.advice.worlds.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
+from placer.advice.worlds.scaled_market import (
+    with_scaled_egress,
+    with_scaled_links,
+    with_scaled_prices,
+)
 from placer.cli.report.explain.explain_text import sections
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.violations import violations
@@ -60,7 +69,9 @@ def text_of(explanation: placer.Explanation) -> str:
 @LIGHT
 @given(seed=SEEDS)
 def test_regret_is_that_of_enumeration(seed: int) -> None:
-    """The best with a place, a GPU or a market forced in is what trying every placement with it finds."""
+    """The best with a place, a GPU or a market forced in is what trying every placement with it
+    finds.
+    """
     problem = random_problem(seed)
     result = best(problem)
     if result.placement is None:
@@ -71,17 +82,25 @@ def test_regret_is_that_of_enumeration(seed: int) -> None:
         got = why_not(subject, result, ASKER)
         if got.status == "chosen":
             continue
-        values = [r.value for question in subject.forced(problem) if (r := best(question)).value is not None]
+        values = [
+            r.value
+            for question in subject.forced(problem)
+            if (r := best(question)).value is not None
+        ]
         assert got.proved
         assert (got.status == "found") == bool(values)
         if values:
             assert result.value is not None
-            expected = max(values) if problem.requirements.objective == "throughput" else min(values)
+            expected = (
+                max(values) if problem.requirements.objective == "throughput" else min(values)
+            )
             assert got.difference == pytest.approx(expected - result.value, rel=1e-9, abs=1e-9)
 
 
 def factor_by_enumeration(result: Result, forced: Problem, free: Catalog) -> float | None:
-    """Largest factor on a price at which some placement reaches a goal: speed is fixed, USD/h is linear in the factor."""
+    """Largest factor on a price at which some placement reaches a goal: speed is fixed, USD/h is
+    linear in the factor.
+    """
     base = wanting(forced, budget_usd_per_hour=None, min_samples_per_second=None)
     reached = []
     for placement in placements(forced):
@@ -89,8 +108,14 @@ def factor_by_enumeration(result: Result, forced: Problem, free: Catalog) -> flo
             continue
         nothing, full = evaluate(placement, replace(base, catalog=free)), evaluate(placement, base)
         for goal in goals_of(result):
-            slope, room = full.usd.total - nothing.usd.total, goal.most_usd_per_hour(full.samples_per_second) - nothing.usd.total
-            if full.samples_per_second >= (goal.min_samples_per_second or 0) * (1 - 1e-9) and room >= -1e-9:
+            slope, room = (
+                full.usd.total - nothing.usd.total,
+                goal.most_usd_per_hour(full.samples_per_second) - nothing.usd.total,
+            )
+            if (
+                full.samples_per_second >= (goal.min_samples_per_second or 0) * (1 - 1e-9)
+                and room >= -1e-9
+            ):
                 reached.append(room / slope if slope > 0 else inf)
     return max(reached, default=None)
 
@@ -98,10 +123,15 @@ def factor_by_enumeration(result: Result, forced: Problem, free: Catalog) -> flo
 @LIGHT
 @given(seed=SEEDS)
 def test_price_break_even_is_that_of_enumeration(seed: int) -> None:
-    """For each place that is not used: the factor at which its best placement costs just what the goal allows, within 0.5 %."""
+    """For each place that is not used: the factor at which its best placement costs just what the
+    goal allows, within 0.5 %.
+    """
     problem = random_problem(seed)
     result = best(problem)
-    money = problem.requirements.budget_usd_per_hour is not None or problem.requirements.objective != "throughput"
+    money = (
+        problem.requirements.budget_usd_per_hour is not None
+        or problem.requirements.objective != "throughput"
+    )
     if result.placement is None or not money:
         return
     for place in {pool.offer.place for pool in problem.pools} - {*result.placement.places}:
@@ -119,7 +149,9 @@ def test_price_break_even_is_that_of_enumeration(seed: int) -> None:
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(seed=SEEDS)
 def test_network_break_evens_are_those_of_enumeration(seed: int) -> None:
-    """Two regions instead of one: the egress price by the linear rule; at the bandwidth found something wins, just below nothing."""
+    """Two regions instead of one: the egress price by the linear rule; at the bandwidth found
+    something wins, just below nothing.
+    """
     problem = wanting(random_problem(seed), max_regions=1)
     result = best(problem)
     forced = wanting(problem, min_regions=2, max_regions=9)
@@ -139,26 +171,40 @@ def test_network_break_evens_are_those_of_enumeration(seed: int) -> None:
 def wins(result: Result, forced: Problem, factor: float) -> bool:
     """Whether some placement reaches a goal at another bandwidth."""
     scaled = wanting(
-        replace(forced, catalog=with_scaled_links(forced.catalog, factor)), budget_usd_per_hour=None, min_samples_per_second=None
+        replace(forced, catalog=with_scaled_links(forced.catalog, factor)),
+        budget_usd_per_hour=None,
+        min_samples_per_second=None,
     )
     return any(
-        not violations(placement, scaled) and any(goal.met(placement, scaled) for goal in goals_of(result))
+        not violations(placement, scaled)
+        and any(goal.met(placement, scaled) for goal in goals_of(result))
         for placement in placements(scaled)
     )
 
 
 def cramped(seed: int) -> Problem:
-    """A small market with at most three machines of each offer, so that enumeration ends without quotas too, and hard wishes."""
+    """A small market with at most three machines of each offer, so that enumeration ends without
+    quotas too, and hard wishes.
+    """
     problem = random_problem(seed)
     offers = tuple(msgspec.structs.replace(offer, available=3) for offer in problem.catalog.offers)
     problem = replace(problem, catalog=replace(problem.catalog, offers=offers))
-    return wanting(problem, budget_usd_per_hour=0.4, min_samples_per_second=300.0, market="spot", max_workers=4, min_workers=2)
+    return wanting(
+        problem,
+        budget_usd_per_hour=0.4,
+        min_samples_per_second=300.0,
+        market="spot",
+        max_workers=4,
+        min_workers=2,
+    )
 
 
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(seed=SEEDS)
 def test_conflicts_are_minimal_by_enumeration(seed: int) -> None:
-    """The set has no answer when all other wishes are given up, and has one without any of its members."""
+    """The set has no answer when all other wishes are given up, and has one without any of its
+    members.
+    """
     problem = cramped(seed)
     if best(problem).placement is not None:
         return
@@ -171,15 +217,23 @@ def test_conflicts_are_minimal_by_enumeration(seed: int) -> None:
     for remedy in conflict.remedies:
         answer = best(without(problem, [remedy.wish]))
         assert (remedy.option is None) == (answer.placement is None)
-        if remedy.option is not None and remedy.wish.code == "budget" and problem.requirements.objective == "cost":
+        if (
+            remedy.option is not None
+            and remedy.wish.code == "budget"
+            and problem.requirements.objective == "cost"
+        ):
             assert answer.estimate is not None
-            assert remedy.option.estimate.usd_per_hour.total == pytest.approx(answer.estimate.usd_per_hour.total)
+            assert remedy.option.estimate.usd_per_hour.total == pytest.approx(
+                answer.estimate.usd_per_hour.total
+            )
 
 
 @LIGHT
 @given(seed=SEEDS)
 def test_leaving_pays_where_enumeration_says(seed: int) -> None:
-    """Just at that budget the best placement uses several regions; at the price of the last one in one region it does not."""
+    """Just at that budget the best placement uses several regions; at the price of the last one in
+    one region it does not.
+    """
     problem = wanting(random_problem(seed), objective="throughput", min_samples_per_second=None)
     result = best(problem)
     if result.placement is None or len(result.placement.places) > 1:
@@ -220,8 +274,12 @@ def test_one_more_of_everything_is_what_enumeration_finds(seed: int) -> None:
 
 
 def test_a_budget_and_a_floor_that_contradict_each_other() -> None:
-    """On the 2023 book 7 x A10 at 0.60 USD/h are the fewest that reach 1,000 samples/s: 4.20 USD/h; GPUs have no part in it."""
-    found = placer.explain("roberta-xlm", catalog="erben-2023", gpu="T4,A10", budget="1/h", min_throughput="1000/s")
+    """On the 2023 book 7 x A10 at 0.60 USD/h are the fewest that reach 1,000 samples/s: 4.20 USD/h;
+    GPUs have no part in it.
+    """
+    found = placer.explain(
+        "roberta-xlm", catalog="erben-2023", gpu="T4,A10", budget="1/h", min_throughput="1000/s"
+    )
     assert found.conflict is not None
     assert {wish.code for wish in found.conflict.wishes} == {"budget", "throughput"}
     assert found.conflict.minimal
@@ -230,12 +288,20 @@ def test_a_budget_and_a_floor_that_contradict_each_other() -> None:
     assert by_code["budget"].estimate.usd_per_hour.total == pytest.approx(4.20)
     assert by_code["budget"].note == "--budget 4.21/h"
     text = text_of(found)
-    assert "At least 1,000 samples/s and a budget of $1.00/h contradict each other; without either there is an answer" in text
-    assert "--budget 4.21/h would do, the least budget that does: 7 x A10 on-demand in lambda/us-west-1" in text
+    assert (
+        "At least 1,000 samples/s and a budget of $1.00/h contradict each other; without "
+        "either there is an answer"
+    ) in text
+    assert (
+        "--budget 4.21/h would do, the least budget that does: 7 x A10 on-demand in "
+        "lambda/us-west-1"
+    ) in text
 
 
 def test_emissions_that_nobody_knows_are_what_stands_in_the_way() -> None:
-    """The 2023 book has no grid of known intensity: no budget or GPU helps, only another objective, or no limit on emissions."""
+    """The 2023 book has no grid of known intensity: no budget or GPU helps, only another objective,
+    or no limit on emissions.
+    """
     asked = {"catalog": "erben-2023", "gpu": "T4,A10", "budget": "5/h"}
     for words, code, note in (
         ({"objective": "carbon"}, "objective", "another --objective"),
@@ -253,7 +319,12 @@ def test_emissions_that_nobody_knows_are_what_stands_in_the_way() -> None:
 
 def test_data_that_stays_where_no_machine_may_be() -> None:
     """Refused by recommend; explain names both wishes and gives each one up."""
-    words = {"catalog": "erben-2023", "data": "gcp/europe-west1=2M:stay", "places": "gcp/us-*", "budget": "50/h"}
+    words = {
+        "catalog": "erben-2023",
+        "data": "gcp/europe-west1=2M:stay",
+        "places": "gcp/us-*",
+        "budget": "50/h",
+    }
     with pytest.raises(PlacerError, match="can be used nowhere"):
         placer.recommend("resnet50", **words)
     found = placer.explain("resnet50", **words)
@@ -261,14 +332,25 @@ def test_data_that_stays_where_no_machine_may_be() -> None:
     assert {wish.code for wish in found.conflict.wishes} == {"data", "in"}
     assert [wish.code for wish in found.conflict.others] == ["budget"]
     text = text_of(found)
-    assert "Data that stays in gcp/europe-west1 (2,000,000 samples) and only machines in gcp/us-* contradict each other" in text
+    assert (
+        "Data that stays in gcp/europe-west1 (2,000,000 samples) and only machines in "
+        "gcp/us-* contradict each other"
+    ) in text
     assert "--data with :move instead of :stay would do" in text
 
 
 def test_a_quota_that_binds() -> None:
-    """Eight T4 in Oregon are all the quota allows; the ninth GPU is worth something, and the text counts them."""
+    """Eight T4 in Oregon are all the quota allows; the ninth GPU is worth something, and the text
+    counts them.
+    """
     found = placer.explain(
-        "roberta-xlm", catalog="erben-2023", gpu="T4", market="spot", places="gcp/us-west1", budget="5/h", exchange="all-reduce"
+        "roberta-xlm",
+        catalog="erben-2023",
+        gpu="T4",
+        market="spot",
+        places="gcp/us-west1",
+        budget="5/h",
+        exchange="all-reduce",
     )
     assert found.binding is not None
     quota = next(limit for limit in found.binding.limits if limit.code == "quota")
@@ -283,25 +365,39 @@ def test_a_quota_that_binds() -> None:
 
 
 def test_a_region_that_is_five_percent_too_dear(tmp_path: Path) -> None:
-    """A layer sells T4 in Iowa at 1.05 times the price of Oregon (0.18 USD/h): in one region it enters at 1 / 1.05 = 0.952 of it."""
+    """A layer sells T4 in Iowa at 1.05 times the price of Oregon (0.18 USD/h): in one region it
+    enters at 1 / 1.05 = 0.952 of it.
+    """
     layer = tmp_path / "offers.csv"
     header = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
     row = "gcp,us-central1,n1-standard-8+{0}xT4,T4,{0},8,30,spot,{1},list,,a quote,2023-05-12\n"
     layer.write_text(header + row.format(1, 0.189) + row.format(4, 9), encoding="utf-8")
-    words = {"gpu": "T4", "market": "spot", "places": "gcp/us-west1,gcp/us-central1", "min_throughput": "400/s", "regions": 1}
-    found = placer.explain("roberta-xlm", catalog=["erben-2023", str(layer)], why_not="gcp/us-central1", **words)
+    words = {
+        "gpu": "T4",
+        "market": "spot",
+        "places": "gcp/us-west1,gcp/us-central1",
+        "min_throughput": "400/s",
+        "regions": 1,
+    }
+    found = placer.explain(
+        "roberta-xlm", catalog=["erben-2023", str(layer)], why_not="gcp/us-central1", **words
+    )
     assert found.result.placement is not None
     assert found.result.placement.places == ("gcp/us-west1",)
     (row_,) = found.why_not
     assert row_.proved
     assert row_.regret == pytest.approx(0.05)
     assert row_.break_evens[0].factor == pytest.approx(1 / 1.05, rel=0.01)
-    assert row_.break_evens[0].factor == pytest.approx(1 / 1.05, rel=1e-9)  # Newton's last step is exact
+    assert row_.break_evens[0].factor == pytest.approx(
+        1 / 1.05, rel=1e-9
+    )  # Newton's last step is exact
     assert "$0.18/h instead of $0.19/h" in text_of(found)
 
 
 def test_a_model_that_should_stay_in_one_region() -> None:
-    """XLM-RoBERTa on the default book at 5 USD/h: one machine, and leaving its region pays at no budget."""
+    """XLM-RoBERTa on the default book at 5 USD/h: one machine, and leaving its region pays at no
+    budget.
+    """
     found = placer.explain("roberta-xlm", budget="5/h", why_not="2-regions")
     assert found.staying is not None
     assert (found.staying.regions, found.staying.never, found.staying.unlimited) == (1, True, True)
@@ -310,10 +406,16 @@ def test_a_model_that_should_stay_in_one_region() -> None:
     text = text_of(found)
     assert "Leaving never pays at any budget" in text
     assert "No network would change that" in text
-    budget = next(limit for limit in found.binding.limits if limit.code == "budget") if found.binding else None
+    budget = (
+        next(limit for limit in found.binding.limits if limit.code == "budget")
+        if found.binding
+        else None
+    )
     assert budget is not None
     assert budget.nearest is not None
-    richer = placer.recommend("roberta-xlm", budget=f"{budget.nearest.estimate.usd_per_hour.total + 0.01:.2f}/h")
+    richer = placer.recommend(
+        "roberta-xlm", budget=f"{budget.nearest.estimate.usd_per_hour.total + 0.01:.2f}/h"
+    )
     assert richer.value == pytest.approx(budget.nearest.estimate.effective_samples_per_second.value)
 
 
@@ -362,10 +464,15 @@ def test_no_time_is_said_and_nothing_is_claimed() -> None:
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(seed=SEEDS)
 def test_every_explanation_has_a_text_and_a_document(seed: int) -> None:
-    """Whatever the instance: sentences without a word for missing values, and a document that follows its schema."""
+    """Whatever the instance: sentences without a word for missing values, and a document that
+    follows its schema.
+    """
     problem = wide_problem(seed, most=200)
     found = explain(problem, nodes=50, time_limit_s=20)
-    jsonschema.validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)), json.loads(schema_text("explanation")))
+    jsonschema.validate(
+        json.loads(json.dumps(found.to_dict(), allow_nan=False)),
+        json.loads(schema_text("explanation")),
+    )
     text = text_of(found)
     assert "None" not in text
     assert "nan" not in text
@@ -374,14 +481,18 @@ def test_every_explanation_has_a_text_and_a_document(seed: int) -> None:
 
 
 def test_scaled_links_and_prices_change_only_what_they_say(erben: Catalog) -> None:
-    """Twice the bandwidth between places, the same inside; half the price of one place, the same elsewhere."""
+    """Twice the bandwidth between places, the same inside; half the price of one place, the same
+    elsewhere.
+    """
     plain, wide = network_of(erben), network_of(with_scaled_links(erben, 2.0))
     ends = ("gcp/us-west1", "gcp/europe-west1")
     assert wide.link(*ends).speed(1) == 2 * plain.link(*ends).speed(1)
     assert wide.link(ends[0], ends[0]) == plain.link(ends[0], ends[0])
     half = with_scaled_prices(erben, lambda offer: offer.place == "gcp/us-west1", 0.5)
     for before, after in zip(erben.offers, half.offers, strict=True):
-        assert after.usd_per_hour == before.usd_per_hour * (0.5 if before.place == "gcp/us-west1" else 1)
+        assert after.usd_per_hour == before.usd_per_hour * (
+            0.5 if before.place == "gcp/us-west1" else 1
+        )
 
 
 def test_the_command_explains_a_request_and_a_saved_result_alike(run: Run, tmp_path: Path) -> None:
@@ -420,11 +531,23 @@ def test_the_command_needs_a_question(run: Run, tmp_path: Path) -> None:
 
 
 def test_two_conflicts_at_once_are_both_named() -> None:
-    """Budget against floor, and T4 against a deadline: no single wish resolves it, so the second conflict is told as well."""
-    words = {"budget": "1/h", "min_throughput": "5000/s", "gpu": "T4", "samples": "100M", "deadline": "2h"}
+    """Budget against floor, and T4 against a deadline: no single wish resolves it, so the second
+    conflict is told as well.
+    """
+    words = {
+        "budget": "1/h",
+        "min_throughput": "5000/s",
+        "gpu": "T4",
+        "samples": "100M",
+        "deadline": "2h",
+    }
     found = placer.explain("roberta-xlm", catalog="erben-2023", **words)
     assert found.conflict is not None
-    assert found.conflict.further is not None or found.conflict.together is not None or any(r.option for r in found.conflict.remedies)
+    assert (
+        found.conflict.further is not None
+        or found.conflict.together is not None
+        or any(r.option for r in found.conflict.remedies)
+    )
     codes = {wish.code for wish in found.conflict.wishes}
     assert codes <= {"budget", "throughput", "gpu", "deadline"}
     assert "contradict" in text_of(found) or "cannot be met" in text_of(found)
@@ -434,8 +557,21 @@ def test_two_conflicts_at_once_are_both_named() -> None:
 def test_other_objectives_are_explained_in_their_units(objective: str) -> None:
     """A floor, a forced GPU and the loss have the sign and the unit of the objective."""
     book, place = ("default", "gcp/us-*") if objective == "carbon" else ("erben-2023", "gcp/*")
-    words = {"samples": "10M", "min_throughput": "200/s", "budget": "5/h", "gpu": "T4", "places": place, "regions": 1}
-    found = placer.explain("roberta-xlm", catalog=book, objective=objective, why_not=["gcp/us-central1", "gcp/us-west1"], **words)
+    words = {
+        "samples": "10M",
+        "min_throughput": "200/s",
+        "budget": "5/h",
+        "gpu": "T4",
+        "places": place,
+        "regions": 1,
+    }
+    found = placer.explain(
+        "roberta-xlm",
+        catalog=book,
+        objective=objective,
+        why_not=["gcp/us-central1", "gcp/us-west1"],
+        **words,
+    )
     lost = [row for row in found.why_not if row.status == "found"]
     assert lost
     for row in lost:
@@ -443,13 +579,22 @@ def test_other_objectives_are_explained_in_their_units(objective: str) -> None:
         assert row.difference is not None
         assert row.regret >= 0
         assert row.difference >= 0  # all of these are to be low
-    jsonschema.validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)), json.loads(schema_text("explanation")))
+    jsonschema.validate(
+        json.loads(json.dumps(found.to_dict(), allow_nan=False)),
+        json.loads(schema_text("explanation")),
+    )
 
 
 def test_a_gpu_of_the_server_counts_against_the_quota() -> None:
     """Seven T4 and a server on the eighth fill a quota of eight."""
     found = placer.explain(
-        "resnet50", catalog="erben-2023", gpu="T4", market="spot", places="gcp/us-central1", exchange="parameter-server", why_not="spot"
+        "resnet50",
+        catalog="erben-2023",
+        gpu="T4",
+        market="spot",
+        places="gcp/us-central1",
+        exchange="parameter-server",
+        why_not="spot",
     )
     assert found.binding is not None
     quota = next(limit for limit in found.binding.limits if limit.code == "quota")

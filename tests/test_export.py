@@ -1,4 +1,6 @@
-"""Exports of manifests: each target by its own validator where that is installed, always by its structure."""
+"""Exports of manifests: each target by its own validator where that is installed, always by its
+structure.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ from placer.launch.export.plan import Plan
 from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.shell import assignments
 
-WORDS: dict[str, Any] = {"catalog": "phalak-2023", "workers": "2..4", "regions": "2", "budget": "3/h", "places": "aws/*"}
+WORDS: dict[str, Any] = {
+    "catalog": "phalak-2023",
+    "workers": "2..4",
+    "regions": "2",
+    "budget": "3/h",
+    "places": "aws/*",
+}
 
 
 def plan_of(document: dict[str, Any], **words: Any) -> Plan:
@@ -51,11 +59,23 @@ def plan(exchange: str, **words: Any) -> Plan:
 
 @pytest.fixture(scope="module")
 def three() -> Plan:
-    """All-reduce over T4 and A10 machines: two groups of Google Cloud in two regions, one of AWS, as by hand."""
-    document = placer.recommend("roberta-xlm", catalog="erben-2023", budget="5/h", regions="2", exchange="all-reduce").to_manifest()
+    """All-reduce over T4 and A10 machines: two groups of Google Cloud in two regions, one of AWS,
+    as by hand.
+    """
+    document = placer.recommend(
+        "roberta-xlm", catalog="erben-2023", budget="5/h", regions="2", exchange="all-reduce"
+    ).to_manifest()
     groups = [dict(group) for group in document["groups"][:2]]
     aws = {**groups[1]["offer"], "instance_type": "g4dn.2xlarge", "market": "on_demand"}
-    groups.append({**groups[1], "place": "aws/us-west-2", "provider": "aws", "region": "us-west-2", "offer": aws})
+    groups.append(
+        {
+            **groups[1],
+            "place": "aws/us-west-2",
+            "provider": "aws",
+            "region": "us-west-2",
+            "offer": aws,
+        }
+    )
     for number, (group, count) in enumerate(zip(groups, (2, 3, 1), strict=True)):
         group.update(name=f"workers-{number}", count=count, rank_offset=(0, 2, 5)[number])
     meeting = {**document["rendezvous"], "machines": 6}
@@ -69,7 +89,9 @@ def server() -> Plan:
 
 
 def other_python(module: str, variable: str) -> str:
-    """A Python that has a module: this one, or the one that a variable names; else the test is skipped."""
+    """A Python that has a module: this one, or the one that a variable names; else the test is
+    skipped.
+    """
     if importlib.util.find_spec(module) is not None:
         return sys.executable
     found = os.environ.get(variable)
@@ -81,7 +103,14 @@ def other_python(module: str, variable: str) -> str:
 def python(executable: str, code: str, *arguments: str, home: Path) -> str:
     """Output of some code in another Python, with a home of its own."""
     environment = {**os.environ, "HOME": str(home), "PYTHONPATH": ""}
-    done = subprocess.run([executable, "-c", code, *arguments], capture_output=True, text=True, timeout=600, env=environment, check=False)
+    done = subprocess.run(
+        [executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=environment,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -90,7 +119,11 @@ def test_ranks_of_all_groups_make_the_world(three: Plan) -> None:
     """Offsets 0, 2 and 5 with 2, 3 and 1 machines: ranks 0 to 5, each once."""
     files = export(three, "torchrun")
     variables = [assignments(files[f"workers-{n}.sh"]) for n in range(3)]
-    ranks = [int(v["PLACER_RANK_OFFSET"]) + node for v in variables for node in range(int(v["PLACER_GROUP_SIZE"]))]
+    ranks = [
+        int(v["PLACER_RANK_OFFSET"]) + node
+        for v in variables
+        for node in range(int(v["PLACER_GROUP_SIZE"]))
+    ]
     assert ranks == list(range(6))
     assert {v["PLACER_MACHINES"] for v in variables} == {"6"}
 
@@ -102,23 +135,42 @@ def inner_scripts(files: dict[str, str], folder: Path) -> list[str]:
     for name, body in files.items():
         for document in yaml.safe_load_all(body) if name.endswith(".yaml") else ():
             jobs = document.get("spec", {}).get("replicatedJobs", ())
-            services = [*document.get("services", {}).values(), *(j["template"]["spec"]["template"]["spec"]["containers"][0] for j in jobs)]
+            services = [
+                *document.get("services", {}).values(),
+                *(j["template"]["spec"]["template"]["spec"]["containers"][0] for j in jobs),
+            ]
             found += [document[key] for key in ("setup", "run") if key in document]
-            found += [service["command"][2].replace("$$", "$") for service in services if "command" in service]
+            found += [
+                service["command"][2].replace("$$", "$")
+                for service in services
+                if "command" in service
+            ]
     for number, text in enumerate(found):
-        (folder / f"{number}.sh").write_text(f"#!/bin/bash\n# shellcheck disable=SC1091,SC2154\n{text}", encoding="utf-8")
+        (folder / f"{number}.sh").write_text(
+            f"#!/bin/bash\n# shellcheck disable=SC1091,SC2154\n{text}", encoding="utf-8"
+        )
     return [str(folder / f"{number}.sh") for number in range(len(found))]
 
 
 def test_scripts_pass_bash_and_shellcheck(three: Plan, server: Plan, tmp_path: Path) -> None:
     """All scripts of three targets parse; shellcheck, where it is installed, has nothing to say."""
     names: list[str] = []
-    scripts = [("env", three), ("torchrun", three), ("hivemind", three), ("torchrun", server), ("torchrun", plan("central"))]
+    scripts = [
+        ("env", three),
+        ("torchrun", three),
+        ("hivemind", three),
+        ("torchrun", server),
+        ("torchrun", plan("central")),
+    ]
     for target, some in (*scripts, ("torchrun", by_runtime(three))):
         folder = tmp_path / str(len(names))
         write_folder(str(folder), export(some, target))
         names += [str(file) for file in folder.glob("*.sh")]
-    for target, some in (("skypilot", by_runtime(three)), ("jobset", by_runtime(server)), ("compose", by_runtime(plan("hierarchical")))):
+    for target, some in (
+        ("skypilot", by_runtime(three)),
+        ("jobset", by_runtime(server)),
+        ("compose", by_runtime(plan("hierarchical"))),
+    ):
         names += inner_scripts(export(some, target), tmp_path / f"inner-{target}")
     for name in names:
         subprocess.run(["bash", "-n", name], check=True)
@@ -126,12 +178,16 @@ def test_scripts_pass_bash_and_shellcheck(three: Plan, server: Plan, tmp_path: P
         "shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     )
     if shellcheck:
-        done = subprocess.run([shellcheck, "--shell=bash", *names], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [shellcheck, "--shell=bash", *names], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout
 
 
 def test_a_script_starts_torchrun_with_its_rank(three: Plan, tmp_path: Path) -> None:
-    """Machine 2 of the second group has rank 4; machine 3 does not exist, and without an address nothing starts."""
+    """Machine 2 of the second group has rank 4; machine 3 does not exist, and without an address
+    nothing starts.
+    """
     write_folder(str(tmp_path / "launch"), export(three, "torchrun"))
     stand_in = tmp_path / "torchrun"
     stand_in.write_text('#!/bin/bash\necho "$@"\n', encoding="utf-8")
@@ -140,50 +196,114 @@ def test_a_script_starts_torchrun_with_its_rank(three: Plan, tmp_path: Path) -> 
     def start(**variables: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **variables}
         script = str(tmp_path / "launch" / "workers-1.sh")
-        return subprocess.run(["bash", script, "--epochs", "2"], capture_output=True, text=True, env=environment, check=False)
+        return subprocess.run(
+            ["bash", script, "--epochs", "2"],
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+        )
 
     done = start(PLACER_NODE="2", PLACER_RENDEZVOUS_ADDRESS="10.0.0.1")
-    assert "--nnodes=6 --node-rank=4 --nproc-per-node=1 --master-addr=10.0.0.1 --master-port=29400 train.py --epochs 2" in done.stdout
-    assert "has only 3, counted from 0" in start(PLACER_NODE="3", PLACER_RENDEZVOUS_ADDRESS="10.0.0.1").stderr
-    for wrong in ("x", "-1", "01", "010", "9223372036854775808"):  # 010 would be 8 in arithmetic of the shell, the last a negative rank
-        assert f"is no number from 0: {wrong}" in start(PLACER_NODE=wrong, PLACER_RENDEZVOUS_ADDRESS="10.0.0.1").stderr
+    assert (
+        "--nnodes=6 --node-rank=4 --nproc-per-node=1 --master-addr=10.0.0.1 "
+        "--master-port=29400 train.py --epochs 2"
+    ) in done.stdout
+    assert (
+        "has only 3, counted from 0"
+        in start(PLACER_NODE="3", PLACER_RENDEZVOUS_ADDRESS="10.0.0.1").stderr
+    )
+    for wrong in (
+        "x",
+        "-1",
+        "01",
+        "010",
+        "9223372036854775808",
+    ):  # 010 would be 8 in arithmetic of the shell, the last a negative rank
+        assert (
+            f"is no number from 0: {wrong}"
+            in start(PLACER_NODE=wrong, PLACER_RENDEZVOUS_ADDRESS="10.0.0.1").stderr
+        )
     assert "set it to the number of this machine" in start().stderr
     assert "address of rank 0" in start(PLACER_NODE="0").stderr
 
 
 def test_heading_says_figures_as_people_write_them() -> None:
-    """Large ones in full; no interval where there is none; one machine exchanges nothing: its step is a step."""
-    document = placer.recommend("roberta-xlm", catalog="erben-2023", budget="20/h", gpu="V100").to_manifest()
-    fast = {**document["expected"]["samples_per_second"], "value": 12_345.6, "low": 9_876.5, "high": 23_456.7}
-    one = dict.fromkeys(("value", "low", "high"), document["expected"]["usd_per_hour_interval"]["value"])
+    """Large ones in full; no interval where there is none; one machine exchanges nothing: its step
+    is a step.
+    """
+    document = placer.recommend(
+        "roberta-xlm", catalog="erben-2023", budget="20/h", gpu="V100"
+    ).to_manifest()
+    fast = {
+        **document["expected"]["samples_per_second"],
+        "value": 12_345.6,
+        "low": 9_876.5,
+        "high": 23_456.7,
+    }
+    one = dict.fromkeys(
+        ("value", "low", "high"), document["expected"]["usd_per_hour_interval"]["value"]
+    )
     expected = {**document["expected"], "samples_per_second": fast, "usd_per_hour_interval": one}
     lines = heading(plan_of(changed(document, expected=expected)), "env")
-    assert any(line.startswith("expected 12,346 (9,876 to 23,457) samples/s, ") and line.endswith(" s a step") for line in lines)
+    assert any(
+        line.startswith("expected 12,346 (9,876 to 23,457) samples/s, ")
+        and line.endswith(" s a step")
+        for line in lines
+    )
     assert f"expected cost {one['value']:.4g} USD/h" in lines
 
 
 def test_two_processes_meet_through_the_scripts(tmp_path: Path) -> None:
-    """The exported scripts, started as they are with torch's own torchrun and gloo: the sum over ranks 0 and 1 is 1."""
+    """The exported scripts, started as they are with torch's own torchrun and gloo: the sum over
+    ranks 0 and 1 is 1.
+    """
     pytest.importorskip("torch")
     two = plan("all-reduce", workers="2..2")
     write_folder(str(tmp_path / "launch"), export(two, "torchrun"))
-    code = "import torch, torch.distributed as d\nd.init_process_group('gloo')\nx = torch.tensor([float(d.get_rank())])\n"
-    code += "d.all_reduce(x)\nprint(f'sum {x.item():g} of {d.get_world_size()}', flush=True)\nd.destroy_process_group()\n"
+    code = (
+        "import torch, torch.distributed as d\nd.init_process_group('gloo')\nx = "
+        "torch.tensor([float(d.get_rank())])\n"
+    )
+    code += (
+        "d.all_reduce(x)\nprint(f'sum {x.item():g} of {d.get_world_size()}', "
+        "flush=True)\nd.destroy_process_group()\n"
+    )
     (tmp_path / "train.py").write_text(code, encoding="utf-8")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1", "PLACER_NODE": "0", "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
+        "PLACER_NODE": "0",
+        "OMP_NUM_THREADS": "1",
+    }
     environment["PLACER_PORT"] = str(free_port())
     started = [
-        subprocess.Popen(["bash", f"launch/{g.name}.sh"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            ["bash", f"launch/{g.name}.sh"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for g in two.manifest.groups
     ]
-    assert [process.communicate(timeout=600)[0].strip() for process in started] == ["sum 1 of 2"] * 2
+    assert [process.communicate(timeout=600)[0].strip() for process in started] == [
+        "sum 1 of 2"
+    ] * 2
 
 
 def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: Plan) -> None:
-    """One task a group; on Google Cloud the T4 stands beside its host; the address must be given at launch."""
+    """One task a group; on Google Cloud the T4 stands beside its host; the address must be given at
+    launch.
+    """
     header, *tasks = yaml.safe_load_all(export(three, "skypilot")["skypilot.yaml"])
-    assert header == {"name": three.manifest.name, "execution": "parallel", "inter_connection": False}
+    assert header == {
+        "name": three.manifest.name,
+        "execution": "parallel",
+        "inter_connection": False,
+    }
     for task, group in zip(tasks, three.manifest.groups, strict=True):
         assert (task["name"], task["num_nodes"]) == (group.name, group.count)
         assert task["resources"]["infra"] == group.place
@@ -204,13 +324,17 @@ def test_skypilot_runs_the_server_beside_the_workers(server: Plan) -> None:
 
 
 def test_skypilot_loads_the_job_group(three: Plan, server: Plan, tmp_path: Path) -> None:
-    """By SkyPilot's own loader: parallel, and without the address refused before any machine is rented."""
+    """By SkyPilot's own loader: parallel, and without the address refused before any machine is
+    rented.
+    """
     executable = other_python("sky", "PLACER_SKYPILOT_PYTHON")
     code = (
         "import json, sys\nfrom sky.utils import dag_utils\nfound = []\n"
         "for path in sys.argv[1:]:\n"
-        "    dag = dag_utils.load_dag_from_yaml(path, [('PLACER_RENDEZVOUS_ADDRESS', '10.0.0.1')])\n"
-        "    rows = [(t.name, t.num_nodes, str(r.cloud).lower(), r.region, r.instance_type, r.use_spot)"
+        "    dag = dag_utils.load_dag_from_yaml(path, [('PLACER_RENDEZVOUS_ADDRESS', "
+        "'10.0.0.1')])\n"
+        "    rows = [(t.name, t.num_nodes, str(r.cloud).lower(), r.region, r.instance_type, "
+        "r.use_spot)"
         " for t in dag.tasks for r in t.resources]\n"
         "    found.append([dag.name, dag.is_job_group(), dag.execution.value, rows])\n"
         "    try:\n        dag_utils.load_dag_from_yaml(path)\n        found[-1].append('loaded')\n"
@@ -221,14 +345,25 @@ def test_skypilot_loads_the_job_group(three: Plan, server: Plan, tmp_path: Path)
     for number, some in enumerate((three, server, by_runtime(three), by_runtime(server))):
         write_folder(str(tmp_path / f"sky-{number}"), export(some, "skypilot"))
         paths.append(tmp_path / f"sky-{number}" / "skypilot.yaml")
-        document = paths[-1].read_text(encoding="utf-8").replace("workdir: .", f"workdir: {tmp_path}")
-        paths[-1].write_text(document.replace('workdir: "."', f"workdir: {tmp_path}"), encoding="utf-8")
+        document = (
+            paths[-1].read_text(encoding="utf-8").replace("workdir: .", f"workdir: {tmp_path}")
+        )
+        paths[-1].write_text(
+            document.replace('workdir: "."', f"workdir: {tmp_path}"), encoding="utf-8"
+        )
     said = python(executable, code, *map(str, paths), home=tmp_path)
     first, second, *runtime = json.loads(said.split("found ", 1)[1])
     assert runtime == [first, second]
     assert first[:3] == [three.manifest.name, True, "parallel"]
     groups = [
-        [g.name, g.count, g.provider, g.region, g.offer.instance_type.split("+")[0], g.offer.market == "spot"]
+        [
+            g.name,
+            g.count,
+            g.provider,
+            g.region,
+            g.offer.instance_type.split("+")[0],
+            g.offer.market == "spot",
+        ]
         for g in three.manifest.groups
     ]
     assert first[3] == groups
@@ -249,11 +384,16 @@ def test_one_group_of_skypilot_needs_no_address() -> None:
 
 
 def test_hivemind_gets_its_own_arguments(three: Plan) -> None:
-    """Time-outs of the manifest; with local steps an epoch of hivemind is 4 target batches and updates are local."""
+    """Time-outs of the manifest; with local steps an epoch of hivemind is 4 target batches and
+    updates are local.
+    """
     found = json.loads(export(three, "hivemind")["optimizer.json"])
     waits = three.manifest.exchange.timeouts
     assert found["optimizer"]["averaging_timeout"] == waits.averaging_s
-    assert (found["grad_compression"], found["optimizer"]["use_local_updates"]) == ("Float16Compression", False)
+    assert (found["grad_compression"], found["optimizer"]["use_local_updates"]) == (
+        "Float16Compression",
+        False,
+    )
     local = plan("local-sgd", local_steps="4")
     optimizer = json.loads(export(local, "hivemind")["optimizer.json"])["optimizer"]
     assert optimizer["target_batch_size"] == local.manifest.exchange.target_batch_size * 4
@@ -268,17 +408,26 @@ def test_hivemind_knows_every_argument(three: Plan, tmp_path: Path) -> None:
     code = (
         "import inspect, json, sys, hivemind, hivemind.compression as c\n"
         "p = json.loads(sys.argv[1])\n"
-        "assert set(p['optimizer']) <= set(inspect.signature(hivemind.Optimizer.__init__).parameters)\n"
+        "assert set(p['optimizer']) <= "
+        "set(inspect.signature(hivemind.Optimizer.__init__).parameters)\n"
         "assert isinstance(getattr(c, p['grad_compression'])(), c.CompressionBase)\nprint('ok')\n"
     )
-    assert "ok" in python(executable, code, export(three, "hivemind")["optimizer.json"], home=tmp_path)
+    assert "ok" in python(
+        executable, code, export(three, "hivemind")["optimizer.json"], home=tmp_path
+    )
 
 
 def test_a_jobset_for_each_cluster(three: Plan, server: Plan) -> None:
     """Three places, three files; each replicated job has the pods and GPUs of its group."""
-    files = {name: yaml.safe_load(body) for name, body in export(three, "jobset").items() if name.endswith(".yaml")}
+    files = {
+        name: yaml.safe_load(body)
+        for name, body in export(three, "jobset").items()
+        if name.endswith(".yaml")
+    }
     jobs = [job for document in files.values() for job in document["spec"]["replicatedJobs"]]
-    assert sorted((j["name"], j["template"]["spec"]["completions"]) for j in jobs) == [(g.name, g.count) for g in three.manifest.groups]
+    assert sorted((j["name"], j["template"]["spec"]["completions"]) for j in jobs) == [
+        (g.name, g.count) for g in three.manifest.groups
+    ]
     pod = jobs[0]["template"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
     assert pod["nodeSelector"]["topology.kubernetes.io/region"] == three.manifest.groups[0].region
@@ -293,8 +442,15 @@ def test_long_names_leave_room_for_pods(three: Plan) -> None:
     files = export(plan_of(document), "jobset")
     built = yaml.safe_load(next(body for name, body in files.items() if name.endswith(".yaml")))
     assert built["metadata"]["name"].startswith("run-7")
-    assert len(f"{built['metadata']['name']}-{built['spec']['replicatedJobs'][0]['name']}-0-99999") <= 63
-    jobs = [yaml.safe_load(body) for name, body in export(plan_of(document), "trainjob").items() if name.endswith(".yaml")]
+    assert (
+        len(f"{built['metadata']['name']}-{built['spec']['replicatedJobs'][0]['name']}-0-99999")
+        <= 63
+    )
+    jobs = [
+        yaml.safe_load(body)
+        for name, body in export(plan_of(document), "trainjob").items()
+        if name.endswith(".yaml")
+    ]
     assert len({job["metadata"]["name"] for job in jobs}) == 3
     assert all(len(job["metadata"]["name"] + "-node-0-9999") <= 63 for job in jobs)
 
@@ -304,7 +460,8 @@ def test_kubeflow_types_hold_the_objects(three: Plan, tmp_path: Path) -> None:
     executable = other_python("kubeflow_trainer_api", "PLACER_KUBEFLOW_PYTHON")
     code = (
         "import json, sys\nfrom kubeflow_trainer_api import models\n"
-        "kinds = {'TrainJob': models.TrainerV1alpha1TrainJob, 'JobSet': models.JobsetV1alpha2JobSet}\n"
+        "kinds = {'TrainJob': models.TrainerV1alpha1TrainJob, 'JobSet': "
+        "models.JobsetV1alpha2JobSet}\n"
         "for item in json.loads(sys.argv[1]):\n"
         "    again = json.loads(kinds[item['kind']].from_dict(item).to_json())\n"
         "    assert again == item, (again, item)\n"
@@ -322,17 +479,30 @@ def test_kubeflow_types_hold_the_objects(three: Plan, tmp_path: Path) -> None:
 
 
 def test_compose_has_a_container_for_each_worker(three: Plan) -> None:
-    """Six workers with one process each; rank 0 is found by its name. A serverless plan brings a store and an aggregator."""
+    """Six workers with one process each; rank 0 is found by its name. A serverless plan brings a
+    store and an aggregator.
+    """
     services = yaml.safe_load(export(three, "compose")["compose.yaml"])["services"]
-    assert sorted(services) == ["workers-0-0", "workers-0-1", "workers-1-0", "workers-1-1", "workers-1-2", "workers-2-0"]
-    assert {s["environment"]["PLACER_RENDEZVOUS_ADDRESS"] for s in services.values()} == {"workers-0-0"}
+    assert sorted(services) == [
+        "workers-0-0",
+        "workers-0-1",
+        "workers-1-0",
+        "workers-1-1",
+        "workers-1-2",
+        "workers-2-0",
+    ]
+    assert {s["environment"]["PLACER_RENDEZVOUS_ADDRESS"] for s in services.values()} == {
+        "workers-0-0"
+    }
     central = yaml.safe_load(export(plan("central"), "compose")["compose.yaml"])["services"]
     assert {"store", "aggregator"} <= central.keys()
     assert central["workers-0-0"]["environment"]["AWS_ENDPOINT_URL"] == "http://store:5000"
 
 
 def test_compose_files_follow_the_specification(three: Plan, server: Plan, tmp_path: Path) -> None:
-    """By the JSON Schema of the Compose Specification, as check-jsonschema ships it; a misspelt key is refused by it."""
+    """By the JSON Schema of the Compose Specification, as check-jsonschema ships it; a misspelt key
+    is refused by it.
+    """
     executable = other_python("check_jsonschema", "PLACER_CHECK_JSONSCHEMA_PYTHON")
     code = (
         "import sys\nfrom check_jsonschema import main\n"
@@ -340,7 +510,16 @@ def test_compose_files_follow_the_specification(three: Plan, server: Plan, tmp_p
         "except SystemExit as end:\n    print('refused' if end.code else 'fine')\n"
     )
     paths = []
-    for number, one in enumerate((three, server, plan("central"), plan("hierarchical"), by_runtime(three), by_runtime(plan("central")))):
+    for number, one in enumerate(
+        (
+            three,
+            server,
+            plan("central"),
+            plan("hierarchical"),
+            by_runtime(three),
+            by_runtime(plan("central")),
+        )
+    ):
         paths.append(tmp_path / f"compose-{number}.yaml")
         paths[-1].write_text(export(one, "compose")["compose.yaml"], encoding="utf-8")
     assert "fine" in python(executable, code, *map(str, paths), home=tmp_path)
@@ -352,7 +531,13 @@ def test_compose_files_follow_the_specification(three: Plan, server: Plan, tmp_p
 
 def test_words_of_the_caller_are_checked(three: Plan) -> None:
     """Paths and images with anything that a shell or Docker would read otherwise are refused."""
-    for words in ({"train": "a b.py"}, {"train": "-m evil"}, {"train": ""}, {"image": "a b"}, {"image": "$(x)"}):
+    for words in (
+        {"train": "a b.py"},
+        {"train": "-m evil"},
+        {"train": ""},
+        {"image": "a b"},
+        {"image": "$(x)"},
+    ):
         with pytest.raises(PlacerError, match=r"is no path|is no name of a container"):
             plan_of(json.loads(three.text), **words)
     with pytest.raises(PlacerError, match="a similar target exists: 'skypilot'"):
@@ -360,7 +545,9 @@ def test_words_of_the_caller_are_checked(three: Plan) -> None:
 
 
 def test_a_folder_is_whole_or_as_it_was(tmp_path: Path) -> None:
-    """A file that cannot be written (a name of 300 letters) leaves neither the new folder nor a change of the old one."""
+    """A file that cannot be written (a name of 300 letters) leaves neither the new folder nor a
+    change of the old one.
+    """
     folder = tmp_path / "launch"
     with pytest.raises(PlacerError, match="cannot write"):
         write_folder(str(folder), {"manifest.json": "{}", "x" * 300: "long"})
@@ -394,7 +581,9 @@ def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_export_left_goes_and_other_files_stay(three: Plan, tmp_path: Path) -> None:
-    """The script of a group that is gone would start a wrong rank; the training script beside it is the user's."""
+    """The script of a group that is gone would start a wrong rank; the training script beside it is
+    the user's.
+    """
     folder = str(tmp_path / "launch")
     write_folder(folder, export(three, "torchrun"))
     (tmp_path / "launch" / "train.py").write_text("pass", encoding="utf-8")
@@ -402,7 +591,12 @@ def test_what_an_earlier_export_left_goes_and_other_files_stay(three: Plan, tmp_
     assert left_over(folder, one) == ["workers-1.sh", "workers-2.sh"]
     assert f"--- {folder}/workers-1.sh" in difference(folder, one)
     write_folder(folder, one)
-    assert sorted(p.name for p in (tmp_path / "launch").iterdir()) == ["README.md", "manifest.json", "train.py", "workers-0.sh"]
+    assert sorted(p.name for p in (tmp_path / "launch").iterdir()) == [
+        "README.md",
+        "manifest.json",
+        "train.py",
+        "workers-0.sh",
+    ]
     assert difference(folder, one) == ""
 
 
@@ -415,21 +609,40 @@ def test_the_command_writes_lists_and_compares(run: Run, tmp_path: Path, three: 
     assert "+execution: parallel" in first.stdout
     assert not folder.exists()
     done = run("export", str(manifest), "--to", "skypilot", "--dir", str(folder), "--json")
-    assert [file["name"] for file in json.loads(done.stdout)["files"]] == ["README.md", "manifest.json", "skypilot.yaml"]
-    assert "no difference" in run("export", str(manifest), "--to", "skypilot", "--dir", str(folder), "--diff").stdout
+    assert [file["name"] for file in json.loads(done.stdout)["files"]] == [
+        "README.md",
+        "manifest.json",
+        "skypilot.yaml",
+    ]
+    assert (
+        "no difference"
+        in run("export", str(manifest), "--to", "skypilot", "--dir", str(folder), "--diff").stdout
+    )
 
 
-def test_the_command_takes_a_result_and_edits_on_demand(run: Run, tmp_path: Path, three: Plan) -> None:
-    """A saved result is priced again first; an edited manifest needs --edited, and its files say so."""
+def test_the_command_takes_a_result_and_edits_on_demand(
+    run: Run, tmp_path: Path, three: Plan
+) -> None:
+    """A saved result is priced again first; an edited manifest needs --edited, and its files say
+    so.
+    """
     result = tmp_path / "result.json"
-    result.write_text(json.dumps(placer.recommend("niser", exchange="central", **WORDS).to_saved()), encoding="utf-8")
+    result.write_text(
+        json.dumps(placer.recommend("niser", exchange="central", **WORDS).to_saved()),
+        encoding="utf-8",
+    )
     assert run("export", str(result), "--to", "env", "--dir", str(tmp_path / "a")).returncode == 0
     edited = tmp_path / "edited.json"
     edited.write_text(json.dumps({**json.loads(three.text), "name": "mine"}), encoding="utf-8")
     refused = run("export", str(edited), "--to", "env", "--dir", str(tmp_path / "b"))
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 2)
     assert "--edited" in refused.stderr
-    assert run("export", str(edited), "--to", "env", "--dir", str(tmp_path / "b"), "--edited").returncode == 0
+    assert (
+        run(
+            "export", str(edited), "--to", "env", "--dir", str(tmp_path / "b"), "--edited"
+        ).returncode
+        == 0
+    )
     assert "edited by hand" in (tmp_path / "b" / "workers-0.env.sh").read_text(encoding="utf-8")
 
 
@@ -443,7 +656,9 @@ def test_the_command_takes_a_result_and_edits_on_demand(run: Run, tmp_path: Path
         (["--to", "env"], "--dir is missing"),
     ],
 )
-def test_errors_are_one_line(run: Run, tmp_path: Path, three: Plan, words: list[str], said: str) -> None:
+def test_errors_are_one_line(
+    run: Run, tmp_path: Path, three: Plan, words: list[str], said: str
+) -> None:
     """Exit code 2, a line and a tip, and nothing written."""
     (tmp_path / "plan.json").write_text(three.text, encoding="utf-8")
     done = run("export", "plan.json", *words, cwd=tmp_path)

@@ -1,4 +1,6 @@
-"""Stacks of a serverless exchange: cfn-lint, what roles may do, and the aggregator itself against moto."""
+"""Stacks of a serverless exchange: cfn-lint, what roles may do, and the aggregator itself against
+moto.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ REGIONS = ("ap-south-1", "eu-west-2")
 
 def plan(strategy: str, **parts: Any) -> Plan:
     """A serverless plan over two regions of AWS; ``parts`` are changed by hand."""
-    words: dict[str, Any] = {"catalog": "phalak-2023", "workers": "3..4", "regions": "2", "budget": "3/h", "places": "aws/*"}
+    words: dict[str, Any] = {
+        "catalog": "phalak-2023",
+        "workers": "3..4",
+        "regions": "2",
+        "budget": "3/h",
+        "places": "aws/*",
+    }
     document = {**placer.recommend("niser", exchange=strategy, **words).to_manifest(), **parts}
     document.pop("digest")
     document["digest"] = document_digest(document)
@@ -51,51 +59,83 @@ def moved(some: Plan) -> Plan:
 
 
 def test_cfn_lint_has_nothing_to_say(central: Plan, hierarchical: Plan) -> None:
-    """Templates of three plans, each in its own region; of those that differ in names only, the first."""
+    """Templates of three plans, each in its own region; of those that differ in names only, the
+    first.
+    """
     for some, left_out in ((central, 0), (hierarchical, 1), (moved(central), 0)):
         built = list(stacks(some).items())
         for name, (region, _) in built[: len(built) - left_out]:
-            found = cfnlint.api.lint(export(some, "cloudformation")[f"{name}.yaml"], regions=[region])
+            found = cfnlint.api.lint(
+                export(some, "cloudformation")[f"{name}.yaml"], regions=[region]
+            )
             assert [str(match) for match in found] == []
 
 
 def test_stacks_lie_where_the_plan_says(hierarchical: Plan, central: Plan) -> None:
-    """One stack for all, one for each region with workers; a function far from its bucket has one of its own."""
+    """One stack for all, one for each region with workers; a function far from its bucket has one
+    of its own.
+    """
     found = {name: region for name, (region, _) in stacks(hierarchical).items()}
     places = sorted({group.region for group in hierarchical.manifest.groups})
     assert list(found.values()) == [hierarchical.manifest.buckets[0].place.split("/")[1], *places]
     far = stacks(moved(central))
     assert far["function"][0] == "us-east-1"
-    assert "NotificationConfiguration" not in far["exchange"][1]["Resources"]["Bucket"]["Properties"]
+    assert (
+        "NotificationConfiguration" not in far["exchange"][1]["Resources"]["Bucket"]["Properties"]
+    )
 
 
 def test_roles_may_do_the_least(hierarchical: Plan) -> None:
     """No wildcard action, no resource but this run's objects and the function's log."""
     run = hierarchical.manifest.name
     for _, template in stacks(hierarchical).values():
-        role = template["Resources"]["Role"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
-        policy = template["Resources"].get("WorkerPolicy", {"Properties": {"PolicyDocument": {"Statement": []}}})
+        role = template["Resources"]["Role"]["Properties"]["Policies"][0]["PolicyDocument"][
+            "Statement"
+        ]
+        policy = template["Resources"].get(
+            "WorkerPolicy", {"Properties": {"PolicyDocument": {"Statement": []}}}
+        )
         for statement in [*role, *policy["Properties"]["PolicyDocument"]["Statement"]]:
             assert not any("*" in action for action in statement["Action"])
-            named = statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
+            named = (
+                statement["Resource"]
+                if isinstance(statement["Resource"], list)
+                else [statement["Resource"]]
+            )
             for resource in named:
                 text = resource.get("Fn::Sub", "")
-                assert resource.get("Fn::GetAtt") == ["Log", "Arn"] or f"/{run}/" in text or "Condition" in statement
+                assert (
+                    resource.get("Fn::GetAtt") == ["Log", "Arn"]
+                    or f"/{run}/" in text
+                    or "Condition" in statement
+                )
 
 
 def test_the_function_gets_what_it_needs(central: Plan) -> None:
-    """17 MB gradients in float32: the sum and the mean, 34 MB, and 0.25 GiB for Python; the plan's 1 GiB is enough."""
+    """17 MB gradients in float32: the sum and the mean, 34 MB, and 0.25 GiB for Python; the plan's
+    1 GiB is enough.
+    """
     assert memory_gib(central) == 1.0
     properties = stacks(central)["exchange"][1]["Resources"]["Function"]["Properties"]
-    assert (properties["MemorySize"], properties["Timeout"], properties["Architectures"]) == (1024, 900, ["x86_64"])
+    assert (properties["MemorySize"], properties["Timeout"], properties["Architectures"]) == (
+        1024,
+        900,
+        ["x86_64"],
+    )
     roomy = {**json.loads(central.text)["aggregator"], "memory_gib": 30.0}
-    large = plan("central", model={"name": "big", "parameters": 4 * 10**9, "gradient_bytes": 8e9}, aggregator=roomy)
+    large = plan(
+        "central",
+        model={"name": "big", "parameters": 4 * 10**9, "gradient_bytes": 8e9},
+        aggregator=roomy,
+    )
     with pytest.raises(PlacerError, match=r"the aggregator needs 30(\.0)? GiB, AWS Lambda has 10"):
         export(large, "cloudformation")
 
 
 def test_what_is_not_on_aws_is_refused(central: Plan) -> None:
-    """A bucket of another provider, gradients that cannot be summed, a plan without a function: one line each."""
+    """A bucket of another provider, gradients that cannot be summed, a plan without a function: one
+    line each.
+    """
     document = json.loads(central.text)
     for parts, words in (
         (
@@ -115,7 +155,9 @@ def test_what_is_not_on_aws_is_refused(central: Plan) -> None:
 
 def call(template: dict[str, Any], monkeypatch: pytest.MonkeyPatch, bucket: str, key: str) -> int:
     """Call the aggregator as S3 would, with the variables of its stack."""
-    for name, value in template["Resources"]["Function"]["Properties"]["Environment"]["Variables"].items():
+    for name, value in template["Resources"]["Function"]["Properties"]["Environment"][
+        "Variables"
+    ].items():
         monkeypatch.setenv(name, value)
     event = {"Records": [{"s3": {"bucket": {"name": bucket}, "object": {"key": key}}}]}
     return aggregator_function.handler(event, None)["aggregated"]
@@ -125,7 +167,9 @@ def made(some: Plan) -> Any:
     """A client, after all buckets are made where the plan says."""
     for bucket in some.manifest.buckets:
         region = bucket.place.split("/")[1]
-        boto3.client("s3", region_name=region).create_bucket(Bucket=bucket.name, CreateBucketConfiguration={"LocationConstraint": region})
+        boto3.client("s3", region_name=region).create_bucket(
+            Bucket=bucket.name, CreateBucketConfiguration={"LocationConstraint": region}
+        )
     return boto3.client("s3", region_name=some.manifest.buckets[0].place.split("/")[1])
 
 
@@ -140,16 +184,22 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.usefixtures("aws")
 def test_the_last_upload_makes_the_mean(central: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Worker r sends [r, 1]: with N workers the mean is [(N - 1) / 2, 1]; only the last call adds up, and the parts go."""
+    """Worker r sends [r, 1]: with N workers the mean is [(N - 1) / 2, 1]; only the last call adds
+    up, and the parts go.
+    """
     store, (bucket,), run = made(central), central.manifest.buckets, central.manifest.name
     template, workers = stacks(central)["exchange"][1], central.manifest.world_size
     done = []
     for rank in range(workers):
         key = f"{run}/gradients/7/{rank}"
-        store.put_object(Bucket=bucket.name, Key=key, Body=np.array([rank, 1], dtype="<f4").tobytes())
+        store.put_object(
+            Bucket=bucket.name, Key=key, Body=np.array([rank, 1], dtype="<f4").tobytes()
+        )
         done.append(call(template, monkeypatch, bucket.name, key))
     assert done == [0] * (workers - 1) + [1]
-    mean = np.frombuffer(store.get_object(Bucket=bucket.name, Key=f"{run}/means/7")["Body"].read(), dtype="<f4")
+    mean = np.frombuffer(
+        store.get_object(Bucket=bucket.name, Key=f"{run}/means/7")["Body"].read(), dtype="<f4"
+    )
     assert mean.tolist() == [(workers - 1) / 2, 1.0]
     left = [item["Key"] for item in store.list_objects_v2(Bucket=bucket.name)["Contents"]]
     assert left == [f"{run}/means/7"]
@@ -162,10 +212,14 @@ def test_parts_of_two_sizes_are_refused(central: Plan, monkeypatch: pytest.Monke
     """A worker with another model: the call fails and nothing is written."""
     store, (bucket,), run = made(central), central.manifest.buckets, central.manifest.name
     for rank in range(central.manifest.world_size):
-        store.put_object(Bucket=bucket.name, Key=f"{run}/gradients/1/{rank}", Body=bytes(4 * (rank + 1)))
+        store.put_object(
+            Bucket=bucket.name, Key=f"{run}/gradients/1/{rank}", Body=bytes(4 * (rank + 1))
+        )
     with pytest.raises(ValueError, match="8 bytes, the first part 4"):
         call(stacks(central)["exchange"][1], monkeypatch, bucket.name, f"{run}/gradients/1/0")
-    assert not [i for i in store.list_objects_v2(Bucket=bucket.name)["Contents"] if "means" in i["Key"]]
+    assert not [
+        i for i in store.list_objects_v2(Bucket=bucket.name)["Contents"] if "means" in i["Key"]
+    ]
 
 
 @pytest.mark.usefixtures("aws")
@@ -177,17 +231,24 @@ def test_regions_sum_first(hierarchical: Plan, monkeypatch: pytest.MonkeyPatch) 
     rank = 0
     for number, here in enumerate(regional):
         region = here.place.split("/")[1]
-        store, template = boto3.client("s3", region_name=region), built[f"region-{number}-{region}"][1]
+        store, template = (
+            boto3.client("s3", region_name=region),
+            built[f"region-{number}-{region}"][1],
+        )
         for _ in range(sum(group.count for group in manifest.groups if group.place == here.place)):
             key = f"{run}/gradients/0/{rank}"
-            store.put_object(Bucket=here.name, Key=key, Body=np.array([rank], dtype="<f4").tobytes())
+            store.put_object(
+                Bucket=here.name, Key=key, Body=np.array([rank], dtype="<f4").tobytes()
+            )
             call(template, monkeypatch, here.name, key)
             rank += 1
         said = call(built["exchange"][1], monkeypatch, main.name, f"{run}/gradients/0/{region}")
     assert said == 1
     for here in regional:
         store = boto3.client("s3", region_name=here.place.split("/")[1])
-        mean = np.frombuffer(store.get_object(Bucket=here.name, Key=f"{run}/means/0")["Body"].read(), dtype="<f4")
+        mean = np.frombuffer(
+            store.get_object(Bucket=here.name, Key=f"{run}/means/0")["Body"].read(), dtype="<f4"
+        )
         assert mean.tolist() == [(rank - 1) / 2]
 
 

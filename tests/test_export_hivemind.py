@@ -1,4 +1,6 @@
-"""Exported hivemind scripts, started with programs that print what they get in the place of hivemind-dht and python3."""
+"""Exported hivemind scripts, started with programs that print what they get in the place of
+hivemind-dht and python3.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ ECHO = '#!/bin/sh\nprintf "%s\\n" "$PLACER_OPTIMIZER" "$@"\n'
 def launch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An exported plan of two groups."""
     folder = tmp_path_factory.mktemp("launch")
-    words = {"catalog": "phalak-2023", "workers": "2..2", "regions": "2", "exchange": "all-reduce", "places": "aws/*"}
+    words = {
+        "catalog": "phalak-2023",
+        "workers": "2..2",
+        "regions": "2",
+        "exchange": "all-reduce",
+        "places": "aws/*",
+    }
     document = placer.recommend("niser", **words).to_manifest()
     document = changed(document, rendezvous={**document["rendezvous"], "port": PORT})
     for name, body in export(plan_of(document), "hivemind").items():
@@ -38,8 +46,21 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def started(launch: Path, name: str, cwd: Path, **variables: str) -> list[str]:
     """What a script starts its program with: the path of the arguments, then the words."""
     path = f"{launch}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PLACER_OPTIMIZER": "", "PLACER_LISTEN_ADDRESS": "", **variables}
-    done = subprocess.run(["bash", str(launch / name)], capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "PLACER_OPTIMIZER": "",
+        "PLACER_LISTEN_ADDRESS": "",
+        **variables,
+    }
+    done = subprocess.run(
+        ["bash", str(launch / name)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -51,9 +72,15 @@ def after(words: list[str], option: str) -> str:
 
 @pytest.mark.parametrize(
     ("address", "shown"),
-    [("10.1.0.1", f"/ip4/10.1.0.1/tcp/{PORT}"), ("fd00::1", f"/ip6/fd00::1/tcp/{PORT}"), ("a.example", f"/dns4/a.example/tcp/{PORT}")],
+    [
+        ("10.1.0.1", f"/ip4/10.1.0.1/tcp/{PORT}"),
+        ("fd00::1", f"/ip6/fd00::1/tcp/{PORT}"),
+        ("a.example", f"/dns4/a.example/tcp/{PORT}"),
+    ],
 )
-def test_the_bootstrap_peer_announces_its_address(launch: Path, tmp_path: Path, address: str, shown: str) -> None:
+def test_the_bootstrap_peer_announces_its_address(
+    launch: Path, tmp_path: Path, address: str, shown: str
+) -> None:
     """By kind of address; gradients never pass through it."""
     words = started(launch, "bootstrap.sh", tmp_path, PLACER_RENDEZVOUS_ADDRESS=address)
     assert after(words, "--announce_maddrs") == shown
@@ -62,7 +89,9 @@ def test_the_bootstrap_peer_announces_its_address(launch: Path, tmp_path: Path, 
 
 
 def test_a_peer_listens_where_it_is_told(launch: Path, tmp_path: Path) -> None:
-    """Rank 1 has the second port after the bootstrap peer's; its arguments are found from any folder."""
+    """Rank 1 has the second port after the bootstrap peer's; its arguments are found from any
+    folder.
+    """
     words = started(launch, "workers-1.sh", tmp_path, PLACER_INITIAL_PEERS="/a /b")
     assert words[0] == str(launch / "optimizer.json")
     assert "--announce_maddrs" not in words
@@ -77,16 +106,24 @@ def test_a_peer_listens_where_it_is_told(launch: Path, tmp_path: Path) -> None:
 def test_a_taken_port_is_said(launch: Path, tmp_path: Path) -> None:
     """The daemon of hivemind would share it, and peers would reach the other run."""
     with socket.create_server(("127.77.0.1", PORT + 2)):
-        environment = {**os.environ, "PLACER_LISTEN_ADDRESS": "127.77.0.1", "PLACER_INITIAL_PEERS": "/a"}
+        environment = {
+            **os.environ,
+            "PLACER_LISTEN_ADDRESS": "127.77.0.1",
+            "PLACER_INITIAL_PEERS": "/a",
+        }
         words = ["bash", str(launch / "workers-1.sh")]
-        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+        done = subprocess.run(
+            words, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+        )
     assert done.returncode == 2
     assert done.stderr == f"port {PORT + 2} of this machine is taken: another run?\n"
     assert not list(tmp_path.iterdir())
 
 
 def test_arguments_cost_the_bytes_that_the_plan_has(launch: Path) -> None:
-    """Parameters are averaged beside gradients only now and then: 1 / 50 of the bytes; by default hivemind does so in every step."""
+    """Parameters are averaged beside gradients only now and then: 1 / 50 of the bytes; by default
+    hivemind does so in every step.
+    """
     found = json.loads((launch / "optimizer.json").read_text())["optimizer"]
     assert found["average_state_every"] == AVERAGE_STATE_EVERY == 50
     assert not found["delay_grad_averaging"]

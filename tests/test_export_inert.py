@@ -1,4 +1,6 @@
-"""No text of a manifest takes effect in an export: what a parser or a shell reads back is what was written into the manifest."""
+"""No text of a manifest takes effect in an export: what a parser or a shell reads back is what was
+written into the manifest.
+"""
 
 from __future__ import annotations
 
@@ -65,27 +67,51 @@ PLANS = {
     "parameter-server": {"exchange": "parameter-server"},
     "hierarchical": {"exchange": "hierarchical"},
 }
-CHECKED_WORDS = {"hivemind": ("compression",), "cloudformation": ("compression", "place", "provider", "region")}
+CHECKED_WORDS = {
+    "hivemind": ("compression",),
+    "cloudformation": ("compression", "place", "provider", "region"),
+}
 """Fields that a target checks and refuses: they keep their values there."""
-RUNS = {"hivemind": ["none", "all-reduce"], "cloudformation": ["hierarchical"], "trainjob": ["none", "all-reduce", "hierarchical"]}
+RUNS = {
+    "hivemind": ["none", "all-reduce"],
+    "cloudformation": ["hierarchical"],
+    "trainjob": ["none", "all-reduce", "hierarchical"],
+}
 """Kinds of plans that a target takes; the others take all."""
 TRAINS = ("train.py", "mymodel:workload")
 """A script of the user's, and a function for placer's own runtime."""
 RUNTIME = {"compose": sorted(PLANS), "trainjob": ["none", "all-reduce"]}
-"""Kinds of plans that the runtime takes in a target; in the others it takes those that need no function."""
-text = st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30) | st.sampled_from(HOSTILE)
+"""Kinds of plans that the runtime takes in a target; in the others it takes those that need no
+function.
+"""
+text = st.text(
+    alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30
+) | st.sampled_from(HOSTILE)
 
 
 @pytest.fixture(scope="module")
 def plans() -> dict[str, dict[str, Any]]:
     """A manifest of each kind."""
-    words: dict[str, Any] = {"catalog": "phalak-2023", "workers": "2..3", "regions": "1..2", "budget": "3/h", "places": "aws/*"}
-    return {name: placer.recommend("niser", **{**words, **more}).to_manifest() for name, more in PLANS.items()}
+    words: dict[str, Any] = {
+        "catalog": "phalak-2023",
+        "workers": "2..3",
+        "regions": "1..2",
+        "budget": "3/h",
+        "places": "aws/*",
+    }
+    return {
+        name: placer.recommend("niser", **{**words, **more}).to_manifest()
+        for name, more in PLANS.items()
+    }
 
 
 def parts(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Objects of a manifest by the keys of FREE."""
-    yield from ((name, document[name]) for name in ("model", "exchange", "aggregator", "storage", "inputs") if document[name])
+    yield from (
+        (name, document[name])
+        for name in ("model", "exchange", "aggregator", "storage", "inputs")
+        if document[name]
+    )
     for group in document["groups"]:
         yield "group", group
         yield "offer", group["offer"]
@@ -93,7 +119,9 @@ def parts(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def poisoned(document: dict[str, Any], value: str, target: str, train: str = TRAINS[0]) -> Plan:
-    """The plan with a value in every free string, its digest right again; placer's runtime checks the compression."""
+    """The plan with a value in every free string, its digest right again; placer's runtime checks
+    the compression.
+    """
     kept = (*CHECKED_WORDS.get(target, ()), *(["compression"] if ":" in train else []))
     changed = copy.deepcopy(document)
     for name, part in parts(changed):
@@ -111,8 +139,12 @@ def poisoned(document: dict[str, Any], value: str, target: str, train: str = TRA
 
 
 def scripts_of(files: dict[str, str]) -> list[str]:
-    """Shell scripts of an export: files of their own, and arguments of containers with the doubled dollars undone."""
-    found = [body for name, body in files.items() if name.endswith(".sh") and name != "bootstrap.sh"]
+    """Shell scripts of an export: files of their own, and arguments of containers with the doubled
+    dollars undone.
+    """
+    found = [
+        body for name, body in files.items() if name.endswith(".sh") and name != "bootstrap.sh"
+    ]
     for name, body in files.items():
         if name.endswith(".yaml"):
             for document in yaml.safe_load_all(body):
@@ -151,62 +183,111 @@ def blocks(readme: str) -> str:
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data(), value=text)
-def test_whatever_a_name_holds_every_export_reads_it_back(plans: dict[str, dict[str, Any]], target: str, data: Any, value: str) -> None:
-    """Variables, values of YAML and copies of the manifest equal the name; commands to type hold nothing of it."""
+def test_whatever_a_name_holds_every_export_reads_it_back(
+    plans: dict[str, dict[str, Any]], target: str, data: Any, value: str
+) -> None:
+    """Variables, values of YAML and copies of the manifest equal the name; commands to type hold
+    nothing of it.
+    """
     train = data.draw(st.sampled_from(TRAINS[: 1 if target in CHECKED_WORDS else 2]))
-    runs = RUNS.get(target, sorted(PLANS)) if train == TRAINS[0] else RUNTIME.get(target, ["none", "all-reduce", "parameter-server"])
+    runs = (
+        RUNS.get(target, sorted(PLANS))
+        if train == TRAINS[0]
+        else RUNTIME.get(target, ["none", "all-reduce", "parameter-server"])
+    )
     files = export(poisoned(plans[data.draw(st.sampled_from(runs))], value, target, train), target)
     for script in scripts_of(files):
         assert assignments(script)["PLACER_MODEL"] == value
-        assert assignments(script).get("PLACER_DATA_STORE", value) == value  # a parameter server reads no data
+        assert (
+            assignments(script).get("PLACER_DATA_STORE", value) == value
+        )  # a parameter server reads no data
     if target == "skypilot":
         header, *tasks = yaml.safe_load_all(files["skypilot.yaml"])
         assert header["execution"] == "parallel"
         assert [task["envs"]["PLACER_MODEL"] for task in tasks] == [value] * len(tasks)
         assert tasks[0]["resources"]["infra"] == f"{value}/{value}"
     if target == "jobset":
-        found = [next(yaml.safe_load_all(body)) for name, body in files.items() if name.endswith(".yaml")]
-        assert {document["metadata"]["annotations"]["placer/model"] for document in found} == {value}
+        found = [
+            next(yaml.safe_load_all(body)) for name, body in files.items() if name.endswith(".yaml")
+        ]
+        assert {document["metadata"]["annotations"]["placer/model"] for document in found} == {
+            value
+        }
     if target == "compose":
         services = yaml.safe_load(files["compose.yaml"])["services"].values()
-        assert all(s["labels"]["placer.place"].replace("$$", "$") == value for s in services if "labels" in s)
+        assert all(
+            s["labels"]["placer.place"].replace("$$", "$") == value
+            for s in services
+            if "labels" in s
+        )
     assert json.loads(files["manifest.json"])["model"]["name"] == value
     assert re.fullmatch(r"[A-Za-z0-9_./:=<>, \n-]*", blocks(files["README.md"]))
     assert "<script" not in files["README.md"]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(value=text)
 @example(value=f"$(touch {PROBE})")
 @example(value=f"a'; touch {PROBE}; echo 'b")
 @example(value=f"line one\ntouch {PROBE}\n# line three")
 def test_scripts_that_run_make_no_file(plans: dict[str, dict[str, Any]], value: str) -> None:
-    """All scripts of a plan, run with stand-ins for what they start: the variable arrives whole, the probe does not appear."""
+    """All scripts of a plan, run with stand-ins for what they start: the variable arrives whole,
+    the probe does not appear.
+    """
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         for name in ("torchrun", "python3", "placer"):
-            (home / name).write_text('#!/bin/bash\nprintf %s "$PLACER_MODEL" > seen\n', encoding="utf-8")
+            (home / name).write_text(
+                '#!/bin/bash\nprintf %s "$PLACER_MODEL" > seen\n', encoding="utf-8"
+            )
             (home / name).chmod(0o755)
-        environment = {"PATH": f"{home}:{os.environ['PATH']}", "PLACER_NODE": "0", "JOB_COMPLETION_INDEX": "0", "LC_ALL": "C.UTF-8"}
-        environment |= {"PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1", "PLACER_INITIAL_PEERS": "/ip4/127.0.0.1/tcp/1/p2p/x"}
+        environment = {
+            "PATH": f"{home}:{os.environ['PATH']}",
+            "PLACER_NODE": "0",
+            "JOB_COMPLETION_INDEX": "0",
+            "LC_ALL": "C.UTF-8",
+        }
+        environment |= {
+            "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
+            "PLACER_INITIAL_PEERS": "/ip4/127.0.0.1/tcp/1/p2p/x",
+        }
         places = [(target, TRAINS[0]) for target in ("env", "torchrun", "hivemind", "jobset")]
-        for target, train in (*places, *((target, TRAINS[1]) for target in ("torchrun", "jobset", "compose"))):
+        for target, train in (
+            *places,
+            *((target, TRAINS[1]) for target in ("torchrun", "jobset", "compose")),
+        ):
             files = export(poisoned(plans["all-reduce"], value, target, train), target)
             for script in scripts_of(files)[:1]:
-                (home / "script.sh").write_bytes((f"{script}\ntorchrun\n" if target == "env" else script).encode())
-                subprocess.run([shutil.which("bash") or "bash", "script.sh"], cwd=home, env=environment, check=True, capture_output=True)
+                (home / "script.sh").write_bytes(
+                    (f"{script}\ntorchrun\n" if target == "env" else script).encode()
+                )
+                subprocess.run(
+                    [shutil.which("bash") or "bash", "script.sh"],
+                    cwd=home,
+                    env=environment,
+                    check=True,
+                    capture_output=True,
+                )
                 assert (home / "seen").read_bytes().decode() == value
                 (home / "seen").unlink()
                 assert not (home / PROBE).exists()
 
 
 @pytest.mark.parametrize("value", ["a\0b", "\ud83d"])
-def test_text_that_no_shell_can_hold_is_refused(plans: dict[str, dict[str, Any]], value: str) -> None:
+def test_text_that_no_shell_can_hold_is_refused(
+    plans: dict[str, dict[str, Any]], value: str
+) -> None:
     """NUL and half a surrogate pair: one line that names the field."""
     with pytest.raises(PlacerError, match=r"model\.name holds"):
-        poisoned({**plans["none"], "model": {**plans["none"]["model"], "name": value}}, value, "env")
+        poisoned(
+            {**plans["none"], "model": {**plans["none"]["model"], "name": value}}, value, "env"
+        )
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))

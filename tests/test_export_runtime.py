@@ -1,4 +1,6 @@
-"""Exports whose machines start placer's own runtime: by real processes, each in a folder of its own, and by what each script asks for."""
+"""Exports whose machines start placer's own runtime: by real processes, each in a folder of its
+own, and by what each script asks for.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def workload():
 
 def plan(told: dict[str, Any], **words: Any) -> Plan:
     """A manifest to be trained by a function."""
-    return Plan(manifest=read_manifest(told, "m.json"), text=json.dumps(told), **{"train": "mymodel:workload", **words})
+    return Plan(
+        manifest=read_manifest(told, "m.json"),
+        text=json.dumps(told),
+        **{"train": "mymodel:workload", **words},
+    )
 
 
 def stand_in(folder: Path, body: str) -> str:
@@ -47,17 +53,41 @@ def stand_in(folder: Path, body: str) -> str:
 
 
 def started(folder: Path, told: dict[str, Any], run: Run) -> dict[str, Path]:
-    """Export to torchrun, copy the folder for each machine, start all scripts from elsewhere; returns the folders by group and number."""
+    """Export to torchrun, copy the folder for each machine, start all scripts from elsewhere;
+    returns the folders by group and number.
+    """
     (folder / "plan.json").write_text(json.dumps(told), encoding="utf-8")
-    done = run("export", "plan.json", "--to", "torchrun", "--dir", "launch", "--train", "mymodel:workload", cwd=folder)
+    done = run(
+        "export",
+        "plan.json",
+        "--to",
+        "torchrun",
+        "--dir",
+        "launch",
+        "--train",
+        "mymodel:workload",
+        cwd=folder,
+    )
     assert done.returncode == 0, done.stderr
     (folder / "launch" / "mymodel.py").write_text(MODEL, encoding="utf-8")
     names = [(group["name"], node) for group in told["groups"] for node in range(group["count"])]
     names += [("server", 0)] if (folder / "launch" / "server.sh").exists() else []
     port = str(free_port())
-    here = {"PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1", "PLACER_PORT": port, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    here = {
+        "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
+        "PLACER_PORT": port,
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
     path = stand_in(folder / "bin", f'exec "{sys.executable}" -m placer "$@"')
-    environment = {**os.environ, **here, "PATH": path, "PYTHONPATH": str(ROOT), "PLACER_STEPS": "6", "WORLD_SIZE": "99"}
+    environment = {
+        **os.environ,
+        **here,
+        "PATH": path,
+        "PYTHONPATH": str(ROOT),
+        "PLACER_STEPS": "6",
+        "WORLD_SIZE": "99",
+    }
     machines, processes = {}, []
     try:
         for name, node in names:
@@ -66,7 +96,9 @@ def started(folder: Path, told: dict[str, Any], run: Run) -> dict[str, Path]:
             with (folder / f"{name}-{node}.txt").open("w") as said:
                 words = ["bash", str(machine / f"{name}.sh"), "--threads", "1"]
                 environment["PLACER_NODE"] = str(node)
-                processes.append(subprocess.Popen(words, cwd=folder, env=environment, stdout=said, stderr=said))
+                processes.append(
+                    subprocess.Popen(words, cwd=folder, env=environment, stdout=said, stderr=said)
+                )
         codes = [process.wait(timeout=200) for process in processes]
     finally:
         for process in processes:
@@ -77,46 +109,84 @@ def started(folder: Path, told: dict[str, Any], run: Run) -> dict[str, Path]:
 
 
 def whole_log(path: Path, ranks: int) -> list[dict[str, Any]]:
-    """Records of rank 0's log: each follows the schema, all ranks took all six steps and ended with equal parameters."""
+    """Records of rank 0's log: each follows the schema, all ranks took all six steps and ended with
+    equal parameters.
+    """
     records = [json.loads(line) for line in path.read_text().splitlines()]
     check = Draft202012Validator(json.loads(schema_text("run")))
     for record in records:
         check.validate(record)
-    steps = sorted((record["rank"], record["step"]) for record in records if record["kind"] == "step")
+    steps = sorted(
+        (record["rank"], record["step"]) for record in records if record["kind"] == "step"
+    )
     assert steps == [(rank, step) for rank in range(ranks) for step in range(6)]
     return records
 
 
 def bytes_of(records: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[float, float]]:
     """Predicted and measured bytes of a round by pair of places."""
-    return {(row["src"], row["dst"]): (row["predicted"], row["measured"]) for row in records[-1]["bytes"]}
+    return {
+        (row["src"], row["dst"]): (row["predicted"], row["measured"])
+        for row in records[-1]["bytes"]
+    }
 
 
 def test_four_machines_train_from_an_exported_folder(run: Run, tmp_path: Path) -> None:
-    """Two regions with two machines each, every machine with a copy of the folder: all end alike, bytes are as predicted.
+    """Two regions with two machines each, every machine with a copy of the folder: all end alike,
+    bytes are as predicted.
 
-    All-reduce of 256 bytes over 4: each ordered pair carries a shard of 64 bytes twice, and 2 x 2 pairs go from region to region.
+    All-reduce of 256 bytes over 4: each ordered pair carries a shard of 64 bytes twice, and 2 x 2
+    pairs go from region to region.
     """
     pytest.importorskip("torch")
     told = document("all-reduce", (A, 2), (B, 2))
     machines = started(tmp_path, told, run)
-    assert json.loads((machines["workers-1-1"] / "manifest.json").read_text())["digest"] == told["digest"]
+    assert (
+        json.loads((machines["workers-1-1"] / "manifest.json").read_text())["digest"]
+        == told["digest"]
+    )
     records = whole_log(machines["workers-0-0"] / "tiny-all-reduce-4-run" / "run.jsonl", 4)
     assert records[0]["manifest"]["digest"] == told["digest"]
     assert len({record["parameters_sha256"] for record in records if record["kind"] == "end"}) == 1
-    assert bytes_of(records) == {(A, A): (256, 256), (B, B): (256, 256), (A, B): (512, 512), (B, A): (512, 512)}
+    assert bytes_of(records) == {
+        (A, A): (256, 256),
+        (B, B): (256, 256),
+        (A, B): (512, 512),
+        (B, A): (512, 512),
+    }
     for number, name in enumerate(("workers-0-1", "workers-1-0", "workers-1-1"), 1):
-        part = (machines[name] / "tiny-all-reduce-4-run" / f"run-rank-{number}.jsonl").read_text().splitlines()
+        part = (
+            (machines[name] / "tiny-all-reduce-4-run" / f"run-rank-{number}.jsonl")
+            .read_text()
+            .splitlines()
+        )
         assert {json.loads(line).get("rank", number) for line in part} == {number}
-        assert (machines[name] / "tiny-all-reduce-4-run" / "checkpoints" / "step-00000006" / f"rank-{number}.pt").is_file()
+        assert (
+            machines[name]
+            / "tiny-all-reduce-4-run"
+            / "checkpoints"
+            / "step-00000006"
+            / f"rank-{number}.pt"
+        ).is_file()
 
 
 def test_a_parameter_server_has_a_machine_and_the_last_rank(run: Run, tmp_path: Path) -> None:
-    """A worker a region pushes 256 bytes to the server in the first and pulls as many; both end alike."""
+    """A worker a region pushes 256 bytes to the server in the first and pulls as many; both end
+    alike.
+    """
     pytest.importorskip("torch")
     machines = started(tmp_path, document("parameter-server", (A, 1), (B, 1)), run)
     records = whole_log(machines["workers-0-0"] / "tiny-parameter-server-2-run" / "run.jsonl", 3)
-    assert len({record["parameters_sha256"] for record in records if record["kind"] == "end" and record["rank"] < 2}) == 1
+    assert (
+        len(
+            {
+                record["parameters_sha256"]
+                for record in records
+                if record["kind"] == "end" and record["rank"] < 2
+            }
+        )
+        == 1
+    )
     assert bytes_of(records) == {(A, A): (512, 512), (A, B): (256, 256), (B, A): (256, 256)}
     assert (machines["server-0"] / "tiny-parameter-server-2-run" / "run-rank-2.jsonl").is_file()
 
@@ -125,22 +195,39 @@ SAY = 'echo "$MASTER_ADDR:$MASTER_PORT ${WORLD_SIZE:-}" "$@"'
 
 
 def test_a_script_asks_for_its_rank(tmp_path: Path) -> None:
-    """Machine 1 of the second group is rank 3; steps, folder and --resume by variables, other options behind the script's name."""
-    write_folder(str(tmp_path / "launch"), export(plan(document("all-reduce", (A, 2), (B, 2))), "torchrun"))
+    """Machine 1 of the second group is rank 3; steps, folder and --resume by variables, other
+    options behind the script's name.
+    """
+    write_folder(
+        str(tmp_path / "launch"), export(plan(document("all-reduce", (A, 2), (B, 2))), "torchrun")
+    )
     path = stand_in(tmp_path / "bin", f"pwd; {SAY}")
-    given = {"PATH": path, "PLACER_NODE": "1", "PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1", "WORLD_SIZE": "2"}
+    given = {
+        "PATH": path,
+        "PLACER_NODE": "1",
+        "PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1",
+        "WORLD_SIZE": "2",
+    }
 
     def start(*words: str, **more: str) -> list[str]:
         script = str(tmp_path / "launch" / "workers-1.sh")
-        done = subprocess.run(["bash", script, *words], capture_output=True, text=True, env={**given, **more}, check=False)
+        done = subprocess.run(
+            ["bash", script, *words],
+            capture_output=True,
+            text=True,
+            env={**given, **more},
+            check=False,
+        )
         return [done.stderr, *done.stdout.splitlines()]
 
-    usual = "run manifest.json --train mymodel:workload --rank 3 --steps 20 --out tiny-all-reduce-4-run"
+    usual = (
+        "run manifest.json --train mymodel:workload --rank 3 --steps 20 --out tiny-all-reduce-4-run"
+    )
     assert start() == ["", str(tmp_path / "launch"), f"10.0.0.1:29400  {usual}"]
     more = usual.replace("20", "7").replace("tiny-all-reduce-4-run", "/a b")
-    assert start("--tbs", "8", PLACER_STEPS="7", PLACER_OUT="/a b", PLACER_RESUME="1", PLACER_PORT="1")[2:] == [
-        f"10.0.0.1:1  {more} --resume --tbs 8"
-    ]
+    assert start(
+        "--tbs", "8", PLACER_STEPS="7", PLACER_OUT="/a b", PLACER_RESUME="1", PLACER_PORT="1"
+    )[2:] == [f"10.0.0.1:1  {more} --resume --tbs 8"]
     assert start(PLACER_RESUME="auto")[2].endswith("-run --resume-if-any")
     assert "address of rank 0" in start(PLACER_RENDEZVOUS_ADDRESS="")[0]
     assert "placer is not installed" in start(PATH="/usr/bin:/bin")[0]
@@ -149,54 +236,92 @@ def test_a_script_asks_for_its_rank(tmp_path: Path) -> None:
 def ran(script: str, folder: Path, **variables: str) -> str:
     """What a script starts, on machines that have the stand-in."""
     path = stand_in(
-        folder / "bin", f'mkdir -p out; for n in run run-rank-2 run-rank-3; do echo "{{\\"$n\\": 1}}" > out/$n.jsonl; done; {SAY}; exit 3'
+        folder / "bin",
+        f'mkdir -p out; for n in run run-rank-2 run-rank-3; do echo "{{\\"$n\\": 1}}" > '
+        f"out/$n.jsonl; done; {SAY}; exit 3",
     )
     (folder / "script.sh").write_text(script, encoding="utf-8")
     given = {"PATH": path, "PLACER_OUT": "out", "HOME": str(folder), **variables}
-    done = subprocess.run(["bash", "script.sh"], cwd=folder, capture_output=True, text=True, env=given, check=False)
+    done = subprocess.run(
+        ["bash", "script.sh"], cwd=folder, capture_output=True, text=True, env=given, check=False
+    )
     assert done.returncode == 3, done.stderr
     return done.stdout
 
 
 def test_skypilot_starts_each_rank_and_prints_the_log(tmp_path: Path) -> None:
-    """Setup installs the wheel that lies in the folder; the machine goes, so its log is printed, and the failure stays one."""
-    header, *tasks = yaml.safe_load_all(export(plan(document("parameter-server", (A, 1), (B, 2))), "skypilot")["skypilot.yaml"])
+    """Setup installs the wheel that lies in the folder; the machine goes, so its log is printed,
+    and the failure stays one.
+    """
+    header, *tasks = yaml.safe_load_all(
+        export(plan(document("parameter-server", (A, 1), (B, 2))), "skypilot")["skypilot.yaml"]
+    )
     assert header["primary_tasks"] == ["workers-0", "workers-1"]
     (tmp_path / "placer-env" / "bin").mkdir(parents=True)
     (tmp_path / "placer-env" / "bin" / "activate").touch()
-    for task, node, rank, log in ((tasks[0], "0", 0, "run"), (tasks[1], "1", 2, "run-rank-2"), (tasks[2], "0", 3, "run-rank-3")):
+    for task, node, rank, log in (
+        (tasks[0], "0", 0, "run"),
+        (tasks[1], "1", 2, "run-rank-2"),
+        (tasks[2], "0", 3, "run-rank-3"),
+    ):
         assert "pip install" in task["setup"]
         envs = {name: value or "10.0.0.1" for name, value in task["envs"].items()}
         said = ran(task["run"], tmp_path, **envs, SKYPILOT_NODE_RANK=node)
-        assert f"10.0.0.1:29400  run manifest.json --train mymodel:workload --rank {rank} --steps 20 --out out --resume-if-any" in said
-        assert [line for line in said.splitlines() if line.startswith("placer-log ")] == [f'placer-log {{"{log}": 1}}']
+        assert (
+            f"10.0.0.1:29400  run manifest.json --train mymodel:workload --rank {rank} --steps 20 "
+            f"--out out --resume-if-any"
+        ) in said
+        assert [line for line in said.splitlines() if line.startswith("placer-log ")] == [
+            f'placer-log {{"{log}": 1}}'
+        ]
 
 
 @pytest.mark.parametrize("target", ["jobset", "trainjob"])
 def test_pods_read_the_manifest_from_a_config_map(tmp_path: Path, target: str) -> None:
     """Each pod sees the map that the README's command makes, and starts its rank with it."""
     files = export(plan(document("all-reduce", (A, 1), (B, 2))), target)
-    assert "create configmap tiny-all-reduce-3-manifest --from-file=manifest.json" in files["README.md"]
+    assert (
+        "create configmap tiny-all-reduce-3-manifest --from-file=manifest.json"
+        in files["README.md"]
+    )
     found = [yaml.safe_load(body) for name, body in sorted(files.items()) if name.endswith(".yaml")]
     for number, item in enumerate(found):
         if target == "jobset":
             pod = item["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-            command, env, mounts = (pod["containers"][0][key] for key in ("command", "env", "volumeMounts"))
+            command, env, mounts = (
+                pod["containers"][0][key] for key in ("command", "env", "volumeMounts")
+            )
         else:
             command, env = item["spec"]["trainer"]["command"], item["spec"]["trainer"]["env"]
-            job = item["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]
+            job = item["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"][
+                "replicatedJobs"
+            ][0]
             pod = job["template"]["spec"]["template"]["spec"]
             mounts = pod["containers"][0]["volumeMounts"]
-        assert pod["volumes"] == [{"name": mounts[0]["name"], "configMap": {"name": "tiny-all-reduce-3-manifest"}}]
+        assert pod["volumes"] == [
+            {"name": mounts[0]["name"], "configMap": {"name": "tiny-all-reduce-3-manifest"}}
+        ]
         given = {entry["name"]: entry.get("value", "10.0.0.1") for entry in env}
-        said = ran(command[2].replace("$$", "$"), tmp_path, **given, JOB_COMPLETION_INDEX=str(number))
-        assert f"run {mounts[0]['mountPath']}/manifest.json --train mymodel:workload --rank {2 * number} --steps 20" in said
+        said = ran(
+            command[2].replace("$$", "$"), tmp_path, **given, JOB_COMPLETION_INDEX=str(number)
+        )
+        assert (
+            f"run {mounts[0]['mountPath']}/manifest.json --train mymodel:workload --rank "
+            f"{2 * number} --steps 20"
+        ) in said
 
 
-@pytest.mark.parametrize(("strategy", "last"), [("all-reduce", 3), ("parameter-server", 4), ("central", 4), ("hierarchical", 6)])
+@pytest.mark.parametrize(
+    ("strategy", "last"),
+    [("all-reduce", 3), ("parameter-server", 4), ("central", 4), ("hierarchical", 6)],
+)
 def test_compose_runs_every_rank_once(tmp_path: Path, strategy: str, last: int) -> None:
-    """Server or functions are a container with the last ranks, a function for each bucket; all meet at rank 0, the store is given."""
-    services = yaml.safe_load(export(plan(document(strategy, (A, 2), (C, 2))), "compose")["compose.yaml"])["services"]
+    """Server or functions are a container with the last ranks, a function for each bucket; all meet
+    at rank 0, the store is given.
+    """
+    services = yaml.safe_load(
+        export(plan(document(strategy, (A, 2), (C, 2))), "compose")["compose.yaml"]
+    )["services"]
     ranks: list[int] = []
     for service in services.values():
         if "command" in service:
@@ -216,7 +341,9 @@ def test_compose_runs_every_rank_once(tmp_path: Path, strategy: str, last: int) 
 def test_one_worker_meets_nobody(tmp_path: Path) -> None:
     """It needs no address."""
     files = export(plan(document("none", (A, 1))), "torchrun")
-    assert "127.0.0.1:29400  run manifest.json --train mymodel:workload --rank 0" in ran(files["workers-0.sh"], tmp_path)
+    assert "127.0.0.1:29400  run manifest.json --train mymodel:workload --rank 0" in ran(
+        files["workers-0.sh"], tmp_path
+    )
 
 
 @pytest.mark.parametrize("target", ["torchrun", "skypilot", "jobset", "trainjob", "compose", "env"])
@@ -228,18 +355,50 @@ def test_without_a_function_nothing_changes(target: str) -> None:
 
 def test_the_folder_holds_the_manifest_itself(run: Run, tmp_path: Path) -> None:
     """Byte for byte what --manifest wrote; it validates, and the scripts name its digest."""
-    words = "--model roberta-xlm --catalog erben-2023 --workers gcp/us-central1=2xT4:spot,gcp/us-west1=1xT4:spot --exchange all-reduce"
+    words = (
+        "--model roberta-xlm --catalog erben-2023 --workers "
+        "gcp/us-central1=2xT4:spot,gcp/us-west1=1xT4:spot --exchange all-reduce"
+    )
     assert run("estimate", *words.split(), "--manifest", "plan.json", cwd=tmp_path).returncode == 0
-    done = run("export", "plan.json", "--to", "torchrun", "--dir", "launch", "--train", "a.b:c", "--json", cwd=tmp_path)
+    done = run(
+        "export",
+        "plan.json",
+        "--to",
+        "torchrun",
+        "--dir",
+        "launch",
+        "--train",
+        "a.b:c",
+        "--json",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "launch" / "manifest.json").read_bytes() == (tmp_path / "plan.json").read_bytes()
+    assert (tmp_path / "launch" / "manifest.json").read_bytes() == (
+        tmp_path / "plan.json"
+    ).read_bytes()
     assert run("validate", "launch/manifest.json", cwd=tmp_path).returncode == 0
     found = assignments((tmp_path / "launch" / "workers-0.sh").read_text())
-    assert found["PLACER_MANIFEST_DIGEST"] == json.loads((tmp_path / "plan.json").read_text())["digest"]
+    assert (
+        found["PLACER_MANIFEST_DIGEST"]
+        == json.loads((tmp_path / "plan.json").read_text())["digest"]
+    )
     assert found["PLACER_TRAIN"] == "a.b:c"
-    same = run("export", "plan.json", "--to", "torchrun", "--dir", "launch", "--train", "a.b:c", "--diff", cwd=tmp_path)
+    same = run(
+        "export",
+        "plan.json",
+        "--to",
+        "torchrun",
+        "--dir",
+        "launch",
+        "--train",
+        "a.b:c",
+        "--diff",
+        cwd=tmp_path,
+    )
     assert "no difference" in same.stdout
-    script = run("export", "plan.json", "--to", "torchrun", "--dir", "launch", "--diff", cwd=tmp_path)
+    script = run(
+        "export", "plan.json", "--to", "torchrun", "--dir", "launch", "--diff", cwd=tmp_path
+    )
     assert "-exec placer run" in script.stdout
     assert "+exec torchrun" in script.stdout
 
@@ -255,20 +414,67 @@ def four_devices() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("target", "told", "words", "said"),
     [
-        ("torchrun", document("central", (A, 2)), {}, "no machine that could run the functions of central"),
-        ("skypilot", document("hierarchical", (A, 1), (B, 1)), {}, "no machine that could run the functions of hierarchical"),
-        ("torchrun", four_devices(), {}, "workers-0 has 4 GPUs a machine, placer run uses one of them"),
-        ("jobset", document("parameter-server", (A, 2), overlap=True), {}, "the exchange parameter-server cannot run beside the next step"),
-        ("compose", document("all-reduce", (A, 2)), {"edited": True}, "no manifest that was edited by hand"),
+        (
+            "torchrun",
+            document("central", (A, 2)),
+            {},
+            "no machine that could run the functions of central",
+        ),
+        (
+            "skypilot",
+            document("hierarchical", (A, 1), (B, 1)),
+            {},
+            "no machine that could run the functions of hierarchical",
+        ),
+        (
+            "torchrun",
+            four_devices(),
+            {},
+            "workers-0 has 4 GPUs a machine, placer run uses one of them",
+        ),
+        (
+            "jobset",
+            document("parameter-server", (A, 2), overlap=True),
+            {},
+            "the exchange parameter-server cannot run beside the next step",
+        ),
+        (
+            "compose",
+            document("all-reduce", (A, 2)),
+            {"edited": True},
+            "no manifest that was edited by hand",
+        ),
         ("hivemind", document("all-reduce", (A, 2)), {}, "hivemind trains with a script"),
-        ("cloudformation", document("central", (A, 2)), {}, "does not use the function of cloudformation"),
-        ("trainjob", document("parameter-server", (A, 2)), {}, "trainjob has no place for the machine of a parameter server"),
-        ("env", document("all-reduce", (A, 2)), {"train": "a b:c"}, "'a b:c' is no module:function"),
-        ("env", document("all-reduce", (A, 2)), {"train": "train.py:main"}, "'train.py:main' is no module:function"),
+        (
+            "cloudformation",
+            document("central", (A, 2)),
+            {},
+            "does not use the function of cloudformation",
+        ),
+        (
+            "trainjob",
+            document("parameter-server", (A, 2)),
+            {},
+            "trainjob has no place for the machine of a parameter server",
+        ),
+        (
+            "env",
+            document("all-reduce", (A, 2)),
+            {"train": "a b:c"},
+            "'a b:c' is no module:function",
+        ),
+        (
+            "env",
+            document("all-reduce", (A, 2)),
+            {"train": "train.py:main"},
+            "'train.py:main' is no module:function",
+        ),
         ("env", document("all-reduce", (A, 2)), {"train": "a:$(x)"}, "is no module:function"),
     ],
 )
-def test_what_the_runtime_cannot_do_is_refused(target: str, told: dict[str, Any], words: dict[str, Any], said: str) -> None:
+def test_what_the_runtime_cannot_do_is_refused(
+    target: str, told: dict[str, Any], words: dict[str, Any], said: str
+) -> None:
     """One line with exit code 2 before a machine is rented for it, and what to do instead."""
     with pytest.raises(PlacerError) as refused:
         export(plan(told, **words), target)

@@ -44,10 +44,17 @@ def dripping(start: bytes) -> Iterator[str]:
         listener.close()
 
 
-@pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Slow: "])
+@pytest.mark.parametrize(
+    "start", [b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Slow: "]
+)
 def test_a_server_that_drips_is_given_up(start: bytes) -> None:
-    """Each byte comes well within the silence of 5 s, in the body or in a header, and all of them would take hours."""
-    with dripping(start) as url, pytest.raises(PlacerError, match=r"took longer than 0\.3 s") as caught:
+    """Each byte comes well within the silence of 5 s, in the body or in a header, and all of them
+    would take hours.
+    """
+    with (
+        dripping(start) as url,
+        pytest.raises(PlacerError, match=r"took longer than 0\.3 s") as caught,
+    ):
         read_document(url, most_seconds=0.3, read_seconds=5)
     assert caught.value.exit_code == FAILED
 
@@ -56,7 +63,11 @@ def test_a_redirection_is_followed_and_its_own_body_is_not_read() -> None:
     """The first answer says that 2 GB follow, and sends 3 bytes: who waited for them would fail."""
 
     def answer(request: Request) -> Answer:
-        return Answer(ROWS) if request.path == "/end.csv" else Answer(b"abc", 302, {"Location": "/end.csv"}, length=2 << 30)
+        return (
+            Answer(ROWS)
+            if request.path == "/end.csv"
+            else Answer(b"abc", 302, {"Location": "/end.csv"}, length=2 << 30)
+        )
 
     with serving(answer) as server:
         assert read_document(f"{server.url}/start.csv", read_seconds=2).data == ROWS
@@ -72,17 +83,25 @@ def test_a_redirection_is_followed_and_its_own_body_is_not_read() -> None:
 )
 def test_a_redirection_to_nowhere_is_a_source_that_failed(location: str, words: str) -> None:
     """Files of this machine are no source, and a loop ends."""
-    with serving(lambda request: Answer(b"", 302, {"Location": location})) as server, pytest.raises(PlacerError, match=words) as caught:
+    with (
+        serving(lambda request: Answer(b"", 302, {"Location": location})) as server,
+        pytest.raises(PlacerError, match=words) as caught,
+    ):
         read_document(f"{server.url}/again.csv")
     assert caught.value.exit_code == FAILED
 
 
 def test_secrets_of_an_address_stay_out_of_origins_and_errors() -> None:
-    """A signed address has its signature in the query, others have a password before the host; both are sent, neither is told."""
+    """A signed address has its signature in the query, others have a password before the host; both
+    are sent, neither is told.
+    """
 
     def answer(request: Request) -> Answer:
         return Answer(
-            ROWS if request.query == {"sig": "CANARY"} and "authorization" in request.headers else b"", 200 if request.query else 404
+            ROWS
+            if request.query == {"sig": "CANARY"} and "authorization" in request.headers
+            else b"",
+            200 if request.query else 404,
         )
 
     with serving(answer) as server:
@@ -105,6 +124,8 @@ def test_proxy_settings_that_cannot_be_used_are_one_line(monkeypatch: pytest.Mon
 def test_a_header_of_a_hundred_thousand_columns_is_read_at_once() -> None:
     """Counting each name among all others would take minutes; the last name stands twice."""
     header = ",".join(f"c{i}" for i in range(100_000)) + ",c7\n"
-    document = Document(data=header.encode(), origin=Origin(place="wide.csv", sha256="", size_bytes=len(header)))
+    document = Document(
+        data=header.encode(), origin=Origin(place="wide.csv", sha256="", size_bytes=len(header))
+    )
     with pytest.raises(PlacerError, match="column 'c7' stands there twice"):
         read_table(document)

@@ -1,4 +1,6 @@
-"""The frozen benchmark instances still have the answers that were proved; changes of instance, formula and solver are told apart."""
+"""The frozen benchmark instances still have the answers that were proved; changes of instance,
+formula and solver are told apart.
+"""
 
 from __future__ import annotations
 
@@ -40,22 +42,32 @@ def quick() -> list[frozen.Frozen]:
     kinds: dict[tuple[object, ...], list[frozen.Frozen]] = {}
     for row in sorted(frozen.rows(), key=lambda row: (row.cpu_s, row.key)):
         if row.cpu_s < QUICK_CPU_S:
-            kinds.setdefault((row.budget, row.local_steps, row.huge, row.strategy == "none"), []).append(row)
+            kinds.setdefault(
+                (row.budget, row.local_steps, row.huge, row.strategy == "none"), []
+            ).append(row)
     return [row for of in kinds.values() for row in of[:EACH]]
 
 
 QUICK = quick()
 
 
-@pytest.mark.parametrize("row", QUICK, ids=lambda row: f"{row.regions}x{row.types}-{row.budget:g}-{row.seed}-{row.local_steps}")
+@pytest.mark.parametrize(
+    "row",
+    QUICK,
+    ids=lambda row: f"{row.regions}x{row.types}-{row.budget:g}-{row.seed}-{row.local_steps}",
+)
 def test_frozen_answers_hold(row: frozen.Frozen) -> None:
-    """Proved again, within the gap: no value above the frozen bound, no bound below the frozen value."""
+    """Proved again, within the gap: no value above the frozen bound, no bound below the frozen
+    value.
+    """
     record = solving.measured(row.question, SolveOptions())
     assert frozen.verdict(row, record) == "same", frozen.AGAIN
 
 
 def test_the_frozen_set_is_worth_its_name() -> None:
-    """Bounds are 0.1 % above the optima at most, questions differ, and placements of several machines are among the quick ones."""
+    """Bounds are 0.1 % above the optima at most, questions differ, and placements of several
+    machines are among the quick ones.
+    """
     rows = frozen.rows()
     assert len({row.key for row in rows}) == len(rows) >= 10
     assert all(row.optimum <= row.bound <= row.optimum * 1.0011 for row in rows)
@@ -63,39 +75,77 @@ def test_the_frozen_set_is_worth_its_name() -> None:
 
 
 def test_an_instance_that_changed_is_told() -> None:
-    """One price that moves by 0.1 cent changes the digest; the name of the book and a second drawing do not."""
+    """One price that moves by 0.1 cent changes the digest; the name of the book and a second
+    drawing do not.
+    """
     question = Question(regions=4, types=4, budget=5.0, seed=0)
     problem = question.problem()
     digest = ledger.problem_digest(problem)
     assert ledger.problem_digest(question.problem()) == digest
-    assert ledger.problem_digest(replace(problem, catalog=replace(problem.catalog, name="other"))) == digest
+    assert (
+        ledger.problem_digest(replace(problem, catalog=replace(problem.catalog, name="other")))
+        == digest
+    )
     first, *others = problem.catalog.offers
     dearer = msgspec.structs.replace(first, usd_per_hour=first.usd_per_hour + 0.001)
-    assert ledger.problem_digest(replace(problem, catalog=replace(problem.catalog, offers=(dearer, *others)))) != digest
+    assert (
+        ledger.problem_digest(
+            replace(problem, catalog=replace(problem.catalog, offers=(dearer, *others)))
+        )
+        != digest
+    )
 
 
 def test_verdicts() -> None:
-    """Each way in which a later run may differ has its own word; a changed formula is told by the price of the frozen placement."""
+    """Each way in which a later run may differ has its own word; a changed formula is told by the
+    price of the frozen placement.
+    """
     row = QUICK[0]
     record = {"digest": row.digest, "status": "optimal", "value": row.optimum, "bound": row.bound}
     assert frozen.verdict(row, record) == "same"
     assert frozen.verdict(row, {**record, "digest": "other"}) == "drifted"
-    assert frozen.verdict(row, {**record, "value": row.bound * 1.01, "bound": row.bound * 1.02}) == "beats the bound"
-    assert frozen.verdict(row, {**record, "value": row.optimum * 0.9, "bound": row.optimum * 0.95}) == "below the optimum"
-    assert frozen.verdict(row, {**record, "status": "infeasible", "value": None, "bound": None}) == "below the optimum"
-    assert frozen.verdict(row, {**record, "status": "time_limit", "value": row.optimum * 0.5, "bound": row.bound * 2}) == "open"
-    other = replace(row, optimum=row.optimum * 2, bound=row.bound * 2)  # as if the placement had been worth twice as much
+    assert (
+        frozen.verdict(row, {**record, "value": row.bound * 1.01, "bound": row.bound * 1.02})
+        == "beats the bound"
+    )
+    assert (
+        frozen.verdict(row, {**record, "value": row.optimum * 0.9, "bound": row.optimum * 0.95})
+        == "below the optimum"
+    )
+    assert (
+        frozen.verdict(row, {**record, "status": "infeasible", "value": None, "bound": None})
+        == "below the optimum"
+    )
+    assert (
+        frozen.verdict(
+            row,
+            {**record, "status": "time_limit", "value": row.optimum * 0.5, "bound": row.bound * 2},
+        )
+        == "open"
+    )
+    other = replace(
+        row, optimum=row.optimum * 2, bound=row.bound * 2
+    )  # as if the placement had been worth twice as much
     assert frozen.verdict(other, record) == "repriced"
 
 
-def test_freezing_keeps_other_rows_and_unproved_ones_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run with one proved and one stopped question adds one row; another run adds to it; the file checks against its own run."""
+def test_freezing_keeps_other_rows_and_unproved_ones_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run with one proved and one stopped question adds one row; another run adds to it; the file
+    checks against its own run.
+    """
     into, runs = tmp_path / "frozen.csv", []
     for seed in (0, 1):
         question = Question(regions=4, types=4, budget=5.0, seed=seed)
         log = ledger.Ledger(tmp_path / f"{seed}.jsonl")
         log.write(solving.measured(question, SolveOptions()))
-        log.write({**solving.measured(replace(question, budget=6.0), SolveOptions()), "status": "time_limit"})
+        log.write(
+            {
+                **solving.measured(replace(question, budget=6.0), SolveOptions()),
+                "status": "time_limit",
+            }
+        )
         log.close()
         runs.append(tmp_path / f"{seed}.jsonl")
         frozen.freeze(runs[-1], into)
@@ -114,7 +164,9 @@ def test_first_and_near_answers() -> None:
     """The last value is 100: 60 comes first, 98 is the first within 3 %."""
     result = solve(Question(regions=4, types=4, budget=5.0, seed=0).problem())
     last = result.value or 0.0
-    found = solving.answers([(0.1, 0.2, 0.6 * last), (0.3, 0.4, 0.98 * last), (0.5, 0.6, last)], result)
+    found = solving.answers(
+        [(0.1, 0.2, 0.6 * last), (0.3, 0.4, 0.98 * last), (0.5, 0.6, last)], result
+    )
     assert found["first"] == {"cpu_s": 0.1, "wall_s": 0.2, "value": 0.6 * last}
     assert found["near"]["cpu_s"] == 0.3
     assert solving.answers([], result) == {"first": None, "near": None}
@@ -124,7 +176,9 @@ def test_searches_are_watched_only_while_asked() -> None:
     """The sums name all-reduce, and the classes are as before afterwards."""
     exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
     before = {kind: kind.run for kind in exact.SEARCHES.values()}
-    record = solving.measured(Question(regions=4, types=4, budget=20.0, seed=0), SolveOptions(), by_strategy=True)
+    record = solving.measured(
+        Question(regions=4, types=4, budget=20.0, seed=0), SolveOptions(), by_strategy=True
+    )
     assert "all-reduce" in record["by_strategy"]
     assert {kind: kind.run for kind in exact.SEARCHES.values()} == before
 
@@ -154,11 +208,13 @@ ENGINES = ("highs", "cpsat")
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_one_program_bounds_all_reduce(seed: int) -> None:
-    """HiGHS and CP-SAT close the program with the same optimum, and it is not below what `exact` proves.
+    """HiGHS and CP-SAT close the program with the same optimum, and it is not below what `exact`
+    proves.
 
     Notes
     -----
-    With the presolve that `cpsat` switches off, CP-SAT of OR-Tools 9.15 calls each of these four programs infeasible.
+    With the presolve that `cpsat` switches off, CP-SAT of OR-Tools 9.15 calls each of these four
+    programs infeasible.
     """
     problem = monolith.asked(Question(regions=4, types=6, budget=20.0, seed=seed))
     best = solve(problem, "exact", SolveOptions(gap=1e-6)).value
@@ -175,15 +231,21 @@ def test_the_one_program_bounds_all_reduce(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_real_placement_keeps_all_rows(seed: int) -> None:
-    """With the machines of the best placement fixed the program is feasible, and takes no more seconds than the placement does."""
+    """With the machines of the best placement fixed the program is feasible, and takes no more
+    seconds than the placement does.
+    """
     problem = monolith.asked(Question(regions=6, types=8, budget=30.0, seed=seed))
-    best = solve(problem, "exact", SolveOptions(gap=1e-6))  # not slower than what `greedy` finds, which bounds the seconds
+    best = solve(
+        problem, "exact", SolveOptions(gap=1e-6)
+    )  # not slower than what `greedy` finds, which bounds the seconds
     assert best.placement is not None
     assert best.estimate is not None
     built = one_program.program_of(problem)
     used = {(g.place, g.instance_type, g.market): g.count for g in best.placement.groups}
     for c, pool in zip(built.counts, problem.pools, strict=True):
-        built.model.low[c] = built.model.high[c] = used.get((pool.offer.place, pool.offer.instance_type, pool.offer.market), 0)
+        built.model.low[c] = built.model.high[c] = used.get(
+            (pool.offer.place, pool.offer.instance_type, pool.offer.market), 0
+        )
     solved = importlib.import_module("placer.solvers.highs").engine(built.model, 20.0)
     assert solved.status == "optimal"
     assert solved.bound <= best.estimate.step.total * (1 + 1e-6)
@@ -191,12 +253,17 @@ def test_a_real_placement_keeps_all_rows(seed: int) -> None:
 
 def test_wrong_answers_of_a_solver_are_counted() -> None:
     """Infeasible where 100 is known, or a bound of 99, is wrong; a bound of 100 or none is not."""
-    said = [{"status": s, "bound": b} for s, b in (("infeasible", None), ("optimal", 99.0), ("optimal", 100.0), ("stopped", None))]
+    said = [
+        {"status": s, "bound": b}
+        for s, b in (("infeasible", None), ("optimal", 99.0), ("optimal", 100.0), ("stopped", None))
+    ]
     assert [monolith.wrong(record, 100.0) for record in said] == [True, True, False, False]
 
 
 def test_slope_and_drawing() -> None:
-    """Seconds that grow with the square have the slope 2; a drawing has a line, a dot for each point, and rises to the right."""
+    """Seconds that grow with the square have the slope 2; a drawing has a line, a dot for each
+    point, and rises to the right.
+    """
     points = [(10.0, 1.0), (20.0, 4.0), (40.0, 16.0)]
     assert growth.slope(points) == pytest.approx(2.0)
     text = drawing.drawn({"a < b": points}, "x", "y")
@@ -208,7 +275,9 @@ def test_slope_and_drawing() -> None:
 
 
 def test_requests_repeat_and_name_gpus_only_where_they_are_known() -> None:
-    """The same number is the same request; budgets lie in 1..100; a profile without GPUs is never asked for some."""
+    """The same number is the same request; budgets lie in 1..100; a profile without GPUs is never
+    asked for some.
+    """
     models = {"resnet50": True, "niser": False}
     drawn = [scheduler.request(number, models) for number in range(200)]
     assert drawn == [scheduler.request(number, models) for number in range(200)]
@@ -218,7 +287,9 @@ def test_requests_repeat_and_name_gpus_only_where_they_are_known() -> None:
 
 
 def test_the_report_says_what_is_missing_and_what_was_cut_off(tmp_path: Path) -> None:
-    """One finished, one cut off, the others named as not measured; each table stands with its command and commit."""
+    """One finished, one cut off, the others named as not measured; each table stands with its
+    command and commit.
+    """
     record = solving.measured(Question(regions=20, types=20, budget=5.0, seed=0), SolveOptions())
     for name in ("solving", "solving-local"):
         log = ledger.Ledger(tmp_path / f"{name}.jsonl", seeds="0:1")
@@ -229,5 +300,7 @@ def test_the_report_says_what_is_missing_and_what_was_cut_off(tmp_path: Path) ->
     assert text.count("| 20 x 20, 5 USD/h | 1/1 |") == 2
     assert text.count("**The run was cut off") == 1
     assert "Not measured: no `scheduler.jsonl`." in text
-    commit = json.loads((tmp_path / "solving.jsonl").read_text(encoding="utf-8").splitlines()[0])["commit"]
+    commit = json.loads((tmp_path / "solving.jsonl").read_text(encoding="utf-8").splitlines()[0])[
+        "commit"
+    ]
     assert f"commit {commit}." in text

@@ -1,7 +1,8 @@
-"""A disk that is full while placer writes: one line that names the file, nothing half written, and a run that goes on from there.
+"""A disk that is full while placer writes: one line that names the file, nothing half written, and
+a run that goes on from there.
 
-Two real refusals of the system: a limit on the size of files (EFBIG, everywhere), and a tiny file system in memory (ENOSPC, where a
-mount namespace may be made).
+Two real refusals of the system: a limit on the size of files (EFBIG, everywhere), and a tiny file
+system in memory (ENOSPC, where a mount namespace may be made).
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ TESTS = str(Path(__file__).parent)
 
 @contextmanager
 def files_of_at_most(count: int) -> Iterator[None]:
-    """No file of this process may grow beyond some bytes; Python ignores the signal, so writes fail."""
+    """No file of this process may grow beyond some bytes; Python ignores the signal, so writes
+    fail.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
     try:
@@ -48,11 +51,18 @@ def _fill(log: RunLog) -> None:
 
 
 def test_a_log_ends_with_a_whole_record(tmp_path: Path) -> None:
-    """4,000 bytes: the record that does not fit is taken back, so every line of the file can be read; so too a summary that is added."""
+    """4,000 bytes: the record that does not fit is taken back, so every line of the file can be
+    read; so too a summary that is added.
+    """
     told = document("all-reduce", (A, 2))
     plan, path = plan_of(told), tmp_path / "out" / "run.jsonl"
-    with RunLog(path, plan, settings_of(tmp_path, plan), links="loopback") as log, files_of_at_most(4000):
-        with pytest.raises(PlacerError, match=r"cannot write '.*out/run\.jsonl': File too large") as caught:
+    with (
+        RunLog(path, plan, settings_of(tmp_path, plan), links="loopback") as log,
+        files_of_at_most(4000),
+    ):
+        with pytest.raises(
+            PlacerError, match=r"cannot write '.*out/run\.jsonl': File too large"
+        ) as caught:
             _fill(log)
         with pytest.raises(PlacerError, match=r"cannot write '.*run\.jsonl'"):
             append(path, {"kind": "summary", "words": "x" * 1000})
@@ -70,7 +80,12 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
     torch: Any = pytest.importorskip("torch")
     save_checkpoint(tmp_path, 1, 0, {"a": torch.ones(3)})
     (tmp_path / ".writing-0-killed").write_bytes(b"half")
-    with files_of_at_most(2000), pytest.raises(PlacerError, match=r"checkpoint .*step-00000002/rank-0\.pt: File too large") as caught:
+    with (
+        files_of_at_most(2000),
+        pytest.raises(
+            PlacerError, match=r"checkpoint .*step-00000002/rank-0\.pt: File too large"
+        ) as caught,
+    ):
         save_checkpoint(tmp_path, 2, 0, {"a": torch.ones(10_000)})
     assert caught.value.hint.startswith("free some space")
     assert steps_of(tmp_path, 0) == {1}
@@ -79,13 +94,17 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_documents_and_exports_stay_as_they_were(tmp_path: Path) -> None:
-    """A manifest and a folder of exports: the old ones are still there, and no temporary file beside them."""
+    """A manifest and a folder of exports: the old ones are still there, and no temporary file
+    beside them.
+    """
     target, folder = tmp_path / "plan.json", tmp_path / "launch"
     write_json(str(target), {"old": 1})
     write_folder(str(folder), {"manifest.json": "{}", "start.sh": "old\n"})
     before = sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*"))
     with files_of_at_most(1000):
-        with pytest.raises(PlacerError, match=r"cannot write '.*plan\.json': File too large") as one:
+        with pytest.raises(
+            PlacerError, match=r"cannot write '.*plan\.json': File too large"
+        ) as one:
             write_json(str(target), {"new": "x" * 2000})
         with pytest.raises(PlacerError, match=r"cannot write '.*launch': File too large") as other:
             write_folder(str(folder), {"manifest.json": "{}", "start.sh": "x" * 2000})
@@ -122,14 +141,24 @@ cp -r disk/out kept/again
 
 
 def full_disk(folder: Path, told: dict[str, Any], size: str, *more: str) -> Path:
-    """Run a plan on a tiny disk of its own, again on a larger one; returns what was kept. The mount ends with its processes."""
+    """Run a plan on a tiny disk of its own, again on a larger one; returns what was kept. The mount
+    ends with its processes.
+    """
     unshare = shutil.which("unshare")
     if unshare is None or sys.platform != "linux":
         pytest.skip("needs unshare")
     for name in ("disk", "kept"):
         (folder / name).mkdir()
-    words = f"{saved(folder, told)} --train run_plans:tiny --local --checkpoint-every 5 -o disk/out {' '.join(more)}"
-    extra = {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}", "PLACER": f"{sys.executable} -m placer", "WORDS": words, "SIZE": size}
+    words = (
+        f"{saved(folder, told)} --train run_plans:tiny --local --checkpoint-every 5 -o "
+        f"disk/out {' '.join(more)}"
+    )
+    extra = {
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}",
+        "PLACER": f"{sys.executable} -m placer",
+        "WORDS": words,
+        "SIZE": size,
+    }
     spaces = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
     done = subprocess.run(
         [unshare, *spaces, "sh", "-c", TRIAL],
@@ -147,10 +176,14 @@ def full_disk(folder: Path, told: dict[str, Any], size: str, *more: str) -> Path
 
 
 @pytest.mark.parametrize("strategy", ["all-reduce", "central"])
-def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(tmp_path: Path, strategy: str) -> None:
-    """64 KiB hold some 30 steps of two workers: the run ends by itself with one line; with more room it goes on to step 60.
+def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(
+    tmp_path: Path, strategy: str
+) -> None:
+    """64 KiB hold some 30 steps of two workers: the run ends by itself with one line; with more
+    room it goes on to step 60.
 
-    Meanwhile an export writes nothing and says so. The run's parameters are those of a run that was never disturbed, to the last bit.
+    Meanwhile an export writes nothing and says so. The run's parameters are those of a run that was
+    never disturbed, to the last bit.
     """
     pytest.importorskip("torch")
     if strategy == "central":
@@ -162,7 +195,10 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(tmp_path
     errors = [line for line in said.splitlines() if line.startswith("error:")]
     assert len(errors) == 1
     assert "No space left on device" in errors[0]
-    assert any(f"disk/out/{name}" in errors[0] for name in ("run.jsonl", "checkpoints/step", "object-store.log"))
+    assert any(
+        f"disk/out/{name}" in errors[0]
+        for name in ("run.jsonl", "checkpoints/step", "object-store.log")
+    )
     assert "free some space" in said
     assert "Traceback" not in said
     records = [json.loads(line) for line in (kept / "out" / "run.jsonl").read_text().splitlines()]
@@ -178,15 +214,27 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(tmp_path
     start = {record["start"] for record in again if record["kind"] == "ready"}
     assert min(start) >= 5
     alone = undisturbed(tmp_path / "alone", told)
-    assert {record["parameters_sha256"] for record in again if record["kind"] == "end" and record["rank"] < 2} == alone
+    assert {
+        record["parameters_sha256"]
+        for record in again
+        if record["kind"] == "end" and record["rank"] < 2
+    } == alone
 
 
 def undisturbed(folder: Path, told: dict[str, Any]) -> set[str]:
-    """Digests of the parameters after 60 steps of an all-reduce: two workers add two numbers, which has one order only."""
+    """Digests of the parameters after 60 steps of an all-reduce: two workers add two numbers, which
+    has one order only.
+    """
     from placer.launch.runtime.processes.run import run_here
 
     sys.path.insert(0, TESTS)
     other = document("all-reduce", *((g["place"], g["count"]) for g in told["groups"]))
     plan = plan_of(other)
-    records = run_here(plan, other, settings_of(folder, plan, steps=60, checkpoints=""), folder, lambda record: None)
+    records = run_here(
+        plan,
+        other,
+        settings_of(folder, plan, steps=60, checkpoints=""),
+        folder,
+        lambda record: None,
+    )
     return {record["parameters_sha256"] for record in records if record["kind"] == "end"}

@@ -1,4 +1,6 @@
-"""`greedy` and `local_search`: what they return keeps every limit, is never too good to be true, and is never called proved."""
+"""`greedy` and `local_search`: what they return keeps every limit, is never too good to be true,
+and is never called proved.
+"""
 
 import os
 import subprocess
@@ -21,7 +23,11 @@ from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0)
-MARKETS: dict[str, Callable[[int], Problem]] = {"random": random_problem, "wide": wide_problem, "exchange": exchange_problem}
+MARKETS: dict[str, Callable[[int], Problem]] = {
+    "random": random_problem,
+    "wide": wide_problem,
+    "exchange": exchange_problem,
+}
 
 
 def worse(found: Result, best: Result) -> float:
@@ -30,16 +36,24 @@ def worse(found: Result, best: Result) -> float:
     assert best.value is not None
     if best.value == 0:
         return found.value
-    return 1 - found.value / best.value if found.problem.requirements.objective == "throughput" else found.value / best.value - 1
+    return (
+        1 - found.value / best.value
+        if found.problem.requirements.objective == "throughput"
+        else found.value / best.value - 1
+    )
 
 
 @pytest.mark.parametrize("chunk", range(10))
 @pytest.mark.parametrize("market", MARKETS)
 def test_answers_keep_the_limits_and_order(market: str, chunk: int) -> None:
-    """120 instances of each kind: no limit broken, exact >= local_search >= greedy, and nothing where nothing can be."""
+    """120 instances of each kind: no limit broken, exact >= local_search >= greedy, and nothing
+    where nothing can be.
+    """
     for seed in range(5_000 + chunk * 12, 5_000 + chunk * 12 + 12):
         problem = MARKETS[market](seed)
-        best, better, good = (solve(problem, name, PROOF) for name in ("exact", "local_search", "greedy"))
+        best, better, good = (
+            solve(problem, name, PROOF) for name in ("exact", "local_search", "greedy")
+        )
         for found in (better, good):
             if found.placement is None:
                 assert found.status in (Status.UNKNOWN, Status.INFEASIBLE), seed
@@ -53,7 +67,9 @@ def test_answers_keep_the_limits_and_order(market: str, chunk: int) -> None:
 
 @pytest.mark.parametrize("market", MARKETS)
 def test_local_search_is_mostly_optimal_on_small_markets(market: str) -> None:
-    """Of 60 instances that have an answer it finds one in all but two, and the best one in nine of ten."""
+    """Of 60 instances that have an answer it finds one in all but two, and the best one in nine of
+    ten.
+    """
     gaps = []
     for seed in range(90):
         problem = MARKETS[market](seed)
@@ -72,15 +88,32 @@ def test_local_search_is_mostly_optimal_on_small_markets(market: str) -> None:
         {"budget_usd_per_hour": 20.0, "min_regions": 2},
         {"budget_usd_per_hour": 50.0, "min_workers": 4, "exchange": "parameter-server"},
         {"budget_usd_per_hour": 5.0, "gpus": ("T4",), "exchange": "central", "min_workers": 2},
-        {"objective": "cost", "min_samples_per_second": 400.0, "min_regions": 3, "max_local_steps": 16},
-        {"objective": "cost-per-sample", "min_regions": 2, "max_regions": 2, "exchange": "model-averaging", "max_local_steps": 64},
+        {
+            "objective": "cost",
+            "min_samples_per_second": 400.0,
+            "min_regions": 3,
+            "max_local_steps": 16,
+        },
+        {
+            "objective": "cost-per-sample",
+            "min_regions": 2,
+            "max_regions": 2,
+            "exchange": "model-averaging",
+            "max_local_steps": 64,
+        },
         {"budget_usd_per_hour": 10.0, "min_workers": 2, "overlap": True, "market": "on_demand"},
     ],
 )
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
-def test_the_whole_market_is_answered(default: Catalog, solver: str, wishes: dict[str, object]) -> None:
+def test_the_whole_market_is_answered(
+    default: Catalog, solver: str, wishes: dict[str, object]
+) -> None:
     """Each kind of question has an answer on 4,515 offers; the same seed gives the same one."""
-    problem = Problem(profile=load_profile("roberta-xlm"), catalog=default, requirements=Requirements(**wishes))  # type: ignore[arg-type]
+    problem = Problem(
+        profile=load_profile("roberta-xlm"),
+        catalog=default,
+        requirements=Requirements(**wishes),  # type: ignore[arg-type]
+    )
     found, again = (solve(problem, solver, SolveOptions(seed=3)) for _ in range(2))
     assert found.status is Status.FEASIBLE
     assert found.placement == again.placement
@@ -88,8 +121,14 @@ def test_the_whole_market_is_answered(default: Catalog, solver: str, wishes: dic
 
 def test_residency_is_kept(default: Catalog) -> None:
     """Gradients that must stay in Europe: either all workers there, or none."""
-    europe = tuple(sorted(place for place, region in default.regions.items() if region.continent == "EU"))
-    wish = Requirements(budget_usd_per_hour=20.0, min_regions=2, kept=(Kept(kind="gradients", area="EU", places=europe),))
+    europe = tuple(
+        sorted(place for place, region in default.regions.items() if region.continent == "EU")
+    )
+    wish = Requirements(
+        budget_usd_per_hour=20.0,
+        min_regions=2,
+        kept=(Kept(kind="gradients", area="EU", places=europe),),
+    )
     problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=wish)
     placement = solve(problem, "local_search").placement
     assert placement is not None
@@ -99,7 +138,11 @@ def test_residency_is_kept(default: Catalog) -> None:
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
 def test_an_expired_clock_is_said(default: Catalog, solver: str) -> None:
     """Without any time nothing is found, and that is called neither infeasible nor optimal."""
-    problem = Problem(profile=load_profile("roberta-xlm"), catalog=default, requirements=Requirements(budget_usd_per_hour=20.0))
+    problem = Problem(
+        profile=load_profile("roberta-xlm"),
+        catalog=default,
+        requirements=Requirements(budget_usd_per_hour=20.0),
+    )
     found = solve(problem, solver, SolveOptions(time_limit_s=0.0))
     assert (found.status, found.placement) == (Status.TIME_LIMIT, None)
 
@@ -108,7 +151,9 @@ def test_an_expired_clock_is_said(default: Catalog, solver: str) -> None:
 def test_a_start_is_never_lost(erben: Catalog, solver: str) -> None:
     """Given the proven optimum to start from, the answer is as good."""
     problem = Problem(
-        profile=load_profile("roberta-xlm"), catalog=erben, requirements=Requirements(budget_usd_per_hour=10.0, min_workers=2)
+        profile=load_profile("roberta-xlm"),
+        catalog=erben,
+        requirements=Requirements(budget_usd_per_hour=10.0, min_workers=2),
     )
     best = solve(problem, "exact")
     assert worse(solve(problem, solver, SolveOptions(start=best.placement)), best) <= 1e-12
@@ -118,10 +163,13 @@ def test_hash_seeds_change_nothing(tmp_path: Path) -> None:
     """The answer does not hang on the order of sets: two hash seeds, one placement."""
     script = tmp_path / "ask.py"
     script.write_text(
-        "from placer.market.books.reading import load_catalog\nfrom placer.problem.problem import Problem\nfrom placer.workload.profile import load_profile\n"
-        "from placer.problem.requirements import Requirements\nfrom placer.solving.solve import solve\n"
+        "from placer.market.books.reading import load_catalog\nfrom placer.problem.problem "
+        "import Problem\nfrom placer.workload.profile import load_profile\n"
+        "from placer.problem.requirements import Requirements\nfrom placer.solving.solve "
+        "import solve\n"
         "wish = Requirements(budget_usd_per_hour=20.0, min_regions=2, max_local_steps=16)\n"
-        "problem = Problem(profile=load_profile('roberta-xlm'), catalog=load_catalog('erben-2023'), requirements=wish)\n"
+        "problem = Problem(profile=load_profile('roberta-xlm'), "
+        "catalog=load_catalog('erben-2023'), requirements=wish)\n"
         "print([solve(problem, name).placement for name in ('greedy', 'local_search')])\n",
         encoding="utf-8",
     )
@@ -141,7 +189,11 @@ def test_hash_seeds_change_nothing(tmp_path: Path) -> None:
 
 def test_nothing_is_called_proved(erben: Catalog) -> None:
     """The verdict of an unproved answer does not say that nothing is better."""
-    problem = Problem(profile=load_profile("roberta-xlm"), catalog=erben, requirements=Requirements(budget_usd_per_hour=5.0))
+    problem = Problem(
+        profile=load_profile("roberta-xlm"),
+        catalog=erben,
+        requirements=Requirements(budget_usd_per_hour=5.0),
+    )
     said = " ".join(recommend(problem, "greedy").verdict)
     assert "not proved" in said
     assert "no placement of this catalog" not in said
@@ -156,13 +208,27 @@ def test_nothing_found_is_unknown(erben: Catalog) -> None:
         Status.UNKNOWN,
         Status.UNKNOWN,
     ]
-    nothing = replace(problem, requirements=replace(wish, gpus=("T4",), market="on_demand", places_in=("lambda/*",)))
-    assert solve(nothing, "greedy").status is Status.INFEASIBLE  # Lambda rents no T4: no machine is admitted, and that is certain
+    nothing = replace(
+        problem,
+        requirements=replace(wish, gpus=("T4",), market="on_demand", places_in=("lambda/*",)),
+    )
+    assert (
+        solve(nothing, "greedy").status is Status.INFEASIBLE
+    )  # Lambda rents no T4: no machine is admitted, and that is certain
 
 
 def test_the_command_line_says_so_too(run: Run) -> None:
     """Exit code 0 with an answer and 4 without one; neither is called proved."""
-    ask = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--solver", "local_search", "--budget")
+    ask = (
+        "recommend",
+        "--model",
+        "roberta-xlm",
+        "--catalog",
+        "erben-2023",
+        "--solver",
+        "local_search",
+        "--budget",
+    )
     found, nothing = run(*ask, "5/h"), run(*ask, "0.001/h")
     assert (found.returncode, nothing.returncode) == (0, 4)
     assert "not proved" in found.stdout

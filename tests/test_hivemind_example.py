@@ -1,7 +1,9 @@
-"""examples/hivemind_roberta_tiny.py: its parts always, the whole with real hivemind where it is installed.
+"""examples/hivemind_roberta_tiny.py: its parts always, the whole with real hivemind where it is
+installed.
 
-The whole takes two to three minutes and hivemind has time-outs of its own now and then, so no gating run has it: the tests'
-own Python has no hivemind. Set ``PLACER_HIVEMIND_PYTHON`` to one with hivemind 1.1, PyTorch and what placer needs.
+The whole takes two to three minutes and hivemind has time-outs of its own now and then, so no
+gating run has it: the tests' own Python has no hivemind. Set ``PLACER_HIVEMIND_PYTHON`` to one with
+hivemind 1.1, PyTorch and what placer needs.
 """
 
 from __future__ import annotations
@@ -56,7 +58,13 @@ def left(folder: Path, limit_s: float = 10.0) -> list[str]:
 
 def test_without_hivemind_one_line_says_what_to_install() -> None:
     """Python without any packages: exit code 2 and the line of pip."""
-    done = subprocess.run([sys.executable, "-I", "-S", str(SCRIPT)], capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(SCRIPT)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
     assert done.returncode == 2
     assert done.stderr == "error: hivemind is not installed: pip install torch hivemind==1.1.12\n"
 
@@ -65,7 +73,9 @@ def test_without_hivemind_one_line_says_what_to_install() -> None:
 def test_machines_end_with_all_that_they_started(parts: Any, tmp_path: Path) -> None:
     """One ends when asked, and what it left behind is ended too."""
     machines = parts[0].Machines(tmp_path)
-    machines.start("peer", ["bash", "-c", 'echo "{\\"step\\": 1}"; sleep 300 & echo ready; wait'], None, {})
+    machines.start(
+        "peer", ["bash", "-c", 'echo "{\\"step\\": 1}"; sleep 300 & echo ready; wait'], None, {}
+    )
     machines.wait_for_words("peer", "ready", 60)
     assert machines.rows("peer") == [{"step": 1}]
     assert len(inside(tmp_path)) == 2
@@ -82,11 +92,20 @@ def test_bytes_of_rounds_are_told_from_the_rest(parts: Any) -> None:
 
 
 def test_two_peers_train_from_an_exported_plan(tmp_path: Path) -> None:
-    """The loss falls, the peers end with the same weights up to FP16, the time-outs of the plan hold, no process is left."""
+    """The loss falls, the peers end with the same weights up to FP16, the time-outs of the plan
+    hold, no process is left.
+    """
     python = other_python("hivemind", "PLACER_HIVEMIND_PYTHON")
     words = ["--steps", "4", "--calculation", "6", "--dir", str(tmp_path / "run")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([python, str(SCRIPT), *words], capture_output=True, text=True, check=False, timeout=900, env=environment)
+    done = subprocess.run(
+        [python, str(SCRIPT), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+        env=environment,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     found = json.loads((tmp_path / "run" / "trial.json").read_text())["trial"]
     assert found["steps"] == [4]

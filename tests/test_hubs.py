@@ -1,4 +1,6 @@
-"""Bounds that look at many hubs at once: what they drop cannot improve, and they drop what one hub after the other drops."""
+"""Bounds that look at many hubs at once: what they drop cannot improve, and they drop what one hub
+after the other drops.
+"""
 
 import importlib
 import math
@@ -11,7 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instances import carbon_problem, exchange_problem, joint_problem, random_problem, used_problem, wide_problem
+from instances import (
+    carbon_problem,
+    exchange_problem,
+    joint_problem,
+    random_problem,
+    used_problem,
+    wide_problem,
+)
 from placer.cost_model.dollars.components import egress_usd
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.violations import violations
@@ -27,7 +36,14 @@ from placer.units import GIB, SECONDS_PER_HOUR
 EXACT = importlib.import_module("placer.solvers.exact.branch_and_bound")
 PLACEMENTS = importlib.import_module("placer.solvers.exhaustive").placements
 HUBS = ("store", "regional-stores", "server")
-MAKERS = (random_problem, wide_problem, exchange_problem, used_problem, carbon_problem, joint_problem)
+MAKERS = (
+    random_problem,
+    wide_problem,
+    exchange_problem,
+    used_problem,
+    carbon_problem,
+    joint_problem,
+)
 PROOF = SolveOptions(gap=0.0)
 
 
@@ -36,8 +52,16 @@ def searches(problem: Problem, target: Any) -> list[Any]:
     market = EXACT.Market.of(problem)
     if not market.pools:
         return []
-    modes = [EXACT.Mode(problem, name, steps) for name, steps in problem.modes if traits(name).transport in HUBS]
-    return [search for search in (EXACT.HubSearch(market, target, mode) for mode in modes) if search.hubs]
+    modes = [
+        EXACT.Mode(problem, name, steps)
+        for name, steps in problem.modes
+        if traits(name).transport in HUBS
+    ]
+    return [
+        search
+        for search in (EXACT.HubSearch(market, target, mode) for mode in modes)
+        if search.hubs
+    ]
 
 
 def target_of(problem: Problem) -> Any:
@@ -61,7 +85,11 @@ def at_the_limits(target: Any, placement: Placement) -> Any:
 def row_of(search: Any, placement: Placement) -> Any:
     """The row of a placement's hub and number of workers; empty if the search does not have it."""
     exchange, n = placement.exchange, placement.workers
-    at = [k for k, hub in enumerate(search.hubs) if (hub.aggregator, hub.storage) == (exchange.aggregator, exchange.storage)]
+    at = [
+        k
+        for k, hub in enumerate(search.hubs)
+        if (hub.aggregator, hub.storage) == (exchange.aggregator, exchange.storage)
+    ]
     rows = search.table.each(np.array([n]))
     return rows[np.isin(rows.hubs, at)]
 
@@ -69,17 +97,26 @@ def row_of(search: Any, placement: Placement) -> Any:
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 10**6), maker=st.sampled_from(MAKERS))
 def test_no_bound_drops_a_placement_at_its_own_limits(seed, maker) -> None:  # type: ignore[no-untyped-def]
-    """With floor, budget, price per sample and emissions of a placement as limits, its hub, its number and its machines stay in."""
+    """With floor, budget, price per sample and emissions of a placement as limits, its hub, its
+    number and its machines stay in.
+    """
     problem = maker(seed)
     if problem.requirements.data_moves:
         return  # what a move adds to prices depends on the limits: tests/test_solvers.py
     target = target_of(problem)
-    found = {(search.mode.strategy, search.mode.local_steps): search for search in searches(problem, target)}
+    found = {
+        (search.mode.strategy, search.mode.local_steps): search
+        for search in searches(problem, target)
+    }
     if not found:
         return
-    tried = (p for p in PLACEMENTS(problem) if (p.exchange.strategy, p.exchange.local_steps) in found)
+    tried = (
+        p for p in PLACEMENTS(problem) if (p.exchange.strategy, p.exchange.local_steps) in found
+    )
     market, left = next(iter(found.values())).market, 40
-    kept = {(pool.offer.place, pool.offer.instance_type, pool.offer.market) for pool in market.pools}
+    kept = {
+        (pool.offer.place, pool.offer.instance_type, pool.offer.market) for pool in market.pools
+    }
     for placement in tried:
         groups = {(group.place, group.instance_type, group.market) for group in placement.groups}
         if not groups <= kept or violations(placement, problem):
@@ -102,9 +139,17 @@ def test_no_bound_drops_a_placement_at_its_own_limits(seed, maker) -> None:  # t
 
 
 @settings(max_examples=150, deadline=None)
-@given(seed=st.integers(0, 10**6), maker=st.sampled_from(MAKERS), speed=st.floats(0.0, 1.5), usd=st.floats(0.3, 2.0), per=st.booleans())
+@given(
+    seed=st.integers(0, 10**6),
+    maker=st.sampled_from(MAKERS),
+    speed=st.floats(0.0, 1.5),
+    usd=st.floats(0.3, 2.0),
+    per=st.booleans(),
+)
 def test_many_rows_are_looked_at_as_one_after_the_other(seed, maker, speed, usd, per) -> None:  # type: ignore[no-untyped-def]
-    """Around an answer's own figures the bounds of all rows are those of each hub by plain loops over its machines."""
+    """Around an answer's own figures the bounds of all rows are those of each hub by plain loops
+    over its machines.
+    """
     problem = maker(seed)
     answer = solve(problem, "greedy").placement
     if answer is None or problem.requirements.data_moves:
@@ -135,28 +180,52 @@ def test_many_rows_are_looked_at_as_one_after_the_other(seed, maker, speed, usd,
 
 
 def one_by_one(search, hub, n) -> tuple[float, float, float]:  # type: ignore[no-untyped-def]
-    """Shortest round and price of the n cheapest machines of one hub that keep the limits; least round with ideal links."""
+    """Shortest round and price of the n cheapest machines of one hub that keep the limits; least
+    round with ideal links.
+    """
     market, target, workers = search.market, search.target, search.workers
     calculation = workers.calculation(np.array([n]))[0].tolist()
     beside = workers.usd_beside(np.array([n]))[0].tolist()
-    server, aggregate, shared = float(hub.usd_per_hour(np.array([n]))[0]), float(hub.aggregate(n)), float(hub.shared(n))
+    server, aggregate, shared = (
+        float(hub.usd_per_hour(np.array([n]))[0]),
+        float(hub.aggregate(n)),
+        float(hub.shared(n)),
+    )
     passing = min(calculation) + aggregate + 2 * shared
 
     def own(ways, i) -> float:  # type: ignore[no-untyped-def]
         place = market.place_of[i]
-        return float(max(calculation[i] + ways[0][place] + aggregate + max(ways[1][place], shared), passing))
+        return float(
+            max(calculation[i] + ways[0][place] + aggregate + max(ways[1][place], shared), passing)
+        )
 
-    payable = [i for i in range(len(market.pools)) if beside[i] <= target.max_usd_per_hour and beside[i] < math.inf]
+    payable = [
+        i
+        for i in range(len(market.pools))
+        if beside[i] <= target.max_usd_per_hour and beside[i] < math.inf
+    ]
     ideal = workers.ideal.ways()
     soonest = min((own(ideal, i) for i in payable), default=math.inf)
     for rule in market.forced.apart:
-        soonest = max(soonest, min((own(ideal, i) for i in payable if rule.owns[i]), default=math.inf))
+        soonest = max(
+            soonest, min((own(ideal, i) for i in payable if rule.owns[i]), default=math.inf)
+        )
     allowed = []
     for i in payable:
         seconds, counted = own(hub.ways(), i), search.mode.samples / search.mode.multiplier
-        regional = hub.transport == "regional-stores" and market.pools[i].offer.place not in search.problem.serverless_places
-        fits = beside[i] + server <= target.max_usd_per_hour and seconds <= search.mode.seconds_at(target.min_speed)
-        if fits and not regional and (beside[i] + server) * seconds / SECONDS_PER_HOUR / counted <= target.max_usd_per_sample:
+        regional = (
+            hub.transport == "regional-stores"
+            and market.pools[i].offer.place not in search.problem.serverless_places
+        )
+        fits = beside[i] + server <= target.max_usd_per_hour and seconds <= search.mode.seconds_at(
+            target.min_speed
+        )
+        if (
+            fits
+            and not regional
+            and (beside[i] + server) * seconds / SECONDS_PER_HOUR / counted
+            <= target.max_usd_per_sample
+        ):
             allowed.append((float(market.usd[i]), seconds, int(market.cap[i])))
     cheapest = sorted(usd for usd, _, cap in allowed for _ in range(cap))[:n]
     price = sum(cheapest) + server if len(cheapest) == n else math.inf
@@ -179,24 +248,45 @@ def test_the_best_of_all_hubs_is_not_worse_than_any(seed, maker) -> None:  # typ
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 10**6), maker=st.sampled_from(MAKERS))
 def test_egress_of_many_places_is_that_of_each(seed, maker) -> None:  # type: ignore[no-untyped-def]
-    """What one worker more at a place sends, and what its region adds, as `egress_usd` prices two exchanges at that place alone."""
+    """What one worker more at a place sends, and what its region adds, as `egress_usd` prices two
+    exchanges at that place alone.
+    """
     problem = maker(seed)
     for search in searches(problem, target_of(problem)):
         places, size, network = search.market.places, problem.gradient_bytes, problem.network
         for hub in search.hubs:
             worker, region = hub.egress(np.arange(len(places)))
-            exchange = Exchange(strategy=search.mode.strategy, compression="none", aggregator=hub.aggregator, storage=hub.storage or "")
-            put = 0.0 if hub.transport == "server" else size * network.usd_per_byte(hub.aggregator, hub.storage)
+            exchange = Exchange(
+                strategy=search.mode.strategy,
+                compression="none",
+                aggregator=hub.aggregator,
+                storage=hub.storage or "",
+            )
+            put = (
+                0.0
+                if hub.transport == "server"
+                else size * network.usd_per_byte(hub.aggregator, hub.storage)
+            )
             for at, place in enumerate(places):
-                phases = [strategy(search.mode.strategy).phases([(place, k)], size, exchange) for k in (1, 2)]
-                one, two = (egress_usd(sent, network, same_zone=problem.requirements.same_zone) for sent in phases)
+                phases = [
+                    strategy(search.mode.strategy).phases([(place, k)], size, exchange)
+                    for k in (1, 2)
+                ]
+                one, two = (
+                    egress_usd(sent, network, same_zone=problem.requirements.same_zone)
+                    for sent in phases
+                )
                 assert worker[at] == pytest.approx(two - one, rel=1e-9, abs=1e-12)
-                assert region[at] == pytest.approx(max(0.0, 2 * one - two - put), rel=1e-9, abs=1e-12)
+                assert region[at] == pytest.approx(
+                    max(0.0, 2 * one - two - put), rel=1e-9, abs=1e-12
+                )
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_slow_region_does_not_hide_what_the_others_can(seed: int) -> None:
-    """The first place of the book measures 1 Mb/s inside its region; hierarchical exchanges elsewhere are as good as before."""
+    """The first place of the book measures 1 Mb/s inside its region; hierarchical exchanges
+    elsewhere are as good as before.
+    """
     problem = hierarchical(seed)
     first = min(pool.offer.place for pool in problem.pools)
     slow = MeasuredLink(
@@ -216,17 +306,32 @@ def hierarchical(seed: int) -> Problem:
     for number in range(seed * 1000, seed * 1000 + 1000):
         problem = exchange_problem(number)
         wish = problem.requirements
-        if wish.exchange == "hierarchical" and len({pool.offer.place for pool in problem.pools}) > 2 and wish.max_workers > 1:
-            return replace(problem, requirements=replace(wish, budget_usd_per_hour=None, min_samples_per_second=None, min_workers=2))
+        if (
+            wish.exchange == "hierarchical"
+            and len({pool.offer.place for pool in problem.pools}) > 2
+            and wish.max_workers > 1
+        ):
+            return replace(
+                problem,
+                requirements=replace(
+                    wish, budget_usd_per_hour=None, min_samples_per_second=None, min_workers=2
+                ),
+            )
     raise AssertionError("no instance")
 
 
 def test_a_server_is_the_cheapest_roomy_machine_that_holds_the_gradients(default) -> None:  # type: ignore[no-untyped-def]
-    """The rule in words: with 8 vCPUs where there is such a machine with enough memory, then the lowest price; none has a million GB."""
+    """The rule in words: with 8 vCPUs where there is such a machine with enough memory, then the
+    lowest price; none has a million GB.
+    """
     problem = replace(random_problem(1), catalog=default)
     for place in ("aws/us-east-1", "azure/westeurope", "gcp/us-central1"):
         for workers in (2, 100, 10**9):
-            fits = [o for o in servers_at(place, problem) if o.memory_gib * GIB >= server_bytes(workers, problem)]
+            fits = [
+                o
+                for o in servers_at(place, problem)
+                if o.memory_gib * GIB >= server_bytes(workers, problem)
+            ]
             roomy = [o for o in fits if o.vcpus >= SERVER_VCPUS] or fits
             chosen = server_at(place, workers, problem)
             assert (chosen is None) == (not fits)

@@ -23,9 +23,13 @@ THROUGHPUT, LATENCY = str(FIXTURES / "throughput.csv"), str(FIXTURES / "latency.
 EAST, WEST, AZURE = "aws/us-east-1", "gcp/us-west1", "azure/eastus"
 
 
-def grid(default: Catalog, *files: str, skip_bad: bool = False, date: str | None = "2022-04-16") -> Harvest:
+def grid(
+    default: Catalog, *files: str, skip_bad: bool = False, date: str | None = "2022-04-16"
+) -> Harvest:
     """Read grids against the places of the default book."""
-    return import_skyplane([read_document(f) for f in files], default.regions, date=date, skip_bad=skip_bad)
+    return import_skyplane(
+        [read_document(f) for f in files], default.regions, date=date, skip_bad=skip_bad
+    )
 
 
 def pairs(harvest: Harvest) -> dict[tuple[object, object], dict[str, object]]:
@@ -34,7 +38,9 @@ def pairs(harvest: Harvest) -> dict[tuple[object, object], dict[str, object]]:
 
 
 def test_runs_of_a_pair_come_to_their_median(default: Catalog) -> None:
-    """Runs of 3, 4, 5 and 0.5 Gb/s: the median of four is 3.5, 0.5 is below 3.5 / 3 and left out, so 4 stays; zones are regions."""
+    """Runs of 3, 4, 5 and 0.5 Gb/s: the median of four is 3.5, 0.5 is below 3.5 / 3 and left out,
+    so 4 stays; zones are regions.
+    """
     harvest = grid(default, THROUGHPUT)
     row = pairs(harvest)[EAST, WEST]
     assert (row["gbps_many_streams"], row["gbps_one_stream"], row["gbps_low"]) == (4.0, None, None)
@@ -57,20 +63,31 @@ def test_the_date_stands_in_the_name_of_the_log(default: Catalog) -> None:
 
 
 def test_throughput_and_latency_merge(default: Catalog) -> None:
-    """The average round-trip time; the empty way back from gcp takes the one of the way there, 66.5 ms."""
+    """The average round-trip time; the empty way back from gcp takes the one of the way there, 66.5
+    ms.
+    """
     harvest = grid(default, THROUGHPUT, LATENCY)
     found = pairs(harvest)
     assert (found[EAST, WEST]["rtt_ms"], found[WEST, EAST]["rtt_ms"]) == (66.5, 66.5)
-    assert (found[WEST, EAST]["gbps_many_streams"], found[AZURE, EAST]["gbps_many_streams"]) == (2.0, None)
+    assert (found[WEST, EAST]["gbps_many_streams"], found[AZURE, EAST]["gbps_many_streams"]) == (
+        2.0,
+        None,
+    )
     assert harvest.left_out["row without a figure"] == 1
     assert harvest.notes[0].startswith("2 round-trip times were measured one way only")
 
 
 def test_the_other_spelling_is_read(default: Catalog, tmp_path: Path) -> None:
-    """throughput_received and Skyplane's throughput_recieved are one column; what was sent counts where neither is."""
+    """throughput_received and Skyplane's throughput_recieved are one column; what was sent counts
+    where neither is.
+    """
     for name in ("throughput_received", "throughput_recieved", "throughput_sent"):
-        (tmp_path / "g.csv").write_text(f"src_region,dst_region,{name}\naws:us-east-1a,azure:eastus,1e9\n")
-        assert pairs(grid(default, str(tmp_path / "g.csv")))[EAST, AZURE]["gbps_many_streams"] == 1.0
+        (tmp_path / "g.csv").write_text(
+            f"src_region,dst_region,{name}\naws:us-east-1a,azure:eastus,1e9\n"
+        )
+        assert (
+            pairs(grid(default, str(tmp_path / "g.csv")))[EAST, AZURE]["gbps_many_streams"] == 1.0
+        )
 
 
 @pytest.mark.parametrize(
@@ -84,10 +101,16 @@ def test_the_other_spelling_is_read(default: Catalog, tmp_path: Path) -> None:
         ("20", "light in fibre needs"),
     ],
 )
-def test_what_cannot_be_true_is_refused_with_its_line(default: Catalog, tmp_path: Path, cell: str, words: str) -> None:
-    """N. Virginia to Oregon is 3,700 km: at 100 km/ms at least 37 ms there and back, so 20 ms cannot be; --skip-bad counts it."""
+def test_what_cannot_be_true_is_refused_with_its_line(
+    default: Catalog, tmp_path: Path, cell: str, words: str
+) -> None:
+    """N. Virginia to Oregon is 3,700 km: at 100 km/ms at least 37 ms there and back, so 20 ms
+    cannot be; --skip-bad counts it.
+    """
     path = tmp_path / "l.csv"
-    path.write_text(f"src_region,dst_region,avg_rtt\naws:us-east-1,azure:eastus,2\naws:us-east-1,gcp:us-west1-a,{cell}\n")
+    path.write_text(
+        f"src_region,dst_region,avg_rtt\naws:us-east-1,azure:eastus,2\naws:us-east-1,gcp:us-west1-a,{cell}\n"
+    )
     with pytest.raises(PlacerError, match=words) as caught:
         grid(default, str(path))
     assert caught.value.message.startswith(f"{path}:3: ")
@@ -96,10 +119,14 @@ def test_what_cannot_be_true_is_refused_with_its_line(default: Catalog, tmp_path
 
 
 @pytest.mark.parametrize("cell", ["0", "-1", "nan", "inf", "2e12"])
-def test_throughput_that_cannot_be_true_is_refused(default: Catalog, tmp_path: Path, cell: str) -> None:
+def test_throughput_that_cannot_be_true_is_refused(
+    default: Catalog, tmp_path: Path, cell: str
+) -> None:
     """Nothing, less than nothing, and more than 1 Tb/s."""
     path = tmp_path / "t.csv"
-    path.write_text(f"src_region,dst_region,throughput_received\naws:us-east-1,gcp:us-west1-a,{cell}\n")
+    path.write_text(
+        f"src_region,dst_region,throughput_received\naws:us-east-1,gcp:us-west1-a,{cell}\n"
+    )
     with pytest.raises(PlacerError, match="is not above 0 and at most 1 Tb/s"):
         grid(default, str(path))
 
@@ -114,15 +141,29 @@ def test_throughput_that_cannot_be_true_is_refused(default: Catalog, tmp_path: P
         (b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-we", "2 cells instead of 3"),
         (b"src_region,src_region,avg_rtt\n", "stands there twice"),
         (b'src_region,dst_region,avg_rtt\n"a', "not valid CSV"),
-        (b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-west1,fast\n", "'fast' is not a number"),
+        (
+            b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-west1,fast\n",
+            "'fast' is not a number",
+        ),
         (gzip.compress(b"src_region,dst_region,avg_rtt\n" * 99, mtime=0)[:-9], "no complete gzip"),
     ],
 )
-def test_a_file_that_is_no_grid_is_one_line(run: Run, tmp_path: Path, data: bytes, words: str) -> None:
+def test_a_file_that_is_no_grid_is_one_line(
+    run: Run, tmp_path: Path, data: bytes, words: str
+) -> None:
     """Half a file, a web page, another table: one line, no book, no traceback."""
     path = tmp_path / "f.csv"
     path.write_bytes(data)
-    done = run("network", "import", "skyplane", str(path), "--date", "2022-04-16", columns=300, PLACER_HOME=str(tmp_path / "home"))
+    done = run(
+        "network",
+        "import",
+        "skyplane",
+        str(path),
+        "--date",
+        "2022-04-16",
+        columns=300,
+        PLACER_HOME=str(tmp_path / "home"),
+    )
     assert done.returncode in (2, 7)
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -151,11 +192,25 @@ def test_a_missing_page_is_exit_7(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_command_saves_a_book_of_links(run: Run, tmp_path: Path) -> None:
-    """The book holds links.csv and its origin; the command says what was left out and what comes next."""
+    """The book holds links.csv and its origin; the command says what was left out and what comes
+    next.
+    """
     home = str(tmp_path)
-    done = run("network", "import", "skyplane", THROUGHPUT, LATENCY, "--date", "2022-04-16", columns=120, PLACER_HOME=home)
+    done = run(
+        "network",
+        "import",
+        "skyplane",
+        THROUGHPUT,
+        LATENCY,
+        "--date",
+        "2022-04-16",
+        columns=120,
+        PLACER_HOME=home,
+    )
     assert done.returncode == 0, done.stderr
-    assert "4 ordered pairs of 3 places: 3 with many streams, 4 with a round-trip time" in done.stdout
+    assert (
+        "4 ordered pairs of 3 places: 3 with many streams, 4 with a round-trip time" in done.stdout
+    )
     assert "left out: 2 x region that the book does not know: gcp/mars-north1" in done.stdout
     assert "--catalog default --catalog skyplane" in done.stdout
     folder = tmp_path / "catalogs" / "skyplane"
@@ -165,10 +220,16 @@ def test_the_command_saves_a_book_of_links(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_pinned_book_of_links_can_be_imported_again(run: Run, tmp_path: Path) -> None:
-    """The pin holds the book of another day: that is said by the next request, not by the import, which was done."""
+    """The pin holds the book of another day: that is said by the next request, not by the import,
+    which was done.
+    """
     words = ("network", "import", "skyplane", THROUGHPUT, "--date")
     home = {"PLACER_HOME": str(tmp_path)}
-    for command in ((*words, "2022-04-16"), ("catalog", "pin", "default", "skyplane"), (*words, "2022-04-17")):
+    for command in (
+        (*words, "2022-04-16"),
+        ("catalog", "pin", "default", "skyplane"),
+        (*words, "2022-04-17"),
+    ):
         done = run(*command, columns=120, **home)
         assert done.returncode == 0, done.stderr
     assert "next: placer network check --catalog default --catalog skyplane\n" in done.stdout
@@ -177,14 +238,24 @@ def test_a_pinned_book_of_links_can_be_imported_again(run: Run, tmp_path: Path) 
 def test_a_dry_run_saves_nothing_and_json_is_json(run: Run, tmp_path: Path) -> None:
     """--dry-run --json prints every row; no folder is made."""
     home = tmp_path / "home"
-    done = run("network", "import", "skyplane", THROUGHPUT, "--dry-run", "--json", PLACER_HOME=str(home))
+    done = run(
+        "network", "import", "skyplane", THROUGHPUT, "--dry-run", "--json", PLACER_HOME=str(home)
+    )
     document = json.loads(done.stdout)
-    assert (document["folder"], len(document["links"]), (home / "catalogs").exists()) == (None, 3, False)
+    assert (document["folder"], len(document["links"]), (home / "catalogs").exists()) == (
+        None,
+        3,
+        False,
+    )
 
 
-def test_a_name_of_a_shipped_book_is_refused_before_anything_is_read(run: Run, tmp_path: Path) -> None:
+def test_a_name_of_a_shipped_book_is_refused_before_anything_is_read(
+    run: Run, tmp_path: Path
+) -> None:
     """--as default would hide the shipped one."""
-    done = run("network", "import", "skyplane", "missing.csv", "--as", "default", PLACER_HOME=str(tmp_path))
+    done = run(
+        "network", "import", "skyplane", "missing.csv", "--as", "default", PLACER_HOME=str(tmp_path)
+    )
     assert (done.returncode, "is a shipped book" in done.stderr) == (2, True)
 
 
@@ -194,26 +265,68 @@ def test_columns_and_units_of_any_csv(default: Catalog, tmp_path: Path) -> None:
     path.write_text(f"from,to,speed,delay\n{EAST},{WEST},250,66000\n")
     columns = parse_map("src=from,dst=to,gbps_one_stream=speed,rtt_ms=delay")
     documents = [read_document(str(path))]
-    found = import_links(documents, default.regions, columns=columns, rate_unit="Mb/s", rtt_unit="us", date="2026-08-03")
+    found = import_links(
+        documents,
+        default.regions,
+        columns=columns,
+        rate_unit="Mb/s",
+        rtt_unit="us",
+        date="2026-08-03",
+    )
     row = pairs(found)[EAST, WEST]
-    assert (row["gbps_one_stream"], row["rtt_ms"], row["as_of"], row["source"]) == (0.25, 66.0, "2026-08-03", "mine.csv")
+    assert (row["gbps_one_stream"], row["rtt_ms"], row["as_of"], row["source"]) == (
+        0.25,
+        66.0,
+        "2026-08-03",
+        "mine.csv",
+    )
 
 
 def test_a_file_in_the_columns_of_links_csv_comes_back_as_it_was(run: Run, tmp_path: Path) -> None:
-    """Import the links of a shipped book: the rows that the default book knows are the same; the others are counted."""
+    """Import the links of a shipped book: the rows that the default book knows are the same; the
+    others are counted.
+    """
     shipped = ROOT / "catalogs" / "erben-2023" / "links.csv"
-    done = run("network", "import", "csv", str(shipped), "--catalog", "erben-2023", "--as", "mine", columns=200, PLACER_HOME=str(tmp_path))
+    done = run(
+        "network",
+        "import",
+        "csv",
+        str(shipped),
+        "--catalog",
+        "erben-2023",
+        "--as",
+        "mine",
+        columns=200,
+        PLACER_HOME=str(tmp_path),
+    )
     assert done.returncode == 0, done.stderr
     key = lambda row: (row["src"], row["dst"])  # noqa: E731
-    before, after = (sorted(read_rows(p, "links.csv"), key=key) for p in (shipped, tmp_path / "catalogs" / "mine" / "links.csv"))
+    before, after = (
+        sorted(read_rows(p, "links.csv"), key=key)
+        for p in (shipped, tmp_path / "catalogs" / "mine" / "links.csv")
+    )
     for old, new in zip(before, after, strict=True):
-        for column in ("src", "dst", "gbps_one_stream", "gbps_low", "gbps_high", "basis", "source", "as_of"):
+        for column in (
+            "src",
+            "dst",
+            "gbps_one_stream",
+            "gbps_low",
+            "gbps_high",
+            "basis",
+            "source",
+            "as_of",
+        ):
             assert new[column] == old[column]
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("src", "not two columns"), ("scr=a", "a similar column"), ("src=a,src=b", "twice"), ("src=a", "no column for 'dst'")],
+    [
+        ("src", "not two columns"),
+        ("scr=a", "a similar column"),
+        ("src=a,src=b", "twice"),
+        ("src=a", "no column for 'dst'"),
+    ],
 )
 def test_a_wrong_map_is_said(default: Catalog, text: str, words: str) -> None:
     """A slip in --map names itself."""
@@ -225,18 +338,34 @@ def test_the_best_number_of_streams_is_many(default: Catalog) -> None:
     """4 streams move 1.0, 16 move 2.0 (median of 1.9 and 2.1), 64 move 1.5: as many as help is 2.0."""
     speeds = [(4, 1.0), (16, 1.9), (16, 2.1), (64, 1.5), (1, 0.3)]
     readings = [
-        Reading(src=EAST, dst=WEST, where="x", source="s", as_of="2026-01-01", streams=n, bits_per_s=gbps * 1e9) for n, gbps in speeds
+        Reading(
+            src=EAST,
+            dst=WEST,
+            where="x",
+            source="s",
+            as_of="2026-01-01",
+            streams=n,
+            bits_per_s=gbps * 1e9,
+        )
+        for n, gbps in speeds
     ]
     row = pairs(harvest_readings(readings, default.regions))[EAST, WEST]
     assert (row["gbps_many_streams"], row["gbps_one_stream"]) == (2.0, 0.3)
 
 
 def test_round_trips_that_contradict_each_other_are_left_out(default: Catalog) -> None:
-    """There 66 ms, back 124 ms: a round trip is one, so one is wrong; 66 and 98 ms are within 1.5x; 1 and 2.9 ms within 2 ms."""
+    """There 66 ms, back 124 ms: a round trip is one, so one is wrong; 66 and 98 ms are within 1.5x;
+    1 and 2.9 ms within 2 ms.
+    """
 
     def rtts(there: float, back: float) -> tuple[list[object], int]:
         ways = ((AZURE, EAST, there), (EAST, AZURE, back))
-        readings = [Reading(src=a, dst=b, where="x", source="s", as_of="2026-01-01", bits_per_s=1e9, rtt_ms=ms) for a, b, ms in ways]
+        readings = [
+            Reading(
+                src=a, dst=b, where="x", source="s", as_of="2026-01-01", bits_per_s=1e9, rtt_ms=ms
+            )
+            for a, b, ms in ways
+        ]
         found = harvest_readings(readings, default.regions)
         return [row["rtt_ms"] for row in found.rows["links.csv"]], sum(found.left_out.values())
 

@@ -1,4 +1,6 @@
-"""Books from SkyPilot's catalogs: hosts and devices are added, zones folded, what is of no use counted, what is wrong refused."""
+"""Books from SkyPilot's catalogs: hosts and devices are added, zones folded, what is of no use
+counted, what is wrong refused.
+"""
 
 import gzip
 import http.server
@@ -33,18 +35,23 @@ def harvest() -> Harvest:
     return read_skypilot([str(FIXTURES)], as_of=NOVEMBER)
 
 
-def offer(harvest: Harvest, machine: str, market: str = "on_demand", region: str | None = None) -> Row:
+def offer(
+    harvest: Harvest, machine: str, market: str = "on_demand", region: str | None = None
+) -> Row:
     """The one offer of a machine and market."""
     found = [
         row
         for row in harvest.rows["offers.csv"]
-        if (row["instance_type"], row["market"]) == (machine, market) and region in (None, row["region"])
+        if (row["instance_type"], row["market"]) == (machine, market)
+        and region in (None, row["region"])
     ]
     assert len(found) == 1, found
     return found[0]
 
 
-def write(folder: Path, *lines: str, provider: str = "aws", header: str = HEADER, end: str = "\n") -> str:
+def write(
+    folder: Path, *lines: str, provider: str = "aws", header: str = HEADER, end: str = "\n"
+) -> str:
     """A folder with one vms.csv."""
     path = folder / provider / "vms.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +60,9 @@ def write(folder: Path, *lines: str, provider: str = "aws", header: str = HEADER
 
 
 def test_zones_fold_into_regions(harvest: Harvest) -> None:
-    """The cheapest of three zones is the region's spot price, and the source says which; on-demand is the same in all."""
+    """The cheapest of three zones is the region's spot price, and the source says which; on-demand
+    is the same in all.
+    """
     assert offer(harvest, "g4dn.xlarge")["usd_per_hour"] == 0.5
     spot = offer(harvest, "g4dn.xlarge", "spot")
     assert spot["usd_per_hour"] == 0.19
@@ -61,17 +70,29 @@ def test_zones_fold_into_regions(harvest: Harvest) -> None:
 
 
 def test_hosts_and_devices_of_google_cloud_are_added(harvest: Harvest) -> None:
-    """a2-highgpu-1g is a host row of 0.70 and an A100 row of 2.90; spot adds zone by zone: a .30 + 1.10, b .28 + 1.15."""
+    """a2-highgpu-1g is a host row of 0.70 and an A100 row of 2.90; spot adds zone by zone: a .30 +
+    1.10, b .28 + 1.15.
+    """
     machine = offer(harvest, "a2-highgpu-1g")
-    assert (machine["gpu"], machine["gpu_count"], machine["vcpus"], machine["memory_gib"]) == ("A100-40", 1, 12.0, 85.0)
+    assert (machine["gpu"], machine["gpu_count"], machine["vcpus"], machine["memory_gib"]) == (
+        "A100-40",
+        1,
+        12.0,
+        85.0,
+    )
     assert machine["usd_per_hour"] == 3.6
     assert offer(harvest, "a2-highgpu-1g", "spot")["usd_per_hour"] == 1.4
     assert offer(harvest, "a2-ultragpu-1g")["gpu"] == "A100-80"
-    assert [offer(harvest, f"g2-standard-{n}")["usd_per_hour"] for n in (4, 8)] == [0.71, 0.86]  # each host that an L4 comes with
+    assert [offer(harvest, f"g2-standard-{n}")["usd_per_hour"] for n in (4, 8)] == [
+        0.71,
+        0.86,
+    ]  # each host that an L4 comes with
 
 
 def test_attached_devices_get_the_host_that_skypilot_takes(harvest: Harvest) -> None:
-    """A T4 asks for 4 vCPUs and 16 GiB: n1-standard-4 has 15, so n1-highmem-4 (0.24) is the cheapest; a V100 asks for 8 and 32."""
+    """A T4 asks for 4 vCPUs and 16 GiB: n1-standard-4 has 15, so n1-highmem-4 (0.24) is the
+    cheapest; a V100 asks for 8 and 32.
+    """
     assert offer(harvest, "n1-highmem-4+1xT4")["usd_per_hour"] == 0.59
     assert offer(harvest, "n1-highmem-4+1xT4", "spot")["usd_per_hour"] == 0.19
     assert offer(harvest, "n1-highmem-8+1xV100")["usd_per_hour"] == 2.95
@@ -83,31 +104,48 @@ def test_attached_devices_get_the_host_that_skypilot_takes(harvest: Harvest) -> 
 
 
 def test_a_missing_spot_price_is_no_offer(harvest: Harvest) -> None:
-    """p3dn.24xlarge and the H100 of a3-megagpu-8g have no spot price: one offer each, never a price of 0."""
+    """p3dn.24xlarge and the H100 of a3-megagpu-8g have no spot price: one offer each, never a price
+    of 0.
+    """
     for machine in ("p3dn.24xlarge", "a3-megagpu-8g"):
-        markets = [row["market"] for row in harvest.rows["offers.csv"] if row["instance_type"] == machine]
+        markets = [
+            row["market"] for row in harvest.rows["offers.csv"] if row["instance_type"] == machine
+        ]
         assert markets == ["on_demand"]
 
 
 def test_devices_have_placers_names(harvest: Harvest) -> None:
-    """V100-32GB, H100-MEGA and the plain H100 of Azure and Lambda, which is not the SXM one everywhere."""
+    """V100-32GB, H100-MEGA and the plain H100 of Azure and Lambda, which is not the SXM one
+    everywhere.
+    """
     names = {str(row["instance_type"]): row["gpu"] for row in harvest.rows["offers.csv"]}
     assert names["p3dn.24xlarge"] == "V100-32"
-    assert names["a3-megagpu-8g"] == names["gpu_1x_h100_sxm5"] == names["Standard_ND96isr_H100_v5"] == "H100"
+    assert (
+        names["a3-megagpu-8g"]
+        == names["gpu_1x_h100_sxm5"]
+        == names["Standard_ND96isr_H100_v5"]
+        == "H100"
+    )
     assert names["Standard_NC40ads_H100_v5"] == "H100-NVL"
     assert names["gpu_1x_h100_pcie"] == "H100-PCIe"
 
 
 def test_machines_without_gpus_need_a_cpu_kind(harvest: Harvest) -> None:
-    """2 vCPUs with 8 GiB are CPU-2; 4 GiB are too few, 96 vCPUs no kind, bursting and Arm cores none either."""
-    kinds = {str(row["instance_type"]) for row in harvest.rows["offers.csv"] if row["gpu"] == "CPU-2"}
+    """2 vCPUs with 8 GiB are CPU-2; 4 GiB are too few, 96 vCPUs no kind, bursting and Arm cores
+    none either.
+    """
+    kinds = {
+        str(row["instance_type"]) for row in harvest.rows["offers.csv"] if row["gpu"] == "CPU-2"
+    }
     assert kinds == {"m5.large", "e2-standard-2", "Standard_D2s_v5"}
     shared = "machine without a GPU whose vCPUs are shared, Arm or from before 2014"
     assert harvest.left_out[shared] == 3  # m6g.large, t3.large, Standard_D2ps_v5
 
 
 def test_what_is_left_out_is_counted_by_name(harvest: Harvest) -> None:
-    """Regions without coordinates, devices without data, fractions of a device, devices without a host in their zone."""
+    """Regions without coordinates, devices without data, fractions of a device, devices without a
+    host in their zone.
+    """
     assert {
         "region that no book knows: aws/us-gov-west-1": 1,
         "region that no book knows: runpod/EU-SE-9": 1,
@@ -134,14 +172,18 @@ def test_many_names_are_added_up(tmp_path: Path) -> None:
 
 
 def test_own_regions_and_devices(tmp_path: Path) -> None:
-    """A regions.csv and a gpus.csv with placer's columns, beside the providers' folders, make their rows usable."""
+    """A regions.csv and a gpus.csv with placer's columns, beside the providers' folders, make their
+    rows usable.
+    """
     shutil.copytree(FIXTURES, tmp_path / "v8")
     (tmp_path / "v8" / "regions.csv").write_text(
         "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of\n"
         "runpod,EU-SE-9,Sweden 9,Stockholm,SE,EU,EU,59.3,18.1,own,2026-11-01\n"
     )
     (tmp_path / "v8" / "gpus.csv").write_text(
-        "gpu,kind,memory_gib,fp16_tflops,memory_gb_per_s,host,source,as_of\nA6000,gpu,44.5,155,768,a10,NVIDIA data sheet,2020-10-05\n"
+        "gpu,kind,memory_gib,fp16_tflops,memory_gb_per_s,host,source,as_of\nA6000,gpu,44.5,155,768,a10,NVIDIA "
+        ""
+        "data sheet,2020-10-05\n"
     )
     found = read_skypilot([str(tmp_path / "v8")])
     places = {str(row["region"]) for row in found.rows["offers.csv"] if row["provider"] == "runpod"}
@@ -151,7 +193,9 @@ def test_own_regions_and_devices(tmp_path: Path) -> None:
 
 
 def test_equal_rows_count_once_and_other_prices_are_said(tmp_path: Path) -> None:
-    """The same row three times is nothing; another price in the same zone is noted, and the higher one counts."""
+    """The same row three times is nothing; another price in the same zone is noted, and the higher
+    one counts.
+    """
     found = read_skypilot([write(tmp_path, GOOD, GOOD, GOOD)])
     assert len(found.rows["offers.csv"]) == 2
     assert not any("stands twice" in note for note in found.notes)
@@ -163,7 +207,9 @@ def test_equal_rows_count_once_and_other_prices_are_said(tmp_path: Path) -> None
 
 def test_zones_that_differ_and_spot_above_on_demand_are_said(tmp_path: Path) -> None:
     """Both are kept: the dearest zone on demand, the spot price as it stands."""
-    found = read_skypilot([write(tmp_path, GOOD, GOOD.replace(",0.5,0.2,", ",0.6,0.9,").replace("az1", "az2"))])
+    found = read_skypilot(
+        [write(tmp_path, GOOD, GOOD.replace(",0.5,0.2,", ",0.6,0.9,").replace("az1", "az2"))]
+    )
     assert offer(found, "g4dn.xlarge")["usd_per_hour"] == 0.6
     assert any("differ in the on-demand price" in note for note in found.notes)
     found = read_skypilot([write(tmp_path, GOOD.replace(",0.2,", ",0.9,"))])
@@ -189,7 +235,9 @@ def test_zones_that_differ_and_spot_above_on_demand_are_said(tmp_path: Path) -> 
         (",use1-az1", "", "9 cells instead of 10"),
     ],
 )
-def test_wrong_rows_are_refused_with_their_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_wrong_rows_are_refused_with_their_line(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
     """One wrong row refuses everything and names its line; --skip-bad leaves it out and counts it."""
     path = write(tmp_path, GOOD.replace("xlarge", "2xlarge"), GOOD.replace(old, new, 1))
     with pytest.raises(PlacerError) as error:
@@ -248,7 +296,10 @@ def test_encodings_of_a_good_file(tmp_path: Path, data: bytes) -> None:
     """CRLF, a mark, UTF-16 with a mark, gzip and an empty line change nothing."""
     path = Path(write(tmp_path))
     path.write_bytes(data)
-    assert [row["usd_per_hour"] for row in read_skypilot([str(path)]).rows["offers.csv"]] == [0.5, 0.2]
+    assert [row["usd_per_hour"] for row in read_skypilot([str(path)]).rows["offers.csv"]] == [
+        0.5,
+        0.2,
+    ]
 
 
 def test_unknown_columns_and_providers_are_said(tmp_path: Path) -> None:
@@ -261,7 +312,9 @@ def test_unknown_columns_and_providers_are_said(tmp_path: Path) -> None:
 
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few kilobytes that become more than the limit; the limit is lowered so that the test is quick."""
+    """A few kilobytes that become more than the limit; the limit is lowered so that the test is
+    quick.
+    """
     monkeypatch.setattr(skypilot, "MOST_BYTES", 1 << 20)
     path = Path(write(tmp_path))
     path.write_bytes(gzip.compress(b"a" * (64 << 20)))
@@ -275,7 +328,11 @@ def test_the_date_is_that_of_the_file(tmp_path: Path) -> None:
     day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
     found = read_skypilot([str(path)])
     assert offer(found, "g4dn.xlarge")["as_of"] == day
-    assert [note for note in found.notes if note.startswith("the dates of the prices are those of the file, not of the prices")]
+    assert [
+        note
+        for note in found.notes
+        if note.startswith("the dates of the prices are those of the file, not of the prices")
+    ]
     assert not read_skypilot([str(path)], as_of=NOVEMBER).notes  # the user says the date
 
 
@@ -291,7 +348,9 @@ def server() -> Iterator[str]:
             if self.path == "/silent/aws/vms.csv":
                 stop.wait(30)
                 return
-            self.send_response(200 if self.path.split("/")[1] in ("good", "huge", "html", "short") else 404)
+            self.send_response(
+                200 if self.path.split("/")[1] in ("good", "huge", "html", "short") else 404
+            )
             size = {"huge": 2 << 30, "short": len(body) + 10}.get(self.path.split("/")[1])
             self.send_header("Content-Length", str(size or len(body)))
             self.end_headers()
@@ -337,8 +396,12 @@ def test_a_url_is_read(server: str) -> None:
         ("short/aws/vms.csv", "cannot read"),
     ],
 )
-def test_servers_that_fail(server: str, path: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not there, silent, 2 GiB, HTML, less than it promised: exit code 7 each; the limit is lowered so that the test is quick."""
+def test_servers_that_fail(
+    server: str, path: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not there, silent, 2 GiB, HTML, less than it promised: exit code 7 each; the limit is lowered
+    so that the test is quick.
+    """
     monkeypatch.setattr(skypilot, "MOST_BYTES", 1 << 20)
     with pytest.raises(PlacerError, match=words) as error:
         read_skypilot([f"{server}/{path}"], read_seconds=0.2)
@@ -358,16 +421,27 @@ def test_servers_that_fail(server: str, path: str, words: str, monkeypatch: pyte
         ([str(FIXTURES), "--timeout", "0"], "--timeout '0' is not from 0.1 to 600 s"),
     ],
 )
-def test_wrong_words_are_answered(run: Run, tmp_path: Path, arguments: list[str], words: str) -> None:
+def test_wrong_words_are_answered(
+    run: Run, tmp_path: Path, arguments: list[str], words: str
+) -> None:
     """One line, exit code 2, nothing written."""
-    done = run("catalog", "import", "skypilot", *arguments, cwd=tmp_path, PLACER_HOME=str(tmp_path / "home"))
+    done = run(
+        "catalog",
+        "import",
+        "skypilot",
+        *arguments,
+        cwd=tmp_path,
+        PLACER_HOME=str(tmp_path / "home"),
+    )
     assert done.returncode == 2
     assert words in " ".join(done.stderr.split())
     assert not (tmp_path / "home" / "catalogs").exists()
 
 
 def test_the_command_writes_a_book_and_says_what_next(run: Run, tmp_path: Path) -> None:
-    """One provider gives its name to the book; the words name the files, the date, what was left out and the next command."""
+    """One provider gives its name to the book; the words name the files, the date, what was left
+    out and the next command.
+    """
     arguments = ["catalog", "import", "skypilot", str(FIXTURES / "gcp"), "--as-of", "2026-11-01"]
     done = run(*arguments, columns=200, PLACER_HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -377,20 +451,28 @@ def test_the_command_writes_a_book_and_says_what_next(run: Run, tmp_path: Path) 
     assert "prices of 2026-11-01" in done.stdout
     assert "left out: 2 x device that gpus.csv does not know: tpu" in done.stdout
     assert "--catalog default --catalog skypilot-gcp" in done.stdout
-    assert json.loads((book / "origin.json").read_text())["documents"][0]["place"].endswith("gcp/vms.csv")
+    assert json.loads((book / "origin.json").read_text())["documents"][0]["place"].endswith(
+        "gcp/vms.csv"
+    )
 
 
 def test_a_dry_run_writes_nothing(run: Run, tmp_path: Path) -> None:
     """The JSON says the same rows, and no folder."""
     arguments = ["catalog", "import", "skypilot", str(FIXTURES), "--dry-run", "--json"]
     document = json.loads(run(*arguments, PLACER_HOME=str(tmp_path)).stdout)
-    assert (document["schema"], document["book"], document["folder"]) == ("placer.import/v1", "skypilot", None)
+    assert (document["schema"], document["book"], document["folder"]) == (
+        "placer.import/v1",
+        "skypilot",
+        None,
+    )
     assert document["rows"]["offers.csv"] > 30  # 33 with CPU-2 as the only CPU kind
     assert not (tmp_path / "catalogs").exists()
 
 
 def test_a_wrong_import_leaves_the_old_book(run: Run, tmp_path: Path) -> None:
-    """The second import has a price of NaN: exit code 7, and the first book is still there, byte by byte."""
+    """The second import has a price of NaN: exit code 7, and the first book is still there, byte by
+    byte.
+    """
     path = write(tmp_path, GOOD)
     home = {"PLACER_HOME": str(tmp_path / "home")}
     assert run("catalog", "import", "skypilot", path, "--as", "mine", **home).returncode == 0

@@ -24,13 +24,22 @@ def fixture(name: str) -> Any:
 def rows_of(default: Catalog, *names: str, skip_bad: bool = False) -> list[dict[str, Any]]:
     """Import fixtures of runs from EAST to WEST."""
     documents = [(read_document(str(FIXTURES / name)), EAST, WEST) for name in names]
-    return [dict(row) for row in import_iperf3(documents, default.regions, skip_bad=skip_bad).rows["links.csv"]]
+    return [
+        dict(row)
+        for row in import_iperf3(documents, default.regions, skip_bad=skip_bad).rows["links.csv"]
+    ]
 
 
 def test_one_stream_and_sixteen(default: Catalog) -> None:
-    """-P 1 arrived with 250 Mb/s, -P 16 with 3.2 Gb/s; the least round-trip time is 66,000 us; 1 August 2021."""
+    """-P 1 arrived with 250 Mb/s, -P 16 with 3.2 Gb/s; the least round-trip time is 66,000 us; 1
+    August 2021.
+    """
     forth, back = rows_of(default, "one.json", "sixteen.json")
-    assert (forth["gbps_one_stream"], forth["gbps_many_streams"], forth["rtt_ms"]) == (0.25, 3.2, 66.0)
+    assert (forth["gbps_one_stream"], forth["gbps_many_streams"], forth["rtt_ms"]) == (
+        0.25,
+        3.2,
+        66.0,
+    )
     assert forth["as_of"] == "2021-08-01"
     assert (back["src"], back["gbps_one_stream"], back["rtt_ms"]) == (WEST, None, 66.0)
 
@@ -38,7 +47,12 @@ def test_one_stream_and_sixteen(default: Catalog) -> None:
 def test_reverse_measures_the_way_back(default: Catalog) -> None:
     """With -R the server sends: 200 Mb/s from WEST to EAST; a round-trip time of 0 is none."""
     (row,) = rows_of(default, "reverse.json")
-    assert (row["src"], row["dst"], row["gbps_one_stream"], row["rtt_ms"]) == (WEST, EAST, 0.2, None)
+    assert (row["src"], row["dst"], row["gbps_one_stream"], row["rtt_ms"]) == (
+        WEST,
+        EAST,
+        0.2,
+        None,
+    )
 
 
 def test_both_ways_at_once() -> None:
@@ -52,12 +66,18 @@ def test_both_ways_at_once() -> None:
 
 def test_a_run_that_failed_says_why(default: Catalog) -> None:
     """The error of iperf3 is quoted; --skip-bad leaves it out."""
-    with pytest.raises(PlacerError, match=r"refused.json: iperf3 failed: unable to connect to server: Connection refused"):
+    with pytest.raises(
+        PlacerError,
+        match=r"refused.json: iperf3 failed: unable to connect to server: Connection refused",
+    ):
         rows_of(default, "refused.json")
     assert len(rows_of(default, "refused.json", "one.json", skip_bad=True)) == 2
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"start": 1, "end": 2}', "[" * 100_000, '{"start": {}, "end": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "3", "{}", '{"start": 1, "end": 2}', "[" * 100_000, '{"start": {}, "end": {}}'],
+)
 def test_what_is_no_run_is_one_line(text: str) -> None:
     """Cut, foreign or hostile JSON is an error with a hint."""
     with pytest.raises(PlacerError, match="is not the JSON of one run of iperf3"):
@@ -91,13 +111,28 @@ def test_a_table_names_the_places_of_each_run(run: Run, tmp_path: Path) -> None:
     """--pairs: files lie beside the table."""
     (tmp_path / "a.json").write_text((FIXTURES / "one.json").read_text())
     (tmp_path / "pairs.csv").write_text(f"file,src,dst\na.json,{EAST},{WEST}\n")
-    done = run("network", "import", "iperf3", "--pairs", str(tmp_path / "pairs.csv"), "--json", PLACER_HOME=str(tmp_path / "home"))
+    done = run(
+        "network",
+        "import",
+        "iperf3",
+        "--pairs",
+        str(tmp_path / "pairs.csv"),
+        "--json",
+        PLACER_HOME=str(tmp_path / "home"),
+    )
     document = json.loads(done.stdout)
     assert (document["book"], document["links"][0]["gbps_one_stream"]) == ("iperf3", 0.25)
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("x.json",), ("x.json", "--from", EAST), ("x.json", "--pairs", "p.csv"), ("missing.json", "--from", EAST, "--to", WEST)]
+    "words",
+    [
+        (),
+        ("x.json",),
+        ("x.json", "--from", EAST),
+        ("x.json", "--pairs", "p.csv"),
+        ("missing.json", "--from", EAST, "--to", WEST),
+    ],
 )
 def test_missing_words_are_said(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Exit code 2 and one line."""
@@ -108,7 +143,15 @@ def test_missing_words_are_said(run: Run, tmp_path: Path, words: tuple[str, ...]
 def test_a_place_that_nobody_knows_is_an_error(run: Run, tmp_path: Path) -> None:
     """The user wrote it, so it is not left out silently."""
     done = run(
-        "network", "import", "iperf3", str(FIXTURES / "one.json"), "--from", "aws/us-esat-1", "--to", WEST, PLACER_HOME=str(tmp_path)
+        "network",
+        "import",
+        "iperf3",
+        str(FIXTURES / "one.json"),
+        "--from",
+        "aws/us-esat-1",
+        "--to",
+        WEST,
+        PLACER_HOME=str(tmp_path),
     )
     assert (done.returncode, "a similar place exists" in done.stderr) == (2, True)
 
@@ -121,7 +164,9 @@ def test_a_place_that_nobody_knows_is_an_error(run: Run, tmp_path: Path) -> None
         (-4, 1_700_000_000, "had -4 streams"),
     ],
 )
-def test_a_run_of_no_time_or_no_streams_is_refused(default: Catalog, tmp_path: Path, streams: int, stamp: int, words: str) -> None:
+def test_a_run_of_no_time_or_no_streams_is_refused(
+    default: Catalog, tmp_path: Path, streams: int, stamp: int, words: str
+) -> None:
     """A clock that is wrong would make a link the newest, or the oldest, of its book."""
     document = fixture("one.json")
     document["start"]["test_start"]["num_streams"] = streams

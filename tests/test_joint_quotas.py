@@ -1,4 +1,6 @@
-"""Quotas over several places, devices or markets together, as providers give them for a whole account."""
+"""Quotas over several places, devices or markets together, as providers give them for a whole
+account.
+"""
 
 from __future__ import annotations
 
@@ -68,12 +70,18 @@ def test_rows_count_apart_or_together(erben: Catalog) -> None:
     groups = "gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot"
 
     def broken(*rows: Quota) -> list[str]:
-        problem = Problem(profile=load_profile("roberta-xlm"), catalog=erben, requirements=Requirements(quotas=rows))
+        problem = Problem(
+            profile=load_profile("roberta-xlm"),
+            catalog=erben,
+            requirements=Requirements(quotas=rows),
+        )
         return [v.message for v in violations(place_by_hand(groups, problem), problem)]
 
     assert broken(Quota(place="*", gpu="*", market="*", gpus=4)) == []
     assert broken(together(8, place="gcp/*", gpu="T4")) == []
-    assert broken(together(7, place="gcp/*", gpu="T4")) == ["8 GPUs exceed the joint quota of 7 for gcp/* T4 *"]
+    assert broken(together(7, place="gcp/*", gpu="T4")) == [
+        "8 GPUs exceed the joint quota of 7 for gcp/* T4 *"
+    ]
     assert broken(together(3, place="aws/*")) == []
 
 
@@ -86,11 +94,31 @@ def test_a_joint_quota_caps_each_pool_too(erben: Catalog) -> None:
 
 
 def test_quota_file_with_a_scope(run: Run, tmp_path: Path) -> None:
-    """A fifth column; without it, or where it is empty, a row holds for each. An unknown scope is named."""
+    """A fifth column; without it, or where it is empty, a row holds for each. An unknown scope is
+    named.
+    """
     path = tmp_path / "quota.csv"
-    path.write_text("place,gpu,market,gpus,scope\n*,*,*,16,\ngcp,T4,spot,6,together\n", encoding="utf-8")
-    assert [(row.place, row.gpus, row.scope) for row in read_quotas(path)] == [("*", 16, "each"), ("gcp/*", 6, "together")]
-    words = ["--model", "resnet50", "--catalog", "erben-2023", "--gpu", "T4", "--in", "gcp", "--market", "spot", "--workers", "2.."]
+    path.write_text(
+        "place,gpu,market,gpus,scope\n*,*,*,16,\ngcp,T4,spot,6,together\n", encoding="utf-8"
+    )
+    assert [(row.place, row.gpus, row.scope) for row in read_quotas(path)] == [
+        ("*", 16, "each"),
+        ("gcp/*", 6, "together"),
+    ]
+    words = [
+        "--model",
+        "resnet50",
+        "--catalog",
+        "erben-2023",
+        "--gpu",
+        "T4",
+        "--in",
+        "gcp",
+        "--market",
+        "spot",
+        "--workers",
+        "2..",
+    ]
     done = run("recommend", *words, "--quota", str(path), columns=200)
     assert done.returncode == 0, done.stderr
     assert run("recommend", *words, "--workers", "7..", "--quota", str(path)).returncode == 3

@@ -1,4 +1,6 @@
-"""A worker or hub that is killed with SIGKILL at each phase: it ends soon, says who and where, and nothing is lost but its step."""
+"""A worker or hub that is killed with SIGKILL at each phase: it ends soon, says who and where, and
+nothing is lost but its step.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 STEPS, ROUND = 8, 2
 """Steps of a run; steps of a round where workers also step alone."""
 STORES = ("central", "hierarchical")
-CASES = [  # strategy, rank, when, phase, how often the phase came (of poll and download: the step), the step that it belongs to
+# strategy, rank, when, phase, how often the phase came (of poll and download: the step), the step
+# that it belongs to
+CASES = [
     ("all-reduce", 2, "before", "calculation", 5, 4),
     ("all-reduce", 0, "before", "reduce-scatter", 5, 4),
     ("all-reduce", 1, "after", "reduce-scatter", 5, 4),
@@ -56,7 +60,9 @@ CASES = [  # strategy, rank, when, phase, how often the phase came (of poll and 
 
 def manifest(strategy: str) -> dict[str, Any]:
     """Three workers in two regions."""
-    alone = {"local_steps": ROUND} if strategy in ("local-sgd", "model-averaging", "asgd-ga") else {}
+    alone = (
+        {"local_steps": ROUND} if strategy in ("local-sgd", "model-averaging", "asgd-ga") else {}
+    )
     return document(strategy, (A, 2), (B, 1), **alone)
 
 
@@ -65,7 +71,15 @@ def ran(folder: Path, strategy: str, endpoint: str, **other: Any) -> list[dict[s
     told = manifest(strategy)
     plan = plan_of(told)
     records: list[dict[str, Any]] = []
-    settings = settings_of(folder, plan, train="killed:tiny", steps=STEPS, checkpoint_every=2, endpoint_url=endpoint, **other)
+    settings = settings_of(
+        folder,
+        plan,
+        train="killed:tiny",
+        steps=STEPS,
+        checkpoint_every=2,
+        endpoint_url=endpoint,
+        **other,
+    )
     run_here(plan, told, settings, folder, records.append)
     return records
 
@@ -79,11 +93,17 @@ def undisturbed(strategy: str, endpoint: str) -> frozenset[str]:
 
 def digests(records: list[dict[str, Any]]) -> frozenset[str]:
     """Of the workers' parameters at the end."""
-    return frozenset(record["parameters_sha256"] for record in records if record["kind"] == "end" and record["rank"] < 3)
+    return frozenset(
+        record["parameters_sha256"]
+        for record in records
+        if record["kind"] == "end" and record["rank"] < 3
+    )
 
 
 def resumed(folder: Path, strategy: str, endpoint: str) -> list[dict[str, Any]]:
-    """Go on after a kill; regions of asgd-ga do not wait for each other, so a slow one may have kept nothing yet: then from the start."""
+    """Go on after a kill; regions of asgd-ga do not wait for each other, so a slow one may have
+    kept nothing yet: then from the start.
+    """
     try:
         return ran(folder, strategy, endpoint, resume=True)
     except PlacerError as error:
@@ -92,7 +112,11 @@ def resumed(folder: Path, strategy: str, endpoint: str) -> list[dict[str, Any]]:
         return ran(folder, strategy, endpoint)
 
 
-@pytest.mark.parametrize(("strategy", "rank", "when", "phase", "times", "step"), CASES, ids=lambda value: str(value).replace(" ", "-"))
+@pytest.mark.parametrize(
+    ("strategy", "rank", "when", "phase", "times", "step"),
+    CASES,
+    ids=lambda value: str(value).replace(" ", "-"),
+)
 def test_nothing_is_lost_but_the_step(
     tmp_path: Path,
     request: pytest.FixtureRequest,
@@ -103,16 +127,25 @@ def test_nothing_is_lost_but_the_step(
     times: int,
     step: int,
 ) -> None:
-    """The error names rank, place and step; --resume goes on and ends with the parameters of an undisturbed run, to the last bit.
+    """The error names rank, place and step; --resume goes on and ends with the parameters of an
+    undisturbed run, to the last bit.
 
     Synchronous strategies go on before the step of the kill, others before their last whole round.
     """
     url = request.getfixturevalue("endpoint") if strategy in STORES else ""
     ORDER.unlink(missing_ok=True)
     wanted = undisturbed(strategy, url)
-    assert len(wanted) == (2 if strategy == "asgd-ga" else 1)  # its regions differ in the order of late gradients
+    assert len(wanted) == (
+        2 if strategy == "asgd-ga" else 1
+    )  # its regions differ in the order of late gradients
     place = [A, A, B, A, B][rank]  # of hierarchical 3 and 4 are the functions of the regions
-    hub = {"parameter-server": "server ", "central": "function ", "hierarchical": "function "}[strategy] if rank > 2 else ""
+    hub = (
+        {"parameter-server": "server ", "central": "function ", "hierarchical": "function "}[
+            strategy
+        ]
+        if rank > 2
+        else ""
+    )
     ORDER.write_text(f"{rank}|{when}|{phase}|{times}|{tmp_path / 'killed'}")
     said = rf"^{hub}rank {rank} \({place}\) stopped in step {step}: killed by SIGKILL"
     with pytest.raises(PlacerError, match=said) as caught:
@@ -121,11 +154,17 @@ def test_nothing_is_lost_but_the_step(
     assert "--resume" in caught.value.hint
     again = resumed(tmp_path, strategy, url)
     assert len([record for record in again if record["kind"] == "end" and record["rank"] < 3]) == 3
-    if strategy == "asgd-ga":  # what was on its way between regions is lost: no order is the right one
+    if (
+        strategy == "asgd-ga"
+    ):  # what was on its way between regions is lost: no order is the right one
         return
     assert digests(again) == wanted
     start = {record["start"] for record in again if record["kind"] == "ready"}
-    exact = step if strategy in ("all-reduce", "hierarchical-all-reduce", "parameter-server", *STORES) else step - step % ROUND
+    exact = (
+        step
+        if strategy in ("all-reduce", "hierarchical-all-reduce", "parameter-server", *STORES)
+        else step - step % ROUND
+    )
     assert len(start) == 1
     assert start <= {exact, exact + 1}, "survivors may have ended the step of the kill"
     assert not list(tmp_path.rglob(".writing-*"))

@@ -1,4 +1,6 @@
-"""The structure: imports go down only, in no circle; nothing heavy is loaded early; names say what they hold."""
+"""The structure: imports go down only, in no circle; nothing heavy is loaded early; names say what
+they hold.
+"""
 
 import shutil
 import subprocess
@@ -10,7 +12,19 @@ import pytest
 from conftest import ROOT
 from structure import FLOORS, SOURCES, read_structure, rooms_by_level
 
-HEAVY = {"numpy", "pandas", "networkx", "ortools", "pulp", "rich", "torch", "boto3", "msgspec", "yaml", "httpx"}
+HEAVY = {
+    "numpy",
+    "pandas",
+    "networkx",
+    "ortools",
+    "pulp",
+    "rich",
+    "torch",
+    "boto3",
+    "msgspec",
+    "yaml",
+    "httpx",
+}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +37,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def planted(root: Path, file: str, code: str) -> tuple[list[list[str]], list[str]]:
-    """Add code to the end of a file; list circles and upward imports that are new, and take the code out again."""
+    """Add code to the end of a file; list circles and upward imports that are new, and take the
+    code out again.
+    """
     path, before = root / file, read_structure(root)
     text = path.read_text(encoding="utf-8")
     path.write_text(text + code, encoding="utf-8")
@@ -47,30 +63,47 @@ def test_no_modules_import_each_other() -> None:
 
 def test_every_room_has_a_floor_and_every_floor_a_room() -> None:
     """The list of floors names what is there, nothing else."""
-    there = {p.stem for p in (ROOT / "placer").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    there = {
+        p.stem
+        for p in (ROOT / "placer").iterdir()
+        if p.suffix == ".py" or (p / "__init__.py").exists()
+    }
     assert {room for floor in FLOORS for room in floor} == there | {"solvers"}
 
 
 def test_a_planted_circle_is_found(copy: Path) -> None:
-    """Two modules of one room that import each other: `budget` needs `units`, which must not need it."""
+    """Two modules of one room that import each other: `budget` needs `units`, which must not need
+    it.
+    """
     circles, upward = planted(
-        copy, "placer/market/carbon.py", "\nfrom placer.market.catalog import Catalog\nimport placer.market.selection\n"
+        copy,
+        "placer/market/carbon.py",
+        "\nfrom placer.market.catalog import Catalog\nimport placer.market.selection\n",
     )
     assert (circles, upward) == ([], [])  # imports within a room are no fault by themselves
-    circles, _ = planted(copy, "placer/market/catalog.py", "\nfrom placer.market.selection import match_places\n")
+    circles, _ = planted(
+        copy, "placer/market/catalog.py", "\nfrom placer.market.selection import match_places\n"
+    )
     assert len(circles) == 1
     assert {"placer.market.catalog", "placer.market.selection"} <= set(circles[0])
 
 
 def test_a_planted_upward_import_inside_a_function_is_found(copy: Path) -> None:
     """The price book may not ask a solver, however late it imports it."""
-    _, upward = planted(copy, "placer/market/carbon.py", "\ndef late() -> None:\n    from placer.solving.solve import solve\n")
+    _, upward = planted(
+        copy,
+        "placer/market/carbon.py",
+        "\ndef late() -> None:\n    from placer.solving.solve import solve\n",
+    )
     assert upward == ["placer.market.carbon -> placer.solving.solve"]
 
 
 def test_a_planted_upward_import_under_type_checking_is_found(copy: Path) -> None:
     """A type of a higher floor is a dependence on it."""
-    code = "\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from placer.solving.result import Result\n"
+    code = (
+        "\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from "
+        "placer.solving.result import Result\n"
+    )
     _, upward = planted(copy, "placer/market/carbon.py", code)
     assert upward == ["placer.market.carbon -> placer.solving.result"]
 
@@ -82,7 +115,9 @@ def test_a_planted_relative_import_of_a_neighbour_on_the_same_floor_is_found(cop
 
 
 def test_a_level_holds_about_a_dozen_rooms() -> None:
-    """A newcomer reads a level at one glance: 12 packages and 4 ground files at the top, at most 13 below."""
+    """A newcomer reads a level at one glance: 12 packages and 4 ground files at the top, at most 13
+    below.
+    """
     rooms = rooms_by_level(ROOT)
     assert rooms.pop("placer") <= 17
     assert max(rooms.values()) <= 13, rooms
@@ -96,8 +131,18 @@ def test_nothing_is_called_utils() -> None:
 
 def loaded_by(code: str) -> set[str]:
     """Top-level packages in sys.modules after some code, in a fresh process."""
-    script = f"import sys\n{code}\nprint(' '.join(sorted({{m.split('.')[0] for m in sys.modules}})), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT, timeout=600)
+    script = (
+        f"import sys\n{code}\nprint(' '.join(sorted({{m.split('.')[0] for m in "
+        f"sys.modules}})), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        timeout=600,
+    )
     return set(done.stderr.split())
 
 
@@ -108,7 +153,12 @@ def test_import_placer_loads_nothing_heavy() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     """`placer --help` needs click alone."""
-    assert not loaded_by("from placer.cli import run\ntry:\n    run(['--help'])\nexcept SystemExit:\n    pass") & HEAVY
+    assert (
+        not loaded_by(
+            "from placer.cli import run\ntry:\n    run(['--help'])\nexcept SystemExit:\n    pass"
+        )
+        & HEAVY
+    )
 
 
 def test_recommend_loads_no_solver_package_pandas_or_networkx() -> None:

@@ -1,4 +1,6 @@
-"""The link model: no pair beats light, published links are near, and the data of the cables is whole."""
+"""The link model: no pair beats light, published links are near, and the data of the cables is
+whole.
+"""
 
 import itertools
 
@@ -9,7 +11,14 @@ from hypothesis import strategies as st
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, Region
-from placer.market.network.geography import corridors, great_circle_km, hub_distances_km, hubs, way_km, zone_of
+from placer.market.network.geography import (
+    corridors,
+    great_circle_km,
+    hub_distances_km,
+    hubs,
+    way_km,
+    zone_of,
+)
 from placer.market.network.graph import Network
 from placer.market.network.link_fit import fitted_factors
 from placer.market.network.link_model import (
@@ -43,7 +52,9 @@ latitudes = st.floats(-90, 90)
 longitudes = st.floats(-180, 180)
 
 
-def at(latitude_deg: float, longitude_deg: float, provider: str = "onprem", name: str = "here") -> Region:
+def at(
+    latitude_deg: float, longitude_deg: float, provider: str = "onprem", name: str = "here"
+) -> Region:
     """A place of which nothing but its coordinates is known."""
     return Region(
         provider=provider,
@@ -73,8 +84,14 @@ def test_no_pair_of_the_default_book_is_faster_than_light_in_fibre(default: Cata
         assert rtt_s == estimated_rtt_s(b, a)
 
 
-@pytest.mark.parametrize(("pair", "gbps"), PUBLISHED.items(), ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
-def test_published_streams_between_clouds_are_within_15_percent(default: Catalog, pair: tuple[str, str], gbps: float) -> None:
+@pytest.mark.parametrize(
+    ("pair", "gbps"),
+    PUBLISHED.items(),
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_published_streams_between_clouds_are_within_15_percent(
+    default: Catalog, pair: tuple[str, str], gbps: float
+) -> None:
     """Window over estimated round-trip time, without the measured rows; the interval holds each."""
     link = Network(default).estimated_link(*pair)
     assert link.basis == "estimated"
@@ -83,7 +100,9 @@ def test_published_streams_between_clouds_are_within_15_percent(default: Catalog
 
 
 def test_streams_from_an_unknown_site_have_a_wide_interval(erben: Catalog) -> None:
-    """The on-premise cluster of Erben et al. (table 5) reached a third of the model's stream; its interval says so."""
+    """The on-premise cluster of Erben et al. (table 5) reached a third of the model's stream; its
+    interval says so.
+    """
     network = Network(erben)
     for link in (row for row in erben.links if row.src == "onprem/erben-eu"):
         assert link.gbps_one_stream is not None
@@ -92,19 +111,29 @@ def test_streams_from_an_unknown_site_have_a_wide_interval(erben: Catalog) -> No
 
 
 def test_farther_along_a_corridor_takes_longer() -> None:
-    """From Lisbon to the hubs on the way along the coast of Africa, and from Marseille through the Red Sea."""
-    for way in (("Lisbon", "Dakar", "Lagos", "Cape Town"), ("Marseille", "Alexandria", "Suez", "Jeddah", "Djibouti")):
+    """From Lisbon to the hubs on the way along the coast of Africa, and from Marseille through the
+    Red Sea.
+    """
+    for way in (
+        ("Lisbon", "Dakar", "Lagos", "Cape Town"),
+        ("Marseille", "Alexandria", "Suez", "Jeddah", "Djibouti"),
+    ):
         start = at(hubs()[way[0]].latitude_deg, hubs()[way[0]].longitude_deg, name="start")
-        ends = [at(hubs()[hub].latitude_deg, hubs()[hub].longitude_deg, name=hub) for hub in way[1:]]
+        ends = [
+            at(hubs()[hub].latitude_deg, hubs()[hub].longitude_deg, name=hub) for hub in way[1:]
+        ]
         lengths = [way_km(start, end) for end in ends]
         assert lengths == sorted(lengths)
         assert len(set(lengths)) == len(lengths)
 
 
 def test_google_goes_around_the_red_sea_at_greater_length() -> None:
-    """From Mumbai to Marseille: the same corridors, longer for Google Cloud; from New York to London as everybody."""
+    """From Mumbai to Marseille: the same corridors, longer for Google Cloud; from New York to
+    London as everybody.
+    """
     mumbai, marseille, new_york, london = (
-        at(hubs()[hub].latitude_deg, hubs()[hub].longitude_deg) for hub in ("Mumbai", "Marseille", "New York", "London")
+        at(hubs()[hub].latitude_deg, hubs()[hub].longitude_deg)
+        for hub in ("Mumbai", "Marseille", "New York", "London")
     )
     assert way_km(mumbai, marseille, gcp=True) > 1.2 * way_km(mumbai, marseille)
     assert way_km(new_york, london, gcp=True) == way_km(new_york, london)
@@ -117,9 +146,13 @@ def test_two_providers_in_one_city_are_the_floor_apart() -> None:
 
 
 def test_neighbouring_providers_meet_at_a_hub() -> None:
-    """Boardman and The Dalles are 118 km apart; between two clouds the way leads over Seattle: 13 ms, within one much less."""
+    """Boardman and The Dalles are 118 km apart; between two clouds the way leads over Seattle: 13
+    ms, within one much less.
+    """
     boardman, dalles = at(45.84, -119.7, "aws", "a"), at(45.59, -121.18, "gcp", "b")
-    assert estimated_rtt_s(boardman, dalles) > 2 * estimated_rtt_s(boardman, at(45.59, -121.18, "aws", "b"))
+    assert estimated_rtt_s(boardman, dalles) > 2 * estimated_rtt_s(
+        boardman, at(45.59, -121.18, "aws", "b")
+    )
 
 
 @given(latitudes, longitudes, latitudes, longitudes)
@@ -134,7 +167,9 @@ def test_any_two_points_have_a_way(lat_a: float, lon_a: float, lat_b: float, lon
 
 @given(latitudes, longitudes)
 def test_the_antimeridian_is_no_border(latitude: float, longitude: float) -> None:
-    """180 degrees east and west are one meridian, and all longitudes of a pole one point (but for rounding)."""
+    """180 degrees east and west are one meridian, and all longitudes of a pole one point (but for
+    rounding).
+    """
     other = at(latitude, longitude, name="other")
     east, west = (estimated_rtt_s(other, at(-17.0, side, name="Fiji")) for side in (180.0, -180.0))
     assert east == pytest.approx(west, rel=1e-6)
@@ -143,11 +178,21 @@ def test_the_antimeridian_is_no_border(latitude: float, longitude: float) -> Non
 
 
 def test_streams_between_places_obey_the_caps() -> None:
-    """The source's cap on egress, 4.8 and 7 Gb/s; Azure's one stream is not wider than inside its region; unknown ends stay at 3.3."""
-    aws, gcp, azure, site = (at(50.0, 8.0, provider, provider) for provider in ("aws", "gcp", "azure", "onprem"))
-    caps = [pair_cap_bytes_per_s(a, b, 0.005) * 8e-9 for a, b in ((aws, gcp), (gcp, aws), (azure, gcp), (azure, site), (site, gcp))]
+    """The source's cap on egress, 4.8 and 7 Gb/s; Azure's one stream is not wider than inside its
+    region; unknown ends stay at 3.3.
+    """
+    aws, gcp, azure, site = (
+        at(50.0, 8.0, provider, provider) for provider in ("aws", "gcp", "azure", "onprem")
+    )
+    caps = [
+        pair_cap_bytes_per_s(a, b, 0.005) * 8e-9
+        for a, b in ((aws, gcp), (gcp, aws), (azure, gcp), (azure, site), (site, gcp))
+    ]
     assert caps == pytest.approx([4.8, 7.0, 9.5, 3.3, 3.3])
-    streams = [one_stream_bytes_per_s(a, b, 0.001) * 8e-9 for a, b in ((aws, gcp), (gcp, aws), (azure, azure), (azure, gcp))]
+    streams = [
+        one_stream_bytes_per_s(a, b, 0.001) * 8e-9
+        for a, b in ((aws, gcp), (gcp, aws), (azure, azure), (azure, gcp))
+    ]
     assert streams == pytest.approx([4.8, 4.8, 7.6, 7.0])
 
 
@@ -160,17 +205,23 @@ def test_the_spread_follows_what_is_known() -> None:
 def test_every_two_zones_have_a_factor_and_hubs_use_all_zones() -> None:
     """No hole in the table; factors are those of cables, not of errors: 1 to 2."""
     assert all(1.0 <= route_factor(a, b) <= 2.0 for a, b in itertools.product(ZONES, repeat=2))
-    assert all(route_factor(a, b) == route_factor(b, a) for a, b in itertools.combinations(ZONES, 2))
+    assert all(
+        route_factor(a, b) == route_factor(b, a) for a, b in itertools.combinations(ZONES, 2)
+    )
     assert {hub.zone for hub in hubs().values()} == set(ZONES)
 
 
 def test_corridors_join_known_hubs_once_and_leave_none_out() -> None:
-    """One connected graph, no corridor twice or from a hub to itself, none longer than the Pacific is wide."""
+    """One connected graph, no corridor twice or from a hub to itself, none longer than the Pacific
+    is wide.
+    """
     graph: nx.Graph[str] = nx.Graph([(corridor.hub_a, corridor.hub_b) for corridor in corridors()])
     assert set(graph) == set(hubs())
     assert nx.is_connected(graph)
     assert graph.number_of_edges() == len(corridors())
-    lengths = [great_circle_km(hubs()[corridor.hub_a], hubs()[corridor.hub_b]) for corridor in corridors()]
+    lengths = [
+        great_circle_km(hubs()[corridor.hub_a], hubs()[corridor.hub_b]) for corridor in corridors()
+    ]
     assert 0 < min(lengths) < max(lengths) < 13_000
     assert all(corridor.gcp_factor is None or corridor.gcp_factor > 1 for corridor in corridors())
 
@@ -181,17 +232,29 @@ def test_distances_between_hubs_are_the_shortest_of_networkx(gcp: bool) -> None:
     graph: nx.Graph[str] = nx.Graph()
     for corridor in corridors():
         length_km = great_circle_km(hubs()[corridor.hub_a], hubs()[corridor.hub_b])
-        graph.add_edge(corridor.hub_a, corridor.hub_b, weight=length_km * ((gcp and corridor.gcp_factor) or 1.0))
+        graph.add_edge(
+            corridor.hub_a,
+            corridor.hub_b,
+            weight=length_km * ((gcp and corridor.gcp_factor) or 1.0),
+        )
     for start, distances in nx.all_pairs_dijkstra_path_length(graph):
         assert hub_distances_km(start, gcp) == pytest.approx(dict(distances))
 
 
 def test_a_fit_finds_the_factors_that_made_its_data(default: Catalog) -> None:
-    """Round-trip times worked out by the model give its own factors back, but for the pull to their median."""
+    """Round-trip times worked out by the model give its own factors back, but for the pull to their
+    median.
+    """
     places = [region for region in default.regions.values() if region.provider in ("aws", "gcp")]
-    fitted = fitted_factors((a, b, estimated_rtt_s(a, b)) for a, b in itertools.combinations(places, 2))
-    assert fitted["america-east", "europe"] == pytest.approx(route_factor("europe", "america-east"), abs=0.01)
-    assert all(factor == pytest.approx(route_factor(*zones), abs=0.25) for zones, factor in fitted.items())
+    fitted = fitted_factors(
+        (a, b, estimated_rtt_s(a, b)) for a, b in itertools.combinations(places, 2)
+    )
+    assert fitted["america-east", "europe"] == pytest.approx(
+        route_factor("europe", "america-east"), abs=0.01
+    )
+    assert all(
+        factor == pytest.approx(route_factor(*zones), abs=0.25) for zones, factor in fitted.items()
+    )
     assert fitted_factors([]) == {}
 
 
@@ -202,7 +265,9 @@ def test_an_unknown_place_is_an_error(default: Catalog) -> None:
 
 
 def test_many_streams_over_a_long_way_reach_what_was_published(erben: Catalog) -> None:
-    """Erben et al. (2024), artifact: 40 streams from the EU to the US of Google Cloud reach 6.17 Gb/s; 1.78 / sqrt(0.103 s) is 5.5."""
+    """Erben et al. (2024), artifact: 40 streams from the EU to the US of Google Cloud reach 6.17
+    Gb/s; 1.78 / sqrt(0.103 s) is 5.5.
+    """
     eu, us = erben.region("gcp/europe-west1"), erben.region("gcp/us-central1")
     assert pair_cap_bytes_per_s(eu, us, 0.103) * 8e-9 == pytest.approx(6.17, rel=0.15)
     assert pair_cap_bytes_per_s(eu, us, 0.3) < pair_cap_bytes_per_s(eu, us, 0.1)

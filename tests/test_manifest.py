@@ -53,14 +53,23 @@ def without_later_keys(document: dict[str, Any]) -> dict[str, Any]:
     return signed(early)
 
 
-@pytest.mark.parametrize("exchange", ["all-reduce", "hierarchical", "parameter-server", "local-sgd"])
+@pytest.mark.parametrize(
+    "exchange", ["all-reduce", "hierarchical", "parameter-server", "local-sgd"]
+)
 def test_a_plan_can_be_priced_again_from_its_manifest_alone(exchange: str) -> None:
-    """The question that it carries gives the figures that it expects, and speeds of machines that add up to its throughput."""
-    document = made(exchange, workers="2", local_steps="4") if exchange == "local-sgd" else made(exchange)
+    """The question that it carries gives the figures that it expects, and speeds of machines that
+    add up to its throughput.
+    """
+    document = (
+        made(exchange, workers="2", local_steps="4") if exchange == "local-sgd" else made(exchange)
+    )
     problem, placement = question_of(read_manifest(document, "plan.json"), "plan.json")
     again, expected = estimate(placement, problem), document["expected"]
     assert again.samples_per_second.value == expected["samples_per_second"]["value"]
-    assert (again.step.total, again.usd_per_hour.total) == (expected["step_seconds"]["total"], expected["usd_per_hour"]["total"])
+    assert (again.step.total, again.usd_per_hour.total) == (
+        expected["step_seconds"]["total"],
+        expected["usd_per_hour"]["total"],
+    )
     assert placement.workers == document["world_size"]
     speed = sum(group["count"] * group["samples_per_second"] for group in document["groups"])
     if exchange == "all-reduce":  # fast machines do more: B over the sum of all speeds
@@ -79,23 +88,31 @@ def test_a_plan_can_be_priced_again_from_its_manifest_alone(exchange: str) -> No
 def test_a_question_with_figures_that_no_book_has_is_refused(
     hierarchical: dict[str, Any], table: str, column: str, value: float, words: str
 ) -> None:
-    """Whoever edits a manifest and its digest gets a line that names the cell, not a division by zero."""
+    """Whoever edits a manifest and its digest gets a line that names the cell, not a division by
+    zero.
+    """
     document = json.loads(json.dumps(hierarchical))
     rows = document["question"]["catalog"][table]
     rows[next(iter(rows)) if isinstance(rows, dict) else 0][column] = value
-    document["digest"] = document_digest({key: value for key, value in document.items() if key != "digest"})
+    document["digest"] = document_digest(
+        {key: value for key, value in document.items() if key != "digest"}
+    )
     with pytest.raises(PlacerError, match=re.escape(words)):
         question_of(read_manifest(document, "plan.json"), "plan.json")
 
 
 def test_an_early_manifest_has_no_question(hierarchical: dict[str, Any]) -> None:
     """It cannot be timed again, and one line says so."""
-    with pytest.raises(PlacerError, match=r"plan\.json: an early manifest without links and prices"):
+    with pytest.raises(
+        PlacerError, match=r"plan\.json: an early manifest without links and prices"
+    ):
         question_of(read_manifest(without_later_keys(hierarchical), "plan.json"), "plan.json")
 
 
 def test_serverless_plans_meet_in_buckets(hierarchical: dict[str, Any]) -> None:
-    """One bucket where the function reads, one in each of two cities; the store is polled each second, as it is priced."""
+    """One bucket where the function reads, one in each of two cities; the store is polled each
+    second, as it is priced.
+    """
     assert hierarchical["rendezvous"]["method"] == "buckets"
     roles = [bucket["role"] for bucket in hierarchical["buckets"]]
     assert roles == ["exchange", "workers", "workers"]
@@ -131,7 +148,9 @@ def test_data_with_places_give_each_group_its_share() -> None:
 
 
 def test_early_files_are_completed_and_say_the_same(hierarchical: dict[str, Any]) -> None:
-    """What the first placer did not write follows from the rest; the alarm of a round is then its time-out."""
+    """What the first placer did not write follows from the rest; the alarm of a round is then its
+    time-out.
+    """
     early = without_later_keys(hierarchical)
     jsonschema.validate(early, json.loads(schema_text("manifest")))
     old, new = read_manifest(early, "m.json"), read_manifest(hierarchical, "m.json")
@@ -142,19 +161,28 @@ def test_early_files_are_completed_and_say_the_same(hierarchical: dict[str, Any]
 
 def test_an_early_file_that_was_kept_is_read() -> None:
     """A manifest of November 2026, as it was written then."""
-    kept = json.loads(Path(__file__).with_name("fixtures").joinpath("manifest-early.json").read_text(encoding="utf-8"))
+    kept = json.loads(
+        Path(__file__)
+        .with_name("fixtures")
+        .joinpath("manifest-early.json")
+        .read_text(encoding="utf-8")
+    )
     assert "rendezvous" not in kept
     assert read_manifest(kept, "kept").buckets[0].name == kept["storage"]["bucket"]
 
 
 def test_versions(hierarchical: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A newer version is refused in one line; an older one goes through its step."""
-    with pytest.raises(PlacerError, match="manifest version 2 is newer than this placer, which reads 1"):
+    with pytest.raises(
+        PlacerError, match="manifest version 2 is newer than this placer, which reads 1"
+    ):
         check_document({**hierarchical, "schema": "placer.manifest/v2"}, "m.json")
     zero = signed({**hierarchical, "schema": "placer.manifest/v0"})
     with pytest.raises(PlacerError, match="there is no manifest version 0"):
         check_document(zero, "m.json")
-    monkeypatch.setitem(STEPS, 0, lambda document: {**document, "schema": "placer.manifest/v1", "name": "raised"})
+    monkeypatch.setitem(
+        STEPS, 0, lambda document: {**document, "schema": "placer.manifest/v1", "name": "raised"}
+    )
     assert read_manifest(zero, "m.json").name == "raised"
     with pytest.raises(PlacerError, match="is no manifest"):
         check_document({**hierarchical, "schema": "placer.manifest/vX"}, "m.json")
@@ -178,7 +206,11 @@ def test_edits_are_refused_unless_allowed(hierarchical: dict[str, Any]) -> None:
         (("groups", 1, "name"), "workers-0", "two groups have one name"),
         (("groups", 0, "name"), "../evil", "no name of a job"),
         (("name",), "a'b", "no name of a job"),
-        (("exchange", "strategy"), "centrall", "unknown exchange 'centrall' .a similar exchange exists: 'central'"),
+        (
+            ("exchange", "strategy"),
+            "centrall",
+            "unknown exchange 'centrall' .a similar exchange exists: 'central'",
+        ),
         (("exchange", "strategy"), "all-reduce", "do not fit"),
         (("exchange", "streams"), 0, "exchange.streams is 0"),
         (("exchange", "streams"), 10**6, "exchange.streams is 1000000"),
@@ -188,7 +220,11 @@ def test_edits_are_refused_unless_allowed(hierarchical: dict[str, Any]) -> None:
         (("groups", 0, "offer", "market"), "free", "Invalid enum value 'free'"),
         (("rendezvous", "machines"), 3, "the rendezvous is for 3 machines"),
         (("rendezvous", "port"), 0, "port 0 does not exist"),
-        (("rendezvous", "group"), "workers-9", "rendezvous is with group workers-9, rank 0 is in group workers-0"),
+        (
+            ("rendezvous", "group"),
+            "workers-9",
+            "rendezvous is with group workers-9, rank 0 is in group workers-0",
+        ),
         (("rendezvous", "join_s"), 1e300, r"rendezvous.join_s is 1e\+300"),
         (("rendezvous", "address_variable"), "x; true", "'x; true' is no name of a variable"),
         (("exchange", "timeouts", "poll_s"), -1.0, "timeouts.poll_s is -1"),
@@ -206,7 +242,9 @@ def test_edits_are_refused_unless_allowed(hierarchical: dict[str, Any]) -> None:
         (("groups",), [], "0 workers in groups"),
     ],
 )
-def test_what_does_not_fit_is_named(hierarchical: dict[str, Any], at: tuple[Any, ...], value: Any, words: str) -> None:
+def test_what_does_not_fit_is_named(
+    hierarchical: dict[str, Any], at: tuple[Any, ...], value: Any, words: str
+) -> None:
     """Each in one line, whatever the digest says."""
     document = copy.deepcopy(hierarchical)
     part = document
@@ -219,7 +257,9 @@ def test_what_does_not_fit_is_named(hierarchical: dict[str, Any], at: tuple[Any,
 
 
 def test_buckets_have_names_of_their_own(hierarchical: dict[str, Any]) -> None:
-    """A renamed bucket is fine, one that has another's name is not: what regions put there would be mixed up."""
+    """A renamed bucket is fine, one that has another's name is not: what regions put there would be
+    mixed up.
+    """
     document = copy.deepcopy(hierarchical)
     document["buckets"][1]["name"] = "mine"
     assert read_manifest(document, "m.json", allow_edits=True).buckets[1].name == "mine"
@@ -227,11 +267,16 @@ def test_buckets_have_names_of_their_own(hierarchical: dict[str, Any]) -> None:
     with pytest.raises(PlacerError, match="two buckets have one name"):
         read_manifest(document, "m.json", allow_edits=True)
     document["buckets"].append({**document["buckets"][1], "name": "more", "place": "aws/us-east-9"})
-    with pytest.raises(PlacerError, match=r"the exchange hierarchical has no bucket of the .* in aws/us-east-9"):
+    with pytest.raises(
+        PlacerError, match=r"the exchange hierarchical has no bucket of the .* in aws/us-east-9"
+    ):
         read_manifest(document, "m.json", allow_edits=True)
 
 
-@pytest.mark.parametrize(("change", "words"), [("none", "cannot meet by the method 'none'"), ("parameter-server", "do not fit")])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [("none", "cannot meet by the method 'none'"), ("parameter-server", "do not fit")],
+)
 def test_machines_meet_and_servers_are_there(change: str, words: str) -> None:
     """Two machines need an address, a parameter server a machine."""
     document = made("all-reduce")
@@ -252,7 +297,9 @@ def test_a_saved_result_gives_the_same_manifest() -> None:
         manifest_of(none.to_saved(), "r.json")
 
 
-def test_the_command_says_it_in_one_line(run: Run, tmp_path: Path, hierarchical: dict[str, Any]) -> None:
+def test_the_command_says_it_in_one_line(
+    run: Run, tmp_path: Path, hierarchical: dict[str, Any]
+) -> None:
     """Exit code 2, one line and a tip, no traceback."""
     path = tmp_path / "m.json"
     for document, words in (
@@ -267,14 +314,19 @@ def test_the_command_says_it_in_one_line(run: Run, tmp_path: Path, hierarchical:
 
 
 def test_groups_form_beside_the_calculation() -> None:
-    """A peer of hivemind waits for its group forming even where the calculation is over: half of it, but 5 s at least, 15 s at most."""
+    """A peer of hivemind waits for its group forming even where the calculation is over: half of
+    it, but 5 s at least, 15 s at most.
+    """
     found = set()
     for batch in ("64", "4K", "1M"):
         document = made("all-reduce", tbs=batch)
         calculation = document["expected"]["step_seconds"]["calculation"]
         waits = document["exchange"]["timeouts"]
         assert waits["matchmaking_s"] == min(15.0, max(5.0, round(calculation / 2, 1)))
-        assert waits["averaging_s"] >= waits["matchmaking_s"] + document["expected"]["step_seconds"]["communication"]
+        assert (
+            waits["averaging_s"]
+            >= waits["matchmaking_s"] + document["expected"]["step_seconds"]["communication"]
+        )
         found.add(waits["matchmaking_s"])
     assert min(found) == 5.0
     assert max(found) == 15.0

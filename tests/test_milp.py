@@ -1,4 +1,6 @@
-"""`milp`, `highs` and `cpsat`: their formulation equals plain enumeration, solvers that lie or die are caught, and `--verify` says so."""
+"""`milp`, `highs` and `cpsat`: their formulation equals plain enumeration, solvers that lie or die
+are caught, and `--verify` says so.
+"""
 
 import importlib
 import importlib.util
@@ -18,7 +20,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import ROOT, Run
-from instances import AS_OF, exchange_problem, function_at, offer, profile, random_problem, region, store_at, wide_problem
+from instances import (
+    AS_OF,
+    exchange_problem,
+    function_at,
+    offer,
+    profile,
+    random_problem,
+    region,
+    store_at,
+    wide_problem,
+)
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.violations import violations
 from placer.errors import PlacerError
@@ -33,11 +45,22 @@ from placer.workload.profile import load_profile
 
 cpsat, highs, milp, child, linear, split = (
     importlib.import_module(f"placer.solvers.{name}")
-    for name in ("cpsat", "highs", "milp", "_programs.child_process", "_programs.linear", "_programs.split")
+    for name in (
+        "cpsat",
+        "highs",
+        "milp",
+        "_programs.child_process",
+        "_programs.linear",
+        "_programs.split",
+    )
 )
 PROOF = SolveOptions(gap=0.0, time_limit_s=60)
 ENGINES: dict[str, Any] = {"highs": highs.engine, "milp": milp.engine, "cpsat": cpsat.engine}
-MARKETS: dict[str, Callable[[int], Problem]] = {"random": random_problem, "wide": wide_problem, "exchange": exchange_problem}
+MARKETS: dict[str, Callable[[int], Problem]] = {
+    "random": random_problem,
+    "wide": wide_problem,
+    "exchange": exchange_problem,
+}
 
 
 def assert_same(problem: Problem, engine: Any, seed: int) -> None:
@@ -52,29 +75,46 @@ def assert_same(problem: Problem, engine: Any, seed: int) -> None:
     value = objective_value(objective, got.samples_per_second, got.usd.total)
     assert value == pytest.approx(oracle.value, rel=2 * split.LEAST_GAP, abs=1e-12), seed
     assert answer.bound is not None
-    beaten = oracle.value - answer.bound if objective == "throughput" else answer.bound - oracle.value
+    beaten = (
+        oracle.value - answer.bound if objective == "throughput" else answer.bound - oracle.value
+    )
     assert beaten <= 1e-9 * abs(oracle.value), seed
 
 
 @pytest.mark.parametrize("market", MARKETS)
 def test_the_formulation_equals_plain_enumeration(market: str) -> None:
-    """15 instances of each kind with HiGHS: all strategies, objectives, budgets, floors, quotas, local steps, placed data."""
+    """15 instances of each kind with HiGHS: all strategies, objectives, budgets, floors, quotas,
+    local steps, placed data.
+    """
     for seed in range(300, 315):
         assert_same(MARKETS[market](seed), ENGINES["highs"], seed)
 
 
 def test_a_function_may_wait_less_for_fewer_workers() -> None:
-    """A slow worker beside the store and a fast one far away come together where there are two: 32 s of calculation, 32 s of transfers.
+    """A slow worker beside the store and a fast one far away come together where there are two: 32
+    s of calculation, 32 s of transfers.
 
-    With four, the near one has half as much to do, so the function would wait 16 s, longer than it may run. A bound that takes its wait
-    at four workers for the least would rule out the only answer.
+    With four, the near one has half as much to do, so the function would wait 16 s, longer than it
+    may run. A bound that takes its wait at four workers for the least would rule out the only
+    answer.
     """
     problem = exchange_problem(0)
     near, far = region("aws", "near", 0), region("aws", "far", 2)
-    offers = (offer("aws", "near", "T4", 0.2, available=1), offer("aws", "far", "A10", 0.5, available=3))
+    offers = (
+        offer("aws", "near", "T4", 0.2, available=1),
+        offer("aws", "far", "A10", 0.5, available=3),
+    )
     slow = [
         MeasuredLink(
-            src=a, dst=b, gbps_one_stream=0.005, gbps_low=0.005, gbps_high=0.005, rtt_ms=100, basis="measured", source="test", as_of=AS_OF
+            src=a,
+            dst=b,
+            gbps_one_stream=0.005,
+            gbps_low=0.005,
+            gbps_high=0.005,
+            rtt_ms=100,
+            basis="measured",
+            source="test",
+            as_of=AS_OF,
         )
         for a, b in (("aws/near", "aws/far"), ("aws/far", "aws/near"))
     ]
@@ -86,8 +126,12 @@ def test_a_function_may_wait_less_for_fewer_workers() -> None:
         stores=(store_at(near),),
         links=tuple(slow),
     )
-    wish = Requirements(objective="cost", exchange="central", min_workers=2, max_workers=4, min_regions=2)
-    asked = Problem(profile=profile(10.0, {"T4": 20.0, "A10": 400.0}, 768), catalog=catalog, requirements=wish)
+    wish = Requirements(
+        objective="cost", exchange="central", min_workers=2, max_workers=4, min_regions=2
+    )
+    asked = Problem(
+        profile=profile(10.0, {"T4": 20.0, "A10": 400.0}, 768), catalog=catalog, requirements=wish
+    )
     assert solve(asked, "exhaustive").placement is not None
     assert_same(asked, highs.engine, 0)
 
@@ -99,7 +143,11 @@ def test_machines_that_must_be_used_are() -> None:
         if problem.pools:
             last = problem.pools[-1].offer
             used = (Used(place=last.place, device=last.device, market=last.market),)
-            assert_same(replace(problem, requirements=replace(problem.requirements, used=used)), highs.engine, seed)
+            assert_same(
+                replace(problem, requirements=replace(problem.requirements, used=used)),
+                highs.engine,
+                seed,
+            )
 
 
 @pytest.mark.parametrize("name", ["milp", "cpsat"])
@@ -115,11 +163,18 @@ def test_a_stopped_search_has_a_true_bound() -> None:
     bounds = 0
     for seed in range(30):
         problem = random_problem(seed)
-        stopped, best = split.search(problem, SolveOptions(gap=0.0, node_limit=2), ENGINES["highs"]), solve(problem, "exhaustive").value
+        stopped, best = (
+            split.search(problem, SolveOptions(gap=0.0, node_limit=2), ENGINES["highs"]),
+            solve(problem, "exhaustive").value,
+        )
         if stopped.bound is None or best is None:
             continue
         bounds += 1
-        beaten = best - stopped.bound if problem.requirements.objective == "throughput" else stopped.bound - best
+        beaten = (
+            best - stopped.bound
+            if problem.requirements.objective == "throughput"
+            else stopped.bound - best
+        )
         assert beaten <= 1e-9 * abs(best), seed
     assert bounds > 5
 
@@ -143,8 +198,13 @@ def _program(least: float) -> Any:
 
 
 def test_only_cbcs_own_word_is_a_proof() -> None:
-    """PuLP calls a run that timed out optimal; here only the line "Optimal" is, and values behind other words are not read."""
-    values = "\n      0 C0                     1                     0\n      1 C1                   3.2                       0\n"
+    """PuLP calls a run that timed out optimal; here only the line "Optimal" is, and values behind
+    other words are not read.
+    """
+    values = (
+        "\n      0 C0                     1                     0\n      1 C1                "
+        "   3.2                       0\n"
+    )
     said = {
         "Optimal - objective value 2.6": "optimal",
         "Stopped on time - objective value 74.4": "stopped",
@@ -163,7 +223,11 @@ def test_only_cbcs_own_word_is_a_proof() -> None:
 def test_names_cannot_clash(tmp_path: Path) -> None:
     """Columns are numbered: no name of a region reaches CBC, so us-east-1 and us_east_1 stay two."""
     milp.write_mps(_program(4.2), tmp_path / "m.mps")
-    columns = {line.split()[0] for line in (tmp_path / "m.mps").read_text().splitlines() if line.startswith(" C")}
+    columns = {
+        line.split()[0]
+        for line in (tmp_path / "m.mps").read_text().splitlines()
+        if line.startswith(" C")
+    }
     assert columns == {"C0", "C1"}
 
 
@@ -176,7 +240,9 @@ def test_wrong_versions_of_highs_are_refused() -> None:
 
 
 def test_values_that_break_a_row_are_not_read() -> None:
-    """A solver that says optimal with values outside its program stops the search: no answer, and no claim that there is none."""
+    """A solver that says optimal with values outside its program stops the search: no answer, and
+    no claim that there is none.
+    """
     model = _program(4.2)
     assert not linear.broken(model, (1.0, 3.2))
     assert linear.broken(model, (1.0, 3.0))  # 4.0 < 4.2
@@ -184,14 +250,18 @@ def test_values_that_break_a_row_are_not_read() -> None:
     assert linear.broken(model, (0.8 + 5.0, 0.0))  # above 5
 
     def liar(model: Any, seconds: float) -> Any:
-        return linear.Solved(status="optimal", bound=0.0, values=tuple(high + 7.0 for high in model.high))
+        return linear.Solved(
+            status="optimal", bound=0.0, values=tuple(high + 7.0 for high in model.high)
+        )
 
     problem = replace(random_problem(0), requirements=Requirements(min_workers=2, max_workers=4))
     assert split.search(problem, PROOF, liar).status is Status.TIME_LIMIT
 
 
 def test_a_lying_build_is_found() -> None:
-    """The installed solver answers 20 tiny programs rightly; one that forgets to look further than the bounds is found."""
+    """The installed solver answers 20 tiny programs rightly; one that forgets to look further than
+    the bounds is found.
+    """
     selftest = importlib.import_module("placer.solvers._programs.selftest")
     assert selftest.wrong_answers(highs.engine, 20) == 0
 
@@ -211,11 +281,19 @@ def test_the_doctor_looks_at_every_solver(run: Run) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1), st.floats(1e-3, 1e6), st.booleans()), min_size=1, max_size=8),
+    st.lists(
+        st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1), st.floats(1e-3, 1e6), st.booleans()),
+        min_size=1,
+        max_size=8,
+    ),
     st.floats(0, 10),
 )
-def test_rounding_keeps_every_point(rows: list[tuple[float, float, float, bool]], slack: float) -> None:
-    """Whatever keeps a row keeps the rounded row in whole numbers: costs were rounded down, the limit up."""
+def test_rounding_keeps_every_point(
+    rows: list[tuple[float, float, float, bool]], slack: float
+) -> None:
+    """Whatever keeps a row keeps the rounded row in whole numbers: costs were rounded down, the
+    limit up.
+    """
     model = linear.Model()
     for _, _, high, whole in rows:
         model.variable(0.0, float(int(high)) if whole else high, whole=whole)
@@ -224,24 +302,36 @@ def test_rounding_keeps_every_point(rows: list[tuple[float, float, float, bool]]
     terms = {n: coefficient for n, (coefficient, _, _, _) in enumerate(rows)}
     limit = sum(c * x for (c, _, _, _), x in zip(rows, point, strict=True)) + slack
     row, most = cpsat.scaled(terms, limit, model, steps)
-    whole_point = [int(x) if w else int(x / step) for x, step, w in zip(point, steps, model.whole, strict=True)]
+    whole_point = [
+        int(x) if w else int(x / step) for x, step, w in zip(point, steps, model.whole, strict=True)
+    ]
     assert sum(value * whole_point[n] for n, value in row.items()) <= most
 
 
-@pytest.mark.parametrize(("name", "package"), [("milp", "pulp"), ("highs", "scipy"), ("cpsat", "ortools")])
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "package"), [("milp", "pulp"), ("highs", "scipy"), ("cpsat", "ortools")]
+)
+def test_a_missing_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, package: str
+) -> None:
     """One line with the package, and the line that installs it."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
-    with pytest.raises(PlacerError, match=f"the solver '{name}' needs the package {package}") as caught:
+    with pytest.raises(
+        PlacerError, match=f"the solver '{name}' needs the package {package}"
+    ) as caught:
         solve(random_problem(0), name)
     assert caught.value.hint.startswith("pip install 'placer[")
 
 
 BETTER = (
-    "from placer.solvers._programs.child_process import guard, say; import json, os, sys, time, signal, subprocess; guard(); json.load(sys.stdin);"
+    "from placer.solvers._programs.child_process import guard, say; import json, os, sys, "
+    "time, signal, subprocess; guard(); json.load(sys.stdin);"
     "say(started=True);"
 )
-FOUND = "say(better=2.0, bound=3.0, candidates=7, placement={'groups': [], 'exchange': {'strategy': 'none', 'compression': 'fp16'}});"
+FOUND = (
+    "say(better=2.0, bound=3.0, candidates=7, placement={'groups': [], 'exchange': "
+    "{'strategy': 'none', 'compression': 'fp16'}});"
+)
 
 
 def hurried(monkeypatch: pytest.MonkeyPatch, body: str) -> Answer:
@@ -261,7 +351,9 @@ def test_a_child_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_child_that_crashes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it found anything it is an error that names the signal, later the best so far with its bound."""
+    """Before it found anything it is an error that names the signal, later the best so far with its
+    bound.
+    """
     crash = "os.kill(os.getpid(), signal.SIGSEGV)"
     with pytest.raises(PlacerError, match="its process ended with SIGSEGV"):
         hurried(monkeypatch, crash)
@@ -271,7 +363,9 @@ def test_a_child_that_crashes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_child_has_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 0.5 GiB of address space a block of 1 GiB is refused, and the error says which limit it was."""
+    """With 0.5 GiB of address space a block of 1 GiB is refused, and the error says which limit it
+    was.
+    """
     monkeypatch.setenv("PLACER_SOLVER_MEMORY_GIB", "0.5")
     with pytest.raises(PlacerError, match=r"more than 0\.5 GiB of memory"):
         hurried(monkeypatch, "bytearray(2**30)")
@@ -300,7 +394,9 @@ print(child_process.run_child("x", {{}}, SolveOptions(time_limit_s=60), body).st
 def parent_of(body: str, pids: Path) -> tuple[subprocess.Popen[str], list[int]]:
     """Start a parent whose child writes its process ids and those of its own children into a file."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    parent = subprocess.Popen([sys.executable, "-c", PARENT.format(body=body)], env=env, stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT.format(body=body)], env=env, stdout=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 300
     while not pids.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -323,7 +419,9 @@ def gone(pid: int) -> bool:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_behind(tmp_path: Path, blow: signal.Signals) -> None:
-    """After Ctrl-C the parent has an answer; after SIGKILL it has none; child and grandchild are gone either way."""
+    """After Ctrl-C the parent has an answer; after SIGKILL it has none; child and grandchild are
+    gone either way.
+    """
     pids = tmp_path / "pids"
     body = (
         BETTER
@@ -343,7 +441,9 @@ def test_nothing_is_left_behind(tmp_path: Path, blow: signal.Signals) -> None:
 
 
 def test_a_second_solver_agrees(erben: Catalog) -> None:
-    """On the book of Erben et al. HiGHS, told nothing, proves the same 1,106 samples/s for 5 USD/h; the document says so."""
+    """On the book of Erben et al. HiGHS, told nothing, proves the same 1,106 samples/s for 5 USD/h;
+    the document says so.
+    """
     result = recommend("roberta-xlm", budget="5/h", catalog=erben, verify="highs")
     found = result.verification
     assert found is not None
@@ -353,8 +453,14 @@ def test_a_second_solver_agrees(erben: Catalog) -> None:
 
 
 def test_contradictions_are_loud(erben: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second bound below the first value, or a second "infeasible", is a warning with both values; an unproved word is open."""
-    problem = Problem(profile=load_profile("roberta-xlm"), catalog=erben, requirements=Requirements(budget_usd_per_hour=5.0))
+    """A second bound below the first value, or a second "infeasible", is a warning with both
+    values; an unproved word is open.
+    """
+    problem = Problem(
+        profile=load_profile("roberta-xlm"),
+        catalog=erben,
+        requirements=Requirements(budget_usd_per_hour=5.0),
+    )
     first = solve(problem, "exact")
     assert first.value is not None
     none = replace(first, placement=None, estimate=None, bound=None, status=Status.INFEASIBLE)
@@ -375,13 +481,20 @@ def test_contradictions_are_loud(erben: Catalog, monkeypatch: pytest.MonkeyPatch
         raise PlacerError("the solver 'cpsat' failed: SIGSEGV")
 
     monkeypatch.setattr(verify, "solve", fails)
-    assert [w.code for w in verify.verified(first, "cpsat", SolveOptions()).warnings] == ["unverified"]
+    assert [w.code for w in verify.verified(first, "cpsat", SolveOptions()).warnings] == [
+        "unverified"
+    ]
 
 
 def test_the_command_line_verifies(run: Run) -> None:
-    """`--verify` shows what the second solver says, also where nothing fits; names are checked first."""
+    """`--verify` shows what the second solver says, also where nothing fits; names are checked
+    first.
+    """
     ask = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget")
-    agreed, nothing = run(*ask, "5/h", "--verify", "cpsat"), run(*ask, "0.001/h", "--verify", "highs")
+    agreed, nothing = (
+        run(*ask, "5/h", "--verify", "cpsat"),
+        run(*ask, "0.001/h", "--verify", "highs"),
+    )
     assert "verified   cpsat agrees: 1105.74 (optimal, bound" in agreed.stdout
     assert (agreed.returncode, nothing.returncode) == (0, 3)
     assert "highs agrees: infeasible" in nothing.stderr

@@ -19,7 +19,9 @@ PUBLISHED = [
 
 
 @pytest.mark.parametrize(("src", "dst", "gbps"), PUBLISHED)
-def test_published_links_are_used_as_they_are(erben: Catalog, src: str, dst: str, gbps: float) -> None:
+def test_published_links_are_used_as_they_are(
+    erben: Catalog, src: str, dst: str, gbps: float
+) -> None:
     """The book wins over the model."""
     link = Network(erben).link(src, dst)
     assert link.basis == "published"
@@ -30,7 +32,8 @@ def test_farther_is_slower(default: Catalog) -> None:
     """From Virginia: Ohio, Oregon, Frankfurt, Sydney."""
     network = Network(default)
     rtts = [
-        network.link("aws/us-east-1", f"aws/{r}").rtt_s for r in ("us-east-1", "us-east-2", "us-west-2", "eu-central-1", "ap-southeast-2")
+        network.link("aws/us-east-1", f"aws/{r}").rtt_s
+        for r in ("us-east-1", "us-east-2", "us-west-2", "eu-central-1", "ap-southeast-2")
     ]
     assert rtts == sorted(rtts)
 
@@ -83,18 +86,29 @@ def test_many_streams_cap_one_stream(erben: Catalog) -> None:
 
 
 def test_one_measured_stream_gets_the_spread_of_the_model(erben: Catalog) -> None:
-    """Without runs of its own a measured stream is uncertain as an estimated one; the provider caps many: 4.8 Gb/s."""
+    """Without runs of its own a measured stream is uncertain as an estimated one; the provider caps
+    many: 4.8 Gb/s.
+    """
     link = measured(erben, gbps_one_stream=1.0)
-    assert (link.low * SPREAD, link.bytes_per_second, link.high / SPREAD) == pytest.approx((1e9 / 8,) * 3)
+    assert (link.low * SPREAD, link.bytes_per_second, link.high / SPREAD) == pytest.approx(
+        (1e9 / 8,) * 3
+    )
     assert link.speed(100) == pytest.approx(4.8e9 / 8)
     assert link.rtt_s == Network(erben).estimated_link(ROW.src, ROW.dst).rtt_s
 
 
 def test_the_network_card_of_the_best_machine_caps_a_place(erben: Catalog) -> None:
-    """If every offer of a place says what its card does, the largest is the most; one silent offer lifts the cap."""
+    """If every offer of a place says what its card does, the largest is the most; one silent offer
+    lifts the cap.
+    """
     offers = tuple(structs.replace(offer, network_gbps=0.1) for offer in erben.offers)
-    one = Network(replace(erben, offers=offers, links=())).link("gcp/us-central1", "gcp/europe-west1")
+    one = Network(replace(erben, offers=offers, links=())).link(
+        "gcp/us-central1", "gcp/europe-west1"
+    )
     assert one.bytes_per_second == one.cap == 0.1e9 / 8
     silent = (structs.replace(offers[0], network_gbps=None), *offers[1:])
     place = offers[0].place
-    assert Network(replace(erben, offers=silent, links=())).link(place, place).bytes_per_second > 1e9 / 8
+    assert (
+        Network(replace(erben, offers=silent, links=())).link(place, place).bytes_per_second
+        > 1e9 / 8
+    )

@@ -19,18 +19,24 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def grid(tmp_path: Path, *rows: str) -> str:
-    """Write a grid; each row is ``src,dst,one,many,rtt``, measured unless a sixth cell says otherwise."""
+    """Write a grid; each row is ``src,dst,one,many,rtt``, measured unless a sixth cell says
+    otherwise.
+    """
     lines = [HEADER]
     for row in rows:
         src, dst, one, many, rtt, *basis = row.split(",")
-        lines.append(f"{src},{dst},{one},{many},,,{rtt},{basis[0] if basis else 'measured'},iperf3,2026-11-01")
+        lines.append(
+            f"{src},{dst},{one},{many},,,{rtt},{basis[0] if basis else 'measured'},iperf3,2026-11-01"
+        )
     path = tmp_path / "grid.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
 
 
 def test_the_book_of_erben_is_compared_with_the_model_not_with_itself() -> None:
-    """22 links between regions and 8 inside, whose streams are as the model's caps; no pair is exact."""
+    """22 links between regions and 8 inside, whose streams are as the model's caps; no pair is
+    exact.
+    """
     found = check_network(["erben-2023"], "default")
     groups = {(group.figure, group.group): group for group in found.errors}
     assert groups["rtt", ALL].links == 22
@@ -42,15 +48,24 @@ def test_the_book_of_erben_is_compared_with_the_model_not_with_itself() -> None:
 
 def test_a_catalog_with_links_is_its_own_grid() -> None:
     """Without a GRID the links of --catalog count, with the same result."""
-    assert check_network([], "erben-2023").errors == check_network(["erben-2023"], "erben-2023").errors
+    assert (
+        check_network([], "erben-2023").errors == check_network(["erben-2023"], "erben-2023").errors
+    )
 
 
 def test_each_figure_counts_where_it_was_measured(tmp_path: Path) -> None:
-    """One row with a round-trip time, one with many streams; AWS sends 4.8 Gb/s where 4 were measured: 20 % above."""
+    """One row with a round-trip time, one with many streams; AWS sends 4.8 Gb/s where 4 were
+    measured: 20 % above.
+    """
     rows = ("aws/us-east-1,aws/eu-west-2,,,80", "aws/us-east-1,gcp/us-central1,,4.0,")
     found = check_network([grid(tmp_path, *rows)], "default")
     links = {(group.figure, group.group): group.links for group in found.errors}
-    assert links == {("rtt", "EU-NA"): 1, ("rtt", ALL): 1, ("many streams", "NA-NA"): 1, ("many streams", ALL): 1}
+    assert links == {
+        ("rtt", "EU-NA"): 1,
+        ("rtt", ALL): 1,
+        ("many streams", "NA-NA"): 1,
+        ("many streams", ALL): 1,
+    }
     assert found.errors[-1].worst_error == pytest.approx(0.2)
 
 
@@ -84,7 +99,9 @@ def test_a_grid_may_bring_its_regions(tmp_path: Path) -> None:
     grid(tmp_path, "onprem/oslo,aws/eu-north-1,,,12")
     (tmp_path / "grid.csv").rename(tmp_path / "links.csv")
     head = "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of"
-    (tmp_path / "regions.csv").write_text(f"{head}\nonprem,oslo,Oslo,Oslo,NO,EU,EU,59.9,10.8,mine,2026-11-01\n", encoding="utf-8")
+    (tmp_path / "regions.csv").write_text(
+        f"{head}\nonprem,oslo,Oslo,Oslo,NO,EU,EU,59.9,10.8,mine,2026-11-01\n", encoding="utf-8"
+    )
     found = check_network([str(tmp_path)], "default")
     assert found.unknown_places == {}
     assert found.errors[0].group == "EU-EU"
@@ -94,7 +111,10 @@ def test_a_grid_may_bring_its_regions(tmp_path: Path) -> None:
     ("rows", "words"),
     [
         ((), "no measured links"),
-        (("moon/base,aws/us-east-1,,,2600",), "none of 1 rows can be compared: no book knows moon/base"),
+        (
+            ("moon/base,aws/us-east-1,,,2600",),
+            "none of 1 rows can be compared: no book knows moon/base",
+        ),
         (("aws/us-east-1,aws/us-west-2,,,60,estimated",), "none of 1 rows can be compared"),
         (("aws/us-east-1,aws/us-west-2,,,",), "none of 1 rows can be compared"),
         (("aws/us-east-1,aws/us-west-2,,,nan",), "rtt_ms 'nan' is not a finite number"),
@@ -118,8 +138,12 @@ def test_grids_without_use_are_errors(tmp_path: Path, rows: tuple[str, ...], wor
         (("./missing.csv",), "missing.csv"),
     ],
 )
-def test_bad_words_give_exit_code_2(run: Run, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
-    """The default book has no measured links; names and files that are not there; never a traceback."""
+def test_bad_words_give_exit_code_2(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    """The default book has no measured links; names and files that are not there; never a
+    traceback.
+    """
     done = run("network", "check", *arguments, PLACER_HOME=str(tmp_path))
     assert done.returncode == 2
     assert words in done.stderr
@@ -128,10 +152,25 @@ def test_bad_words_give_exit_code_2(run: Run, tmp_path: Path, arguments: tuple[s
 
 def test_the_table_shows_errors_suspects_and_places(run: Run, tmp_path: Path) -> None:
     """Figures, groups, the worst link and the rows that took no part, within the terminal."""
-    rows = ("aws/us-east-1,aws/eu-west-2,0.2,4,80", "aws/us-east-1,aws/eu-central-1,,,9", "moon/base,aws/us-east-1,,,9")
-    done = run("network", "check", grid(tmp_path, *rows), "--fit", columns=120, PLACER_HOME=str(tmp_path))
+    rows = (
+        "aws/us-east-1,aws/eu-west-2,0.2,4,80",
+        "aws/us-east-1,aws/eu-central-1,,,9",
+        "moon/base,aws/us-east-1,,,9",
+    )
+    done = run(
+        "network", "check", grid(tmp_path, *rows), "--fit", columns=120, PLACER_HOME=str(tmp_path)
+    )
     assert done.returncode == 0
-    for words in ("one stream", "many streams", "EU-NA", "worst", "fitted", "america-east", "suspect", "moon/base (1 rows)"):
+    for words in (
+        "one stream",
+        "many streams",
+        "EU-NA",
+        "worst",
+        "fitted",
+        "america-east",
+        "suspect",
+        "moon/base (1 rows)",
+    ):
         assert words in done.stdout
 
 
@@ -142,5 +181,7 @@ def test_json_has_a_schema_name_and_factors_only_on_demand(run: Run, tmp_path: P
     assert document["schema"] == "placer.market.network.graph-check/v1"
     assert "factors" not in document
     assert {group["group"] for group in document["errors"]} >= {"EU-NA", SAME_REGION, ALL}
-    fitted = json.loads(run("network", "check", "erben-2023", "--fit", "--json", PLACER_HOME=str(tmp_path)).stdout)["factors"]
+    fitted = json.loads(
+        run("network", "check", "erben-2023", "--fit", "--json", PLACER_HOME=str(tmp_path)).stdout
+    )["factors"]
     assert {"zones", "factor", "fitted"} == set(fitted[0])

@@ -1,4 +1,6 @@
-"""The S3 client of the runtime against moto, with a server in front that fails, is slow, or sends damaged objects."""
+"""The S3 client of the runtime against moto, with a server in front that fails, is slow, or sends
+damaged objects.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,15 @@ class Faults:
         if fault == "bare":
 
             def begin(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-                return start_response(status, [header for header in headers if not header[0].lower().startswith("x-amz-meta-")], *more)
+                return start_response(
+                    status,
+                    [
+                        header
+                        for header in headers
+                        if not header[0].lower().startswith("x-amz-meta-")
+                    ],
+                    *more,
+                )
 
             return [b"".join(self.behind(environ, begin))]
         body = b"".join(self.behind(environ, start_response))
@@ -74,15 +84,27 @@ def store(faults: tuple[Faults, str], monkeypatch: pytest.MonkeyPatch) -> Object
 
 
 def test_every_request_is_counted_by_kind(store: ObjectStore) -> None:
-    """A write, a read, a read that finds nothing, a list, two deletes; the bucket may exist already."""
+    """A write, a read, a read that finds nothing, a list, two deletes; the bucket may exist
+    already.
+    """
     store.create()
     store.put("run/0/gradient-1", b"abc", members="[1]")
-    assert store.get("run/0/gradient-1") == (b"abc", {"sha256": store.get("run/0/gradient-1")[1]["sha256"], "members": "[1]"})  # type: ignore[index]
+    assert store.get("run/0/gradient-1") == (
+        b"abc",
+        {"sha256": store.get("run/0/gradient-1")[1]["sha256"], "members": "[1]"},  # type: ignore[index]
+    )
     assert store.get("run/0/mean") is None
     assert store.list("run/0/") == ["run/0/gradient-1"]
     store.delete(["run/0/gradient-1", "run/0/mean"])
     assert store.list("run/") == []
-    assert dict(store.meter.requests) == {"create": 1, "write": 1, "read": 2, "poll": 1, "list": 2, "delete": 2}
+    assert dict(store.meter.requests) == {
+        "create": 1,
+        "write": 1,
+        "read": 2,
+        "poll": 1,
+        "list": 2,
+        "delete": 2,
+    }
 
 
 def test_a_failing_store_is_asked_again(store: ObjectStore, faults: tuple[Faults, str]) -> None:
@@ -92,15 +114,22 @@ def test_a_failing_store_is_asked_again(store: ObjectStore, faults: tuple[Faults
     assert dict(store.meter.requests) == {"write": 1, "retry": 2}
 
 
-def test_a_store_that_never_answers_is_named(store: ObjectStore, faults: tuple[Faults, str]) -> None:
+def test_a_store_that_never_answers_is_named(
+    store: ObjectStore, faults: tuple[Faults, str]
+) -> None:
     """After six attempts: which request, bucket and address."""
     faults[0].next = ["503"] * (ATTEMPTS + 1)
-    with pytest.raises(PlacerError, match=r"write in bucket 'plan' at http://127\.0\.0\.1:\d+ failed after 6 attempts: 503") as caught:
+    with pytest.raises(
+        PlacerError,
+        match=r"write in bucket 'plan' at http://127\.0\.0\.1:\d+ failed after 6 attempts: 503",
+    ) as caught:
         store.put("a", b"1")
     assert caught.value.exit_code == 1
 
 
-def test_a_slow_answer_is_given_up_and_asked_again(store: ObjectStore, faults: tuple[Faults, str]) -> None:
+def test_a_slow_answer_is_given_up_and_asked_again(
+    store: ObjectStore, faults: tuple[Faults, str]
+) -> None:
     """0.6 s are longer than the 0.3 s that one answer may take."""
     faults[0].next = ["", "slow"]
     store.put("a", b"1")
@@ -118,8 +147,12 @@ def test_damaged_objects_are_read_again(store: ObjectStore, faults: tuple[Faults
     assert store.meter.requests["retry"] == 1
 
 
-def test_an_object_whose_notes_are_not_there_yet_is_read_again(store: ObjectStore, faults: tuple[Faults, str]) -> None:
-    """As moto answers between taking an object and its headers; all notes are one header, so none comes without the others."""
+def test_an_object_whose_notes_are_not_there_yet_is_read_again(
+    store: ObjectStore, faults: tuple[Faults, str]
+) -> None:
+    """As moto answers between taking an object and its headers; all notes are one header, so none
+    comes without the others.
+    """
     faults[0].next = ["", "bare"]
     store.put("a", b"mean", members="[0]", more="1")
     found = store.get("a")
@@ -142,7 +175,9 @@ def test_a_wrong_address_is_said() -> None:
         ObjectStore("plan", "somewhere", Meter())
 
 
-def test_missing_credentials_are_said_at_once(faults: tuple[Faults, str], store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_said_at_once(
+    faults: tuple[Faults, str], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither in the environment nor in a file, and no metadata service is asked."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)

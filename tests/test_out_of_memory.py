@@ -1,4 +1,6 @@
-"""Out of memory where gradients meet: refused before the run where it can be known, said in one line where it happens."""
+"""Out of memory where gradients meet: refused before the run where it can be known, said in one
+line where it happens.
+"""
 
 from __future__ import annotations
 
@@ -31,26 +33,38 @@ def with_gradients(told: dict[str, Any], gradient_bytes: float) -> dict[str, Any
 
 @pytest.mark.parametrize(("strategy", "held"), [("central", 4), ("hierarchical", 3)])
 def test_a_manifest_whose_function_is_too_small_is_refused(strategy: str, held: int) -> None:
-    """1 GiB = 1,073,741,824 bytes, workers 2 + 1 + 1: one function holds 4 gradients; in regions 2 at most, and the global one 3."""
+    """1 GiB = 1,073,741,824 bytes, workers 2 + 1 + 1: one function holds 4 gradients; in regions 2
+    at most, and the global one 3.
+    """
     told = document(strategy, (A, 2), (B, 1), (C, 1))
     most = 1024**3 / held
     read_manifest(with_gradients(told, most), "plan.json")
-    with pytest.raises(PlacerError, match=f"the function in {A} has 1 GiB, its {held} gradients are 1.0"):
+    with pytest.raises(
+        PlacerError, match=f"the function in {A} has 1 GiB, its {held} gradients are 1.0"
+    ):
         read_manifest(with_gradients(told, most * 1.01), "plan.json")
 
 
 def test_a_model_that_is_larger_than_the_plans_is_refused_at_the_start() -> None:
-    """Two workers of 200 million FP32 parameters: 1.6 GB do not fit 1 GiB, though the plan's model did."""
+    """Two workers of 200 million FP32 parameters: 1.6 GB do not fit 1 GiB, though the plan's model
+    did.
+    """
     plan = plan_of(document("central", (A, 1), (B, 1)))
     memory.check_fits(plan, 2, 130_000_000)
-    with pytest.raises(PlacerError, match=r"aggregator out of memory: the function in gcp/a holds 2 gradients of 800 MB .*; it has 1 GiB"):
+    with pytest.raises(
+        PlacerError,
+        match=r"aggregator out of memory: the function in gcp/a holds 2 gradients of 800 MB .*; it "
+        r"has 1 GiB",
+    ):
         memory.check_fits(plan, 2, 200_000_000)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
 @pytest.mark.parametrize("strategy", ["parameter-server", "central"])
 def test_an_aggregator_that_gets_no_more_memory_says_so(tmp_path: Path, strategy: str) -> None:
-    """The limit of its process is too small for two gradients of 8 MB and their sum: place, what it holds, what to do; all end."""
+    """The limit of its process is too small for two gradients of 8 MB and their sum: place, what it
+    holds, what to do; all end.
+    """
     if strategy == "central":
         pytest.importorskip("moto.server")
     told = document(strategy, (A, 1), (B, 1))
@@ -63,8 +77,12 @@ def test_an_aggregator_that_gets_no_more_memory_says_so(tmp_path: Path, strategy
     assert "fewer workers" in caught.value.hint
 
 
-def test_a_kill_for_lack_of_memory_is_told_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel counts what it ends: here a file plays that counter, and rises when the server is killed."""
+def test_a_kill_for_lack_of_memory_is_told_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel counts what it ends: here a file plays that counter, and rises when the server is
+    killed.
+    """
     import signal
 
     counter = tmp_path / "vmstat"
@@ -81,7 +99,10 @@ def test_a_kill_for_lack_of_memory_is_told_from_others(tmp_path: Path, monkeypat
             counter.write_text("nr_free_pages 1\noom_kill 5\n")
             os.kill(pids[2], signal.SIGKILL)
 
-    words = r"server rank 2 \(gcp/a\) stopped in step \d+: killed by SIGKILL when the kernel ran out of memory"
+    words = (
+        r"server rank 2 \(gcp/a\) stopped in step \d+: killed by SIGKILL when the kernel ran "
+        r"out of memory"
+    )
     with pytest.raises(PlacerError, match=words):
         run_here(plan, told, settings_of(tmp_path, plan, steps=5000), tmp_path, watch)
     assert memory.oom_kills() == 5

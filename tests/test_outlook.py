@@ -1,4 +1,6 @@
-"""What to expect beyond the rate: spot machines, a month of egress, and the notes about a placement's shape."""
+"""What to expect beyond the rate: spot machines, a month of egress, and the notes about a
+placement's shape.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +18,9 @@ from placer.problem.problem import Problem
 from placer.solving.by_hand import every_exchange, place_by_hand
 
 
-def placed(workers: str, model: str = "roberta-xlm", catalog: str = "erben-2023", **words: Any) -> tuple[Placement, Estimate, Problem]:
+def placed(
+    workers: str, model: str = "roberta-xlm", catalog: str = "erben-2023", **words: Any
+) -> tuple[Placement, Estimate, Problem]:
     """Place and estimate by hand."""
     problem = Advisor(catalog).problem(model, **words)
     placement = place_by_hand(workers, problem)
@@ -29,13 +33,17 @@ def test_on_demand_machines_have_no_spot_outlook() -> None:
 
 
 def test_interruptions_slow_a_run_and_the_floor_is_what_remains() -> None:
-    """4 x T4 on demand remain of 8; a machine that is taken away half of the months costs more than one in twenty."""
+    """4 x T4 on demand remain of 8; a machine that is taken away half of the months costs more than
+    one in twenty.
+    """
     workers = "gcp/us-central1=4xT4:spot,gcp/us-west1=4xT4:on-demand"
     often, seldom = (spot_outlook(*placed(workers, interruption=share)) for share in ("50%", "5%"))
     assert often is not None
     assert seldom is not None
     speed = placed(workers)[1].samples_per_second.value
-    assert often.expected_samples_per_second.value < seldom.expected_samples_per_second.value < speed
+    assert (
+        often.expected_samples_per_second.value < seldom.expected_samples_per_second.value < speed
+    )
     four = placed("gcp/us-west1=4xT4:on-demand")[1].samples_per_second.value
     assert often.floor_samples_per_second == pytest.approx(four)
 
@@ -44,16 +52,27 @@ def test_interruptions_slow_a_run_and_the_floor_is_what_remains() -> None:
     ("low", "high", "basis", "chance"),
     [(0.05, 0.15, "published", 0.1), (0.2, 1.0, "published", 0.35), (None, None, "assumed", 0.2)],
 )
-def test_the_band_of_the_book_is_used(low: float | None, high: float | None, basis: str, chance: float) -> None:
-    """The middle of the provider's band, an open one ending at 50 %; without a band 20 % is assumed; --interruption wins."""
+def test_the_band_of_the_book_is_used(
+    low: float | None, high: float | None, basis: str, chance: float
+) -> None:
+    """The middle of the provider's band, an open one ending at 50 %; without a band 20 % is
+    assumed; --interruption wins.
+    """
     placement, got, problem = placed("gcp/us-central1=4xT4:spot")
-    offers = tuple(msgspec.structs.replace(offer, interruption_low=low, interruption_high=high) for offer in problem.catalog.offers)
+    offers = tuple(
+        msgspec.structs.replace(offer, interruption_low=low, interruption_high=high)
+        for offer in problem.catalog.offers
+    )
     banded = replace(problem, catalog=replace(problem.catalog, offers=offers))
     found = spot_outlook(placement, got, banded)
     assert found is not None
     assert found.basis == basis
     assert found.chance_per_month == pytest.approx(chance)
-    said = spot_outlook(placement, got, replace(banded, requirements=replace(banded.requirements, interruption=0.01)))
+    said = spot_outlook(
+        placement,
+        got,
+        replace(banded, requirements=replace(banded.requirements, interruption=0.01)),
+    )
     assert said is not None
     assert (said.basis, said.chance_per_month) == ("given", 0.01)
 
@@ -61,8 +80,13 @@ def test_the_band_of_the_book_is_used(low: float | None, high: float | None, bas
 def test_a_published_band_narrows_the_expected_speed() -> None:
     """A band of 5 to 10 % keeps more and is narrower than the assumed 5 to 50 %."""
     placement, got, problem = placed("gcp/us-central1=8xT4:spot")
-    offers = tuple(msgspec.structs.replace(offer, interruption_low=0.05, interruption_high=0.1) for offer in problem.catalog.offers)
-    known = spot_outlook(placement, got, replace(problem, catalog=replace(problem.catalog, offers=offers)))
+    offers = tuple(
+        msgspec.structs.replace(offer, interruption_low=0.05, interruption_high=0.1)
+        for offer in problem.catalog.offers
+    )
+    known = spot_outlook(
+        placement, got, replace(problem, catalog=replace(problem.catalog, offers=offers))
+    )
     assumed = spot_outlook(placement, got, problem)
     assert known is not None
     assert assumed is not None
@@ -71,15 +95,21 @@ def test_a_published_band_narrows_the_expected_speed() -> None:
 
 
 def test_capacity_of_two_regions_is_correlated() -> None:
-    """Each zone without capacity 20 % of the time: both at once 0.04 + 0.14 x 0.16 = 6.24 %, not 4 %."""
-    found = spot_outlook(*placed("gcp/us-central1=4xT4:spot,gcp/us-west1=4xT4:spot", unavailable="20%"))
+    """Each zone without capacity 20 % of the time: both at once 0.04 + 0.14 x 0.16 = 6.24 %, not 4
+    %.
+    """
+    found = spot_outlook(
+        *placed("gcp/us-central1=4xT4:spot,gcp/us-west1=4xT4:spot", unavailable="20%")
+    )
     assert found is not None
     assert found.all_lost == pytest.approx(0.0624)
     assert found.any_lost == pytest.approx(0.3376)
 
 
 def test_a_month_of_egress_is_cheaper_than_its_hours() -> None:
-    """Volume tiers and the free 100 GB of AWS: never dearer, and cheaper here; free traffic stays free."""
+    """Volume tiers and the free 100 GB of AWS: never dearer, and cheaper here; free traffic stays
+    free.
+    """
     workers = "aws/us-east-1=4xT4:spot,gcp/us-central1=4xT4:spot"
     month = month_outlook(*placed(workers, catalog="default"))
     assert 0 < month.egress_usd_with_tiers < month.egress_usd_at_rate
@@ -88,12 +118,16 @@ def test_a_month_of_egress_is_cheaper_than_its_hours() -> None:
 
 
 def test_notes_have_codes() -> None:
-    """Growth, continents and memory of 4 + 4 T4 over two continents with a model that nearly fills them."""
+    """Growth, continents and memory of 4 + 4 T4 over two continents with a model that nearly fills
+    them.
+    """
     placement, got, problem = placed("gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot")
     notes = {note.code: note.message for note in notes_of(problem, placement, got)}
     assert set(notes) == {"doubling", "continents", "memory"}
     assert "2 continents" in notes["continents"]
-    assert "of the 30 GiB of the host" in " ".join(note.message for note in notes_of(problem, placement, got))
+    assert "of the 30 GiB of the host" in " ".join(
+        note.message for note in notes_of(problem, placement, got)
+    )
 
 
 def test_every_exchange_that_can_run_is_compared() -> None:
@@ -102,4 +136,9 @@ def test_every_exchange_that_can_run_is_compared() -> None:
     both = every_exchange("aws/us-east-1=2xT4:spot,aws/us-west-2=2xT4:spot", problem)
     assert {placement.exchange.strategy for placement, _ in both} == {*STRATEGIES} - {"none"}
     one = every_exchange("aws/us-east-1=4xT4:spot", problem)
-    assert {p.exchange.strategy for p, _ in one} == {"all-reduce", "central", "parameter-server", "local-sgd"}
+    assert {p.exchange.strategy for p, _ in one} == {
+        "all-reduce",
+        "central",
+        "parameter-server",
+        "local-sgd",
+    }

@@ -39,7 +39,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the sdist and the wheel made from it."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     copy = source / "placer"
-    ignored = shutil.ignore_patterns(".venv", ".git", "build", "*.egg-info", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+    ignored = shutil.ignore_patterns(
+        ".venv",
+        ".git",
+        "build",
+        "*.egg-info",
+        "__pycache__",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+    )
     shutil.copytree(ROOT, copy, ignore=ignored)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(copy)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
@@ -55,12 +64,22 @@ def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
     assert not [n for n in names if n.startswith(("tests/", "solvers/", "catalogs/"))]
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         inside = {"/".join(n.split("/")[1:]) for n in archive.getnames()}
-    assert {"catalogs/default/offers.csv", "solvers/exact/__init__.py", "profiles/roberta-xlm.json", "pyproject.toml"} <= inside
+    assert {
+        "catalogs/default/offers.csv",
+        "solvers/exact/__init__.py",
+        "profiles/roberta-xlm.json",
+        "pyproject.toml",
+    } <= inside
 
 
 def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> None:
-    """Installed with its dependencies into a fresh venv, the main job and two examples run from / on shipped data."""
-    venv, clean = tmp_path / "venv", {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    """Installed with its dependencies into a fresh venv, the main job and two examples run from /
+    on shipped data.
+    """
+    venv, clean = (
+        tmp_path / "venv",
+        {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
+    )
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=600, env=clean)
     pip = [
         str(venv / "bin" / "python"),
@@ -73,13 +92,24 @@ def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> No
         str(ROOT / "constraints.txt"),
     ]
     subprocess.run([*pip, str(next(built.glob("*.whl")))], check=True, timeout=600, env=clean)
-    command = [str(venv / "bin" / "placer"), "recommend", "--model", "roberta-xlm", "--budget", "5/h"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=600, env=clean)
+    command = [
+        str(venv / "bin" / "placer"),
+        "recommend",
+        "--model",
+        "roberta-xlm",
+        "--budget",
+        "5/h",
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd="/", timeout=600, env=clean
+    )
     assert done.returncode == 0, done.stderr
     assert "samples/s" in done.stdout
     examples = shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for name in ("first_recommendation.py", "own_prices.py"):
         script = [str(venv / "bin" / "python"), str(examples / name)]
-        done = subprocess.run(script, capture_output=True, text=True, check=False, cwd="/", timeout=600, env=clean)
+        done = subprocess.run(
+            script, capture_output=True, text=True, check=False, cwd="/", timeout=600, env=clean
+        )
         assert done.returncode == 0, done.stderr
         assert "USD/h" in done.stdout

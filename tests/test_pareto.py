@@ -61,7 +61,9 @@ def reached(found: Frontier) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_complete_frontier_is_the_enumerated_one(seed: int) -> None:
-    """With gap 0 and points enough, exactly the placements that plain enumeration keeps, both ends among them."""
+    """With gap 0 and points enough, exactly the placements that plain enumeration keeps, both ends
+    among them.
+    """
     problem = random_problem(seed)
     expected = enumerated(problem) if problem.pools else []
     if not problem.pools:
@@ -75,27 +77,40 @@ def test_complete_frontier_is_the_enumerated_one(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_wide_markets_with_free_machines_are_complete_too(seed: int) -> None:
-    """Owned machines cost 0, which has no logarithm; limited machines and measured links change the rest."""
+    """Owned machines cost 0, which has no logarithm; limited machines and measured links change the
+    rest.
+    """
     problem = wide_problem(seed, most=300)
     found = frontier(problem, "exact", EXACT, points=1000)
-    assert reached(found) == [pytest.approx(pair, rel=1e-8, abs=1e-12) for pair in enumerated(problem)]
+    assert reached(found) == [
+        pytest.approx(pair, rel=1e-8, abs=1e-12) for pair in enumerated(problem)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_exchange_and_placed_data(seed: int) -> None:
-    """Strategies with local steps, streams, overlap and data that moves or stays: no placement beats a point by more than the gap."""
+    """Strategies with local steps, streams, overlap and data that moves or stays: no placement
+    beats a point by more than the gap.
+    """
     problem = exchange_problem(seed)
     found = frontier(problem, "exact", SolveOptions(gap=0.01, time_limit_s=60.0), points=1000)
     every = enumerated(problem)
     assert bool(every) is bool(found.points)
-    for usd, speed in every:  # each true point has one that costs at most 1 % more or is at most 1 % slower
-        assert any(u <= usd * 1.0100001 + 1e-9 and s >= speed / 1.0100001 for u, s in reached(found)), (usd, speed)
+    for (
+        usd,
+        speed,
+    ) in every:  # each true point has one that costs at most 1 % more or is at most 1 % slower
+        assert any(
+            u <= usd * 1.0100001 + 1e-9 and s >= speed / 1.0100001 for u, s in reached(found)
+        ), (usd, speed)
 
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), points=st.integers(2, 6))
 def test_points_rise_and_their_bounds_hold(seed: int, points: int) -> None:
-    """Few points: each dearer and faster than the one before, and no bound is beaten by enumeration."""
+    """Few points: each dearer and faster than the one before, and no bound is beaten by
+    enumeration.
+    """
     problem, gap = random_problem(seed), 0.02
     if not problem.pools:
         return
@@ -125,7 +140,11 @@ def test_ends_are_the_cheapest_and_the_fastest(seed: int) -> None:
     problem = random_problem(seed)
     found = frontier(problem, "exact", EXACT, points=2)
     for objective, end in (("cost", 0), ("throughput", -1)):
-        alone = solve(replace(problem, requirements=replace(problem.requirements, objective=objective)), "exact", EXACT)
+        alone = solve(
+            replace(problem, requirements=replace(problem.requirements, objective=objective)),
+            "exact",
+            EXACT,
+        )
         assert (alone.placement is None) is (not found.points)
         if alone.estimate is not None:
             usd, speed = reached(found)[end]
@@ -135,7 +154,9 @@ def test_ends_are_the_cheapest_and_the_fastest(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_prepared_solver_answers_as_a_fresh_one(seed: int) -> None:
-    """What `exact` keeps between questions changes nothing: all objectives, budgets and floors in turn."""
+    """What `exact` keeps between questions changes nothing: all objectives, budgets and floors in
+    turn.
+    """
     problem = wide_problem(seed, most=300) if seed % 2 else exchange_problem(seed)
     answer = prepare(problem)
     for objective, budget, floor in (
@@ -144,10 +165,19 @@ def test_a_prepared_solver_answers_as_a_fresh_one(seed: int) -> None:
         ("throughput", None, None),
         ("cost-per-sample", 5.0, None),
     ):
-        wish = replace(problem.requirements, objective=objective, budget_usd_per_hour=budget, min_samples_per_second=floor)
+        wish = replace(
+            problem.requirements,
+            objective=objective,
+            budget_usd_per_hour=budget,
+            min_samples_per_second=floor,
+        )
         asked = replace(problem, requirements=wish)
         kept, fresh = answer(asked, EXACT), solve(asked, "exact", EXACT)
-        assert (kept.status, kept.placement, kept.bound) == (fresh.status, fresh.placement, fresh.bound)
+        assert (kept.status, kept.placement, kept.bound) == (
+            fresh.status,
+            fresh.placement,
+            fresh.bound,
+        )
 
 
 def test_budget_and_floor_are_the_ends(erben: Catalog) -> None:
@@ -164,7 +194,9 @@ def test_budget_and_floor_are_the_ends(erben: Catalog) -> None:
 
 
 def test_fewer_searches_than_two_for_each_budget(xlm: Problem) -> None:
-    """A complete frontier asks for each point, its price, and what closes the box beside it: at most four searches for each."""
+    """A complete frontier asks for each point, its price, and what closes the box beside it: at
+    most four searches for each.
+    """
     found = frontier(xlm, "exact", SolveOptions(time_limit_s=60.0), points=1000)
     assert found.ending is Ending.COMPLETE
     assert found.solves <= 4 * len(found.points)
@@ -173,8 +205,9 @@ def test_fewer_searches_than_two_for_each_budget(xlm: Problem) -> None:
 def test_knee_lies_furthest_above_the_chord() -> None:
     """By hand, in logarithms: costs 1, 10, 100 lie at 0, 0.5, 1.
 
-    Speeds 1, 100, 1000 at 0, 2/3, 1: the middle is 2/3 - 1/2 above the chord. With speeds 1, 5, 1000 it lies at 0.233, below the chord,
-    so nothing bends. Of four points with costs at 0, 1/3, 2/3, 1 and speeds at 0, 0.9, 0.95, 1 the second is 0.57 above, the third 0.28.
+    Speeds 1, 100, 1000 at 0, 2/3, 1: the middle is 2/3 - 1/2 above the chord. With speeds 1, 5,
+    1000 it lies at 0.233, below the chord, so nothing bends. Of four points with costs at 0, 1/3,
+    2/3, 1 and speeds at 0, 0.9, 0.95, 1 the second is 0.57 above, the third 0.28.
     """
     assert knee_of([1, 10, 100], [1, 100, 1000]) == 1
     assert knee_of([1, 10, 100], [1, 5, 1000]) is None
@@ -182,13 +215,18 @@ def test_knee_lies_furthest_above_the_chord() -> None:
 
 
 def test_knee_of_equal_distances_is_the_cheapest_and_of_two_points_none() -> None:
-    """Costs at 0, 1/3, 2/3, 1 and speeds at 0, 1/2, 5/6, 1: both inner points lie 1/6 above; two points have no inside."""
+    """Costs at 0, 1/3, 2/3, 1 and speeds at 0, 1/2, 5/6, 1: both inner points lie 1/6 above; two
+    points have no inside.
+    """
     assert knee_of([1, 10, 100, 1000], [1, 10**3, 10**5, 10**6]) == 1
     assert knee_of([1, 2], [1, 2]) is None
     assert knee_of([], []) is None
 
 
-@given(st.lists(st.tuples(st.floats(1.01, 5), st.floats(1.01, 5)), min_size=2, max_size=8), st.floats(0.1, 10))
+@given(
+    st.lists(st.tuples(st.floats(1.01, 5), st.floats(1.01, 5)), min_size=2, max_size=8),
+    st.floats(0.1, 10),
+)
 def test_knee_does_not_depend_on_units(ratios: list[tuple[float, float]], factor: float) -> None:
     """Dollars or cents, samples or tokens: the same point, unless two are equally far."""
     costs, speeds = [1.0], [1.0]
@@ -199,13 +237,19 @@ def test_knee_does_not_depend_on_units(ratios: list[tuple[float, float]], factor
     knee = knee_of(costs, speeds)
     assert (
         scaled == knee
-        or (knee is not None and scaled is not None and min(abs(a - 1) for pair in ratios for a in pair) < 0.02)
+        or (
+            knee is not None
+            and scaled is not None
+            and min(abs(a - 1) for pair in ratios for a in pair) < 0.02
+        )
         or _tied(costs, speeds)
     )
 
 
 def _tied(costs: list[float], speeds: list[float]) -> bool:
-    """Whether the two furthest points are equally far within rounding, or nothing is clearly above the chord."""
+    """Whether the two furthest points are equally far within rounding, or nothing is clearly above
+    the chord.
+    """
     import math
 
     x = [math.log(c) / math.log(costs[-1]) for c in costs]
@@ -215,11 +259,20 @@ def _tied(costs: list[float], speeds: list[float]) -> bool:
 
 
 def test_marginal_price_is_that_of_the_extra_samples(xlm: Problem) -> None:
-    """From $0.134/h to $0.60/h: 0.466 USD/h over (463.6 - 208.76) samples/s, 0.508 USD per million of them."""
-    found = frontier(replace(xlm, requirements=Requirements(budget_usd_per_hour=0.7, max_workers=1)), points=1000)
+    """From $0.134/h to $0.60/h: 0.466 USD/h over (463.6 - 208.76) samples/s, 0.508 USD per million
+    of them.
+    """
+    found = frontier(
+        replace(xlm, requirements=Requirements(budget_usd_per_hour=0.7, max_workers=1)), points=1000
+    )
     assert [round(point.usd_per_hour, 3) for point in found.points] == [0.134, 0.6]
     first, last = found.points[0], found.points[-1]
-    extra = (last.usd_per_hour - first.usd_per_hour) / (last.samples_per_second - first.samples_per_second) / 3600 * 1e6
+    extra = (
+        (last.usd_per_hour - first.usd_per_hour)
+        / (last.samples_per_second - first.samples_per_second)
+        / 3600
+        * 1e6
+    )
     assert extra == pytest.approx(0.508, abs=0.001)
     assert found.marginal_usd_per_million_samples[0] is None
 
@@ -227,7 +280,10 @@ def test_marginal_price_is_that_of_the_extra_samples(xlm: Problem) -> None:
 def test_same_seed_same_answer(xlm: Problem) -> None:
     """Twice the same document, apart from seconds; heuristics too."""
     for solver in ("exact", "local_search"):
-        documents = [frontier(xlm, solver, SolveOptions(time_limit_s=60.0, seed=3), 5).to_dict() for _ in range(2)]
+        documents = [
+            frontier(xlm, solver, SolveOptions(time_limit_s=60.0, seed=3), 5).to_dict()
+            for _ in range(2)
+        ]
         for document in documents:
             document["solver"].pop("seconds")
         assert documents[0] == documents[1]
@@ -235,7 +291,9 @@ def test_same_seed_same_answer(xlm: Problem) -> None:
 
 def test_heuristics_say_that_nothing_is_proved(xlm: Problem) -> None:
     """No bounds, status feasible, and never `complete`."""
-    found = frontier(replace(xlm, requirements=Requirements(budget_usd_per_hour=5.0)), "local_search", points=4)
+    found = frontier(
+        replace(xlm, requirements=Requirements(budget_usd_per_hour=5.0)), "local_search", points=4
+    )
     assert found.points
     assert {point.status for point in found.points} == {Status.FEASIBLE}
     assert not found.proved
@@ -243,15 +301,23 @@ def test_heuristics_say_that_nothing_is_proved(xlm: Problem) -> None:
 
 
 def test_no_time_is_a_wider_gap_not_an_error(default: Catalog) -> None:
-    """In a tenth of a second: the cheapest end at least, bounds that hold, and the reason for the end."""
-    problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=Requirements(max_local_steps=4, gpus=("T4",)))
+    """In a tenth of a second: the cheapest end at least, bounds that hold, and the reason for the
+    end.
+    """
+    problem = Problem(
+        profile=load_profile("resnet50"),
+        catalog=default,
+        requirements=Requirements(max_local_steps=4, gpus=("T4",)),
+    )
     found = frontier(problem, "exact", SolveOptions(time_limit_s=0.1), 12)
     assert found.ending in (Ending.TIME_LIMIT, Ending.NOTHING)
     assert check_frontier(found.to_dict(), "here").startswith("frontier of")
 
 
 def test_ctrl_c_leaves_the_points_so_far(xlm: Problem) -> None:
-    """Pressed in the third search: the ends that were found stay. Raised where it is heard: beside other threads a signal may come late."""
+    """Pressed in the third search: the ends that were found stay. Raised where it is heard: beside
+    other threads a signal may come late.
+    """
     heard = []
 
     def press(value: float) -> None:
@@ -330,7 +396,13 @@ def test_frame_has_a_row_for_each_point(shown: Frontier) -> None:
     """With units in the names."""
     frame = shown.to_frame()
     assert len(frame) == len(shown.points)
-    assert {"usd_per_hour", "samples_per_second", "marginal_usd_per_million_samples", "gap", "mark"} <= set(frame.columns)
+    assert {
+        "usd_per_hour",
+        "samples_per_second",
+        "marginal_usd_per_million_samples",
+        "gap",
+        "mark",
+    } <= set(frame.columns)
     assert "<table" in shown._repr_html_()
 
 
@@ -346,7 +418,15 @@ def test_command_prints_table_plot_and_knee(run: Run, columns: int) -> None:
     """Result on stdout within the width; warnings and the next command on stderr."""
     done = run("pareto", *ERBEN, "--budget", "5/h", "--points", "6", columns=columns)
     assert done.returncode == 0
-    for words in ("samples/s", "+USD/M", "knee", "8 x A10", "Knee (K)", "each proved to 0.1 %", "(USD/h, log)"):
+    for words in (
+        "samples/s",
+        "+USD/M",
+        "knee",
+        "8 x A10",
+        "Knee (K)",
+        "each proved to 0.1 %",
+        "(USD/h, log)",
+    ):
         assert words in done.stdout
     assert "next: 'placer recommend'" in done.stderr
     assert all(len(line.rstrip()) <= columns for line in done.stdout.splitlines())
@@ -355,12 +435,26 @@ def test_command_prints_table_plot_and_knee(run: Run, columns: int) -> None:
 def test_command_writes_json_and_csv(run: Run, tmp_path: Path) -> None:
     """Both hold all points; validate accepts the JSON; --json prints nothing else."""
     saved, table = tmp_path / "f.json", tmp_path / "f.csv"
-    done = run("pareto", *ERBEN, "--budget", "5/h", "--points", "4", "--json", "-o", str(saved), "--csv", str(table))
+    done = run(
+        "pareto",
+        *ERBEN,
+        "--budget",
+        "5/h",
+        "--points",
+        "4",
+        "--json",
+        "-o",
+        str(saved),
+        "--csv",
+        str(table),
+    )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document == json.loads(saved.read_text(encoding="utf-8"))
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
-    assert [float(row["usd_per_hour"]) for row in rows] == [point["usd_per_hour"] for point in document["points"]]
+    assert [float(row["usd_per_hour"]) for row in rows] == [
+        point["usd_per_hour"] for point in document["points"]
+    ]
     assert "frontier of 4 points" in run("validate", str(saved)).stdout
 
 
@@ -374,7 +468,9 @@ def test_command_writes_json_and_csv(run: Run, tmp_path: Path) -> None:
         (("--csv", "f", "-o", "f"), 2, "named twice"),
     ],
 )
-def test_command_says_what_is_wrong(run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
+def test_command_says_what_is_wrong(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
     """Infeasible is 3, wrong input 2; nothing is written."""
     done = run("pareto", *ERBEN, *arguments, cwd=tmp_path)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
@@ -392,7 +488,9 @@ def test_plot_without_matplotlib_says_what_to_install(run: Run, tmp_path: Path) 
 @pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is not installed")
 def test_plot_is_drawn(run: Run, tmp_path: Path) -> None:
     """SVG is XML."""
-    done = run("pareto", *ERBEN, "--budget", "5/h", "--points", "4", "--plot", str(tmp_path / "f.svg"))
+    done = run(
+        "pareto", *ERBEN, "--budget", "5/h", "--points", "4", "--plot", str(tmp_path / "f.svg")
+    )
     assert done.returncode == 0, done.stderr
     assert "</svg>" in (tmp_path / "f.svg").read_text(encoding="utf-8")
 

@@ -10,7 +10,15 @@ from placer.validation.reproduction import phalak_hierarchy
 from placer.validation.reproduction.comparison import Finding, Verdict
 from placer.validation.reproduction.phalak import placement_rows, seconds_parts, usd_parts
 from placer.validation.reproduction.phalak_claims import CHECKS, judged
-from placer.validation.reproduction.phalak_placements import BOOK, CHOICES, MODELS, Choice, Study, placed, work_out
+from placer.validation.reproduction.phalak_placements import (
+    BOOK,
+    CHOICES,
+    MODELS,
+    Choice,
+    Study,
+    placed,
+    work_out,
+)
 from placer.validation.reproduction.published import published_claims
 
 HIERARCHY = ("P24", "P25", "P26")
@@ -40,7 +48,9 @@ def test_aws_with_lambda_and_s3_in_oregon_is_cheapest(study: Study, model: str) 
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_fastest_city_is_mumbai_and_the_papers_choice_is_within_three_percent(study: Study, model: str) -> None:
+def test_the_fastest_city_is_mumbai_and_the_papers_choice_is_within_three_percent(
+    study: Study, model: str
+) -> None:
     """P20: GCP VMs, Lambda and S3 in Mumbai; estimated links are known within 5 %, so 3 % is a tie."""
     named = Choice("gcp", "aws", "aws", "Mumbai")
     assert study.fastest(model).city == "Mumbai"
@@ -53,16 +63,25 @@ def test_transfer_of_one_mini_batch_by_hand(study: Study) -> None:
     Up from the three other cities and down to them, AWS prices London .02, Oregon .02, Mumbai .086,
     Sydney .098 USD/GB: London and Oregon .264, Mumbai .396, Sydney .420 USD per GB of gradient.
     """
-    for city, usd_per_gb in (("London", 0.264), ("Oregon", 0.264), ("Mumbai", 0.396), ("Sydney", 0.420)):
+    for city, usd_per_gb in (
+        ("London", 0.264),
+        ("Oregon", 0.264),
+        ("Mumbai", 0.396),
+        ("Sydney", 0.420),
+    ):
         got = study.estimates["niser"][Choice("aws", "aws", "aws", city)]
         assert dict(usd_parts(got))["transfer"] == pytest.approx(usd_per_gb * 17e6 / GIB)
 
 
 def test_one_cloud_is_cheap_and_two_are_as_fast(study: Study) -> None:
-    """P23: the cheapest placement has one provider; whether one or two are fastest is less than links are known (2 %)."""
+    """P23: the cheapest placement has one provider; whether one or two are fastest is less than
+    links are known (2 %).
+    """
     assert study.cheapest("niser").clouds == 1
     named = Choice("gcp", "aws", "aws", "Mumbai")
-    assert study.seconds("niser", named) == pytest.approx(study.seconds("niser", study.fastest("niser")), rel=0.03)
+    assert study.seconds("niser", named) == pytest.approx(
+        study.seconds("niser", study.fastest("niser")), rel=0.03
+    )
     assert found(study)["P23"].verdict == Verdict.NOT_REPRODUCIBLE
 
 
@@ -74,7 +93,9 @@ def test_transfer_and_waiting_outweigh_the_function(study: Study) -> None:
 
 
 def test_parts_add_up(study: Study) -> None:
-    """Components of a mini-batch sum to its dollars, parts to its seconds, in all 2 x 2 x 48 rows; one best of each 48."""
+    """Components of a mini-batch sum to its dollars, parts to its seconds, in all 2 x 2 x 48 rows;
+    one best of each 48.
+    """
     rows = placement_rows(study)
     assert len(rows) == 192
     assert sum(row.best for row in rows) == 4
@@ -85,24 +106,45 @@ def test_parts_add_up(study: Study) -> None:
 
 def test_the_claims_are_p14_to_p29() -> None:
     """Each row of claims.csv has one function that judges it."""
-    assert [claim.id for claim in published_claims(BOOK)] == [f"P{n}" for n in range(14, 30)] == sorted(CHECKS)
+    assert (
+        [claim.id for claim in published_claims(BOOK)]
+        == [f"P{n}" for n in range(14, 30)]
+        == sorted(CHECKS)
+    )
 
 
 def test_verdicts(study: Study) -> None:
-    """What price lists, distance and assumptions settle; a change of a verdict is a change of the model."""
-    verdicts = {name: finding.verdict for name, finding in found(study).items() if name not in HIERARCHY}
-    assert {name for name, verdict in verdicts.items() if verdict == Verdict.REPRODUCED} == {"P14", "P17", "P21", "P27", "P28"}
-    assert {name for name, verdict in verdicts.items() if verdict == Verdict.CONTRADICTED} == {"P19"}
+    """What price lists, distance and assumptions settle; a change of a verdict is a change of the
+    model.
+    """
+    verdicts = {
+        name: finding.verdict for name, finding in found(study).items() if name not in HIERARCHY
+    }
+    assert {name for name, verdict in verdicts.items() if verdict == Verdict.REPRODUCED} == {
+        "P14",
+        "P17",
+        "P21",
+        "P27",
+        "P28",
+    }
+    assert {name for name, verdict in verdicts.items() if verdict == Verdict.CONTRADICTED} == {
+        "P19"
+    }
 
 
 def test_dearer_oregon_contradicts_the_cheapest_placement(phalak: Catalog) -> None:
     """With egress from Oregon at ten times its price the verdict on P21 follows the figures."""
-    egress = tuple(replace(e, usd_per_gib=10 * e.usd_per_gib) if e.src == "us-west-2" else e for e in phalak.egress)
+    egress = tuple(
+        replace(e, usd_per_gib=10 * e.usd_per_gib) if e.src == "us-west-2" else e
+        for e in phalak.egress
+    )
     assert found(work_out(replace(phalak, egress=egress)))["P21"].verdict == Verdict.CONTRADICTED
 
 
 def test_regional_aggregators_are_slower_for_few_workers_and_cheaper_for_more(study: Study) -> None:
-    """P24: with one worker in each city both levels take longer; P26: 1.5 x in London within 10 % (1.49 with two workers in each city)."""
+    """P24: with one worker in each city both levels take longer; P26: 1.5 x in London within 10 %
+    (1.49 with two workers in each city).
+    """
     findings = found(study)
     assert findings["P24"].verdict == Verdict.REPRODUCED
     assert findings["P26"].verdict == Verdict.REPRODUCED
@@ -110,9 +152,13 @@ def test_regional_aggregators_are_slower_for_few_workers_and_cheaper_for_more(st
 
 
 def test_regional_aggregators_send_one_gradient_a_city(study: Study) -> None:
-    """Eight workers in four cities, store in London: S up from three cities and S down to each instead of two of each."""
+    """Eight workers in four cities, store in London: S up from three cities and S down to each
+    instead of two of each.
+    """
     choice = Choice("aws", "aws", "aws", "London")
     flat = placed("niser", choice, study.book, 2).links
     regional = phalak_hierarchy.placed_with_regional("niser", choice, study.book, 2).links
-    between = [sum(use.bytes_per_step for use in links if use.src != use.dst) for links in (flat, regional)]
+    between = [
+        sum(use.bytes_per_step for use in links if use.src != use.dst) for links in (flat, regional)
+    ]
     assert between == pytest.approx([12 * 17e6, 6 * 17e6])

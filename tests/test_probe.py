@@ -1,4 +1,6 @@
-"""The probe with a real server in a process of its own, over loopback; and a relay that is as slow as a link."""
+"""The probe with a real server in a process of its own, over loopback; and a relay that is as slow
+as a link.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,15 @@ from placer.market.sources.links.probe.bill import Run as Transfer
 from placer.market.sources.links.probe.client import Peer, round_trip, throughput
 from placer.market.sources.links.probe.hosts import ProbeHost, ProbeHosts, read_hosts
 from placer.market.sources.links.probe.probe import harvest_probe, plan_probe, run_probe
-from placer.market.sources.links.probe.protocol import VERSION, Meter, ProbeError, Question, ask, read_question, read_report
+from placer.market.sources.links.probe.protocol import (
+    VERSION,
+    Meter,
+    ProbeError,
+    Question,
+    ask,
+    read_question,
+    read_report,
+)
 from placer.market.sources.links.probe.server import ProbeServer, ServerLimits, listen
 
 TOKEN = "correct-horse"  # noqa: S105
@@ -36,9 +46,23 @@ EAST, WEST = "aws/us-east-1", "gcp/us-west1"
 @contextlib.contextmanager
 def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """Run ``placer network serve-probe`` on a free port in a process of its own."""
-    command = [sys.executable, "-u", "-m", "placer", "network", "serve-probe", "--port", "0", "--token", TOKEN, *options]
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        "placer",
+        "network",
+        "serve-probe",
+        "--port",
+        "0",
+        "--token",
+        TOKEN,
+        *options,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         try:
             yield int(process.stdout.readline().split(" port ")[1].split(";")[0]), process
@@ -59,8 +83,12 @@ def peer(port: int, token: str = TOKEN, silence: float = 5.0) -> Peer:
 
 
 def hosts_file(path: Path, *ports: int, place: str = EAST) -> str:
-    """Write a file of hosts on this machine; all stand in one place, for loopback is faster than light between two."""
-    tables = "".join(f'[[host]]\nname = "h{p}"\nplace = "{place}"\naddress = "127.0.0.1:{p}"\n' for p in ports)
+    """Write a file of hosts on this machine; all stand in one place, for loopback is faster than
+    light between two.
+    """
+    tables = "".join(
+        f'[[host]]\nname = "h{p}"\nplace = "{place}"\naddress = "127.0.0.1:{p}"\n' for p in ports
+    )
     (path / "hosts.toml").write_text(f'here = "{EAST}"\n{tables}')
     return str(path / "hosts.toml")
 
@@ -105,10 +133,21 @@ def test_a_wrong_token_is_refused(port: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"\n", b"GET / HTTP/1.1\r\n\r\n", b"\x00\xff" * 300 + b"\n", b"x" * 5000, b"[" * 400 + b"\n", b'{"verb": "echo"}\n', b""]
+    "line",
+    [
+        b"\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00\xff" * 300 + b"\n",
+        b"x" * 5000,
+        b"[" * 400 + b"\n",
+        b'{"verb": "echo"}\n',
+        b"",
+    ],
 )
 def test_garbage_ends_its_connection_and_nothing_else(port: int, line: bytes) -> None:
-    """A web browser, noise, too long a line, half a question, a client that closes: the next client is served."""
+    """A web browser, noise, too long a line, half a question, a client that closes: the next client
+    is served.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         greeting, answer = connection.recv(200), b""
         with contextlib.suppress(OSError):
@@ -124,7 +163,11 @@ def test_garbage_ends_its_connection_and_nothing_else(port: int, line: bytes) ->
 @contextlib.contextmanager
 def local_server(**limits: float) -> Iterator[tuple[ProbeServer, int]]:
     """A server in a thread, with limits of its own."""
-    server = ProbeServer(listener=listen("127.0.0.1", 0), token=TOKEN, limits=ServerLimits(**limits))  # type: ignore[arg-type]
+    server = ProbeServer(
+        listener=listen("127.0.0.1", 0),
+        token=TOKEN,
+        limits=ServerLimits(**limits),  # type: ignore[arg-type]
+    )
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     try:
@@ -136,7 +179,9 @@ def local_server(**limits: float) -> Iterator[tuple[ProbeServer, int]]:
 
 
 def test_silent_and_surplus_clients_are_dropped() -> None:
-    """Two connections at most: the third is closed at once; the silent two after 0.3 s; then there is room again."""
+    """Two connections at most: the third is closed at once; the silent two after 0.3 s; then there
+    is room again.
+    """
     with local_server(connections=2, idle_seconds=0.3) as (_, port):
         silent = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(2)]
         assert all(connection.recv(100) for connection in silent)
@@ -165,13 +210,19 @@ def test_the_bytes_of_a_life_are_limited() -> None:
 
 def test_long_runs_are_refused() -> None:
     """A server of 1 s a run refuses 2 s."""
-    with local_server(transfer_seconds=1.0) as (_, port), pytest.raises(ProbeError, match="refuses: more than 1 s"):
+    with (
+        local_server(transfer_seconds=1.0) as (_, port),
+        pytest.raises(ProbeError, match="refuses: more than 1 s"),
+    ):
         throughput(peer(port), "upload", 1, 1000, 2.0)
 
 
 def test_an_upload_beyond_its_word_is_cut() -> None:
     """A client that said 1000 bytes and sends megabytes loses its connection."""
-    with local_server() as (server, port), socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with (
+        local_server() as (server, port),
+        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+    ):
         nonce = connection.recv(200).decode().split()[1]
         connection.sendall(ask(Question(verb="upload", most_bytes=1000, seconds=5.0), nonce, TOKEN))
         assert connection.recv(3) == b"ok\n"
@@ -269,7 +320,10 @@ def test_a_lying_count_of_an_upload_is_found() -> None:
             pass
         connection.sendall(b"9999999 9999999 0.000001".ljust(63) + b"\n")
 
-    with fake(lies) as port, pytest.raises(ProbeError, match="reports more bytes or seconds than there were"):
+    with (
+        fake(lies) as port,
+        pytest.raises(ProbeError, match="reports more bytes or seconds than there were"),
+    ):
         throughput(peer(port), "upload", 1, 100_000, 5.0)
 
 
@@ -326,7 +380,9 @@ def test_a_slow_link_is_measured(port: int, verb: str) -> None:
 
 
 def test_the_meter_counts_from_the_warm_up_to_the_last_piece_in_time() -> None:
-    """Of 1 s the first fifth does not count: 100 bytes each 0.1 s from 0.2 to 1.0 s are 800 bytes in 0.8 s."""
+    """Of 1 s the first fifth does not count: 100 bytes each 0.1 s from 0.2 to 1.0 s are 800 bytes
+    in 0.8 s.
+    """
     meter = Meter(seconds=1.0)
     assert all(meter.add(100, tenth / 10) for tenth in range(11))
     assert not meter.add(5000, 1.05)
@@ -345,7 +401,9 @@ def test_a_question_is_bound_to_its_nonce_and_token() -> None:
             read_question(data, nonce, TOKEN)
 
 
-@pytest.mark.parametrize("line", [b"", b"a b c", b"1 2 0.1", b"5 -1 0.1", b"5 5 nan", b"5 5 -1", b"1 1", b"\xff 1 1"])
+@pytest.mark.parametrize(
+    "line", [b"", b"a b c", b"1 2 0.1", b"5 -1 0.1", b"5 5 nan", b"5 5 -1", b"1 1", b"\xff 1 1"]
+)
 def test_reports_that_cannot_be_true(line: bytes) -> None:
     """More counted than there was, negative or no number."""
     with pytest.raises(ProbeError):
@@ -354,32 +412,52 @@ def test_reports_that_cannot_be_true(line: bytes) -> None:
 
 def two_clouds(port: int = 7447) -> ProbeHosts:
     """Name this machine in AWS and one host in Google Cloud."""
-    return ProbeHosts(here=EAST, hosts=(ProbeHost(name="west", place=WEST, host="127.0.0.1", port=port),))
+    return ProbeHosts(
+        here=EAST, hosts=(ProbeHost(name="west", place=WEST, host="127.0.0.1", port=port),)
+    )
 
 
 def test_the_bill_is_bytes_times_price_in_both_directions(default: Catalog) -> None:
-    """Runs of 1 GiB with 1 and 4 streams: 2 GiB each way and a block of 128 KiB for each stream, on the wire with headers, 3 % sent again
-    and the acknowledgements of the way back; 10 kB for each of 10 + 5 connections; the dearest tier of each internet price.
+    """Runs of 1 GiB with 1 and 4 streams: 2 GiB each way and a block of 128 KiB for each stream, on
+    the wire with headers, 3 % sent again and the acknowledgements of the way back; 10 kB for each
+    of 10 + 5 connections; the dearest tier of each internet price.
     """
     network = Network(default)
     plan = plan_probe(network, two_clouds(), [1, 4], 60.0, 2**30)
     up, down = plan.lines
-    assert up.most_bytes == pytest.approx((WIRE + ACKNOWLEDGED) * (2 * 2**30 + 5 * 2**17) + 15 * 10_000)
-    assert (up.src, up.usd_per_gib) == (EAST, max(t.usd_per_gib for t in network.egress_tiers(EAST, WEST)))
-    assert (down.src, down.usd_per_gib) == (WEST, max(t.usd_per_gib for t in network.egress_tiers(WEST, EAST)))
-    assert plan.usd == pytest.approx(2 * (1.03 * (1 + 52 / 1448) + 52 / 1448) * (up.usd_per_gib + down.usd_per_gib), rel=1e-3)
+    assert up.most_bytes == pytest.approx(
+        (WIRE + ACKNOWLEDGED) * (2 * 2**30 + 5 * 2**17) + 15 * 10_000
+    )
+    assert (up.src, up.usd_per_gib) == (
+        EAST,
+        max(t.usd_per_gib for t in network.egress_tiers(EAST, WEST)),
+    )
+    assert (down.src, down.usd_per_gib) == (
+        WEST,
+        max(t.usd_per_gib for t in network.egress_tiers(WEST, EAST)),
+    )
+    assert plan.usd == pytest.approx(
+        2 * (1.03 * (1 + 52 / 1448) + 52 / 1448) * (up.usd_per_gib + down.usd_per_gib), rel=1e-3
+    )
 
 
 def test_acknowledgements_of_a_large_upload_are_billed_on_the_way_back(default: Catalog) -> None:
-    """10 GB up and next to nothing down: 52 bytes back for each 1448 come to 359 MB that Google Cloud bills."""
-    runs = [Transfer(verb="upload", streams=1, most_bytes=10**10), Transfer(verb="download", streams=1, most_bytes=1)]
+    """10 GB up and next to nothing down: 52 bytes back for each 1448 come to 359 MB that Google
+    Cloud bills.
+    """
+    runs = [
+        Transfer(verb="upload", streams=1, most_bytes=10**10),
+        Transfer(verb="download", streams=1, most_bytes=1),
+    ]
     hosts = two_clouds()
     _, down = bill(Network(default), hosts.here, hosts.hosts[0], runs)
     assert down.most_bytes == pytest.approx(359e6, rel=1e-2)
 
 
 def test_seconds_times_the_cap_of_the_link_bound_the_bytes(default: Catalog) -> None:
-    """AWS sends at most 4.8 Gb/s to another provider, Google Cloud 1.78 / sqrt(71 ms) = 6.7: 2 s are 1.2 and 1.67 GB."""
+    """AWS sends at most 4.8 Gb/s to another provider, Google Cloud 1.78 / sqrt(71 ms) = 6.7: 2 s
+    are 1.2 and 1.67 GB.
+    """
     plan = plan_probe(Network(default), two_clouds(), [1], 2.0, 1e12)
     assert [run.most_bytes for run in plan.hosts[0][1]] == pytest.approx([1.2e9, 1.67e9], rel=0.01)
 
@@ -402,18 +480,42 @@ def test_the_longest_run_that_fits_is_named(default: Catalog) -> None:
 
 
 def test_no_answer_is_faster_than_light(default: Catalog, port: int) -> None:
-    """A host on this machine that claims to stand 3,600 km away: its place is wrong, and nothing is measured."""
+    """A host on this machine that claims to stand 3,600 km away: its place is wrong, and nothing is
+    measured.
+    """
     plan = plan_probe(Network(default), two_clouds(port), [1], 0.1, 1e6)
     (report,) = run_probe(plan, default.regions, TOKEN)
     assert "light in fibre to gcp/us-west1 needs 36" in report.fault
-    assert harvest_probe([report], plan, default.regions).left_out == {f"host west: {report.fault}": 1}
+    assert harvest_probe([report], plan, default.regions).left_out == {
+        f"host west: {report.fault}": 1
+    }
 
 
 def test_the_command_measures_and_saves(run: Run, port: int, tmp_path: Path) -> None:
-    """One host answers, one is down: the one is saved with its date, the other is named; exit code 0."""
+    """One host answers, one is down: the one is saved with its date, the other is named; exit code
+    0.
+    """
     down = free_port()
-    words = ("--hosts", hosts_file(tmp_path, port, down), "--seconds", "0.2", "--streams", "1,2", "--max-bytes", "20MB", "--max-cost", "1")
-    done = run("network", "probe", *words, "--json", PLACER_HOME=str(tmp_path / "home"), PLACER_PROBE_TOKEN=TOKEN)
+    words = (
+        "--hosts",
+        hosts_file(tmp_path, port, down),
+        "--seconds",
+        "0.2",
+        "--streams",
+        "1,2",
+        "--max-bytes",
+        "20MB",
+        "--max-cost",
+        "1",
+    )
+    done = run(
+        "network",
+        "probe",
+        *words,
+        "--json",
+        PLACER_HOME=str(tmp_path / "home"),
+        PLACER_PROBE_TOKEN=TOKEN,
+    )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (link,) = document["links"]
@@ -430,8 +532,20 @@ def test_a_server_killed_in_the_middle_fails_its_host(run: Run, tmp_path: Path) 
     with serving() as (port, process):
         watch = threading.Timer(1.5, process.kill)
         watch.start()
-        words = ("--hosts", hosts_file(tmp_path, port), "--seconds", "20", "--streams", "1", "--max-bytes", "10TB", "--yes")
-        done = run("network", "probe", *words, PLACER_HOME=str(tmp_path / "home"), PLACER_PROBE_TOKEN=TOKEN)
+        words = (
+            "--hosts",
+            hosts_file(tmp_path, port),
+            "--seconds",
+            "20",
+            "--streams",
+            "1",
+            "--max-bytes",
+            "10TB",
+            "--yes",
+        )
+        done = run(
+            "network", "probe", *words, PLACER_HOME=str(tmp_path / "home"), PLACER_PROBE_TOKEN=TOKEN
+        )
         watch.cancel()
     assert (done.returncode, "Traceback" in done.stderr) == (7, False)
     assert "no host could be measured" in done.stderr
@@ -439,20 +553,43 @@ def test_a_server_killed_in_the_middle_fails_its_host(run: Run, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("good_first", [True, False])
-def test_ctrl_c_keeps_what_was_measured_and_says_partial(port: int, tmp_path: Path, good_first: bool) -> None:
-    """The second host is silent and Ctrl-C comes: the first one is saved. A silent first host: nothing is. Exit code 130."""
+def test_ctrl_c_keeps_what_was_measured_and_says_partial(
+    port: int, tmp_path: Path, good_first: bool
+) -> None:
+    """The second host is silent and Ctrl-C comes: the first one is saved. A silent first host:
+    nothing is. Exit code 130.
+    """
     reached = threading.Event()
 
     def hangs(connection: socket.socket) -> None:
         reached.set()
         connection.recv(1)
 
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PLACER_HOME": str(tmp_path / "home"), "PLACER_PROBE_TOKEN": TOKEN}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PLACER_HOME": str(tmp_path / "home"),
+        "PLACER_PROBE_TOKEN": TOKEN,
+    }
     with fake(hangs) as silent:
         hosts = hosts_file(tmp_path, *((port, silent) if good_first else (silent, port)))
-        words = ["network", "probe", "--hosts", hosts, "--seconds", "0.1", "--streams", "1", "--max-bytes", "1MB", "--yes"]
+        words = [
+            "network",
+            "probe",
+            "--hosts",
+            hosts,
+            "--seconds",
+            "0.1",
+            "--streams",
+            "1",
+            "--max-bytes",
+            "1MB",
+            "--yes",
+        ]
         command = [sys.executable, "-c", INTERRUPTIBLE, *words]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process:
             assert reached.wait(30)
             process.send_signal(signal.SIGINT)
             out, error = process.communicate(timeout=600)
@@ -462,9 +599,16 @@ def test_ctrl_c_keeps_what_was_measured_and_says_partial(port: int, tmp_path: Pa
 
 
 def test_no_host_is_reached_before_money_is_settled(run: Run, tmp_path: Path) -> None:
-    """--max-cost too low, nobody to ask, no token, a dry run: a listening socket sees no connection."""
+    """--max-cost too low, nobody to ask, no token, a dry run: a listening socket sees no
+    connection.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        hosts = ("network", "probe", "--hosts", hosts_file(tmp_path, listener.getsockname()[1], place="azure/eastus"))
+        hosts = (
+            "network",
+            "probe",
+            "--hosts",
+            hosts_file(tmp_path, listener.getsockname()[1], place="azure/eastus"),
+        )
         home = {"PLACER_HOME": str(tmp_path / "home"), "PLACER_PROBE_TOKEN": TOKEN}
         dear = run(*hosts, "--max-cost", "0.1", **home)
         silent = run(*hosts, **home)
@@ -500,8 +644,20 @@ def test_no_host_is_reached_before_money_is_settled(run: Run, tmp_path: Path) ->
 )
 def test_wrong_words_are_one_line(run: Run, tmp_path: Path, words: tuple[str, str]) -> None:
     """Exit code 2, before any connection."""
-    done = run("network", "probe", "--hosts", hosts_file(tmp_path, 7447), "--dry-run", *words, PLACER_HOME=str(tmp_path))
-    assert (done.returncode, done.stderr.startswith("error: "), "Traceback" in done.stderr) == (2, True, False)
+    done = run(
+        "network",
+        "probe",
+        "--hosts",
+        hosts_file(tmp_path, 7447),
+        "--dry-run",
+        *words,
+        PLACER_HOME=str(tmp_path),
+    )
+    assert (done.returncode, done.stderr.startswith("error: "), "Traceback" in done.stderr) == (
+        2,
+        True,
+        False,
+    )
 
 
 def test_a_taken_port_is_one_line(run: Run) -> None:
@@ -538,7 +694,9 @@ HOST = '[[host]]\nname = "a"\nplace = "aws/us-east-1"\naddress = "1.2.3.4:7447"\
         ('here = "aws/us-east-1"\n' + HOST.replace('"a"', '"a b"'), "is not a name"),
     ],
 )
-def test_a_wrong_file_of_hosts_names_what_is_wrong(default: Catalog, tmp_path: Path, text: str, words: str) -> None:
+def test_a_wrong_file_of_hosts_names_what_is_wrong(
+    default: Catalog, tmp_path: Path, text: str, words: str
+) -> None:
     """Missing, unknown, twice, no address."""
     (tmp_path / "h.toml").write_text(text)
     with pytest.raises(PlacerError, match=words):
@@ -546,34 +704,65 @@ def test_a_wrong_file_of_hosts_names_what_is_wrong(default: Catalog, tmp_path: P
 
 
 def test_iperf3_is_run_without_a_shell(run: Run, tmp_path: Path) -> None:
-    """A program of that name which prints a run of iperf3: its 250 Mb/s arrive in the book; its arguments are words of their own."""
+    """A program of that name which prints a run of iperf3: its 250 Mb/s arrive in the book; its
+    arguments are words of their own.
+    """
     fixture = ROOT / "tests" / "fixtures" / "links" / "one.json"
     program = tmp_path / "bin" / "iperf3"
     program.parent.mkdir()
     program.write_text(
-        f"#!{sys.executable}\nimport json, sys\nprint(*sys.argv[1:], file=open({str(tmp_path / 'words')!r}, 'a'))\n"
-        f"run = json.load(open({str(fixture)!r}))\nrun['start']['test_start']['reverse'] = int('--reverse' in sys.argv)\n"
+        f"#!{sys.executable}\nimport json, sys\nprint(*sys.argv[1:], "
+        f"file=open({str(tmp_path / 'words')!r}, 'a'))\n"
+        f"run = json.load(open({str(fixture)!r}))\nrun['start']['test_start']['reverse'] = "
+        f"int('--reverse' in sys.argv)\n"
         "print(json.dumps(run))\n"
     )
     program.chmod(0o755)
-    words = ("--hosts", hosts_file(tmp_path, 5201, place="gcp/us-west1"), "--streams", "1", "--yes", "--with", "iperf3", "--json")
-    done = run("network", "probe", *words, PLACER_HOME=str(tmp_path), PATH=f"{program.parent}:{os.environ['PATH']}")
+    words = (
+        "--hosts",
+        hosts_file(tmp_path, 5201, place="gcp/us-west1"),
+        "--streams",
+        "1",
+        "--yes",
+        "--with",
+        "iperf3",
+        "--json",
+    )
+    done = run(
+        "network",
+        "probe",
+        *words,
+        PLACER_HOME=str(tmp_path),
+        PATH=f"{program.parent}:{os.environ['PATH']}",
+    )
     assert done.returncode == 0, done.stderr
     assert {link["gbps_one_stream"] for link in json.loads(done.stdout)["links"]} == {0.25}
-    assert "--client 127.0.0.1 --port 5201 --json --parallel 1 --time 5 --bitrate" in (tmp_path / "words").read_text()
+    assert (
+        "--client 127.0.0.1 --port 5201 --json --parallel 1 --time 5 --bitrate"
+        in (tmp_path / "words").read_text()
+    )
 
 
 def test_a_flood_of_connections_does_not_end_the_server(tmp_path: Path) -> None:
-    """With room for 40 open files and 150 strangers a server, which was to take 1024, waits for the first to go."""
-    script = f"ulimit -n 40; exec {sys.executable} -u -m placer network serve-probe --port 0 --token {TOKEN} --connections 1024"
+    """With room for 40 open files and 150 strangers a server, which was to take 1024, waits for the
+    first to go.
+    """
+    script = (
+        f"ulimit -n 40; exec {sys.executable} -u -m placer network serve-probe --port 0 "
+        f"--token {TOKEN} --connections 1024"
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        ["/bin/sh", "-c", script], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         try:
             number = int(process.stdout.readline().split(" port ")[1].split(";")[0])
             with contextlib.ExitStack() as strangers:
                 for _ in range(150):
-                    strangers.enter_context(socket.create_connection(("127.0.0.1", number), timeout=5))
+                    strangers.enter_context(
+                        socket.create_connection(("127.0.0.1", number), timeout=5)
+                    )
             assert round_trip(peer(number, silence=30)).rtt_s < 5
         finally:
             process.kill()

@@ -1,4 +1,6 @@
-"""``placer profile``: targets, failures, Ctrl-C, merging; every file that is left is valid and can be asked about."""
+"""``placer profile``: targets, failures, Ctrl-C, merging; every file that is left is valid and can
+be asked about.
+"""
 
 import json
 import os
@@ -48,12 +50,20 @@ def checked(path: str) -> dict[str, Any]:
     return document
 
 
-def test_a_function_is_measured_and_written(profile: Profile, capsys: pytest.CaptureFixture[str]) -> None:
-    """2,762 parameters in 4 tensors are 11,048 bytes of gradients; three phases of each of two batch sizes; the next command is said."""
+def test_a_function_is_measured_and_written(
+    profile: Profile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """2,762 parameters in 4 tensors are 11,048 bytes of gradients; three phases of each of two
+    batch sizes; the next command is said.
+    """
     assert profile("mymodel:good", *FAST, "--batch-sizes", "2,8") == 0
     said = capsys.readouterr()
     document = checked("good.json")
-    assert (document["parameters"], document["tensors"], document["gradient_bytes_fp32"]) == (PARAMETERS, 4, 4 * PARAMETERS)
+    assert (document["parameters"], document["tensors"], document["gradient_bytes_fp32"]) == (
+        PARAMETERS,
+        4,
+        4 * PARAMETERS,
+    )
     (row,) = document["measurements"]
     assert [point["batch_size"] for point in row["points"]] == [2, 8]
     for point in row["points"]:
@@ -62,24 +72,37 @@ def test_a_function_is_measured_and_written(profile: Profile, capsys: pytest.Cap
         assert point["steps"] == 3
         assert point["device_memory_bytes"] is None
         assert point["low"] <= point["samples_per_second"] <= point["high"]
-    assert (row["device"], row["precision"], row["threads"], row["failure"], row["partial"]) == ("cpu", "fp32", 1, None, False)
+    assert (row["device"], row["precision"], row["threads"], row["failure"], row["partial"]) == (
+        "cpu",
+        "fp32",
+        1,
+        None,
+        False,
+    )
     assert row["command"] == "placer profile mymodel:good --device cpu --steps 3 --batch-sizes 2,8"
     # one sample: two products of 32 x 64 and 64 x 10, forward and for weights; for inputs only the second: 2 (2 x 2048 + 3 x 640)
     assert row["flops_per_sample"] == 2 * (2 * 2048 + 3 * 640)
     cpu = next(rate for rate in document["rates"] if rate["gpu"] == "cpu")
     assert cpu["basis"] == "measured"
-    assert all(word in cpu["source"] for word in (row["device_name"], "torch 2", "fp32", row["date"]))
+    assert all(
+        word in cpu["source"] for word in (row["device_name"], "torch 2", "fp32", row["date"])
+    )
     assert "samples/s" in said.out
     assert "next: placer recommend --model good.json" in said.err
 
 
 def test_a_second_run_is_merged(profile: Profile) -> None:
-    """The same device in another precision is added; in the same one it takes the old place. The target batch size stays."""
+    """The same device in another precision is added; in the same one it takes the old place. The
+    target batch size stays.
+    """
     profile("mymodel:good", *FAST, "--batch-sizes", "2", "--target-batch-size", "64")
     profile("mymodel:good", *FAST, "--batch-sizes", "4", "--precision", "bf16")
     profile("mymodel:good", *FAST, "--batch-sizes", "8")
     document = checked("good.json")
-    assert {(m["precision"], m["knee_batch_size"]) for m in document["measurements"]} == {("bf16", 4), ("fp32", 8)}
+    assert {(m["precision"], m["knee_batch_size"]) for m in document["measurements"]} == {
+        ("bf16", 4),
+        ("fp32", 8),
+    }
     assert [rate["gpu"] for rate in document["rates"]].count("cpu") == 1
     assert document["target_batch_size"] == 64
 
@@ -107,7 +130,9 @@ def test_another_model_is_not_merged(profile: Profile, capsys: pytest.CaptureFix
     assert Path("good.json").read_bytes() == before
 
 
-def test_memory_that_runs_out_is_an_answer(profile: Profile, capsys: pytest.CaptureFixture[str]) -> None:
+def test_memory_that_runs_out_is_an_answer(
+    profile: Profile, capsys: pytest.CaptureFixture[str]
+) -> None:
     """5 samples fit: 8 fails, 6 fails, 5 fits, and nothing is between 5 and 6."""
     assert profile("mymodel:small", *FAST) == 0
     (row,) = checked("small.json")["measurements"]
@@ -117,11 +142,17 @@ def test_memory_that_runs_out_is_an_answer(profile: Profile, capsys: pytest.Capt
     assert "5 fit, 6 do not" in capsys.readouterr().out
 
 
-def test_a_crash_names_the_batch_size_and_leaves_a_valid_file(profile: Profile, capsys: pytest.CaptureFixture[str]) -> None:
-    """3 and more samples fail: 1 and 2 are kept, marked partial; one line names 4 and the user's exception, without its second line."""
+def test_a_crash_names_the_batch_size_and_leaves_a_valid_file(
+    profile: Profile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """3 and more samples fail: 1 and 2 are kept, marked partial; one line names 4 and the user's
+    exception, without its second line.
+    """
     assert profile("mymodel:crashes", *FAST) == 2
     said = capsys.readouterr().err
-    assert "error: the measured code fails at batch size 4: ValueError: shapes do not agree\n" in said
+    assert (
+        "error: the measured code fails at batch size 4: ValueError: shapes do not agree\n" in said
+    )
     assert "Traceback" not in said
     (row,) = checked("crashes.json")["measurements"]
     assert [p["batch_size"] for p in row["points"]] == [1, 2]
@@ -154,7 +185,10 @@ def test_a_crash_names_the_batch_size_and_leaves_a_valid_file(profile: Profile, 
         (("../mymodel:good",), "'../mymodel:good' is no package.module:function"),
         (("mymodel:good", "--out", ""), "'' is not the name of a file"),
         (("mymodel:good", "--threads", "100000000"), "--threads"),
-        (("mymodel:good", "--estimate", "--framework", "ddp", "--device", "cpu"), "--estimate measures nothing"),
+        (
+            ("mymodel:good", "--estimate", "--framework", "ddp", "--device", "cpu"),
+            "--estimate measures nothing",
+        ),
         (("mymodel:vector",), "the loss of mymodel:vector is a tensor of shape (2, 10)"),
         (("mymodel:none_fits",), "one sample does not fit"),
         (("mymodel:hidden_step",), "returns a step function, which shows no parameters"),
@@ -162,7 +196,10 @@ def test_a_crash_names_the_batch_size_and_leaves_a_valid_file(profile: Profile, 
         (("mymodel:good", "--device", "tpu"), "unknown device 'tpu'"),
         (("mymodel:good", "--device", "meta"), "device 'meta' cannot be measured"),
         (("mymodel:good", "--precision", "fp8"), "unknown precision 'fp8'"),
-        (("mymodel:good", "--device", "cpu", "--precision", "tf32"), "precision tf32 is not supported on cpu"),
+        (
+            ("mymodel:good", "--device", "cpu", "--precision", "tf32"),
+            "precision tf32 is not supported on cpu",
+        ),
         (("mymodel:good", "--batch-sizes", "1,x"), "batch size 'x'"),
         (("mymodel:good", "--batch-sizes", "0"), "batch size '0'"),
         (("mymodel:good", "--out", "none/x.json"), "cannot write 'none/x.json'"),
@@ -174,7 +211,9 @@ def test_a_crash_names_the_batch_size_and_leaves_a_valid_file(profile: Profile, 
 def test_what_cannot_be_profiled_is_one_line(
     profile: Profile, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
 ) -> None:
-    """Exit code 2, the thing named, no file, no traceback; what is there already is not overwritten."""
+    """Exit code 2, the thing named, no file, no traceback; what is there already is not
+    overwritten.
+    """
     assert profile(*arguments, "--steps", "1") == 2
     said = capsys.readouterr().err
     assert says in said
@@ -190,7 +229,9 @@ def test_a_module_and_batches_are_enough(profile: Profile) -> None:
 
 
 def test_a_step_function_has_whole_steps_alone(profile: Profile) -> None:
-    """No phases; parameters of its attribute ``module``; two precisions are refused, as it has its own."""
+    """No phases; parameters of its attribute ``module``; two precisions are refused, as it has its
+    own.
+    """
     assert profile("mymodel:step_function", *FAST, "--batch-sizes", "4") == 0
     (row,) = checked("step_function.json")["measurements"]
     assert row["points"][0]["forward"] is None
@@ -201,20 +242,38 @@ def test_a_step_function_has_whole_steps_alone(profile: Profile) -> None:
 def test_a_hidden_step_is_added_to_a_profile(profile: Profile) -> None:
     """What a step function does not show is taken from the profile that is there."""
     profile("mymodel:good", *FAST, "--batch-sizes", "2")
-    assert profile("mymodel:hidden_step", *FAST, "--batch-sizes", "2", "--precision", "bf16", "--out", "good.json") == 0
+    assert (
+        profile(
+            "mymodel:hidden_step",
+            *FAST,
+            "--batch-sizes",
+            "2",
+            "--precision",
+            "bf16",
+            "--out",
+            "good.json",
+        )
+        == 0
+    )
     document = checked("good.json")
     assert document["parameters"] == PARAMETERS
     assert len(document["measurements"]) == 2
 
 
-def test_json_is_the_document_that_is_written(profile: Profile, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_document_that_is_written(
+    profile: Profile, capsys: pytest.CaptureFixture[str]
+) -> None:
     """On stdout alone; notes, and what the target prints, go to stderr."""
     profile("mymodel:talks", *FAST, "--batch-sizes", "2", "--json")
     assert json.loads(capsys.readouterr().out) == checked("talks.json")
 
 
-def test_what_a_loss_prints_is_no_result(profile: Profile, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also while operations are counted on the meta device, and with ``--estimate``: stdout is one JSON document."""
+def test_what_a_loss_prints_is_no_result(
+    profile: Profile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also while operations are counted on the meta device, and with ``--estimate``: stdout is one
+    JSON document.
+    """
     assert profile("mymodel:chats", *FAST, "--batch-sizes", "2", "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["name"] == "chats"
@@ -223,9 +282,15 @@ def test_what_a_loss_prints_is_no_result(profile: Profile, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["schema"] == "placer.workload.profile-estimate/v1"
 
 
-@pytest.mark.parametrize(("function", "says"), [("gives_up", "SystemExit: 0"), ("own_exception", "Own: mine")])
-def test_code_that_leaves_does_not_end_placer(profile: Profile, capsys: pytest.CaptureFixture[str], function: str, says: str) -> None:
-    """``sys.exit(0)`` in a loss, on the meta device too, is a failure of the measured code: exit code 2, what was measured is kept."""
+@pytest.mark.parametrize(
+    ("function", "says"), [("gives_up", "SystemExit: 0"), ("own_exception", "Own: mine")]
+)
+def test_code_that_leaves_does_not_end_placer(
+    profile: Profile, capsys: pytest.CaptureFixture[str], function: str, says: str
+) -> None:
+    """``sys.exit(0)`` in a loss, on the meta device too, is a failure of the measured code: exit
+    code 2, what was measured is kept.
+    """
     assert profile(f"mymodel:{function}", *FAST) == 2
     assert f"error: the measured code fails at batch size 4: {says}\n" in capsys.readouterr().err
     assert checked(f"{function}.json")["measurements"][0]["partial"]
@@ -239,14 +304,18 @@ def test_a_target_that_changes_the_folder_moves_no_file(profile: Profile, tmp_pa
     assert checked(str(tmp_path / "mine.json"))["name"] == "moves"
 
 
-def test_a_loss_that_is_no_number_is_said(profile: Profile, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_loss_that_is_no_number_is_said(
+    profile: Profile, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Seconds can be measured all the same; one note for all batch sizes."""
     assert profile("mymodel:no_number", *FAST, "--batch-sizes", "2,4") == 0
     assert capsys.readouterr().err.count("fp32: the loss is nan") == 1
 
 
 def test_a_huge_batch_is_not_tried(profile: Profile) -> None:
-    """1e12 samples of 32 FP32 inputs alone are 128 TB: refused before memory is taken, and so are three halves of it."""
+    """1e12 samples of 32 FP32 inputs alone are 128 TB: refused before memory is taken, and so are
+    three halves of it.
+    """
     assert profile("mymodel:good", *FAST, "--batch-sizes", "2,1e12") == 0
     (row,) = checked("good.json")["measurements"]
     assert "not tried" in row["failure"]
@@ -258,7 +327,13 @@ def in_process(*arguments: str, cwd: Path, code: str = "") -> "subprocess.Comple
     script = f"{code}\nfrom placer.cli import run\nrun({list(arguments)!r})"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=cwd, env=environment, timeout=600
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env=environment,
+        timeout=600,
     )
 
 

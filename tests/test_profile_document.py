@@ -1,4 +1,6 @@
-"""Measurements in a profile: checked row by row, merged, turned into rates; kept out of what is priced."""
+"""Measurements in a profile: checked row by row, merged, turned into rates; kept out of what is
+priced.
+"""
 
 import json
 from dataclasses import replace
@@ -25,7 +27,14 @@ from placer.profiler.document import (
     with_estimates,
 )
 from placer.workload.measurement import Measurement, Point, Seconds
-from placer.workload.profile import SCHEMA, ModelProfile, Rate, load_profile, profile_document, profile_from_json
+from placer.workload.profile import (
+    SCHEMA,
+    ModelProfile,
+    Rate,
+    load_profile,
+    profile_document,
+    profile_from_json,
+)
 
 SECONDS = Seconds(median=0.1, low=0.09, high=0.12)
 POINT = Point(
@@ -85,12 +94,16 @@ def sizes() -> Sizes:
 
 def made(*measurements: Measurement, old: ModelProfile | None = None) -> ModelProfile:
     """Profile of XLM-RoBERTa from some measurements."""
-    return profile_of(sizes(), measurements, known_rates(old, measured_rates(measurements)), old=old)
+    return profile_of(
+        sizes(), measurements, known_rates(old, measured_rates(measurements)), old=old
+    )
 
 
 def written(profile: ModelProfile) -> dict[str, Any]:
     """What stands in the file."""
-    document: dict[str, Any] = json.loads(json.dumps({"schema": SCHEMA, **profile_document(profile)}))
+    document: dict[str, Any] = json.loads(
+        json.dumps({"schema": SCHEMA, **profile_document(profile)})
+    )
     return document
 
 
@@ -118,7 +131,10 @@ def test_files_without_measurements_stay_as_they_are() -> None:
         ({"torch": None}, "measurements[1]: Expected `str`"),
         ({"colour": "red"}, "unknown key 'colour"),
         ({"points": [{"batch_size": 8}]}, "measurements[1].points[0]: 'accumulation' is missing"),
-        ({"device_name": "Tesla T4", "gpu": "T4", "precision": "fp16"}, "two measurements of one device in one precision"),
+        (
+            {"device_name": "Tesla T4", "gpu": "T4", "precision": "fp16"},
+            "two measurements of one device in one precision",
+        ),
     ],
 )
 def test_bad_measurements_are_named(change: dict[str, object], says: str) -> None:
@@ -131,7 +147,9 @@ def test_bad_measurements_are_named(change: dict[str, object], says: str) -> Non
     assert "mine.json" in caught.value.message
 
 
-@pytest.mark.parametrize("change", [{"low": 90.0}, {"samples_per_second": 0.0}, {"confidence": 1.5}, {"batch_size": 0}])
+@pytest.mark.parametrize(
+    "change", [{"low": 90.0}, {"samples_per_second": 0.0}, {"confidence": 1.5}, {"batch_size": 0}]
+)
 def test_points_are_ordered_and_positive(change: dict[str, float]) -> None:
     """A low end above the value is no interval."""
     with pytest.raises(PlacerError, match="batch size"):
@@ -139,18 +157,33 @@ def test_points_are_ordered_and_positive(change: dict[str, float]) -> None:
 
 
 def test_the_rate_is_that_of_the_knee_in_the_fastest_precision() -> None:
-    """80 samples/s in fp16 beat 60 in fp32; with accumulation measured, that counts: 85. The source says of what and when."""
-    slow = replace(ON_T4, precision="fp32", points=(replace(POINT, samples_per_second=60.0, low=59.0, high=61.0),))
+    """80 samples/s in fp16 beat 60 in fp32; with accumulation measured, that counts: 85. The source
+    says of what and when.
+    """
+    slow = replace(
+        ON_T4,
+        precision="fp32",
+        points=(replace(POINT, samples_per_second=60.0, low=59.0, high=61.0),),
+    )
     assert rate_of([slow, ON_T4]).value == 80.0
     steps = replace(POINT, accumulation=16, samples_per_second=85.0, low=84.0, high=86.0)
     found = rate_of([slow, replace(ON_T4, points=(*ON_T4.points, steps))])
     assert (found.value, found.low, found.high, found.basis) == (85.0, 84.0, 86.0, "measured")
-    assert all(word in found.source for word in ("Tesla T4", "torch 2.13.0", "fp16", "2026-11-21", "16 x 8"))
+    assert all(
+        word in found.source
+        for word in ("Tesla T4", "torch 2.13.0", "fp16", "2026-11-21", "16 x 8")
+    )
 
 
 def test_of_two_machines_of_one_name_the_last_counts() -> None:
-    """Both CPUs stay in the file; the rate of `cpu` is that of the one measured last, though it is slower."""
-    laptop = replace(ON_CPU, device_name="laptop", points=(replace(ON_CPU.points[0], samples_per_second=2.0, low=1.9, high=2.1),))
+    """Both CPUs stay in the file; the rate of `cpu` is that of the one measured last, though it is
+    slower.
+    """
+    laptop = replace(
+        ON_CPU,
+        device_name="laptop",
+        points=(replace(ON_CPU.points[0], samples_per_second=2.0, low=1.9, high=2.1),),
+    )
     rows = merged_measurements((ON_CPU,), (laptop,))
     assert len(rows) == 2
     (rate,) = measured_rates(rows)
@@ -164,7 +197,9 @@ def test_the_same_device_and_precision_is_replaced() -> None:
 
 
 def test_measured_rates_replace_published_and_estimated_ones() -> None:
-    """T4 is published at 208.76: measured, it has one rate, 80. A10 stays published, nodes and hivemind's rates too; H100 estimated."""
+    """T4 is published at 208.76: measured, it has one rate, 80. A10 stays published, nodes and
+    hivemind's rates too; H100 estimated.
+    """
     old = load_profile("roberta-xlm")
     known = known_rates(old, measured_rates((ON_T4,)))
     plain = {rate.gpu: rate for rate in known if rate.gpu_count == 1 and rate.framework == "none"}
@@ -174,7 +209,11 @@ def test_measured_rates_replace_published_and_estimated_ones() -> None:
     assert all(rate in known for rate in others)
     guess = replace(plain["T4"], basis="estimated")
     rates = with_estimates(known, (guess, replace(guess, gpu="H100")))
-    assert [(r.gpu, r.basis) for r in rates if r.gpu in ("T4", "H100") and r.gpu_count == 1 and r.framework == "none"] == [
+    assert [
+        (r.gpu, r.basis)
+        for r in rates
+        if r.gpu in ("T4", "H100") and r.gpu_count == 1 and r.framework == "none"
+    ] == [
         ("T4", "measured"),
         ("H100", "estimated"),
     ]
@@ -184,21 +223,30 @@ def test_a_gpu_sets_memory_and_microbatch() -> None:
     """3 GB on the T4; a CPU alone tells nothing about a device, so that is worked out and said so."""
     assert main_measurement((ON_CPU, ON_T4)) == ON_T4
     both, alone = made(ON_CPU, ON_T4), made(ON_CPU)
-    assert (both.device_memory_bytes, both.host_memory_bytes, both.microbatch) == (3 * 10**9, 2 * 10**9, 8)
+    assert (both.device_memory_bytes, both.host_memory_bytes, both.microbatch) == (
+        3 * 10**9,
+        2 * 10**9,
+        8,
+    )
     assert alone.device_memory_bytes == sizes().device_memory_bytes
     assert alone.memory_source.startswith("device: ")
 
 
 def test_another_model_is_refused() -> None:
     """Both are named with their numbers."""
-    with pytest.raises(PlacerError, match=r"roberta-xlm has 7 parameters .* roberta-xlm in mine.json has 560,142,482"):
+    with pytest.raises(
+        PlacerError,
+        match=r"roberta-xlm has 7 parameters .* roberta-xlm in mine.json has 560,142,482",
+    ):
         check_same_model(replace(sizes(), parameters=7), load_profile("roberta-xlm"), "mine.json")
 
 
 def test_measurements_are_not_part_of_a_question() -> None:
     """Nothing is priced from them: problems are saved without, and are the same when read again."""
     profile = made(ON_T4, old=load_profile("roberta-xlm"))
-    problem = Problem(profile=profile, catalog=load_catalog("erben-2023"), requirements=Requirements())
+    problem = Problem(
+        profile=profile, catalog=load_catalog("erben-2023"), requirements=Requirements()
+    )
     saved = problem.to_dict()
     assert "measurements" not in saved["profile"]
     assert Problem.from_dict(saved).profile == replace(profile, measurements=())
@@ -245,15 +293,26 @@ def test_gpus_have_their_names_of_the_catalog(name: str, memory: int | None, gpu
     ],
 )
 def test_a_measurement_that_nothing_measured_is_refused(change: dict[str, Any], says: str) -> None:
-    """Files are edited by hand: text that steers a terminal, and figures below 0 or beyond reason, are named."""
+    """Files are edited by hand: text that steers a terminal, and figures below 0 or beyond reason,
+    are named.
+    """
     with pytest.raises(PlacerError, match=says):
         replace(ON_T4, **change)
 
 
 @pytest.mark.parametrize(
-    "change", [{"high": 1e16}, {"host_memory_bytes": -1}, {"steps": 0}, {"fraction_of_peak": -0.1}, {"confidence": 2.0}]
+    "change",
+    [
+        {"high": 1e16},
+        {"host_memory_bytes": -1},
+        {"steps": 0},
+        {"fraction_of_peak": -0.1},
+        {"confidence": 2.0},
+    ],
 )
 def test_a_point_that_nothing_measured_is_refused(change: dict[str, Any]) -> None:
-    """Refused when it is read: as a rate, 1e16 samples/s would be refused after the next measurement, which would be lost."""
+    """Refused when it is read: as a rate, 1e16 samples/s would be refused after the next
+    measurement, which would be lost.
+    """
     with pytest.raises(PlacerError):
         replace(POINT, **change)

@@ -1,4 +1,6 @@
-"""Host constants from this machine's arithmetic: fits of known costs, real measurements, and the calibration they become."""
+"""Host constants from this machine's arithmetic: fits of known costs, real measurements, and the
+calibration they become.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,15 @@ from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.profiler.host.arithmetic import HostMeasurement, HostPoint
 from placer.profiler.host.fit import fit, student
-from placer.profiler.host.overlay import ALIKE, REFERENCE_S_PER_GB, REFERENCE_S_PER_TENSOR, HostReport, host_class, host_report, warnings_of
+from placer.profiler.host.overlay import (
+    ALIKE,
+    REFERENCE_S_PER_GB,
+    REFERENCE_S_PER_TENSOR,
+    HostReport,
+    host_class,
+    host_report,
+    warnings_of,
+)
 from placer.workload.constants import PUBLISHED
 from placer.workload.overlay import overlay_from, read_overlay
 
@@ -31,7 +41,9 @@ GRID = [(size, count) for size in (2e6, 8e6, 32e6) for count in (8, 64, 512)]
 COSTS = st.floats(min_value=1e-3, max_value=100)
 
 
-def synthetic(s_per_gb: float, s_per_tensor: float, fp32: float = 0.5, *, partial: bool = False) -> HostMeasurement:
+def synthetic(
+    s_per_gb: float, s_per_tensor: float, fp32: float = 0.5, *, partial: bool = False
+) -> HostMeasurement:
     """Points of a host of known costs: half is deserialising."""
     points = []
     for kind, per_gb in (("fp16", s_per_gb), ("none", fp32)):
@@ -48,13 +60,26 @@ def synthetic(s_per_gb: float, s_per_tensor: float, fp32: float = 0.5, *, partia
                     rounds=3,
                 )
             )
-    return HostMeasurement(points=tuple(points), partial=partial, processor="Some CPU", logical_cpus=2, torch_version="2.13.0")
+    return HostMeasurement(
+        points=tuple(points),
+        partial=partial,
+        processor="Some CPU",
+        logical_cpus=2,
+        torch_version="2.13.0",
+    )
 
 
 @given(s_per_gb=COSTS, us_per_tensor=st.floats(min_value=1.0, max_value=1e4))
 def test_exact_points_give_their_costs(s_per_gb: float, us_per_tensor: float) -> None:
-    """Two costs and nine points without noise: both are recovered, and the interval is the least one, 2 % each side."""
-    found = fit([(size, count, s_per_gb * size / 1e9 + us_per_tensor * 1e-6 * count) for size, count in GRID])
+    """Two costs and nine points without noise: both are recovered, and the interval is the least
+    one, 2 % each side.
+    """
+    found = fit(
+        [
+            (size, count, s_per_gb * size / 1e9 + us_per_tensor * 1e-6 * count)
+            for size, count in GRID
+        ]
+    )
     assert found.s_per_gb.value == pytest.approx(s_per_gb, rel=1e-4)
     assert found.s_per_tensor.value == pytest.approx(us_per_tensor * 1e-6, rel=1e-4)
     assert found.s_per_gb.high == pytest.approx(s_per_gb * 1.02, rel=1e-3)
@@ -63,10 +88,23 @@ def test_exact_points_give_their_costs(s_per_gb: float, us_per_tensor: float) ->
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), s_per_gb=st.floats(1, 10), us_per_tensor=st.floats(10, 100))
-def test_noisy_points_give_costs_within_their_noise(seed: int, s_per_gb: float, us_per_tensor: float) -> None:
-    """Up to 10 % of noise on each point cannot move a nonnegative fit of well separated costs by more than 50 %; order is kept."""
+def test_noisy_points_give_costs_within_their_noise(
+    seed: int, s_per_gb: float, us_per_tensor: float
+) -> None:
+    """Up to 10 % of noise on each point cannot move a nonnegative fit of well separated costs by
+    more than 50 %; order is kept.
+    """
     draw = random.Random(seed)
-    found = fit([(size, count, (s_per_gb * size / 1e9 + us_per_tensor * 1e-6 * count) * draw.uniform(0.9, 1.1)) for size, count in GRID])
+    found = fit(
+        [
+            (
+                size,
+                count,
+                (s_per_gb * size / 1e9 + us_per_tensor * 1e-6 * count) * draw.uniform(0.9, 1.1),
+            )
+            for size, count in GRID
+        ]
+    )
     assert found.s_per_gb.value == pytest.approx(s_per_gb, rel=0.5)
     assert 0 <= found.s_per_gb.low <= found.s_per_gb.value <= found.s_per_gb.high
     assert 0 <= found.s_per_tensor.low <= found.s_per_tensor.value <= found.s_per_tensor.high
@@ -74,16 +112,25 @@ def test_noisy_points_give_costs_within_their_noise(seed: int, s_per_gb: float, 
 
 
 def test_intervals_hold_the_costs_about_nine_times_in_ten() -> None:
-    """Of 400 draws with 5 % of Gaussian noise, 90 % of the intervals should hold 3 s/GB: 84 to 96 % is four standard errors."""
+    """Of 400 draws with 5 % of Gaussian noise, 90 % of the intervals should hold 3 s/GB: 84 to 96 %
+    is four standard errors.
+    """
     draw, inside = random.Random(1), 0
     for _ in range(400):
-        found = fit([(size, count, (3 * size / 1e9 + 3e-5 * count) * draw.gauss(1, 0.05)) for size, count in GRID])
+        found = fit(
+            [
+                (size, count, (3 * size / 1e9 + 3e-5 * count) * draw.gauss(1, 0.05))
+                for size, count in GRID
+            ]
+        )
         inside += found.s_per_gb.low <= 3 <= found.s_per_gb.high
     assert 0.84 < inside / 400 < 0.96
 
 
 def test_a_cost_that_would_be_negative_is_zero() -> None:
-    """More tensors took less time: seconds a tensor are 0, and 3 s/GB lie between what the points say, 3.1 and 2.9."""
+    """More tensors took less time: seconds a tensor are 0, and 3 s/GB lie between what the points
+    say, 3.1 and 2.9.
+    """
     found = fit([(1e9, 10, 3.1), (1e9, 1000, 2.9), (2e9, 10, 6.2), (2e9, 1000, 5.8)])
     assert found.s_per_tensor.value == 0.0
     assert found.s_per_gb.value == pytest.approx(3.0, abs=0.02)
@@ -98,7 +145,9 @@ def test_a_cost_that_would_be_negative_is_zero() -> None:
         ([(1e9, 1, 1.0), (2e9, 1, float("nan")), (3e9, 2, 1.0)], "not above 0"),
     ],
 )
-def test_points_that_say_too_little_are_refused(points: list[tuple[float, float, float]], says: str) -> None:
+def test_points_that_say_too_little_are_refused(
+    points: list[tuple[float, float, float]], says: str
+) -> None:
     """Too few, without time, or sizes that grow with the tensors."""
     with pytest.raises(PlacerError, match=says):
         fit(points)
@@ -124,7 +173,9 @@ def test_a_host_like_the_reference_has_the_published_constants() -> None:
 @given(factor=st.floats(0.1, 10))
 def test_constants_scale_with_the_arithmetic(factor: float) -> None:
     """A host that is twice as slow takes twice as long per GB; its spread is at least `ALIKE`."""
-    report = host_report(synthetic(REFERENCE_S_PER_GB * factor, REFERENCE_S_PER_TENSOR), "t4", TODAY)
+    report = host_report(
+        synthetic(REFERENCE_S_PER_GB * factor, REFERENCE_S_PER_TENSOR), "t4", TODAY
+    )
     here = report.overlay.calibration.hosts["t4"]
     assert here.s_per_gb == pytest.approx(PUBLISHED.hosts["a10"].s_per_gb * factor, rel=1e-3)
     _, slow, fast = report.overlay.calibration.spreads["t4"]
@@ -168,25 +219,37 @@ def test_document_follows_its_schema_and_reads_back(slow_host: HostReport) -> No
     document = json.loads(json.dumps(slow_host.to_dict(), allow_nan=False))
     jsonschema.validate(document, json.loads(schema_text("calibration")))
     assert overlay_from(document, "file") == slow_host.overlay
-    assert examine_document(document, "file")[0].startswith("calibration placer profile exchange on Some CPU")
+    assert examine_document(document, "file")[0].startswith(
+        "calibration placer profile exchange on Some CPU"
+    )
     assert document["report"]["exchange"]["partial"] is False
 
 
 def test_overlay_changes_estimate_and_recommend(slow_host: HostReport, tmp_path: Path) -> None:
-    """Eight A10 average roberta-xlm (1.1203 GB) in 13.2 s: twice 7.26 s/GB adds 8.13 s to the step, and recommend is priced by it."""
+    """Eight A10 average roberta-xlm (1.1203 GB) in 13.2 s: twice 7.26 s/GB adds 8.13 s to the step,
+    and recommend is priced by it.
+    """
     path = tmp_path / "here.json"
     path.write_text(json.dumps(slow_host.to_dict()), encoding="utf-8")
     workers = "lambda/us-west-1=8xA10"
     shipped = placer.estimate("roberta-xlm", workers, catalog="erben-2023")
-    here = placer.estimate("roberta-xlm", workers, catalog="erben-2023", calibration=read_overlay(str(path)))
-    assert here.step.communication - shipped.step.communication == pytest.approx(7.26 * 1.1203, rel=1e-3)
+    here = placer.estimate(
+        "roberta-xlm", workers, catalog="erben-2023", calibration=read_overlay(str(path))
+    )
+    assert here.step.communication - shipped.step.communication == pytest.approx(
+        7.26 * 1.1203, rel=1e-3
+    )
     assert any("placer profile exchange on Some CPU" in line for line in here.provenance)
-    result = placer.recommend("roberta-xlm", budget="2/h", gpu="A10", catalog="erben-2023", calibration=str(path))
+    result = placer.recommend(
+        "roberta-xlm", budget="2/h", gpu="A10", catalog="erben-2023", calibration=str(path)
+    )
     assert str(result.status) == "optimal"
 
 
 def test_messages_hold_the_gradient() -> None:
-    """FP16 keeps 11 bits, clamps at 65,504; FP32 keeps all; a message is 48 bytes longer than its buffer."""
+    """FP16 keeps 11 bits, clamps at 65,504; FP32 keeps all; a message is 48 bytes longer than its
+    buffer.
+    """
     torch = pytest.importorskip("torch")
     from placer.profiler.host.arithmetic import HEADER, deserialise, mean_of, serialise
 
@@ -200,7 +263,9 @@ def test_messages_hold_the_gradient() -> None:
 
 
 def test_averaging_with_a_copy_changes_nothing() -> None:
-    """The mean of two equal gradients is the gradient: the difference that comes back is 0 in FP32, below FP16's step in FP16."""
+    """The mean of two equal gradients is the gradient: the difference that comes back is 0 in FP32,
+    below FP16's step in FP16.
+    """
     torch = pytest.importorskip("torch")
     from placer.profiler.host.arithmetic import average_once, make_gradient
 
@@ -215,7 +280,9 @@ def test_averaging_with_a_copy_changes_nothing() -> None:
 
 
 def test_a_real_measurement_of_tiny_gradients() -> None:
-    """Three rounds over eight points: times above 0, a fit, as many threads as before, and progress that ends at 1."""
+    """Three rounds over eight points: times above 0, a fit, as many threads as before, and progress
+    that ends at 1.
+    """
     torch = pytest.importorskip("torch")
     from placer.profiler.host.arithmetic import measure_host
 
@@ -254,8 +321,12 @@ def test_ctrl_c_keeps_whole_rounds() -> None:
     assert sorted({p.rounds for p in measured.points}) == [1, 2]
 
 
-@pytest.mark.parametrize(("sizes", "tensors"), [((1e5,), (1, 2)), ((1e5, 2e5), (4,)), ((1e5, 2e5), (0, 4))])
-def test_grids_that_tell_nothing_are_refused(sizes: tuple[float, ...], tensors: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "tensors"), [((1e5,), (1, 2)), ((1e5, 2e5), (4,)), ((1e5, 2e5), (0, 4))]
+)
+def test_grids_that_tell_nothing_are_refused(
+    sizes: tuple[float, ...], tensors: tuple[int, ...]
+) -> None:
     """One size or one tensor count cannot tell the two costs apart."""
     from placer.profiler.host.arithmetic import measure_host
 
@@ -267,19 +338,35 @@ def test_grids_that_tell_nothing_are_refused(sizes: tuple[float, ...], tensors: 
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny gradients for the command."""
     pytest.importorskip("torch")
-    monkeypatch.setattr("placer.profiler.host.arithmetic.SIZES", {"quick": (2e5, 8e5), "usual": (2e5, 8e5), "thorough": (2e5, 8e5)})
-    monkeypatch.setattr("placer.profiler.host.arithmetic.SECONDS", {"quick": 0.0, "usual": 0.0, "thorough": 0.0})
+    monkeypatch.setattr(
+        "placer.profiler.host.arithmetic.SIZES",
+        {"quick": (2e5, 8e5), "usual": (2e5, 8e5), "thorough": (2e5, 8e5)},
+    )
+    monkeypatch.setattr(
+        "placer.profiler.host.arithmetic.SECONDS", {"quick": 0.0, "usual": 0.0, "thorough": 0.0}
+    )
 
 
 @pytest.mark.usefixtures("tiny")
 def test_command_writes_a_calibration(tmp_path: Path) -> None:
-    """Tables on stdout, warnings and the file's name on stderr; the file is what --calibration reads."""
+    """Tables on stdout, warnings and the file's name on stderr; the file is what --calibration
+    reads.
+    """
     from placer.cli.measure.profile_exchange import command
 
     path = tmp_path / "here.json"
-    done = CliRunner().invoke(command, ["--quick", "--host", "L4", "-o", str(path)], env={"COLUMNS": "200"})
+    done = CliRunner().invoke(
+        command, ["--quick", "--host", "L4", "-o", str(path)], env={"COLUMNS": "200"}
+    )
     assert done.exit_code == 0, done.output
-    for phrase in ("s_per_gb", "shipped t4", "estimated: a10 x", "assumed: as a10", "A step of roberta-xlm", "samples/s"):
+    for phrase in (
+        "s_per_gb",
+        "shipped t4",
+        "estimated: a10 x",
+        "assumed: as a10",
+        "A step of roberta-xlm",
+        "samples/s",
+    ):
         assert phrase in done.stdout
     assert "wrote calibration to" in done.stderr
     assert "warning: only the arithmetic is measured" in done.stderr

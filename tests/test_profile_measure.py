@@ -1,4 +1,6 @@
-"""Measuring real models on the CPU: phases, precisions, memory, repeated runs, a plain loop, a dataset."""
+"""Measuring real models on the CPU: phases, precisions, memory, repeated runs, a plain loop, a
+dataset.
+"""
 
 import statistics
 import time
@@ -35,7 +37,9 @@ def one_thread() -> None:
     torch.manual_seed(0)
 
 
-def workload(module: Any, shape: tuple[int, ...], forward: Callable[[Any, Any], Any] = lambda m, x: m(x)) -> Workload:
+def workload(
+    module: Any, shape: tuple[int, ...], forward: Callable[[Any, Any], Any] = lambda m, x: m(x)
+) -> Workload:
     """A module on normal samples, its loss the mean square of what comes out."""
     return Workload(
         name="test",
@@ -50,7 +54,13 @@ def workload(module: Any, shape: tuple[int, ...], forward: Callable[[Any, Any], 
 
 def convolutions() -> Workload:
     """A small CNN on 16 x 16 pictures."""
-    layers = [torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3), torch.nn.Flatten(), torch.nn.Linear(2304, 10)]
+    layers = [
+        torch.nn.Conv2d(3, 16, 3),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(16, 16, 3),
+        torch.nn.Flatten(),
+        torch.nn.Linear(2304, 10),
+    ]
     return workload(torch.nn.Sequential(*layers), (3, 16, 16))
 
 
@@ -67,24 +77,35 @@ def recurrent() -> Workload:
 MODELS = {"cnn": convolutions, "transformer": transformer, "lstm": recurrent}
 
 
-def timed(given: Workload, batch_size: int = 8, precision: str = "fp32", accumulation: int = 1) -> Timing:
+def timed(
+    given: Workload, batch_size: int = 8, precision: str = "fp32", accumulation: int = 1
+) -> Timing:
     """Measure one batch size."""
     found = Timing(batch_size=batch_size, accumulation=accumulation)
     with products(precision):
-        measure(TrainingStep(given, CPU, precision, batch_size, accumulation), stopwatch(CPU), found, SHORT)
+        measure(
+            TrainingStep(given, CPU, precision, batch_size, accumulation),
+            stopwatch(CPU),
+            found,
+            SHORT,
+        )
     return found
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_repeated_runs_and_a_plain_loop_agree(name: str) -> None:
-    """Two runs agree within their intervals, and with a loop written by hand, in one of five rounds: tests share a busy machine.
+    """Two runs agree within their intervals, and with a loop written by hand, in one of five
+    rounds: tests share a busy machine.
 
     The figures of a quiet machine come from tests/benchmarks/profiling.py.
     """
     given = MODELS[name]()
     rounds = ((timed(given).interval, timed(given).interval, plain_step_s(given)) for _ in range(5))
     assert any(
-        one.low / 2 <= other.high and other.low / 2 <= one.high and one.low / 3 <= plain <= one.high * 3 for one, other, plain in rounds
+        one.low / 2 <= other.high
+        and other.low / 2 <= one.high
+        and one.low / 3 <= plain <= one.high * 3
+        for one, other, plain in rounds
     ), "in none of five rounds"
 
 
@@ -111,10 +132,16 @@ def test_phases_add_up_to_the_step(precision: str) -> None:
 
 
 def test_accumulation_repeats_forward_and_backward_alone() -> None:
-    """Three batches of a step: three forward and backward marks, one optimizer mark; gradients are those of one large batch."""
+    """Three batches of a step: three forward and backward marks, one optimizer mark; gradients are
+    those of one large batch.
+    """
     given = convolutions()
     step = TrainingStep(given, CPU, "fp32", 4, accumulation=3)
-    assert [phase for phase, _ in step(stopwatch(CPU))] == ["start", *["forward", "backward"] * 3, "optimizer"]
+    assert [phase for phase, _ in step(stopwatch(CPU))] == [
+        "start",
+        *["forward", "backward"] * 3,
+        "optimizer",
+    ]
 
 
 class FakeEvent:
@@ -135,9 +162,13 @@ class FakeEvent:
 
 
 def test_events_of_a_device_are_read_in_seconds() -> None:
-    """Marks at 10, 12.5 and 17.5 ms: 2.5 ms forward, 5 ms backward. No GPU is needed to check the arithmetic."""
+    """Marks at 10, 12.5 and 17.5 ms: 2.5 ms forward, 5 ms backward. No GPU is needed to check the
+    arithmetic.
+    """
     watch = DeviceEvents(torch.cuda, FakeEvent)
-    found = phases([("start", watch.mark()), ("forward", watch.mark()), ("backward", watch.mark())], watch)
+    found = phases(
+        [("start", watch.mark()), ("forward", watch.mark()), ("backward", watch.mark())], watch
+    )
     assert found == pytest.approx({"forward": 0.0025, "backward": 0.005, "step": 0.0075})
 
 
@@ -177,8 +208,12 @@ def test_host_memory_is_the_peak_since_the_last_look() -> None:
 
 
 def test_a_batch_that_would_fill_the_host_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4 samples took 1 GB, 8 took 2 GB: 16 should take 4 GB, 3 GB more than is in use; 90 % of 3.1 GB is less."""
-    session = Session(subject=convolutions(), plan=Plan(device=CPU, precisions=("fp32",), effort=SHORT))
+    """4 samples took 1 GB, 8 took 2 GB: 16 should take 4 GB, 3 GB more than is in use; 90 % of 3.1
+    GB is less.
+    """
+    session = Session(
+        subject=convolutions(), plan=Plan(device=CPU, precisions=("fp32",), effort=SHORT)
+    )
     found = Findings(precision="fp32")
     for size, peak in ((4, 1e9), (8, 2e9)):
         found.timings[size] = Timing(batch_size=size, host_memory_bytes=int(peak))
@@ -197,7 +232,9 @@ def test_a_batch_that_would_fill_the_host_is_not_tried(monkeypatch: pytest.Monke
         torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
         RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory"
+        ),
     ],
 )
 def test_a_lack_of_memory_is_told_from_other_failures(error: Exception) -> None:
@@ -207,7 +244,9 @@ def test_a_lack_of_memory_is_told_from_other_failures(error: Exception) -> None:
 
 
 def test_a_dataset_has_its_share_of_a_step() -> None:
-    """Batches of 4 that take 8 ms each are 2 ms a sample at least; the first, which starts everything, does not count."""
+    """Batches of 4 that take 8 ms each are 2 ms a sample at least; the first, which starts
+    everything, does not count.
+    """
 
     def batches() -> Any:
         for number in range(6):
@@ -225,7 +264,11 @@ def test_a_session_measures_all_that_was_asked_for() -> None:
     """Two precisions, two batch sizes and accumulation; what takes part is complete."""
     given = replace(convolutions(), samples=[torch.zeros(4, 3, 16, 16)] * 5)
     plan = Plan(
-        device=CPU, precisions=("fp32", "bf16"), effort=Effort(half_width=0.9, seconds=3600.0), batch_sizes=(2, 4), target_batch_size=16
+        device=CPU,
+        precisions=("fp32", "bf16"),
+        effort=Effort(half_width=0.9, seconds=3600.0),
+        batch_sizes=(2, 4),
+        target_batch_size=16,
     )
     words: list[str] = []
     session = Session(subject=given, plan=plan, told=words.append)
@@ -235,13 +278,19 @@ def test_a_session_measures_all_that_was_asked_for() -> None:
         assert sorted(found.rates) == [2, 4]
         assert found.accumulated is not None
         assert found.accumulated.accumulation * found.knee == 16
-        points: list[Point] = [timing.point(1e6, 1e12) for timing in (*found.timings.values(), found.accumulated)]
+        points: list[Point] = [
+            timing.point(1e6, 1e12) for timing in (*found.timings.values(), found.accumulated)
+        ]
         assert not any(point.partial for point in points)
-        assert all(p.fraction_of_peak == pytest.approx(p.samples_per_second * 1e6 / 1e12) for p in points)
+        assert all(
+            p.fraction_of_peak == pytest.approx(p.samples_per_second * 1e6 / 1e12) for p in points
+        )
     assert session.loading_seconds_per_sample is not None
     assert any("bf16, batch 4" in line for line in words)
 
 
 def test_a_numbered_cpu_is_the_cpu() -> None:
-    """PyTorch knows one CPU: cpu:3 would be a device of its own in the profile, without its threads."""
+    """PyTorch knows one CPU: cpu:3 would be a device of its own in the profile, without its
+    threads.
+    """
     assert choose_device("cpu:3") == torch.device("cpu")

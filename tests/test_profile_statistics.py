@@ -24,7 +24,9 @@ def test_six_values_are_the_fewest_for_95_percent() -> None:
 
 
 def test_ranks_move_inwards_as_values_grow() -> None:
-    """20 values: P(B <= 5) = 21,700 / 2**20 for a binomial B, so the 6th and the 15th cover the median with 95.9 %."""
+    """20 values: P(B <= 5) = 21,700 / 2**20 for a binomial B, so the 6th and the 15th cover the
+    median with 95.9 %.
+    """
     low, high, sure = ranks(20)
     assert (low, high) == (6, 15)
     assert sure == pytest.approx(1 - 2 * sum(math.comb(20, k) for k in range(6)) / 2**20)
@@ -45,7 +47,9 @@ def test_ranks_are_symmetric_and_as_narrow_as_they_may_be(count: int) -> None:
 
 @given(st.lists(SECONDS, min_size=6, max_size=60))
 def test_a_slow_step_moves_neither_median_nor_interval_far(values: list[float]) -> None:
-    """The median and its interval are values between the smallest and the largest; one value made endless keeps the median finite."""
+    """The median and its interval are values between the smallest and the largest; one value made
+    endless keeps the median finite.
+    """
     found = median_interval(values)
     assert min(values) <= found.low <= found.value <= found.high <= max(values)
     assert found.value == statistics.median(values)
@@ -54,7 +58,9 @@ def test_a_slow_step_moves_neither_median_nor_interval_far(values: list[float]) 
 
 
 def test_few_values_are_widened_and_say_how_sure_they_are() -> None:
-    """Three steps: their range and 10 % on each side; all three on one side of the median has 2 / 8, so 75 %."""
+    """Three steps: their range and 10 % on each side; all three on one side of the median has 2 /
+    8, so 75 %.
+    """
     found = median_interval([1.0, 2.0, 1.5])
     assert (found.value, found.low, found.confidence) == (1.5, 0.9, 0.75)
     assert found.high == pytest.approx(2.2)
@@ -62,10 +68,16 @@ def test_few_values_are_widened_and_say_how_sure_they_are() -> None:
 
 
 def test_intervals_cover_the_median_as_often_as_they_say() -> None:
-    """2,000 samples of 21 log-normal times, median 1: the 95.7 % interval holds it in 93 % of them or more."""
+    """2,000 samples of 21 log-normal times, median 1: the 95.7 % interval holds it in 93 % of them
+    or more.
+    """
     draw = random.Random(1)
-    found = [median_interval([draw.lognormvariate(0, 0.3) for _ in range(21)]) for _ in range(2_000)]
-    assert sum(f.low <= 1.0 <= f.high for f in found) / len(found) >= found[0].confidence - 0.023  # five standard errors
+    found = [
+        median_interval([draw.lognormvariate(0, 0.3) for _ in range(21)]) for _ in range(2_000)
+    ]
+    assert (
+        sum(f.low <= 1.0 <= f.high for f in found) / len(found) >= found[0].confidence - 0.023
+    )  # five standard errors
 
 
 def test_quartiles_are_ordered() -> None:
@@ -97,7 +109,9 @@ def timing(size: int, seconds: float) -> Timing:
 
 
 class Device:
-    """A device of 100 samples/s at most, a fixed cost of ten samples a step, and room for so many samples."""
+    """A device of 100 samples/s at most, a fixed cost of ten samples a step, and room for so many
+    samples.
+    """
 
     def __init__(self, room: int) -> None:
         self.room, self.findings, self.tried = room, Findings(precision="fp32"), list[int]()
@@ -111,9 +125,11 @@ class Device:
 
 
 def test_batch_sizes_are_doubled_until_more_brings_nothing() -> None:
-    """Samples/s are 100 b / (10 + b): 128 has 92.8, 256 has 96.2 (+3.7 %), 512 has 98.1 (+5.7 % over 128), 1024 +2.9 % over 256.
+    """Samples/s are 100 b / (10 + b): 128 has 92.8, 256 has 96.2 (+3.7 %), 512 has 98.1 (+5.7 %
+    over 128), 1024 +2.9 % over 256.
 
-    So the two largest bring less than 5 % first at 512 and 1,024 over 256. The knee has 95 % of 99.0 = 94.1: 256.
+    So the two largest bring less than 5 % first at 512 and 1,024 over 256. The knee has 95 % of
+    99.0 = 94.1: 256.
     """
     device = Device(room=10**6)
     search(device.probe, device.findings, 1e9, clock=lambda: 0.0)
@@ -131,7 +147,9 @@ def test_memory_that_runs_out_is_halved_into() -> None:
 
 
 def test_given_batch_sizes_that_do_not_fit_are_halved() -> None:
-    """Asked for 64 and 128 on a device with room for 20: 64 and 32 fail, 16 fits, then 24, 20 and 22 are tried; 128 never is."""
+    """Asked for 64 and 128 on a device with room for 20: 64 and 32 fail, 16 fits, then 24, 20 and
+    22 are tried; 128 never is.
+    """
     device = Device(room=20)
     search(device.probe, device.findings, 1e9, sizes=(128, 64), clock=lambda: 0.0)
     assert device.tried == [64, 32, 16, 24, 20, 22]
@@ -147,7 +165,9 @@ def test_a_model_of_which_no_sample_fits_is_an_error() -> None:
 
 @given(st.integers(1, 5_000))
 def test_the_largest_batch_is_known_to_an_eighth(room: int) -> None:
-    """Between the largest that fits and the smallest that does not lies an eighth of the first gap at most, or the search never failed."""
+    """Between the largest that fits and the smallest that does not lies an eighth of the first gap
+    at most, or the search never failed.
+    """
     device = Device(room=room)
     search(device.probe, device.findings, 1e9, clock=lambda: 0.0)
     failed = device.findings.smallest_failed
@@ -158,7 +178,9 @@ def test_the_largest_batch_is_known_to_an_eighth(room: int) -> None:
 
 
 def test_larger_batches_need_time() -> None:
-    """A step of b samples takes (10 + b) / 100 s. After 1 (0.11 s), five steps of 2 may take 2 x 0.11 x 5 = 1.1 s: not in 1 s."""
+    """A step of b samples takes (10 + b) / 100 s. After 1 (0.11 s), five steps of 2 may take 2 x
+    0.11 x 5 = 1.1 s: not in 1 s.
+    """
     device = Device(room=10**6)
     search(device.probe, device.findings, 1.0, clock=lambda: 0.0)
     assert device.tried == [1]
@@ -209,7 +231,9 @@ def test_warm_up_is_cut_short_for_lack_of_time() -> None:
 
 
 def test_equal_steps_need_six_blocks() -> None:
-    """Steps of 1 s are blocks of their own; 2 warm-up steps, then six blocks, whose interval has no width."""
+    """Steps of 1 s are blocks of their own; 2 warm-up steps, then six blocks, whose interval has no
+    width.
+    """
     step, found = Script(1.0), Timing(batch_size=4)
     measure(step, Clock(), found, Effort(half_width=0.01, seconds=1e9), clock=lambda: step.now)
     assert (step.count, len(found.blocks), found.done) == (8, 6, True)
@@ -217,7 +241,9 @@ def test_equal_steps_need_six_blocks() -> None:
 
 
 def test_time_ends_a_measurement() -> None:
-    """Steps of 1 and 2 s in turn never agree to 1 %; in 20 s fit the warm-up (6 s at most) and some more steps."""
+    """Steps of 1 and 2 s in turn never agree to 1 %; in 20 s fit the warm-up (6 s at most) and some
+    more steps.
+    """
     step, found = Script(*([1.0, 2.0] * 50)), Timing(batch_size=1)
     measure(step, Clock(), found, Effort(half_width=0.01, seconds=20.0), clock=lambda: step.now)
     assert step.now <= 20.0
@@ -227,5 +253,11 @@ def test_time_ends_a_measurement() -> None:
 def test_the_number_of_steps_can_be_given() -> None:
     """Short steps make blocks: ten steps of 1 ms are one block of ten."""
     step, found = Script(0.001), Timing(batch_size=1)
-    measure(step, Clock(), found, Effort(half_width=0.01, seconds=60.0, steps=10), clock=lambda: step.now)
+    measure(
+        step,
+        Clock(),
+        found,
+        Effort(half_width=0.01, seconds=60.0, steps=10),
+        clock=lambda: step.now,
+    )
     assert (len(found.blocks), len(found.steps["step"])) == (1, 10)

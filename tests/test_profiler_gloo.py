@@ -1,4 +1,6 @@
-"""Counted gradients are what two real processes send each other over gloo, by the kernel's own count of bytes."""
+"""Counted gradients are what two real processes send each other over gloo, by the kernel's own
+count of bytes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-if not torch.distributed.is_available() or not torch.distributed.is_gloo_available() or sys.platform != "linux":
+if (
+    not torch.distributed.is_available()
+    or not torch.distributed.is_gloo_available()
+    or sys.platform != "linux"
+):
     pytest.skip("needs gloo and Linux's TCP_INFO", allow_module_level=True)
 from gloo_ranks import CASES  # noqa: E402
 
@@ -27,12 +33,19 @@ Counts = dict[str, dict[str, dict[str, int]]]
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Counts]:
-    """What both ranks counted for all cases: bytes and tensors handed to all-reduce, bytes that came in over TCP."""
+    """What both ranks counted for all cases: bytes and tensors handed to all-reduce, bytes that
+    came in over TCP.
+    """
     store = tmp_path_factory.mktemp("gloo") / "store"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     script = str(Path(__file__).with_name("gloo_ranks.py"))
     started = [
-        subprocess.Popen([sys.executable, script, str(rank), str(store)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+        subprocess.Popen(
+            [sys.executable, script, str(rank), str(store)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
         for rank in range(2)
     ]
     try:
@@ -41,7 +54,9 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Counts]:
         for process in started:
             process.kill()
             process.wait()
-    assert [process.returncode for process in started] == [0, 0], "\n".join(error.decode()[-2000:] for _, error in ended)
+    assert [process.returncode for process in started] == [0, 0], "\n".join(
+        error.decode()[-2000:] for _, error in ended
+    )
     return [json.loads(out) for out, _ in ended]
 
 
@@ -49,7 +64,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Counts]:
 def test_ddp_sends_what_is_counted(ranks: list[Counts], case: str) -> None:
     """Each of two ranks of a ring sends 2 (N - 1) / N = 1 times the gradient.
 
-    TCP carries up to 1 % more. DistributedDataParallel hands over the same bytes and tensors (hooks are not told of sparse ones).
+    TCP carries up to 1 % more. DistributedDataParallel hands over the same bytes and tensors (hooks
+    are not told of sparse ones).
     """
     sizes = gradient_sizes(CASES[case](), torch.device("cpu"))
     for rank in ranks:
@@ -61,7 +77,9 @@ def test_ddp_sends_what_is_counted(ranks: list[Counts], case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_loop_over_gradients_sends_the_used_ones(ranks: list[Counts], case: str) -> None:
-    """`for p in parameters: if p.grad is not None: all_reduce(p.grad)` leaves out what the step did not use, and nothing else."""
+    """`for p in parameters: if p.grad is not None: all_reduce(p.grad)` leaves out what the step did
+    not use, and nothing else.
+    """
     sizes = gradient_sizes(CASES[case](), torch.device("cpu"))
     assert sizes.used is not None
     expected = sizes.gloo_bytes - 4 * (sizes.trainable - sizes.used)
@@ -72,11 +90,41 @@ def test_a_loop_over_gradients_sends_the_used_ones(ranks: list[Counts], case: st
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "plain": {"parameters": 299_530, "trainable": 299_530, "tensors": 6, "used": 299_530, "bytes_fp32": 1_198_120},
-    "tied": {"parameters": 385_000, "trainable": 385_000, "tensors": 2, "used": 385_000, "bytes_fp32": 1_540_000},
-    "frozen": {"parameters": 299_530, "trainable": 151_690, "tensors": 4, "used": 151_690, "bytes_fp32": 606_760},
-    "unused": {"parameters": 447_370, "trainable": 447_370, "tensors": 6, "used": 151_690, "bytes_fp32": 1_789_480},
-    "sparse": {"parameters": 531_840, "trainable": 531_840, "tensors": 3, "used": 531_840, "bytes_fp32": 2_127_360},
+    "plain": {
+        "parameters": 299_530,
+        "trainable": 299_530,
+        "tensors": 6,
+        "used": 299_530,
+        "bytes_fp32": 1_198_120,
+    },
+    "tied": {
+        "parameters": 385_000,
+        "trainable": 385_000,
+        "tensors": 2,
+        "used": 385_000,
+        "bytes_fp32": 1_540_000,
+    },
+    "frozen": {
+        "parameters": 299_530,
+        "trainable": 151_690,
+        "tensors": 4,
+        "used": 151_690,
+        "bytes_fp32": 606_760,
+    },
+    "unused": {
+        "parameters": 447_370,
+        "trainable": 447_370,
+        "tensors": 6,
+        "used": 151_690,
+        "bytes_fp32": 1_789_480,
+    },
+    "sparse": {
+        "parameters": 531_840,
+        "trainable": 531_840,
+        "tensors": 3,
+        "used": 531_840,
+        "bytes_fp32": 2_127_360,
+    },
     "bfloat16": {
         "parameters": 299_530,
         "trainable": 299_530,
@@ -86,7 +134,9 @@ SIZES: dict[str, dict[str, Any]] = {
         "bytes_native": 902_440,
     },
 }
-"""384 x 385 = 147,840 parameters of a layer, 385 x 10 = 3,850 of the last, 1,000 words of 384; in BF16 a layer saves 295,680 bytes."""
+"""384 x 385 = 147,840 parameters of a layer, 385 x 10 = 3,850 of the last, 1,000 words of 384; in
+BF16 a layer saves 295,680 bytes.
+"""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -97,7 +147,9 @@ def test_sizes_by_hand(case: str) -> None:
 
 
 def test_sparse_rows_count_once() -> None:
-    """Eight texts of 50 words name so many distinct words; each is an index of 8 bytes and 384 values of 4 bytes."""
+    """Eight texts of 50 words name so many distinct words; each is an index of 8 bytes and 384
+    values of 4 bytes.
+    """
     workload = CASES["sparse"]()
     distinct = len(workload.batch(8, torch.device("cpu")).unique())
     sizes = gradient_sizes(workload, torch.device("cpu"))

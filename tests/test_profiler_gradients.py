@@ -1,4 +1,6 @@
-"""Gradients are counted without changing the model, on the CPU and on the meta device, and failures are said in one line."""
+"""Gradients are counted without changing the model, on the CPU and on the meta device, and failures
+are said in one line.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +38,44 @@ def workload(module: Any, width: int = 4, **fields: Any) -> Workload:
     )
 
 
-@given(st.lists(st.sampled_from(["new", "frozen", "tied"]), min_size=1, max_size=6), st.integers(1, 5))
+@given(
+    st.lists(st.sampled_from(["new", "frozen", "tied"]), min_size=1, max_size=6), st.integers(1, 5)
+)
 @settings(max_examples=40, deadline=None)
 def test_any_stack_of_layers_is_counted_from_its_shapes(kinds: list[str], width: int) -> None:
-    """Square layers of w (w + 1) elements in two tensors; a tied one adds nothing; CPU and meta device agree."""
+    """Square layers of w (w + 1) elements in two tensors; a tied one adds nothing; CPU and meta
+    device agree.
+    """
     first = nn.Linear(width, width)
-    layers = [first, *(first if kind == "tied" else nn.Linear(width, width).requires_grad_(kind == "new") for kind in kinds)]
+    layers = [
+        first,
+        *(
+            first if kind == "tied" else nn.Linear(width, width).requires_grad_(kind == "new")
+            for kind in kinds
+        ),
+    ]
     whole = 1 + sum(kind != "tied" for kind in kinds)
     live = 1 + sum(kind == "new" for kind in kinds)
     sizes = gradient_sizes(workload(nn.Sequential(*layers), width), CPU)
     each = width * (width + 1)
-    assert (sizes.parameters, sizes.trainable, sizes.tensors) == (whole * each, live * each, 2 * live)
-    assert (sizes.used, sizes.used_tensors, sizes.bytes_fp32) == (live * each, 2 * live, 4 * live * each)
+    assert (sizes.parameters, sizes.trainable, sizes.tensors) == (
+        whole * each,
+        live * each,
+        2 * live,
+    )
+    assert (sizes.used, sizes.used_tensors, sizes.bytes_fp32) == (
+        live * each,
+        2 * live,
+        4 * live * each,
+    )
     assert gradient_sizes(workload(nn.Sequential(*layers), width), META) == sizes
 
 
 @pytest.mark.parametrize("name", ["cnn-small", "gnn"])
 def test_counting_changes_nothing(name: str) -> None:
-    """Weights, gradients, running statistics, hooks and random numbers are as before; counting twice gives the same."""
+    """Weights, gradients, running statistics, hooks and random numbers are as before; counting
+    twice gives the same.
+    """
     model = builtin(name)
     for parameter in model.module.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -68,7 +90,9 @@ def test_counting_changes_nothing(name: str) -> None:
 
 
 def test_a_large_model_is_counted_on_the_meta_device() -> None:
-    """560 M parameters are 2,240,569,928 bytes in FP32, the shipped profile's figure; nothing of it is in memory."""
+    """560 M parameters are 2,240,569,928 bytes in FP32, the shipped profile's figure; nothing of it
+    is in memory.
+    """
     with META:
         model = builtin("transformer-560m")
     sizes = gradient_sizes(model, META)
@@ -76,7 +100,9 @@ def test_a_large_model_is_counted_on_the_meta_device() -> None:
 
 
 def test_complex_numbers_are_two_floats() -> None:
-    """16 complex weights are 128 bytes in FP32 and in their own type; the real bias of 4 halves is 16 and 8."""
+    """16 complex weights are 128 bytes in FP32 and in their own type; the real bias of 4 halves is
+    16 and 8.
+    """
 
     class Mixed(nn.Module):  # type: ignore[misc]
         """Complex weights and a bias in FP16."""
@@ -95,8 +121,12 @@ def test_complex_numbers_are_two_floats() -> None:
 
 
 def test_a_model_that_needs_values_is_counted_by_its_parameters_on_the_meta_device() -> None:
-    """`.item()` has no answer there: sizes are declared, used is unknown, and a note says why. On the CPU it runs."""
-    needs = workload(nn.Linear(4, 4), loss=lambda module, batch: module(batch).sum() * (1 + batch.sum().item()))
+    """`.item()` has no answer there: sizes are declared, used is unknown, and a note says why. On
+    the CPU it runs.
+    """
+    needs = workload(
+        nn.Linear(4, 4), loss=lambda module, batch: module(batch).sum() * (1 + batch.sum().item())
+    )
     sizes = gradient_sizes(needs, META)
     assert (sizes.trainable, sizes.tensors, sizes.used) == (20, 2, None)
     assert "without a step" in sizes.notes[0]
@@ -104,9 +134,15 @@ def test_a_model_that_needs_values_is_counted_by_its_parameters_on_the_meta_devi
 
 
 def test_sparse_rows_are_those_of_the_microbatch() -> None:
-    """Sample i names word i: 16 samples are 16 rows of 8 + 4 x 8 bytes; on the meta device repeated words count too."""
+    """Sample i names word i: 16 samples are 16 rows of 8 + 4 x 8 bytes; on the meta device repeated
+    words count too.
+    """
     embedding = nn.Embedding(100, 8, sparse=True)
-    words = workload(embedding, batch=lambda samples, device: torch.arange(2 * samples, device=device) // 2, microbatch=16)
+    words = workload(
+        embedding,
+        batch=lambda samples, device: torch.arange(2 * samples, device=device) // 2,
+        microbatch=16,
+    )
     assert gradient_sizes(words, CPU).sparse_bytes == 16 * 40
     assert gradient_sizes(words, META).sparse_bytes == 32 * 40
     assert "16 samples" in gradient_sizes(words, CPU).notes[0]
@@ -118,13 +154,17 @@ def test_lazy_layers_get_their_shape_first() -> None:
 
 
 def test_failures_name_the_model_and_the_batch() -> None:
-    """A loss without the module, nothing to train, and code that raises: one line each, exit code 2."""
+    """A loss without the module, nothing to train, and code that raises: one line each, exit code
+    2.
+    """
     outside = nn.Linear(4, 4)
     with pytest.raises(PlacerError, match="no parameter of model 'mine' gets a gradient"):
         gradient_sizes(workload(nn.Linear(4, 4), loss=lambda _, batch: outside(batch).sum()), CPU)
     with pytest.raises(PlacerError, match="no trainable parameter"):
         gradient_sizes(workload(nn.Linear(4, 4).requires_grad_(False)), CPU)
-    with pytest.raises(PlacerError, match="'mine' fails with 2 samples on cpu: RuntimeError: mat1 and mat2") as found:
+    with pytest.raises(
+        PlacerError, match="'mine' fails with 2 samples on cpu: RuntimeError: mat1 and mat2"
+    ) as found:
         gradient_sizes(workload(nn.Linear(5, 5)), CPU)
     assert "\n" not in found.value.message
     assert found.value.exit_code == 2

@@ -1,4 +1,6 @@
-"""Workloads from Hugging Face configurations: sizes of the real models, nothing downloaded, no code of others."""
+"""Workloads from Hugging Face configurations: sizes of the real models, nothing downloaded, no code
+of others.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,12 @@ ROBERTA: dict[str, Any] = {
     "max_position_embeddings": 514,
     "type_vocab_size": 1,
 }
-LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+LARGE = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
 WHISPER = {
     "model_type": "whisper",
     "architectures": ["WhisperForConditionalGeneration"],
@@ -48,8 +55,16 @@ WHISPER = {
     "decoder_ffn_dim": 3072,
     "vocab_size": 51865,
 }
-TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "vocab_size": 100}
-needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
+TINY = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "vocab_size": 100,
+}
+needs_transformers = pytest.mark.skipif(
+    find_spec("transformers") is None, reason="needs transformers"
+)
 
 
 def write(folder: Path, name: str = "config.json", **config: Any) -> Path:
@@ -62,14 +77,26 @@ def write(folder: Path, name: str = "config.json", **config: Any) -> Path:
 @needs_transformers
 @pytest.mark.parametrize(
     ("profile", "changes"),
-    [("roberta-base", {}), ("roberta-large", LARGE), ("roberta-xlm", {**LARGE, "model_type": "xlm-roberta", "vocab_size": 250002})],
+    [
+        ("roberta-base", {}),
+        ("roberta-large", LARGE),
+        ("roberta-xlm", {**LARGE, "model_type": "xlm-roberta", "vocab_size": 250002}),
+    ],
 )
-def test_shipped_encoders_are_those_of_transformers(tmp_path: Path, profile: str, changes: dict[str, Any]) -> None:
-    """Parameters, tensors (tied output once) and FP32 bytes are those of the shipped profile; one step runs on the meta device."""
+def test_shipped_encoders_are_those_of_transformers(
+    tmp_path: Path, profile: str, changes: dict[str, Any]
+) -> None:
+    """Parameters, tensors (tied output once) and FP32 bytes are those of the shipped profile; one
+    step runs on the meta device.
+    """
     with META:
         workload = from_config(write(tmp_path, **{**ROBERTA, "architectures": None, **changes}))
     sizes, shipped = gradient_sizes(workload, META), load_profile(profile)
-    assert (sizes.parameters, sizes.used, sizes.tensors) == (shipped.parameters, shipped.parameters, shipped.tensors)
+    assert (sizes.parameters, sizes.used, sizes.tensors) == (
+        shipped.parameters,
+        shipped.parameters,
+        shipped.tensors,
+    )
     assert sizes.bytes_fp32 == shipped.gradient_bytes_fp32
     assert workload.title.endswith("masked language model, 128 tokens")
     assert workload.name == tmp_path.name
@@ -77,7 +104,8 @@ def test_shipped_encoders_are_those_of_transformers(tmp_path: Path, profile: str
 
 @needs_transformers
 def test_whisper_exchanges_all_but_the_encoders_positions(tmp_path: Path) -> None:
-    """241,734,912 parameters in 479 tensors, as shipped (241.7 M); 1,500 x 768 sines and cosines of the encoder are frozen.
+    """241,734,912 parameters in 479 tensors, as shipped (241.7 M); 1,500 x 768 sines and cosines of
+    the encoder are frozen.
 
     Some versions of Whisper look at values, so that on the meta device no step need run.
     """
@@ -92,10 +120,22 @@ def test_whisper_exchanges_all_but_the_encoders_positions(tmp_path: Path) -> Non
 
 
 SMALL: dict[str, dict[str, Any]] = {
-    "RobertaForMaskedLM": {"model_type": "roberta", "type_vocab_size": 1, "dtype": "float16", **TINY},
+    "RobertaForMaskedLM": {
+        "model_type": "roberta",
+        "type_vocab_size": 1,
+        "dtype": "float16",
+        **TINY,
+    },
     "BertForSequenceClassification": {"model_type": "bert", **TINY},
     "BertForTokenClassification": {"model_type": "bert", **TINY},
-    "GPT2LMHeadModel": {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 2, "vocab_size": 100, "n_positions": 64},
+    "GPT2LMHeadModel": {
+        "model_type": "gpt2",
+        "n_embd": 32,
+        "n_layer": 2,
+        "n_head": 2,
+        "vocab_size": 100,
+        "n_positions": 64,
+    },
     "LlamaForCausalLM": {"model_type": "llama", "num_key_value_heads": 2, **TINY},
     "T5ForConditionalGeneration": {
         "model_type": "t5",
@@ -107,11 +147,24 @@ SMALL: dict[str, dict[str, Any]] = {
         "vocab_size": 100,
     },
     "ViTForImageClassification": {"model_type": "vit", "image_size": 32, "patch_size": 8, **TINY},
-    "ResNetForImageClassification": {"model_type": "resnet", "hidden_sizes": [8, 16], "depths": [1, 1], "embedding_size": 8},
+    "ResNetForImageClassification": {
+        "model_type": "resnet",
+        "hidden_sizes": [8, 16],
+        "depths": [1, 1],
+        "embedding_size": 8,
+    },
     "WhisperForConditionalGeneration": {
         **WHISPER,
         **dict.fromkeys(("d_model", "encoder_ffn_dim", "decoder_ffn_dim"), 32),
-        **dict.fromkeys(("encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"), 2),
+        **dict.fromkeys(
+            (
+                "encoder_layers",
+                "decoder_layers",
+                "encoder_attention_heads",
+                "decoder_attention_heads",
+            ),
+            2,
+        ),
         "vocab_size": 100,
         "max_source_positions": 20,
         "pad_token_id": 0,
@@ -125,7 +178,9 @@ SMALL: dict[str, dict[str, Any]] = {
 @needs_transformers
 @pytest.mark.parametrize("kind", SMALL)
 def test_each_task_learns_a_batch(tmp_path: Path, kind: str) -> None:
-    """The class that is named is made, in FP32 whatever the file says, and its loss falls in four steps."""
+    """The class that is named is made, in FP32 whatever the file says, and its loss falls in four
+    steps.
+    """
     torch.manual_seed(0)
     workload = from_config(write(tmp_path, **{**SMALL[kind], "architectures": [kind]}))
     assert type(workload.module).__name__ == kind
@@ -154,18 +209,31 @@ def test_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    assert from_config(write(tmp_path, **{**SMALL["RobertaForMaskedLM"], "_name_or_path": "roberta-base"})).family == "transformer"
+    assert (
+        from_config(
+            write(tmp_path, **{**SMALL["RobertaForMaskedLM"], "_name_or_path": "roberta-base"})
+        ).family
+        == "transformer"
+    )
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
     [
         ({"hidden_size": 3}, "names no model_type"),
-        ({"model_type": "roberta", "auto_map": {"AutoConfig": "there.Config"}}, "wants code of its own (auto_map)"),
-        ({"model_type": "llava", "text_config": {"attn_implementation": "someone/kernel"}}, "wants code of its own (attn_implementation)"),
+        (
+            {"model_type": "roberta", "auto_map": {"AutoConfig": "there.Config"}},
+            "wants code of its own (auto_map)",
+        ),
+        (
+            {"model_type": "llava", "text_config": {"attn_implementation": "someone/kernel"}},
+            "wants code of its own (attn_implementation)",
+        ),
     ],
 )
-def test_files_that_are_refused_before_transformers_sees_them(tmp_path: Path, config: dict[str, Any], said: str) -> None:
+def test_files_that_are_refused_before_transformers_sees_them(
+    tmp_path: Path, config: dict[str, Any], said: str
+) -> None:
     """No model type, classes of a repository, kernels of a repository."""
     with pytest.raises(PlacerError) as found:
         from_config(write(tmp_path, **config))
@@ -182,8 +250,12 @@ def test_files_that_are_refused_before_transformers_sees_them(tmp_path: Path, co
         ({"model_type": "sam"}, "has none of the tasks"),
     ],
 )
-def test_what_transformers_refuses_is_said_in_one_line(tmp_path: Path, config: dict[str, Any], said: str) -> None:
-    """An unknown type, a size in words, heads that do not divide the width, a task that has no batches here."""
+def test_what_transformers_refuses_is_said_in_one_line(
+    tmp_path: Path, config: dict[str, Any], said: str
+) -> None:
+    """An unknown type, a size in words, heads that do not divide the width, a task that has no
+    batches here.
+    """
     with pytest.raises(PlacerError) as found:
         from_config(write(tmp_path, **config))
     assert said in found.value.message
@@ -203,9 +275,12 @@ def test_without_transformers_the_pip_line_is_named(tmp_path: Path) -> None:
     """As where it is not installed: a process whose import of it fails."""
     script = (
         "import sys; sys.modules['transformers'] = None\n"
-        "from placer.errors import PlacerError\nfrom placer.profiler.target.huggingface import from_config\n"
+        "from placer.errors import PlacerError\nfrom placer.profiler.target.huggingface "
+        "import from_config\n"
         f"try: from_config({str(write(tmp_path, **ROBERTA))!r})\nexcept PlacerError as e: print(e)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+    )
     assert "pip install transformers" in done.stdout

@@ -1,4 +1,6 @@
-"""Built-in models of the profiler have the sizes and the arithmetic of the models that they stand for."""
+"""Built-in models of the profiler have the sizes and the arithmetic of the models that they stand
+for.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,12 @@ PUBLISHED = {
 }
 """Parameters, tensors and FLOPs (two for a multiply-add) of the forward pass of a sample.
 
-Parameters: torchvision's ResNet-50; Hugging Face's BertForMaskedLM of bert-base-uncased and bert-mini; XLM-R large as in the
-artifact of Erben et al.; OGB's table for GIN on ogbg-molhiv; He et al. give 0.27 M for ResNet-20, Zaremba et al. 20 M for the medium LSTM.
-FLOPs: ResNet-50 has 4.09 GMACs (torchvision), ResNet-20 40.8 MMACs; BERT base 22.4 G for 128 tokens (Sun et al., MobileBERT: 22.5 G) and
-2 x 128 x (768^2 + 768 x 30522) = 6.15 G for the logits of all tokens; the LSTM 2 x 35 x (2 x 8 x 650^2 + 650 x 10000) = 0.928 G;
-GIN 5 x 26 x 2 x 2 x 300 x 600 = 93.6 M.
+Parameters: torchvision's ResNet-50; Hugging Face's BertForMaskedLM of bert-base-uncased and
+bert-mini; XLM-R large as in the artifact of Erben et al.; OGB's table for GIN on ogbg-molhiv; He et
+al. give 0.27 M for ResNet-20, Zaremba et al. 20 M for the medium LSTM. FLOPs: ResNet-50 has 4.09
+GMACs (torchvision), ResNet-20 40.8 MMACs; BERT base 22.4 G for 128 tokens (Sun et al., MobileBERT:
+22.5 G) and 2 x 128 x (768^2 + 768 x 30522) = 6.15 G for the logits of all tokens; the LSTM 2 x 35 x
+(2 x 8 x 650^2 + 650 x 10000) = 0.928 G; GIN 5 x 26 x 2 x 2 x 300 x 600 = 93.6 M.
 """
 
 
@@ -79,11 +82,15 @@ def test_a_few_steps_learn_the_batch(name: str) -> None:
 
 
 def test_first_loss_is_that_of_guessing() -> None:
-    """An untrained masked language model is right as often as chance: ln 30522 = 10.33, within what random logits add."""
+    """An untrained masked language model is right as often as chance: ln 30522 = 10.33, within what
+    random logits add.
+    """
     torch.manual_seed(0)
     workload = builtin("transformer-small")
     with torch.no_grad():
-        assert workload.loss(workload.module, workload.batch(4, CPU)).item() == pytest.approx(math.log(30522), abs=0.3)
+        assert workload.loss(workload.module, workload.batch(4, CPU)).item() == pytest.approx(
+            math.log(30522), abs=0.3
+        )
 
 
 @pytest.mark.parametrize("name", ["lstm", "gnn", "cnn-small", "transformer-small"])
@@ -111,13 +118,17 @@ def test_models_train_under_bf16_and_can_be_copied(name: str) -> None:
 
 
 def test_molecules_keep_to_themselves() -> None:
-    """Edges join atoms of one molecule, each bond in both directions: a molecule's logit does not depend on its neighbours."""
+    """Edges join atoms of one molecule, each bond in both directions: a molecule's logit does not
+    depend on its neighbours.
+    """
     workload = builtin("gnn")
     atoms, edges, bonds, _ = workload.batch(5, CPU)
     assert torch.equal(edges[0] // 26, edges[1] // 26)
     assert edges.shape == (2, 5 * 56)
     assert bonds.shape == (5 * 56, 3)
-    assert {tuple(edge) for edge in edges.T.tolist()} == {tuple(edge[::-1]) for edge in edges.T.tolist()}
+    assert {tuple(edge) for edge in edges.T.tolist()} == {
+        tuple(edge[::-1]) for edge in edges.T.tolist()
+    }
     workload.module.eval()
     with torch.no_grad():
         together = workload.module(atoms, edges, bonds)
@@ -126,13 +137,26 @@ def test_molecules_keep_to_themselves() -> None:
 
 
 def test_names_are_known_without_torch() -> None:
-    """Modules of the profiler are imported, and models listed, without PyTorch; only making one needs it."""
+    """Modules of the profiler are imported, and models listed, without PyTorch; only making one
+    needs it.
+    """
     code = "import sys; sys.modules['torch'] = None\n"
-    code += "from placer.profiler import builtin, gradients, huggingface\nprint(len(builtin.BUILTINS))\n"
-    code += "from placer.errors import PlacerError\ntry: builtin.builtin('gnn')\nexcept PlacerError as error: print(error.hint)"
+    code += (
+        "from placer.profiler import builtin, gradients, "
+        "huggingface\nprint(len(builtin.BUILTINS))\n"
+    )
+    code += (
+        "from placer.errors import PlacerError\ntry: builtin.builtin('gnn')\nexcept "
+        "PlacerError as error: print(error.hint)"
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.splitlines() == [str(len(BUILTINS)), "install it: pip install 'placer[profile]'"]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.splitlines() == [
+        str(len(BUILTINS)),
+        "install it: pip install 'placer[profile]'",
+    ]
 
 
 def test_an_unknown_name_is_said_with_the_nearest() -> None:
@@ -151,8 +175,12 @@ def test_an_unknown_name_is_said_with_the_nearest() -> None:
         ("wide-resnet101", (3, 4, 23, 3), True, 2, 126_886_696),
     ],
 )
-def test_shipped_residual_networks(profile: str, blocks: tuple[int, ...], bottleneck: bool, widening: int, exact: int) -> None:
-    """Shipped counts are the paper's, rounded to 0.1 M; tensors are 3 for each convolution and its norm, and 2 for the last layer."""
+def test_shipped_residual_networks(
+    profile: str, blocks: tuple[int, ...], bottleneck: bool, widening: int, exact: int
+) -> None:
+    """Shipped counts are the paper's, rounded to 0.1 M; tensors are 3 for each convolution and its
+    norm, and 2 for the last layer.
+    """
     with META:
         parameters, tensors = sizes(resnet(blocks, bottleneck, widening))
     assert parameters == exact
@@ -162,25 +190,41 @@ def test_shipped_residual_networks(profile: str, blocks: tuple[int, ...], bottle
 
 @pytest.mark.parametrize(
     ("profile", "layers", "width", "vocabulary"),
-    [("roberta-base", 12, 768, 50265), ("roberta-large", 24, 1024, 50265), ("roberta-xlm", 24, 1024, 250002)],
+    [
+        ("roberta-base", 12, 768, 50265),
+        ("roberta-large", 24, 1024, 50265),
+        ("roberta-xlm", 24, 1024, 250002),
+    ],
 )
 def test_shipped_encoders(profile: str, layers: int, width: int, vocabulary: int) -> None:
     """RoBERTa has 514 places and one kind of segment; 16 tensors a layer and 10 around them."""
-    shape = Encoder(layers=layers, width=width, heads=width // 64, vocabulary=vocabulary, positions=514, kinds=1)
+    shape = Encoder(
+        layers=layers, width=width, heads=width // 64, vocabulary=vocabulary, positions=514, kinds=1
+    )
     with META:
-        assert sizes(masked_language_model(shape)) == (load_profile(profile).parameters, load_profile(profile).tensors)
+        assert sizes(masked_language_model(shape)) == (
+            load_profile(profile).parameters,
+            load_profile(profile).tensors,
+        )
     assert load_profile(profile).tensors == 16 * layers + 10
 
 
 def test_shipped_convnext() -> None:
-    """ConvNeXt-L by layer formulas (Liu et al., CVPR 2022): blocks (3, 3, 27, 3) of widths 192 to 1536, 197,767,336 parameters.
+    """ConvNeXt-L by layer formulas (Liu et al., CVPR 2022): blocks (3, 3, 27, 3) of widths 192 to
+    1536, 197,767,336 parameters.
 
-    A block: scale, 7 x 7 depthwise convolution, layer norm, and two linear layers of 4 widths; between stages a norm and a
-    2 x 2 convolution; a 4 x 4 convolution and a norm first, a norm and a linear layer last.
+    A block: scale, 7 x 7 depthwise convolution, layer norm, and two linear layers of 4 widths;
+    between stages a norm and a 2 x 2 convolution; a 4 x 4 convolution and a norm first, a norm and
+    a linear layer last.
     """
     widths, blocks = (192, 384, 768, 1536), (3, 3, 27, 3)
-    parameters = 3 * 16 * widths[0] + widths[0] + 2 * widths[0] + 2 * widths[-1] + widths[-1] * 1000 + 1000
-    parameters += sum(n * (w + 49 * w + w + 2 * w + 8 * w * w + 5 * w) for n, w in zip(blocks, widths, strict=True))
+    parameters = (
+        3 * 16 * widths[0] + widths[0] + 2 * widths[0] + 2 * widths[-1] + widths[-1] * 1000 + 1000
+    )
+    parameters += sum(
+        n * (w + 49 * w + w + 2 * w + 8 * w * w + 5 * w)
+        for n, w in zip(blocks, widths, strict=True)
+    )
     parameters += sum(2 * a + 4 * a * b + b for a, b in itertools.pairwise(widths))
     assert parameters == 197_767_336
     assert load_profile("convnext-large").parameters == round(parameters, -5)

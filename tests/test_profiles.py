@@ -1,4 +1,6 @@
-"""Model profiles: shipped ones are complete, rates are measured before estimated, bad files are refused."""
+"""Model profiles: shipped ones are complete, rates are measured before estimated, bad files are
+refused.
+"""
 
 import json
 from pathlib import Path
@@ -11,7 +13,16 @@ from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.workload.profile import load_profile, profile_from_json, profile_names, shipped_profiles
 
-EIGHT = {"resnet18", "resnet50", "resnet152", "wide-resnet101", "convnext-large", "roberta-base", "roberta-large", "roberta-xlm"}
+EIGHT = {
+    "resnet18",
+    "resnet50",
+    "resnet152",
+    "wide-resnet101",
+    "convnext-large",
+    "roberta-base",
+    "roberta-large",
+    "roberta-xlm",
+}
 
 
 def test_the_papers_models_are_shipped() -> None:
@@ -38,7 +49,10 @@ def test_gradient_of_xlm_is_two_bytes_per_parameter() -> None:
 def test_measured_rate_beats_efficiency_and_estimate(erben: Catalog) -> None:
     """T4 under hivemind was measured at 115.8 samples/s; V100:8 alone was published."""
     profile = load_profile("roberta-xlm")
-    shared, node = profile.rate(erben.gpu("T4"), 1, "hivemind", erben), profile.rate(erben.gpu("V100"), 8, "none", erben)
+    shared, node = (
+        profile.rate(erben.gpu("T4"), 1, "hivemind", erben),
+        profile.rate(erben.gpu("V100"), 8, "none", erben),
+    )
     assert shared is not None
     assert node is not None
     assert (shared.basis, shared.value) == ("measured", 115.82)
@@ -48,7 +62,10 @@ def test_measured_rate_beats_efficiency_and_estimate(erben: Catalog) -> None:
 def test_unmeasured_gpu_is_estimated_with_a_wide_interval(default: Catalog) -> None:
     """H100 from A10: sqrt(989/125 x 3350/600) = 6.65 times, half to 1.6 times that."""
     profile = load_profile("roberta-xlm")
-    alone, nearest = profile.rate(default.gpu("H100"), 1, "none", default), profile.rate(default.gpu("A10"), 1, "none", default)
+    alone, nearest = (
+        profile.rate(default.gpu("H100"), 1, "none", default),
+        profile.rate(default.gpu("A10"), 1, "none", default),
+    )
     assert alone is not None
     assert nearest is not None
     assert alone.basis == "estimated"
@@ -105,7 +122,9 @@ def test_unknown_model_names_the_nearest(tmp_path: Path) -> None:
 
 
 def test_a_known_node_bounds_its_relatives(default: Catalog) -> None:
-    """4 x T4 were published at 207 samples/s, no more than one T4: 8 x T4 are estimated at twice that, not at 8 x 0.9."""
+    """4 x T4 were published at 207 samples/s, no more than one T4: 8 x T4 are estimated at twice
+    that, not at 8 x 0.9.
+    """
     profile = load_profile("roberta-xlm")
     four, eight = (profile.rate(default.gpu("T4"), n, "none", default) for n in (4, 8))
     assert four is not None

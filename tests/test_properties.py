@@ -30,7 +30,11 @@ UNUSABLE = {"exchange", "function", "data", "batch"}
 def cases(seed: int, pick: int) -> tuple[Problem, Placement] | None:
     """Draw a market and one of the placements that can run on it."""
     problem = exchange_problem(seed)
-    found = [p for p in islice(placements(problem), 120) if not UNUSABLE & {v.code for v in violations(p, problem)}]
+    found = [
+        p
+        for p in islice(placements(problem), 120)
+        if not UNUSABLE & {v.code for v in violations(p, problem)}
+    ]
     several = [p for p in found if p.workers > 1] or found
     return (problem, several[pick % len(several)]) if several else None
 
@@ -44,7 +48,9 @@ def outcome(problem: Problem, placement: Placement, **changes: Any) -> Outcome:
 def test_the_instances_use_every_strategy() -> None:
     """The properties below are not vacuous."""
     drawn = (cases(seed, seed * 7) for seed in range(200))
-    assert {placement.exchange.strategy for found in drawn if found for placement in [found[1]]} == {*STRATEGIES}
+    assert {
+        placement.exchange.strategy for found in drawn if found for placement in [found[1]]
+    } == {*STRATEGIES}
 
 
 @settings(max_examples=70, deadline=None)
@@ -69,8 +75,13 @@ def test_a_faster_link_never_slows_a_step(seed: int, pick: int, which: int) -> N
         source="test",
         as_of="2026-01-01",
     )
-    links = (*(known for known in problem.catalog.links if (known.src, known.dst) != (src, dst)), faster)
-    assert outcome(problem, placement, links=links).step.total <= evaluate(placement, problem).step.total * (1 + 1e-9)
+    links = (
+        *(known for known in problem.catalog.links if (known.src, known.dst) != (src, dst)),
+        faster,
+    )
+    assert outcome(problem, placement, links=links).step.total <= evaluate(
+        placement, problem
+    ).step.total * (1 + 1e-9)
 
 
 @settings(max_examples=70, deadline=None)
@@ -82,7 +93,9 @@ def test_a_dearer_link_never_lowers_cost(seed: int, pick: int, which: int) -> No
         return
     problem, placement = drawn
     rows = list(problem.catalog.egress)
-    rows[which % len(rows)] = replace(rows[which % len(rows)], usd_per_gib=rows[which % len(rows)].usd_per_gib + 0.01)
+    rows[which % len(rows)] = replace(
+        rows[which % len(rows)], usd_per_gib=rows[which % len(rows)].usd_per_gib + 0.01
+    )
     before, after = evaluate(placement, problem), outcome(problem, placement, egress=tuple(rows))
     assert after.step == before.step
     assert after.usd.total >= before.usd.total * (1 - 1e-12)
@@ -96,7 +109,10 @@ def test_splitting_a_group_changes_nothing(seed: int, pick: int) -> None:
     if drawn is None:
         return
     problem, placement = drawn
-    split = replace(placement, groups=tuple(replace(g, count=1) for g in placement.groups for _ in range(g.count)))
+    split = replace(
+        placement,
+        groups=tuple(replace(g, count=1) for g in placement.groups for _ in range(g.count)),
+    )
     before, after = evaluate(placement, problem), evaluate(split, problem)
     assert after.step.total == pytest.approx(before.step.total)
     assert after.usd.total == pytest.approx(before.usd.total)
@@ -112,7 +128,13 @@ def test_renaming_regions_changes_nothing(seed: int, pick: int) -> None:
     problem, placement = drawn
 
     def renamed(document: Any) -> Any:
-        return json.loads(re.sub(r"\br(\d)\b", lambda m: f"z{9 - int(m[1])}", json.dumps(msgspec.to_builtins(document))))
+        return json.loads(
+            re.sub(
+                r"\br(\d)\b",
+                lambda m: f"z{9 - int(m[1])}",
+                json.dumps(msgspec.to_builtins(document)),
+            )
+        )
 
     other = Problem.from_dict(renamed(problem.to_dict()))
     moved = msgspec.convert(renamed(placement), Placement)
@@ -124,16 +146,26 @@ def test_renaming_regions_changes_nothing(seed: int, pick: int) -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 400))
 def test_dollars_per_hour_are_dollars_per_round_times_rounds(seed: int, pick: int) -> None:
-    """Egress of one round by its phases, times 3600 over the seconds of a round; the parts add up to the total."""
+    """Egress of one round by its phases, times 3600 over the seconds of a round; the parts add up
+    to the total.
+    """
     drawn = cases(seed, pick)
     if drawn is None:
         return
     problem, placement = drawn
     got = evaluate(placement, problem)
-    per_round = egress_usd(exchange_phases(placement, problem), problem.network, same_zone=problem.requirements.same_zone)
+    per_round = egress_usd(
+        exchange_phases(placement, problem),
+        problem.network,
+        same_zone=problem.requirements.same_zone,
+    )
     assert got.usd.egress == pytest.approx(per_round * 3600 / got.step.total)
-    assert got.usd.total == pytest.approx(sum((got.usd.compute, got.usd.egress, got.usd.storage, got.usd.functions, got.usd.data)))
-    assert got.processed_per_second == pytest.approx(problem.batch * placement.exchange.local_steps / got.step.total)
+    assert got.usd.total == pytest.approx(
+        sum((got.usd.compute, got.usd.egress, got.usd.storage, got.usd.functions, got.usd.data))
+    )
+    assert got.processed_per_second == pytest.approx(
+        problem.batch * placement.exchange.local_steps / got.step.total
+    )
 
 
 @settings(max_examples=50, deadline=None)
@@ -152,7 +184,10 @@ def test_fewer_bytes_never_cost_or_take_more(seed: int, pick: int, compression: 
         for name in ("none", compression)
     )
     assert small.step.total <= full.step.total * (1 + 1e-9)
-    assert small.usd.egress * small.step.total <= full.usd.egress * full.step.total * (1 + 1e-9) + 1e-15
+    assert (
+        small.usd.egress * small.step.total
+        <= full.usd.egress * full.step.total * (1 + 1e-9) + 1e-15
+    )
 
 
 def _with_compression(wish: Requirements, name: str) -> Requirements:

@@ -1,4 +1,6 @@
-"""Where the figures come from: every source of the shipped files is known, and users see which figures nobody read."""
+"""Where the figures come from: every source of the shipped files is known, and users see which
+figures nobody read.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,19 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.request import build_problem
 
-FILES = sorted(path for path in shipped_catalogs().rglob("*.csv") if path.name not in ("columns.csv", "sources.csv"))
-OF_COMMANDS = {"AWS Price List Query API", "EC2 spot price history", "SkyPilot catalog", "Skyplane grid", "placer probe", "iperf3"}
+FILES = sorted(
+    path
+    for path in shipped_catalogs().rglob("*.csv")
+    if path.name not in ("columns.csv", "sources.csv")
+)
+OF_COMMANDS = {
+    "AWS Price List Query API",
+    "EC2 spot price history",
+    "SkyPilot catalog",
+    "Skyplane grid",
+    "placer probe",
+    "iperf3",
+}
 """Sources that only rows name which a command wrote."""
 QUOTE = (
     "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
@@ -33,12 +46,19 @@ QUOTE = (
 def texts(path: Path) -> set[str]:
     """Every text of a file that names a source."""
     with path.open(encoding="utf-8", newline="") as handle:
-        return {row[column] for row in csv.DictReader(handle) for column in ("source", "carbon_source") if row.get(column)}
+        return {
+            row[column]
+            for row in csv.DictReader(handle)
+            for column in ("source", "carbon_source")
+            if row.get(column)
+        }
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(shipped_catalogs())))
 def test_every_source_of_a_shipped_file_is_known(path: Path) -> None:
-    """Books and what lies beside them: devices, convergence, cables, runs and claims of papers; mirrors as well."""
+    """Books and what lies beside them: devices, convergence, cables, runs and claims of papers;
+    mirrors as well.
+    """
     assert [text for text in sorted(texts(path)) if not all(trail(text))] == []
     assert texts(path)
 
@@ -46,20 +66,34 @@ def test_every_source_of_a_shipped_file_is_known(path: Path) -> None:
 def test_addresses_are_whole() -> None:
     """Only what is estimated, measured or defined may stand nowhere."""
     for source in known_sources():
-        assert re.fullmatch(r"https://[a-z0-9.-]+\.[a-z]+(/\S*)?", source.url) or (not source.url and source.kind in WITHOUT_URL), source
+        assert re.fullmatch(r"https://[a-z0-9.-]+\.[a-z]+(/\S*)?", source.url) or (
+            not source.url and source.kind in WITHOUT_URL
+        ), source
 
 
 def test_no_source_is_listed_in_vain() -> None:
     """Some row names each, or a command writes it."""
-    named = {found.source for path in FILES for text in texts(path) for found in trail(text) if found is not None}
+    named = {
+        found.source
+        for path in FILES
+        for text in texts(path)
+        for found in trail(text)
+        if found is not None
+    }
     assert {source.source for source in known_sources()} - named == OF_COMMANDS
 
 
 @pytest.mark.parametrize(
     ("text", "source"),
     [
-        ("Google Cloud Compute Engine Spot price list (via karpenter-provider-gcp)", "Google Cloud Compute Engine Spot price list"),
-        ("estimate: 0.40 x on-demand (Azure has a spot price)", "estimate: 0.40 x on-demand (Azure"),
+        (
+            "Google Cloud Compute Engine Spot price list (via karpenter-provider-gcp)",
+            "Google Cloud Compute Engine Spot price list",
+        ),
+        (
+            "estimate: 0.40 x on-demand (Azure has a spot price)",
+            "estimate: 0.40 x on-demand (Azure",
+        ),
         ("AWS EC2 price list (via tsaol/aws-gpu); x 0.8: contract 47", "AWS EC2 price list"),
         ("AWS EC2 price listing", None),
         ("my AWS EC2 price list", None),
@@ -79,17 +113,27 @@ def test_an_unknown_mirror_is_seen() -> None:
 
 
 def test_sources_are_counted_by_the_rows_that_name_them(default: Catalog) -> None:
-    """613 prices of AWS came by one mirror and 93 by another; no row of the default book names an unknown source."""
+    """613 prices of AWS came by one mirror and 93 by another; no row of the default book names an
+    unknown source.
+    """
     sources, own = cited(default)
     rows = {found.source: found.rows for found in sources}
     assert own == 0
-    assert rows["AWS EC2 price list"] == rows["tsaol/aws-gpu"] + rows["apache-libcloud 3.9.1"] == 613 + 93
-    named = sum(len(found) for found in rows_by_kind(default).values()) + sum(bool(r.carbon_source) for r in default.regions.values())
+    assert (
+        rows["AWS EC2 price list"]
+        == rows["tsaol/aws-gpu"] + rows["apache-libcloud 3.9.1"]
+        == 613 + 93
+    )
+    named = sum(len(found) for found in rows_by_kind(default).values()) + sum(
+        bool(r.carbon_source) for r in default.regions.values()
+    )
     assert sum(found.rows for found in sources if found.kind != "mirror") == named
 
 
 def test_what_nobody_read_is_counted(default: Catalog) -> None:
-    """Tiers of Azure (174) and pairs of Google Cloud (40) are from memory; estimates are those of price_basis."""
+    """Tiers of Azure (174) and pairs of Google Cloud (40) are from memory; estimates are those of
+    price_basis.
+    """
     found = {(count.kind, count.words): count.rows for count in unsure(default)}
     assert found["egress", "from memory of the list"] == 174 + 40
     assert found["machines", "estimates"] == sum(row.estimated for row in coverage(default))
@@ -101,32 +145,65 @@ def test_show_lists_sources_and_what_nobody_read(run: Run) -> None:
     assert "214 of 752 rows of egress are from memory of the list" in words
     assert "613  tsaol/aws-gpu (mirror)  https://github.com/tsaol/aws-gpu" in words
     document = json.loads(run("catalog", "show", "default", "--json").stdout)
-    assert {"kind": "egress", "words": "from memory of the list", "rows": 214, "of": 752} in document["unsure"]
+    assert {
+        "kind": "egress",
+        "words": "from memory of the list",
+        "rows": 214,
+        "of": 752,
+    } in document["unsure"]
     assert document["own_sources"] == 0
     assert {"source", "publisher", "kind", "url", "rows"} == set(document["sources"][0])
 
 
 def test_show_fits_eighty_columns(run: Run) -> None:
-    """Nothing is cut short, no line but an address is longer, and each kind of machine has a line of its own."""
+    """Nothing is cut short, no line but an address is longer, and each kind of machine has a line
+    of its own.
+    """
     lines = run("catalog", "show", "default", columns=80).stdout.splitlines()
-    assert not [line for line in lines if "\u2026" in line or (len(line) > 80 and "https://" not in line)]
-    assert [line for line in lines if line.startswith("provider  device     regions  demand  spot  mated")]
-    assert [line for line in lines if line.startswith("azure     H100-NVL        27      54    54     54  2.79-10.12  2026-06-18")]
+    assert not [
+        line for line in lines if "\u2026" in line or (len(line) > 80 and "https://" not in line)
+    ]
+    assert [
+        line
+        for line in lines
+        if line.startswith("provider  device     regions  demand  spot  mated")
+    ]
+    assert [
+        line
+        for line in lines
+        if line.startswith(
+            "azure     H100-NVL        27      54    54     54  2.79-10.12  2026-06-18"
+        )
+    ]
 
 
 def test_many_documents_of_a_book_share_a_line(run: Run, tmp_path: Path) -> None:
-    """Thirty answers of one interface, four pages of one server and a single file: one, one and one line."""
+    """Thirty answers of one interface, four pages of one server and a single file: one, one and one
+    line.
+    """
     book = tmp_path / "mine"
     book.mkdir()
     (book / "offers.csv").write_text(QUOTE, encoding="utf-8")
     interface = [f"AWS price list and EC2 spot price history, region-{n}" for n in range(30)]
     pages = [f"https://host.example/api/prices?page={n}" for n in range(4)]
-    documents = [{"place": place, "sha256": "0" * 64, "size_bytes": 1000} for place in [*interface, *pages, "quote.pdf"]]
-    origin = {"schema": "placer.origin/v1", "retrieved": "2026-11-01T00:00:00+00:00", "documents": documents, "left_out": {}, "notes": []}
+    documents = [
+        {"place": place, "sha256": "0" * 64, "size_bytes": 1000}
+        for place in [*interface, *pages, "quote.pdf"]
+    ]
+    origin = {
+        "schema": "placer.origin/v1",
+        "retrieved": "2026-11-01T00:00:00+00:00",
+        "documents": documents,
+        "left_out": {},
+        "notes": [],
+    }
     (book / "origin.json").write_text(json.dumps(origin), encoding="utf-8")
     shown = run("catalog", "show", str(book), columns=200).stdout
     assert [line.strip() for line in shown.splitlines() if line.startswith("  from ")] == [
-        f"from {interface[0]} and 29 more of AWS price list and EC2 spot price history (30,000 bytes in all)",
+        (
+            f"from {interface[0]} and 29 more of AWS price list and EC2 spot price history (30,000 "
+            f"bytes in all)"
+        ),
         f"from {pages[0]} and 3 more of https://host.example prices (4,000 bytes in all)",
         "from quote.pdf (1,000 bytes, sha256 0000000000000000)",
     ]
@@ -155,7 +232,10 @@ def words(problem: Problem) -> str:
 
 def test_the_age_of_egress_prices_is_shown(xlm: Problem, default: Catalog) -> None:
     """Beside that of the machines, in the header and under keys of their own in JSON."""
-    assert "catalog erben-2023, machines 2023-04-15 to 2023-05-12, egress 2022-12-04 to 2023-04-15, " in words(xlm)
+    assert (
+        "catalog erben-2023, machines 2023-04-15 to 2023-05-12, egress 2022-12-04 to 2023-04-15, "
+        in words(xlm)
+    )
     asked = build_problem(xlm.profile, default)
     assert "machines 2025-03-02 to 2026-11-09, egress 2021-12-01 to 2026-09-25, " in words(asked)
     data = data_document(asked)
@@ -168,7 +248,9 @@ def test_the_age_of_egress_prices_is_shown(xlm: Problem, default: Catalog) -> No
 
 
 def test_young_egress_prices_that_nobody_pays_are_left_out(xlm: Problem) -> None:
-    """One worker beside its data sends nothing, and the egress prices of April 2023 are as old as the machines'."""
+    """One worker beside its data sends nothing, and the egress prices of April 2023 are as old as
+    the machines'.
+    """
     alone = replace(xlm, requirements=Requirements(max_workers=1))
     assert "egress" not in words(alone)
     old = tuple(replace(price, as_of="2021-12-01") for price in xlm.catalog.egress)

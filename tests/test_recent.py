@@ -22,7 +22,12 @@ from placer.solving.result import SolveOptions
 
 exact, markets, shared, tables = (
     importlib.import_module(f"placer.solvers.{name}")
-    for name in ("exact.branch_and_bound", "_market.market", "_market.shared_tables", "_market.place_tables")
+    for name in (
+        "exact.branch_and_bound",
+        "_market.market",
+        "_market.shared_tables",
+        "_market.place_tables",
+    )
 )
 
 
@@ -39,7 +44,9 @@ def said(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_oldest_answer_goes_first() -> None:
-    """Of three answers where two are kept, the one that was not asked for the longest is worked out again."""
+    """Of three answers where two are kept, the one that was not asked for the longest is worked out
+    again.
+    """
     made: list[int] = []
     kept: Recent[int] = Recent(2)
 
@@ -65,15 +72,24 @@ def test_what_is_kept_does_not_grow(advisor: Advisor) -> None:
     for place in (places * 2)[:12]:
         for most in (2, 3):
             words: dict[str, Any] = {"not_places": place, "workers": f"1..{most}"}
-            advisor.recommend("roberta-xlm", budget="9/h", gpu="T4,A10,V100", alternatives=False, **words)
+            advisor.recommend(
+                "roberta-xlm", budget="9/h", gpu="T4,A10,V100", alternatives=False, **words
+            )
     memo = advisor.problem("roberta-xlm", budget="2/h").catalog.memo
     assert len(memo["pools"].items()) == KEPT_POOLS
     assert len(memo["markets"].items()) == shared.KEPT_MARKETS
 
 
-@pytest.mark.parametrize("words", [{"budget": "5/h"}, {"budget": "0.8/h"}, {"min_throughput": "700/s", "objective": "cost"}])
-def test_an_advisor_that_was_asked_much_says_the_same(advisor: Advisor, words: dict[str, Any]) -> None:
-    """Tables of other questions change nothing: the document of a fresh advisor is the same but for its seconds."""
+@pytest.mark.parametrize(
+    "words",
+    [{"budget": "5/h"}, {"budget": "0.8/h"}, {"min_throughput": "700/s", "objective": "cost"}],
+)
+def test_an_advisor_that_was_asked_much_says_the_same(
+    advisor: Advisor, words: dict[str, Any]
+) -> None:
+    """Tables of other questions change nothing: the document of a fresh advisor is the same but for
+    its seconds.
+    """
     for budget in ("1/h", "3/h"):
         advisor.recommend("roberta-xlm", budget=budget, gpu="T4,A10")
     used = advisor.recommend("roberta-xlm", gpu="T4,A10", **words)
@@ -82,7 +98,9 @@ def test_an_advisor_that_was_asked_much_says_the_same(advisor: Advisor, words: d
 
 
 def test_the_answer_alone_is_the_same_answer(advisor: Advisor) -> None:
-    """Without alternatives the placement, its proof, notes and warnings stay; all that is only compared is left out."""
+    """Without alternatives the placement, its proof, notes and warnings stay; all that is only
+    compared is left out.
+    """
     whole = advisor.recommend("roberta-xlm", budget="5/h", gpu="T4,A10")
     alone = advisor.recommend("roberta-xlm", budget="5/h", gpu="T4,A10", alternatives=False)
     same = ("placement", "estimate", "bound", "status", "proof", "notes", "warnings", "candidates")
@@ -112,7 +130,9 @@ def test_wishes_that_keep_markets_apart_exist() -> None:
 
 
 def test_limits_share_tables_and_machines_do_not(advisor: Advisor) -> None:
-    """Another budget, floor or number of regions has the same tables; another cap on workers has not."""
+    """Another budget, floor or number of regions has the same tables; another cap on workers has
+    not.
+    """
     problem = advisor.problem("roberta-xlm", budget="5/h", gpu="T4,A10")
     wish = problem.requirements
 
@@ -120,14 +140,21 @@ def test_limits_share_tables_and_machines_do_not(advisor: Advisor) -> None:
         return markets.Market.of(replace(problem, requirements=replace(wish, **changes)))
 
     first = markets.Market.of(problem)
-    for changes in ({"budget_usd_per_hour": 1.0}, {"min_regions": 2}, {"max_regions": 1}, {"min_local_steps": 16, "max_local_steps": 16}):
+    for changes in (
+        {"budget_usd_per_hour": 1.0},
+        {"min_regions": 2},
+        {"max_regions": 1},
+        {"min_local_steps": 16, "max_local_steps": 16},
+    ):
         assert market(**changes).weights is first.weights
     assert market(max_workers=3).weights is not first.weights
     assert market(same_zone=False).prices is not first.prices
 
 
 def test_free_egress_is_made_once_and_shares_all_but_prices(advisor: Advisor) -> None:
-    """The catalog of a tool that does not see egress is kept: its prices are 0, machines and their tables the same."""
+    """The catalog of a tool that does not see egress is kept: its prices are 0, machines and their
+    tables the same.
+    """
     problem = advisor.problem("roberta-xlm", budget="5/h", gpu="T4,A10")
     mine = markets.Market.of(problem)
     blind = replace(problem, catalog=with_free_egress(problem.catalog))
@@ -138,7 +165,9 @@ def test_free_egress_is_made_once_and_shares_all_but_prices(advisor: Advisor) ->
 
 
 def test_a_part_of_a_table_is_the_table_of_the_part(advisor: Advisor) -> None:
-    """Rows and columns out of the table of all places are what would be worked out for some, bit for bit."""
+    """Rows and columns out of the table of all places are what would be worked out for some, bit
+    for bit.
+    """
     problem = advisor.problem("roberta-xlm", budget="5/h")
     every = tuple(sorted(problem.catalog.regions))[:9]
     some = every[1:8:3]
@@ -153,12 +182,21 @@ def test_tables_hold_what_links_say(advisor: Advisor) -> None:
     problem = advisor.problem("roberta-xlm", budget="5/h")
     places, network = markets.Market.of(problem).places, problem.network
     assert tables.rtt_table(problem, places)[0, 1] == network.link(places[0], places[1]).rtt_s
-    assert tables.speed_table(problem, places, 2)[0, 1] == network.link(places[0], places[1]).speed(2)
+    assert tables.speed_table(problem, places, 2)[0, 1] == network.link(places[0], places[1]).speed(
+        2
+    )
 
 
 def test_one_region_with_a_server_has_its_workers_there(advisor: Advisor) -> None:
-    """Where one region may be used, a server beside its workers leaves no other place: the best is that of the regions one by one."""
-    words: dict[str, Any] = {"budget": "6/h", "exchange": "parameter-server", "gpu": "T4,A10", "workers": "2.."}
+    """Where one region may be used, a server beside its workers leaves no other place: the best is
+    that of the regions one by one.
+    """
+    words: dict[str, Any] = {
+        "budget": "6/h",
+        "exchange": "parameter-server",
+        "gpu": "T4,A10",
+        "workers": "2..",
+    }
     whole = exact.solve(advisor.problem("roberta-xlm", regions="1", **words), SolveOptions())
     places = sorted({pool.offer.place for pool in advisor.problem("roberta-xlm", **words).pools})
     speeds = []
@@ -167,7 +205,9 @@ def test_one_region_with_a_server_has_its_workers_there(advisor: Advisor) -> Non
         found = exact.solve(problem, SolveOptions()).placement
         speeds.append(0.0 if found is None else speed_of(found, problem))
     assert whole.placement is not None
-    assert speed_of(whole.placement, advisor.problem("roberta-xlm", **words)) == pytest.approx(max(speeds), rel=1e-3)
+    assert speed_of(whole.placement, advisor.problem("roberta-xlm", **words)) == pytest.approx(
+        max(speeds), rel=1e-3
+    )
 
 
 def speed_of(placement: Placement, problem: Problem) -> float:
@@ -179,7 +219,9 @@ def speed_of(placement: Placement, problem: Problem) -> float:
 
 def test_margins_looked_over_at_once_are_those_one_by_one(advisor: Advisor) -> None:
     """The roots of all numbers of regions, in one array or each alone, are equal to the last bit."""
-    problem = advisor.problem("roberta-xlm", budget="5/h", exchange="hierarchical-all-reduce", gpu="T4,A10,V100")
+    problem = advisor.problem(
+        "roberta-xlm", budget="5/h", exchange="hierarchical-all-reduce", gpu="T4,A10,V100"
+    )
     prepared = exact.Prepared(markets.Market.of(problem))
     target = exact.Target.of(problem, gap=0.001, deadline=float("inf"))
     (search,) = prepared.searches(prepared.market, target)

@@ -20,7 +20,9 @@ def specs(result: placer.Result) -> list[str]:
 
 
 def test_the_papers_market_at_five_dollars() -> None:
-    """8 x A10 at Lambda for 4.80 USD/h, proved; the DGX-2 at 6.30 is a near miss; 8 x T4 is in the table."""
+    """8 x A10 at Lambda for 4.80 USD/h, proved; the DGX-2 at 6.30 is a near miss; 8 x T4 is in the
+    table.
+    """
     result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", gpu="T4,A10,V100")
     assert specs(result) == ["lambda/us-west-1=8xA10:on-demand"]
     assert result.status is Status.OPTIMAL
@@ -35,7 +37,9 @@ def test_the_papers_market_at_five_dollars() -> None:
 
 
 def test_todays_market_says_stay_and_why() -> None:
-    """One strong node: the verdict names the place, the proof, the best two-region try and what would have to change."""
+    """One strong node: the verdict names the place, the proof, the best two-region try and what
+    would have to change.
+    """
     result = placer.recommend("roberta-xlm", budget="5/h")
     assert result.placement is not None
     assert len(result.placement.places) == 1
@@ -49,8 +53,17 @@ def test_todays_market_says_stay_and_why() -> None:
 
 
 def test_an_egress_blind_tool_is_priced_truly() -> None:
-    """Forced onto several T4 regions, ignoring egress leads elsewhere, and what it would cost is said."""
-    result = placer.recommend("convnext-large", budget="5/h", catalog="erben-2023", gpu="T4", market="spot", workers="12..16")
+    """Forced onto several T4 regions, ignoring egress leads elsewhere, and what it would cost is
+    said.
+    """
+    result = placer.recommend(
+        "convnext-large",
+        budget="5/h",
+        catalog="erben-2023",
+        gpu="T4",
+        market="spot",
+        workers="12..16",
+    )
     blind = next(b for b in result.baselines if b.label == "egress-blind")
     assert result.estimate is not None
     assert blind.estimate.usd_per_hour.total > result.estimate.usd_per_hour.total
@@ -63,17 +76,26 @@ def test_infeasible_budget_names_the_least_that_works() -> None:
     assert result.status is Status.INFEASIBLE
     assert result.placement is None
     change = result.nearest[0].note.split()[1]
-    assert placer.recommend("roberta-xlm", budget=change, catalog="erben-2023").placement is not None
+    assert (
+        placer.recommend("roberta-xlm", budget=change, catalog="erben-2023").placement is not None
+    )
     less = f"{float(change.removesuffix('/h')) - 0.01:.2f}/h"
     assert placer.recommend("roberta-xlm", budget=less, catalog="erben-2023").placement is None
 
 
 def test_infeasible_floor_names_the_most_that_can_be_had() -> None:
     """Both changes are offered when budget and floor contradict each other."""
-    result = placer.recommend("roberta-xlm", budget="1/h", min_throughput="5000/s", catalog="erben-2023")
+    result = placer.recommend(
+        "roberta-xlm", budget="1/h", min_throughput="5000/s", catalog="erben-2023"
+    )
     assert [o.label for o in result.nearest] == ["throughput"]
     floor = result.nearest[0].note.split()[1]
-    assert placer.recommend("roberta-xlm", budget="1/h", min_throughput=floor, catalog="erben-2023").placement is not None
+    assert (
+        placer.recommend(
+            "roberta-xlm", budget="1/h", min_throughput=floor, catalog="erben-2023"
+        ).placement
+        is not None
+    )
 
 
 def test_no_admitted_machine_says_what_excludes_most() -> None:
@@ -90,22 +112,42 @@ def test_documents_follow_their_schemas() -> None:
         result = placer.recommend("roberta-xlm", budget=budget, catalog="erben-2023")
         jsonschema.validate(result.to_dict(), schema)
     manifest = json.loads(schema_text("manifest"))
-    for words in ({"gpu": "T4"}, {"workers": "4", "exchange": "central", "catalog": "phalak-2023", "model": "niser"}):
+    for words in (
+        {"gpu": "T4"},
+        {"workers": "4", "exchange": "central", "catalog": "phalak-2023", "model": "niser"},
+    ):
         model = words.pop("model", "roberta-xlm")
-        jsonschema.validate(placer.recommend(model, **{"catalog": "erben-2023", **words}).to_manifest(), manifest)
+        jsonschema.validate(
+            placer.recommend(model, **{"catalog": "erben-2023", **words}).to_manifest(), manifest
+        )
 
 
 def test_result_document_has_exactly_the_promised_names() -> None:
     """Golden keys of placer.result/v1: within v1 keys are only added."""
     document = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023").to_dict()
-    promised = {"schema", "request", "data", "status", "objective", "solver", "placement", "estimate", "alternatives", "warnings"}
+    promised = {
+        "schema",
+        "request",
+        "data",
+        "status",
+        "objective",
+        "solver",
+        "placement",
+        "estimate",
+        "alternatives",
+        "warnings",
+    }
     assert promised <= document.keys()
     assert {"name", "value", "bound", "gap"} == document["objective"].keys()
-    assert {"offer", "place", "gpu", "gpu_count", "market", "count", "usd_per_hour"} == document["placement"]["workers"][0].keys()
+    assert {"offer", "place", "gpu", "gpu_count", "market", "count", "usd_per_hour"} == document[
+        "placement"
+    ]["workers"][0].keys()
     estimate = document["estimate"]
     assert {"value", "low", "high"} == estimate["samples_per_second"].keys()
     assert {"calculation", "communication", "total"} <= estimate["step_seconds"].keys()
-    assert {"compute", "egress", "storage", "functions", "data", "total"} == estimate["usd_per_hour"].keys()
+    assert {"compute", "egress", "storage", "functions", "data", "total"} == estimate[
+        "usd_per_hour"
+    ].keys()
     assert {"granularity", "usd_per_million_samples", "links", "provenance"} <= estimate.keys()
 
 
@@ -153,7 +195,10 @@ def test_frames_and_notebooks() -> None:
 
 def test_same_question_same_document() -> None:
     """Byte for byte, but for the seconds of the solver."""
-    first, second = (placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023").to_dict() for _ in range(2))
+    first, second = (
+        placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023").to_dict()
+        for _ in range(2)
+    )
     first["solver"].pop("seconds"), second["solver"].pop("seconds")
     assert first == second
 
@@ -164,14 +209,19 @@ def test_advisor_shares_catalogs_between_threads() -> None:
 
     advisor = placer.Advisor("erben-2023")
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: specs(advisor.recommend("roberta-xlm", budget="5/h")), range(16)))
+        answers = list(
+            pool.map(lambda _: specs(advisor.recommend("roberta-xlm", budget="5/h")), range(16))
+        )
     assert all(answer == answers[0] for answer in answers)
 
 
 def test_regions_can_be_forced() -> None:
     """Two regions cost what they cost; one is what a single-region tool would choose."""
     words = {"budget": "5/h", "catalog": "erben-2023", "gpu": "T4"}
-    two, one = placer.recommend("roberta-xlm", regions="2..", **words), placer.recommend("roberta-xlm", regions=1, **words)
+    two, one = (
+        placer.recommend("roberta-xlm", regions="2..", **words),
+        placer.recommend("roberta-xlm", regions=1, **words),
+    )
     assert two.placement is not None
     assert one.placement is not None
     assert len(two.placement.places) >= 2
@@ -198,7 +248,9 @@ def test_wrong_words_in_python_are_placer_errors(words: dict[str, Any], says: st
 
 def test_one_region_by_wish_is_not_called_a_finding() -> None:
     """With --regions 1 nothing is said about spreading, which was not looked at."""
-    text = " ".join(placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", regions=1).verdict)
+    text = " ".join(
+        placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", regions=1).verdict
+    )
     assert "over two regions" not in text
     assert "however many regions" not in text
     assert "that meets the wishes" in text

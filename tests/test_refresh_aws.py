@@ -1,4 +1,6 @@
-"""``placer catalog refresh aws``: EC2 by moto's real server; price list and spot history in AWS' formats, over HTTP in front of it."""
+"""``placer catalog refresh aws``: EC2 by moto's real server; price list and spot history in AWS'
+formats, over HTTP in front of it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def moto() -> Iterator[str]:
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
     """Run a refresh in this process with canaries as credentials; exit code, stdout and stderr."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
@@ -77,7 +81,9 @@ def login(home: Path) -> dict[str, str]:
 
 def offers(home: Path, name: str = "aws") -> dict[tuple[str, str, str], dict[str, str]]:
     """Rows of the book by region, type and market."""
-    with (home / "home" / "catalogs" / name / "offers.csv").open(encoding="utf-8", newline="") as stream:
+    with (home / "home" / "catalogs" / name / "offers.csv").open(
+        encoding="utf-8", newline=""
+    ) as stream:
         return {(r["region"], r["instance_type"], r["market"]): r for r in csv.DictReader(stream)}
 
 
@@ -90,7 +96,8 @@ def spot_xml(rows: Spot) -> bytes:
     )
     space = "http://ec2.amazonaws.com/doc/2016-11-15/"
     return (
-        f'<?xml version="1.0" encoding="UTF-8"?><DescribeSpotPriceHistoryResponse xmlns="{space}"><requestId>59dbff89</requestId>'
+        f'<?xml version="1.0" encoding="UTF-8"?><DescribeSpotPriceHistoryResponse '
+        f'xmlns="{space}"><requestId>59dbff89</requestId>'
         f"<spotPriceHistorySet>{items}</spotPriceHistorySet><nextToken/></DescribeSpotPriceHistoryResponse>"
     ).encode()
 
@@ -102,22 +109,40 @@ def region_of(request: Request) -> str:
     return found[1]
 
 
-def aws(moto: str, entries: list[str], spot: Spot | None = None, page: int = 100) -> Callable[[Request], Answer]:
-    """Answer the price list and the spot history here, and the rest of EC2 by moto; without ``spot`` moto's own prices."""
+def aws(
+    moto: str, entries: list[str], spot: Spot | None = None, page: int = 100
+) -> Callable[[Request], Answer]:
+    """Answer the price list and the spot history here, and the rest of EC2 by moto; without
+    ``spot`` moto's own prices.
+    """
 
     def answer(request: Request) -> Answer:
         if request.headers.get("x-amz-target") == "AWSPriceListService.GetProducts":
             question = json.loads(request.body)
             wanted = {f["Field"]: f["Value"] for f in question["Filters"]}
-            found = [e for e in entries if json.loads(e)["product"]["attributes"]["regionCode"] == wanted["regionCode"]]
+            found = [
+                e
+                for e in entries
+                if json.loads(e)["product"]["attributes"]["regionCode"] == wanted["regionCode"]
+            ]
             start = int(question.get("NextToken", "0"))
             token = {"NextToken": str(start + page)} if start + page < len(found) else {}
-            return as_json({"FormatVersion": "aws_v1", "PriceList": found[start : start + page], **token})
-        if spot is not None and parse_qs(request.body.decode()).get("Action") == ["DescribeSpotPriceHistory"]:
+            return as_json(
+                {"FormatVersion": "aws_v1", "PriceList": found[start : start + page], **token}
+            )
+        if spot is not None and parse_qs(request.body.decode()).get("Action") == [
+            "DescribeSpotPriceHistory"
+        ]:
             return Answer(spot_xml([row for row in spot if row[1].startswith(region_of(request))]))
-        passed = {k: v for k, v in request.headers.items() if k not in ("host", "content-length", "connection", "accept-encoding")}
+        passed = {
+            k: v
+            for k, v in request.headers.items()
+            if k not in ("host", "content-length", "connection", "accept-encoding")
+        }
         done = httpx.post(moto, content=request.body, headers=passed, timeout=60)
-        return Answer(done.content, done.status_code, {"Content-Type": done.headers["content-type"]})
+        return Answer(
+            done.content, done.status_code, {"Content-Type": done.headers["content-type"]}
+        )
 
     return answer
 
@@ -146,10 +171,12 @@ HISTORY: Spot = [
 
 
 def test_prices_of_two_regions_become_a_book(call: Call, moto: str, tmp_path: Path) -> None:
-    """On-demand and spot prices with the shapes that EC2 gives; what is no known GPU, not offered or no plain Linux is left out.
+    """On-demand and spot prices with the shapes that EC2 gives; what is no known GPU, not offered
+    or no plain Linux is left out.
 
-    In Oregon zone a asks least now. Of the last 30 days it asked 0.20 for 15, 0.30 for 13 and 0.25 for 2, so low is 0.20 and
-    high 0.30. moto's EC2 says 5 Gb/s for g4dn.xlarge and four cards of 100 Gb/s for p4d.24xlarge.
+    In Oregon zone a asks least now. Of the last 30 days it asked 0.20 for 15, 0.30 for 13 and 0.25
+    for 2, so low is 0.20 and high 0.30. moto's EC2 says 5 Gb/s for g4dn.xlarge and four cards of
+    100 Gb/s for p4d.24xlarge.
     """
     with serving(aws(moto, OREGON + IRELAND, HISTORY, page=4)) as server:
         code, out, err = call(server, "--in", "us-west-2,eu-west-1")
@@ -165,7 +192,11 @@ def test_prices_of_two_regions_become_a_book(call: Call, moto: str, tmp_path: Pa
         ("us-west-2", "p4d.24xlarge", "on_demand"),
     ]
     spot = found["us-west-2", "g4dn.xlarge", "spot"]
-    assert (spot["usd_per_hour"], spot["usd_per_hour_low"], spot["usd_per_hour_high"]) == ("0.25", "0.2", "0.3")
+    assert (spot["usd_per_hour"], spot["usd_per_hour_low"], spot["usd_per_hour_high"]) == (
+        "0.25",
+        "0.2",
+        "0.3",
+    )
     assert "zone us-west-2a" in spot["source"]
     assert spot["network_gbps"] == "5.0"
     p4d = found["us-west-2", "p4d.24xlarge", "on_demand"]
@@ -177,7 +208,9 @@ def test_prices_of_two_regions_become_a_book(call: Call, moto: str, tmp_path: Pa
 
 
 def test_the_price_list_is_asked_for_plain_linux(call: Call, moto: str) -> None:
-    """Filters of GetProducts; the spot history is asked for Linux, for the types wanted, over 30 days."""
+    """Filters of GetProducts; the spot history is asked for Linux, for the types wanted, over 30
+    days.
+    """
     with serving(aws(moto, OREGON, HISTORY)) as server:
         assert call(server, "--in", "us-west-2", "--gpu", "T4", "--dry-run")[0] == 0
     question = json.loads(next(r.body for r in server.requests if "x-amz-target" in r.headers))
@@ -188,15 +221,22 @@ def test_the_price_list_is_asked_for_plain_linux(call: Call, moto: str) -> None:
         "preInstalledSw": "NA",
         "regionCode": "us-west-2",
     }
-    form = next(parse_qs(r.body.decode()) for r in server.requests if b"DescribeSpotPriceHistory" in r.body)
-    assert (form["InstanceType.1"], form["ProductDescription.1"]) == (["g4dn.xlarge"], ["Linux/UNIX"])
+    form = next(
+        parse_qs(r.body.decode()) for r in server.requests if b"DescribeSpotPriceHistory" in r.body
+    )
+    assert (form["InstanceType.1"], form["ProductDescription.1"]) == (
+        ["g4dn.xlarge"],
+        ["Linux/UNIX"],
+    )
     assert "InstanceType.2" not in form
     begun, ended = (datetime.fromisoformat(form[key][0]) for key in ("StartTime", "EndTime"))
     assert (ended - begun).days == 30
 
 
 def test_motos_own_spot_prices_are_refused(call: Call, moto: str, tmp_path: Path) -> None:
-    """Moto says 0.00001 USD/h of 2006-01-02 in each zone of Oregon: refused by its date, the list prices stay."""
+    """Moto says 0.00001 USD/h of 2006-01-02 in each zone of Oregon: refused by its date, the list
+    prices stay.
+    """
     with serving(aws(moto, OREGON)) as server:
         code, out, _ = call(server, "--in", "us-west-2", "--json")
     assert code == 0
@@ -214,7 +254,9 @@ def test_motos_own_spot_prices_are_refused(call: Call, moto: str, tmp_path: Path
         ("nan", 1, "spot price is no number"),
     ],
 )
-def test_a_zone_whose_price_cannot_be_is_passed_over(call: Call, moto: str, tmp_path: Path, price: str, age_days: int, reason: str) -> None:
+def test_a_zone_whose_price_cannot_be_is_passed_over(
+    call: Call, moto: str, tmp_path: Path, price: str, age_days: int, reason: str
+) -> None:
     """Zone c seems to be the cheapest or is broken; zone b counts instead."""
     rows: Spot = [("g4dn.xlarge", "us-west-2c", price, NOW - timedelta(days=age_days)), HISTORY[3]]
     with serving(aws(moto, OREGON, rows)) as server:
@@ -233,9 +275,13 @@ def test_regions_that_are_off_or_unknown_are_counted(call: Call, moto: str) -> N
     assert json.loads(out)["left_out"]["region that the shipped book does not know"] >= 2
 
 
-def broken_in(region: str, works: Callable[[Request], Answer], answer: Answer) -> Callable[[Request], Answer]:
+def broken_in(
+    region: str, works: Callable[[Request], Answer], answer: Answer
+) -> Callable[[Request], Answer]:
     """Answer EC2 in one region with something else."""
-    return lambda request: answer if region_of(request) == region and b"Offerings" in request.body else works(request)
+    return lambda request: (
+        answer if region_of(request) == region and b"Offerings" in request.body else works(request)
+    )
 
 
 ERROR = "<Response><Errors><Error><Code>{}</Code><Message>{}</Message></Error></Errors><RequestID>1</RequestID></Response>"
@@ -255,12 +301,16 @@ def test_one_region_that_fails_fails_the_refresh(call: Call, moto: str, tmp_path
     with serving(broken_in("eu-west-1", works, denied("UnauthorizedOperation"))) as server:
         code, _, err = call(server, "--in", "us-west-2,eu-west-1")
     assert code == 7
-    assert "aws/eu-west-1: AWS refused describe instance type offerings: UnauthorizedOperation" in err
+    assert (
+        "aws/eu-west-1: AWS refused describe instance type offerings: UnauthorizedOperation" in err
+    )
     assert "--partial keeps the old prices of regions that fail" in err
     assert offers(tmp_path) == before
 
 
-def test_partial_keeps_the_old_prices_of_a_region_that_fails(call: Call, moto: str, tmp_path: Path) -> None:
+def test_partial_keeps_the_old_prices_of_a_region_that_fails(
+    call: Call, moto: str, tmp_path: Path
+) -> None:
     """Ireland fails: its two old offers stay with their date, and the note says so; Oregon is new."""
     with serving(aws(moto, OREGON + IRELAND, HISTORY)) as server:
         call(server, "--in", "us-west-2,eu-west-1")
@@ -269,15 +319,21 @@ def test_partial_keeps_the_old_prices_of_a_region_that_fails(call: Call, moto: s
         code, out, _ = call(server, "--in", "us-west-2,eu-west-1", "--partial", "--json")
     document = json.loads(out)
     assert (code, document["kept"]) == (0, {"eu-west-1": 2})
-    assert any("eu-west-1 failed" in note and "2 old offers of" in note for note in document["notes"])
+    assert any(
+        "eu-west-1 failed" in note and "2 old offers of" in note for note in document["notes"]
+    )
     found = offers(tmp_path)
     assert found["us-west-2", "g4dn.xlarge", "on_demand"]["usd_per_hour"] == "0.6"
     assert found["eu-west-1", "g4dn.xlarge", "on_demand"]["usd_per_hour"] == "0.587"
 
 
-def test_partial_without_an_old_book_says_what_is_missing(call: Call, moto: str, tmp_path: Path) -> None:
+def test_partial_without_an_old_book_says_what_is_missing(
+    call: Call, moto: str, tmp_path: Path
+) -> None:
     """Nothing can be kept; if every region fails there is nothing to write."""
-    broken = broken_in("eu-west-1", aws(moto, OREGON + IRELAND, HISTORY), denied("UnauthorizedOperation"))
+    broken = broken_in(
+        "eu-west-1", aws(moto, OREGON + IRELAND, HISTORY), denied("UnauthorizedOperation")
+    )
     with serving(broken) as server:
         code, out, _ = call(server, "--in", "us-west-2,eu-west-1", "--partial")
         assert code == 0
@@ -289,7 +345,9 @@ def test_partial_without_an_old_book_says_what_is_missing(call: Call, moto: str,
     assert not (tmp_path / "home" / "catalogs" / "other").exists()
 
 
-def test_without_credentials_one_line_says_what_to_do(call: Call, moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_credentials_one_line_says_what_to_do(
+    call: Call, moto: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Exit code 2: nothing is wrong with the source; moto is never asked."""
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
@@ -317,10 +375,18 @@ def test_without_boto3_the_pip_line_is_said(call: Call, monkeypatch: pytest.Monk
 
 
 BROKEN = {
-    "no right": (denied("UnauthorizedOperation"), "UnauthorizedOperation", "allow pricing:GetProducts"),
+    "no right": (
+        denied("UnauthorizedOperation"),
+        "UnauthorizedOperation",
+        "allow pricing:GetProducts",
+    ),
     "expired": (denied("ExpiredToken", 400), "ExpiredToken", "log in again"),
     "wrong key": (denied("AuthFailure", 401), "AuthFailure", "check the credentials"),
-    "slow down": (denied("RequestLimitExceeded", 503), "RequestLimitExceeded", "run this again later"),
+    "slow down": (
+        denied("RequestLimitExceeded", 503),
+        "RequestLimitExceeded",
+        "run this again later",
+    ),
     "404": (Answer(b"", 404), "cannot be read", "proxy"),
     "web page": (Answer(b"<html>sign in</html>"), "", ""),
     "no XML": (Answer(b"sign in"), "cannot be read", "proxy"),
@@ -331,7 +397,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_source_that_fails_keeps_the_old_book(call: Call, moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_source_that_fails_keeps_the_old_book(
+    call: Call, moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """Exit code 7, one line and a tip, the old book as it was, and no key in any of it."""
     works = aws(moto, OREGON, HISTORY)
     with serving(works) as server:
@@ -361,13 +429,26 @@ def test_a_source_that_fails_keeps_the_old_book(call: Call, moto: str, tmp_path:
         as_json({"__type": "AccessDeniedException", "Message": f"{ACCESS} may not"}, 400),
         Answer(b"<html>sign in</html>"),
     ],
-    ids=["cut off", "no list", "empty list", "empty entry", "no JSON inside", "same token", "denied", "web page"],
+    ids=[
+        "cut off",
+        "no list",
+        "empty list",
+        "empty entry",
+        "no JSON inside",
+        "same token",
+        "denied",
+        "web page",
+    ],
 )
-def test_a_broken_price_list_is_refused(call: Call, moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+def test_a_broken_price_list_is_refused(
+    call: Call, moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
     """Exit code 7 and no book."""
     monkeypatch.setattr(account, "ATTEMPTS", 1)
     works = aws(moto, OREGON)
-    with serving(lambda request: answer if "x-amz-target" in request.headers else works(request)) as server:
+    with serving(
+        lambda request: answer if "x-amz-target" in request.headers else works(request)
+    ) as server:
         code, _, err = call(server, "--in", "us-west-2")
     assert code == 7
     assert len(err.splitlines()) == 2
@@ -379,8 +460,12 @@ def test_a_broken_price_list_is_refused(call: Call, moto: str, tmp_path: Path, m
 def test_a_history_without_a_field_is_refused(call: Call, moto: str, field: str) -> None:
     """EC2 documents each of them: exit code 7, no traceback."""
     works = aws(moto, OREGON, HISTORY)
-    broken = Answer(re.sub(f"<{field}>[^<]*</{field}>", "", spot_xml(HISTORY[:2]).decode()).encode())
-    with serving(lambda request: broken if b"SpotPriceHistory" in request.body else works(request)) as server:
+    broken = Answer(
+        re.sub(f"<{field}>[^<]*</{field}>", "", spot_xml(HISTORY[:2]).decode()).encode()
+    )
+    with serving(
+        lambda request: broken if b"SpotPriceHistory" in request.body else works(request)
+    ) as server:
         code, _, err = call(server, "--in", "us-west-2")
     assert code == 7
     assert "an answer of AWS has no" in err
@@ -424,7 +509,9 @@ def test_ctrl_c_keeps_the_old_book(call: Call, moto: str, tmp_path: Path) -> Non
     with serving(lambda request: Answer(hang=True)) as server:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "AWS_ENDPOINT_URL": server.url}
         command = [sys.executable, "-m", "placer", "catalog", "refresh", "aws"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process:
             assert server.asked.wait(60)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=600)
@@ -448,14 +535,21 @@ def test_ctrl_c_keeps_the_old_book(call: Call, moto: str, tmp_path: Path) -> Non
         ("B200", 183359, None),
     ],
 )
-def test_names_and_memory_find_the_row_of_a_gpu(default: Catalog, name: str, mebibytes: int, gpu: str | None) -> None:
+def test_names_and_memory_find_the_row_of_a_gpu(
+    default: Catalog, name: str, mebibytes: int, gpu: str | None
+) -> None:
     """As EC2 names them; an eighth of an L4 and GPUs that gpus.csv lacks are none."""
     assert known_gpu(name, mebibytes / 1024, default.gpus) == gpu
 
 
 def row(zone: str, price: str, days_ago: float) -> dict[str, Any]:
     """One row of a spot history."""
-    return {"InstanceType": "g4dn.xlarge", "AvailabilityZone": zone, "SpotPrice": price, "Timestamp": NOW - timedelta(days=days_ago)}
+    return {
+        "InstanceType": "g4dn.xlarge",
+        "AvailabilityZone": zone,
+        "SpotPrice": price,
+        "Timestamp": NOW - timedelta(days=days_ago),
+    }
 
 
 def test_quantiles_are_weighted_by_time() -> None:
@@ -467,7 +561,9 @@ def test_quantiles_are_weighted_by_time() -> None:
 
 def test_the_price_of_now_lies_between_low_and_high() -> None:
     """It fell an hour ago: the 10 % quantile is 0.5, but 0.2 is what is asked now."""
-    (found,) = spot_prices([row("a", "0.5", 31), row("a", "0.2", 1 / 24)], NOW - timedelta(days=30), NOW)
+    (found,) = spot_prices(
+        [row("a", "0.5", 31), row("a", "0.2", 1 / 24)], NOW - timedelta(days=30), NOW
+    )
     assert (found.low, found.usd_per_hour, found.high) == (0.2, 0.2, 0.5)
 
 

@@ -1,4 +1,6 @@
-"""``placer catalog refresh azure`` against a server that speaks the Retail Prices API, and what every refresh keeps."""
+"""``placer catalog refresh azure`` against a server that speaks the Retail Prices API, and what
+every refresh keeps.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +36,23 @@ ITEMS = [
     azure_item(A100, "westeurope", 4.775),
     azure_item(T4, "usgovvirginia", 0.7),
 ]
-"""Four prices of Linux machines in known regions would be five with the government's region; Windows and low priority are none."""
+"""Four prices of Linux machines in known regions would be five with the government's region;
+Windows and low priority are none.
+"""
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
     """Run a refresh in this process against one server; exit code, stdout and stderr."""
     monkeypatch.setenv("PLACER_HOME", str(tmp_path))
 
     def refresh(server: Server | str, *options: str) -> tuple[int, str, str]:
-        monkeypatch.setenv("PLACER_AZURE_PRICES_URL", server if isinstance(server, str) else f"{server.url}/api/retail/prices")
+        monkeypatch.setenv(
+            "PLACER_AZURE_PRICES_URL",
+            server if isinstance(server, str) else f"{server.url}/api/retail/prices",
+        )
         with pytest.raises(SystemExit) as stop:
             run_placer(["catalog", "refresh", "azure", *options])
         said = capsys.readouterr()
@@ -60,32 +69,50 @@ def offers(home: Path, name: str = "azure") -> list[dict[str, str]]:
 
 def one_page(items: list[dict[str, Any]]) -> Callable[[Request], Answer]:
     """Answer every question with those of some items whose size it names, as the interface does."""
-    return lambda request: as_json(azure_page([item for item in items if str(item["armSkuName"]) in request.query["$filter"]]))
+    return lambda request: as_json(
+        azure_page([item for item in items if str(item["armSkuName"]) in request.query["$filter"]])
+    )
 
 
 def test_prices_become_a_book(call: Call, tmp_path: Path) -> None:
-    """Linux prices of known regions are written with the shape of the shipped book; the rest is counted by reason."""
+    """Linux prices of known regions are written with the shape of the shipped book; the rest is
+    counted by reason.
+    """
     with serving(one_page(ITEMS)) as server:
         code, out, err = call(server)
     assert (code, err) == (0, "")
     found = {(row["region"], row["instance_type"], row["market"]): row for row in offers(tmp_path)}
-    assert sorted(found) == [("eastus", T4, "on_demand"), ("eastus", T4, "spot"), ("westeurope", A100, "on_demand")]
+    assert sorted(found) == [
+        ("eastus", T4, "on_demand"),
+        ("eastus", T4, "spot"),
+        ("westeurope", A100, "on_demand"),
+    ]
     assert found["eastus", T4, "spot"]["usd_per_hour"] == "0.1578"
-    assert (found["westeurope", A100, "on_demand"]["gpu"], found["westeurope", A100, "on_demand"]["memory_gib"]) == ("A100-80", "220.0")
+    assert (
+        found["westeurope", A100, "on_demand"]["gpu"],
+        found["westeurope", A100, "on_demand"]["memory_gib"],
+    ) == ("A100-80", "220.0")
     assert "left out: 1 x Windows" in out
     assert "region that the shipped book does not know: azure/usgovvirginia" in out
     assert "no book 'azure' to compare with" in out
-    assert "next: placer recommend --model roberta-xlm --budget 5/h --catalog default --catalog azure" in out
+    assert (
+        "next: placer recommend --model roberta-xlm --budget 5/h --catalog default --catalog azure"
+        in out
+    )
     origin = json.loads((tmp_path / "catalogs" / "azure" / "origin.json").read_text())
     assert len(origin["documents"][0]["sha256"]) == 64
 
 
 def test_the_question_names_sizes_regions_and_market(call: Call) -> None:
-    """The filter asks for Linux or Windows machines as one goes, of the sizes with a T4, in the regions named."""
+    """The filter asks for Linux or Windows machines as one goes, of the sizes with a T4, in the
+    regions named.
+    """
     with serving(one_page(ITEMS)) as server:
         assert call(server, "--in", "eastus", "--gpu", "T4", "--dry-run")[0] == 0
     question = server.requests[0].query["$filter"]
-    assert question.startswith("serviceName eq 'Virtual Machines' and priceType eq 'Consumption' and (armSkuName eq '")
+    assert question.startswith(
+        "serviceName eq 'Virtual Machines' and priceType eq 'Consumption' and (armSkuName eq '"
+    )
     assert question.endswith(" and (armRegionName eq 'eastus')")
     assert "T4_v3" in question
     assert "A100" not in question
@@ -118,10 +145,14 @@ def test_a_full_page_without_a_link_is_followed_by_number(call: Call, tmp_path: 
 
 
 def test_changes_against_the_book_before_are_said(call: Call) -> None:
-    """0.526 -> 0.5786 is 10 % dearer; one price is cheaper, one gone; what was not asked for is said apart."""
+    """0.526 -> 0.5786 is 10 % dearer; one price is cheaper, one gone; what was not asked for is
+    said apart.
+    """
     with serving(one_page(ITEMS)) as server:
         call(server)
-    with serving(one_page([azure_item(T4, "eastus", 0.5786), azure_item(T4, "eastus", 0.15, "Spot")])) as server:
+    with serving(
+        one_page([azure_item(T4, "eastus", 0.5786), azure_item(T4, "eastus", 0.15, "Spot")])
+    ) as server:
         _, out, _ = call(server, "--dry-run")
         _, narrow, _ = call(server, "--gpu", "T4", "--in", "eastus", "--json")
     assert "1 dearer, 1 cheaper, 0 as before, 0 new, 1 gone" in out
@@ -137,7 +168,10 @@ def test_a_book_that_shrinks_is_noted(call: Call) -> None:
         call(server)
     with serving(one_page(ITEMS[:1])) as server:
         _, out, _ = call(server)
-    assert "note: more than half of the old offers are gone: the provider may have answered only in part" in out
+    assert (
+        "note: more than half of the old offers are gone: the provider may have answered only "
+        "in part"
+    ) in out
 
 
 def test_a_dry_run_writes_nothing(call: Call, tmp_path: Path) -> None:
@@ -157,15 +191,25 @@ def test_a_dry_run_writes_nothing(call: Call, tmp_path: Path) -> None:
         (0.0, {"retailPrice": "free"}, "on-demand price is no number"),
         (0.00001, {}, "on-demand price is 1,000 times below the median of its device"),
         (5260.0, {}, "on-demand price is 1,000 times above the median of its device"),
-        (0.526, {"effectiveStartDate": "2006-01-02T15:04:05Z"}, "on-demand price is dated before 2015"),
-        (0.526, {"effectiveStartDate": "2099-01-01T00:00:00Z"}, "on-demand price takes effect only in the future"),
+        (
+            0.526,
+            {"effectiveStartDate": "2006-01-02T15:04:05Z"},
+            "on-demand price is dated before 2015",
+        ),
+        (
+            0.526,
+            {"effectiveStartDate": "2099-01-01T00:00:00Z"},
+            "on-demand price takes effect only in the future",
+        ),
         (0.526, {"unitOfMeasure": "1/Month"}, "price in USD for 1/Month"),
         (0.526, {"currencyCode": "EUR"}, "price in EUR for 1 Hour"),
         (0.526, {"type": "Reservation"}, "no price of a machine as one goes"),
         (0.526, {"isPrimaryMeterRegion": False}, "second meter of the same price"),
     ],
 )
-def test_a_price_that_cannot_be_is_left_out(call: Call, tmp_path: Path, price: float, changed: dict[str, Any], reason: str) -> None:
+def test_a_price_that_cannot_be_is_left_out(
+    call: Call, tmp_path: Path, price: float, changed: dict[str, Any], reason: str
+) -> None:
     """Each wrong price is counted by its reason; the others are written."""
     items = [azure_item(T4, "westus2", price, **changed), ITEMS[0]]
     with serving(one_page(items)) as server:
@@ -185,7 +229,9 @@ def test_no_field_of_an_item_can_break_a_refresh(call: Call, field: str) -> None
 
 
 def test_infinite_prices_are_refused_in_either_spelling(call: Call) -> None:
-    """Python's json reads 1e999 as infinity, which the checks refuse; the word NaN is no JSON at all."""
+    """Python's json reads 1e999 as infinity, which the checks refuse; the word NaN is no JSON at
+    all.
+    """
     page = json.dumps(azure_page([ITEMS[0], azure_item(T4, "westus2", 0.125)]))
     with serving(lambda request: Answer(page.replace("0.125", "1e999").encode())) as server:
         code, out, _ = call(server, "--dry-run", "--json", "--gpu", "T4")
@@ -215,16 +261,28 @@ BROKEN = {
     "404": (Answer(b"{}", 404), "answered 404"),
     "500": (Answer(b"", 500, {"Retry-After": "0"}), "answered 500"),
     "429": (Answer(b"", 429, {"Retry-After": "0"}), "answered 429: it asks to wait for 0 s"),
-    "429 for an hour": (Answer(b"", 429, {"Retry-After": "3600"}), "answered 429: it asks to wait for 3600 s"),
-    "redirection": (Answer(b"", 302, {"Location": "http://192.0.2.1/"}), "answered 302, which leads elsewhere"),
+    "429 for an hour": (
+        Answer(b"", 429, {"Retry-After": "3600"}),
+        "answered 429: it asks to wait for 3600 s",
+    ),
+    "redirection": (
+        Answer(b"", 302, {"Location": "http://192.0.2.1/"}),
+        "answered 302, which leads elsewhere",
+    ),
     "cut off": (Answer(PAGE[:300]), "is not valid JSON"),
     "cut connection": (Answer(PAGE[:300], length=len(PAGE)), "RemoteProtocolError"),
-    "web page": (Answer(b"<!DOCTYPE html><title>Login</title>"), "answered a web page instead of JSON"),
+    "web page": (
+        Answer(b"<!DOCTYPE html><title>Login</title>"),
+        "answered a web page instead of JSON",
+    ),
     "list": (as_json([]), "is no JSON object"),
     "no items": (as_json({"Count": 0}), "has no list of Items"),
     "half a page": (as_json(azure_page(ITEMS[:2], count=6)), "has 2 items and says 6"),
     "nested": (Answer(b"[" * 100_000), "is not valid JSON"),
-    "other host": (as_json(azure_page(ITEMS, "https://prices.example.com/?$skip=2")), "leads to another host"),
+    "other host": (
+        as_json(azure_page(ITEMS, "https://prices.example.com/?$skip=2")),
+        "leads to another host",
+    ),
     "other port": (as_json(azure_page(ITEMS, "http://127.0.0.1:1/")), "leads to another host"),
     "a file": (as_json(azure_page(ITEMS, "file:///etc/passwd")), "leads to another host"),
     "empty": (as_json(azure_page([])), "azure gave no price that can be used"),
@@ -236,7 +294,10 @@ def test_a_source_that_fails_keeps_the_old_book(call: Call, tmp_path: Path, name
     """Exit code 7, one line, and every byte of the old book in place."""
     with serving(one_page(ITEMS)) as server:
         call(server)
-    before = (tmp_path / "catalogs" / "azure").resolve(), (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes()
+    before = (
+        (tmp_path / "catalogs" / "azure").resolve(),
+        (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes(),
+    )
     answer, words = BROKEN[name]
     with serving(lambda request: answer) as server:
         code, out, err = call(server)
@@ -244,12 +305,17 @@ def test_a_source_that_fails_keeps_the_old_book(call: Call, tmp_path: Path, name
     assert words in err
     assert "Traceback" not in err
     assert len(err.splitlines()) == 2
-    assert ((tmp_path / "catalogs" / "azure").resolve(), (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes()) == before
+    assert (
+        (tmp_path / "catalogs" / "azure").resolve(),
+        (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes(),
+    ) == before
 
 
 def test_a_page_that_leads_back_to_itself_ends(call: Call) -> None:
     """The second page names itself as the next: no endless loop."""
-    with serving(lambda request: as_json(azure_page(ITEMS, f"{server.url}/api/retail/prices?$skip=6"))) as server:
+    with serving(
+        lambda request: as_json(azure_page(ITEMS, f"{server.url}/api/retail/prices?$skip=6"))
+    ) as server:
         code, _, err = call(server)
     assert (code, len(server.requests)) == (7, 2)
     assert "leads back to itself" in err
@@ -259,7 +325,11 @@ def test_a_short_wait_is_waited_for(call: Call) -> None:
     """Two refusals with a wait of 0 s, then the page: three requests and a book."""
 
     def answer(request: Request) -> Answer:
-        return as_json(azure_page(ITEMS)) if len(server.requests) > 2 else Answer(b"", 429, {"Retry-After": "0"})
+        return (
+            as_json(azure_page(ITEMS))
+            if len(server.requests) > 2
+            else Answer(b"", 429, {"Retry-After": "0"})
+        )
 
     with serving(answer) as server:
         assert call(server, "--gpu", "T4")[0] == 0
@@ -292,9 +362,21 @@ def test_nobody_answers(call: Call) -> None:
     assert "ConnectError" in err
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://prices.example.com/", "https://u:p@x/", "http://[", "x", "https://x/?key=1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://x",
+        "http://prices.example.com/",
+        "https://u:p@x/",
+        "http://[",
+        "x",
+        "https://x/?key=1",
+    ],
+)
 def test_the_address_must_be_one(call: Call, url: str) -> None:
-    """Another scheme, plain HTTP to another machine, or a password in it: exit code 2 before anything is sent."""
+    """Another scheme, plain HTTP to another machine, or a password in it: exit code 2 before
+    anything is sent.
+    """
     code, _, err = call(url)
     assert code == 2
     assert "PLACER_AZURE_PRICES_URL" in err
@@ -313,7 +395,9 @@ def test_the_address_must_be_one(call: Call, url: str) -> None:
         (["--partial"], "--partial says nothing for azure"),
     ],
 )
-def test_wrong_words_are_refused_before_anything_is_asked(call: Call, tmp_path: Path, options: list[str], words: str) -> None:
+def test_wrong_words_are_refused_before_anything_is_asked(
+    call: Call, tmp_path: Path, options: list[str], words: str
+) -> None:
     """Exit code 2; the server is never asked and nothing is written."""
     with serving(one_page(ITEMS)) as server:
         code, _, err = call(server, *options)
@@ -323,7 +407,9 @@ def test_wrong_words_are_refused_before_anything_is_asked(call: Call, tmp_path: 
     assert not (tmp_path / "catalogs").exists()
 
 
-def test_an_unknown_provider_is_answered_with_the_nearest(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_an_unknown_provider_is_answered_with_the_nearest(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     """A slip in the name of the provider."""
     done = run("catalog", "refresh", "azur")
     assert done.returncode == 2
@@ -357,12 +443,19 @@ def test_a_book_that_nobody_can_read_is_replaced_and_said(call: Call, tmp_path: 
         (tmp_path / "catalogs" / "azure" / "offers.csv").write_text("provider,region\n")
         code, out, _ = call(server)
     assert code == 0
-    assert "note: the book 'azure' that was there cannot be read, so nothing is compared with it" in out
+    assert (
+        "note: the book 'azure' that was there cannot be read, so nothing is compared with it"
+        in out
+    )
     assert len(offers(tmp_path)) == 3
 
 
-def test_the_next_command_works(call: Call, tmp_path: Path, run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """The book is sound, lies over the shipped one, and its price counts: T4 spot at 0.0199 USD/h is found first."""
+def test_the_next_command_works(
+    call: Call, tmp_path: Path, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """The book is sound, lies over the shipped one, and its price counts: T4 spot at 0.0199 USD/h
+    is found first.
+    """
     with serving(one_page([azure_item(T4, "eastus", 0.0199, "Spot")])) as server:
         call(server)
     home = {"PLACER_HOME": str(tmp_path)}
@@ -370,7 +463,11 @@ def test_the_next_command_works(call: Call, tmp_path: Path, run: Callable[..., s
     layers = ("--catalog", "default", "--catalog", "azure")
     done = run("offers", *layers, "--gpu", "T4", "--limit", "1", "--json", **home)
     cheapest = json.loads(done.stdout)["offers"][0]
-    assert (cheapest["region"], cheapest["usd_per_hour"], cheapest["source"]) == ("eastus", 0.0199, "Azure Retail Prices API")
+    assert (cheapest["region"], cheapest["usd_per_hour"], cheapest["source"]) == (
+        "eastus",
+        0.0199,
+        "Azure Retail Prices API",
+    )
     done = run("recommend", "--model", "roberta-xlm", "--budget", "5/h", *layers, "--json", **home)
     assert done.returncode == 0
 
@@ -386,16 +483,23 @@ def test_a_pinned_book_is_said_to_need_its_pin_again(
 
 
 def test_two_refreshes_of_one_book_do_not_meet(call: Call, tmp_path: Path) -> None:
-    """While another process holds the book, exit code 7 before anything is asked; another name works."""
+    """While another process holds the book, exit code 7 before anything is asked; another name
+    works.
+    """
     (tmp_path / "catalogs").mkdir()
-    with serving(one_page(ITEMS)) as server, FileLock(tmp_path / "catalogs" / ".azure.refreshed.lock"):
+    with (
+        serving(one_page(ITEMS)) as server,
+        FileLock(tmp_path / "catalogs" / ".azure.refreshed.lock"),
+    ):
         code, _, err = call(server)
         assert (code, server.requests) == (7, [])
         assert "is being refreshed by another process" in err
         assert call(server, "--as", "second")[0] == 0
 
 
-def test_a_shelf_that_cannot_be_written_is_said_first(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shelf_that_cannot_be_written_is_said_first(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file stands where the shelf should be: exit code 7, and the server is not asked."""
     (tmp_path / "catalogs").write_text("")
     with serving(one_page(ITEMS)) as server:
@@ -414,14 +518,18 @@ def test_a_read_only_shelf_is_said_first(call: Call, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_keeps_the_old_book(call: Call, tmp_path: Path) -> None:
-    """SIGINT to a real process that waits for a silent server: exit code 130, the old book intact, no lock left behind."""
+    """SIGINT to a real process that waits for a silent server: exit code 130, the old book intact,
+    no lock left behind.
+    """
     with serving(one_page(ITEMS)) as server:
         call(server)
     before = (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes()
     with serving(lambda request: Answer(hang=True)) as server:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PLACER_AZURE_PRICES_URL": server.url}
         command = [sys.executable, "-m", "placer", "catalog", "refresh", "azure"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process:
             assert server.asked.wait(60)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=600)
@@ -435,10 +543,23 @@ def test_progress_is_shown_on_a_terminal_alone(tmp_path: Path) -> None:
     """With a terminal as stderr a line says what is read; stdout stays the report."""
     ours, theirs = os.openpty()
     with serving(one_page(ITEMS)) as server:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PLACER_HOME": str(tmp_path), "TERM": "xterm"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PLACER_HOME": str(tmp_path),
+            "TERM": "xterm",
+        }
         environment |= {"PLACER_AZURE_PRICES_URL": server.url, "COLUMNS": "80"}
         command = [sys.executable, "-m", "placer", "catalog", "refresh", "azure"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment, check=False, timeout=600)
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+            env=environment,
+            check=False,
+            timeout=600,
+        )
     os.close(theirs)
     said = os.read(ours, 1 << 16).decode()
     os.close(ours)

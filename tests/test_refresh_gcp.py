@@ -26,8 +26,15 @@ N1 = [
     gcp_sku("N1 Predefined Instance Ram running in Americas", 0.004237, AMERICAS, unit="GiBy.h"),
     gcp_sku("Nvidia Tesla T4 GPU running in Americas", 0.35, AMERICAS),
     gcp_sku("Spot Preemptible N1 Predefined Instance Core running in Americas", 0.00698, AMERICAS),
-    gcp_sku("Spot Preemptible N1 Predefined Instance Ram running in Americas", 0.00094, AMERICAS, unit="GiBy.h"),
-    gcp_sku("Nvidia Tesla T4 GPU attached to Spot Preemptible VMs running in Americas", 0.2, AMERICAS),
+    gcp_sku(
+        "Spot Preemptible N1 Predefined Instance Ram running in Americas",
+        0.00094,
+        AMERICAS,
+        unit="GiBy.h",
+    ),
+    gcp_sku(
+        "Nvidia Tesla T4 GPU attached to Spot Preemptible VMs running in Americas", 0.2, AMERICAS
+    ),
 ]
 A2 = [
     gcp_sku("A2 Instance Core running in Americas", 0.031611, AMERICAS),
@@ -41,8 +48,17 @@ NOISE = [
     gcp_sku("N1 Predefined Instance Core running in Mars", 0.03, ["mars-north1"]),
     gcp_sku("Commitment v1: Cpu in Americas for 1 Year", 0.019915, AMERICAS, usage="Commit1Yr"),
     gcp_sku("Custom Instance Core running in Americas", 0.033174, AMERICAS),
-    gcp_sku("N1 Predefined Instance Core running in Americas for Sole Tenancy", 99.0, AMERICAS, usage="Commit1Yr"),
-    gcp_sku("Nvidia Tesla A100 80GB GPU attached to DWS Defined Duration VMs running in Americas", 1.846, AMERICAS),
+    gcp_sku(
+        "N1 Predefined Instance Core running in Americas for Sole Tenancy",
+        99.0,
+        AMERICAS,
+        usage="Commit1Yr",
+    ),
+    gcp_sku(
+        "Nvidia Tesla A100 80GB GPU attached to DWS Defined Duration VMs running in Americas",
+        1.846,
+        AMERICAS,
+    ),
     gcp_sku("Nvidia Tesla T4 Virtual Workstation GPU running in Americas", 0.55, AMERICAS),
     {"description": "without a category"},
 ]
@@ -78,14 +94,19 @@ def refresh(run: Run, tmp_path: Path) -> Callable[..., subprocess.CompletedProce
 def prices(home: Path) -> dict[tuple[str, str, str], float]:
     """Prices of the book by region, machine and market."""
     with (home / "catalogs" / "gcp" / "offers.csv").open(encoding="utf-8", newline="") as stream:
-        return {(r["region"], r["instance_type"], r["market"]): float(r["usd_per_hour"]) for r in csv.DictReader(stream)}
+        return {
+            (r["region"], r["instance_type"], r["market"]): float(r["usd_per_hour"])
+            for r in csv.DictReader(stream)
+        }
 
 
 def test_machines_are_added_up_from_their_parts(refresh: Run, tmp_path: Path) -> None:
-    """Cores, memory, GPUs and the disk that a2-ultragpu always has give Google's own prices of whole machines.
+    """Cores, memory, GPUs and the disk that a2-ultragpu always has give Google's own prices of
+    whole machines.
 
-    n1-standard-4 with a T4: 4 x 0.031611 + 15 x 0.004237 + 0.35 = 0.54 (spot 4 x 0.00698 + 15 x 0.00094 + 0.2 = 0.242);
-    a2-highgpu-1g: 3.673385; a2-ultragpu-1g: 12 x 0.031611 + 170 x 0.004237 + 3.92808 + 375 x 0.08 / 730 = 5.0688.
+    n1-standard-4 with a T4: 4 x 0.031611 + 15 x 0.004237 + 0.35 = 0.54 (spot 4 x 0.00698 + 15 x
+    0.00094 + 0.2 = 0.242); a2-highgpu-1g: 3.673385; a2-ultragpu-1g: 12 x 0.031611 + 170 x 0.004237
+    + 3.92808 + 375 x 0.08 / 730 = 5.0688.
     """
     with serving(pages_of(N1 + A2 + NOISE, 4)) as server:
         done = refresh(server, "--in", "us-central1")
@@ -93,7 +114,9 @@ def test_machines_are_added_up_from_their_parts(refresh: Run, tmp_path: Path) ->
     found = prices(tmp_path)
     assert found["us-central1", "n1-standard-4+1xT4", "on_demand"] == pytest.approx(0.54, abs=1e-5)
     assert found["us-central1", "n1-standard-4+1xT4", "spot"] == pytest.approx(0.24202, abs=1e-5)
-    assert found["us-central1", "n1-standard-8+4xT4", "on_demand"] == pytest.approx(8 * 0.031611 + 30 * 0.004237 + 4 * 0.35, abs=1e-5)
+    assert found["us-central1", "n1-standard-8+4xT4", "on_demand"] == pytest.approx(
+        8 * 0.031611 + 30 * 0.004237 + 4 * 0.35, abs=1e-5
+    )
     assert found["us-central1", "a2-highgpu-1g", "on_demand"] == pytest.approx(3.67339, abs=2e-5)
     assert found["us-central1", "a2-ultragpu-1g", "on_demand"] == pytest.approx(5.0688, abs=2e-5)
     assert {region for region, _, _ in found} == {"us-central1"}
@@ -101,7 +124,9 @@ def test_machines_are_added_up_from_their_parts(refresh: Run, tmp_path: Path) ->
 
 
 def test_h200_machines_have_cores_and_disks_of_their_own(refresh: Run, tmp_path: Path) -> None:
-    """Not the cores of A3 at 0.02: 224 x 0.03 + 2952 x 0.003 + 8 x 8 + 12,000 GiB x 0.08 / 730 = 80.8911."""
+    """Not the cores of A3 at 0.02: 224 x 0.03 + 2952 x 0.003 + 8 x 8 + 12,000 GiB x 0.08 / 730 =
+    80.8911.
+    """
     skus = [
         gcp_sku("A3 Instance Core running in Americas", 0.02, AMERICAS),
         gcp_sku("A3Ultra Instance Core running in Americas", 0.03, AMERICAS),
@@ -111,21 +136,33 @@ def test_h200_machines_have_cores_and_disks_of_their_own(refresh: Run, tmp_path:
     ]
     with serving(pages_of(skus)) as server:
         assert refresh(server, "--in", "us-central1", "--gpu", "H200").returncode == 0
-    assert prices(tmp_path) == {("us-central1", "a3-ultragpu-8g", "on_demand"): pytest.approx(80.8911, abs=1e-3)}
+    assert prices(tmp_path) == {
+        ("us-central1", "a3-ultragpu-8g", "on_demand"): pytest.approx(80.8911, abs=1e-3)
+    }
 
 
 def test_a_machine_without_the_price_of_a_part_is_left_out(refresh: Run) -> None:
-    """Without the disk a2-ultragpu would be too cheap, and a GPU without its host's spot price is no machine."""
-    some = [sku for sku in N1 + A2 if not sku["description"].startswith(("SSD", "Spot Preemptible N1"))]
+    """Without the disk a2-ultragpu would be too cheap, and a GPU without its host's spot price is
+    no machine.
+    """
+    some = [
+        sku for sku in N1 + A2 if not sku["description"].startswith(("SSD", "Spot Preemptible N1"))
+    ]
     with serving(pages_of(some)) as server:
         document = json.loads(refresh(server, "--in", "us-central1", "--json").stdout)
     left_out = document["left_out"]
-    assert left_out["machine without a price of a part: SSD"] == 4  # a2-ultragpu-1g, -2g, -4g and -8g on demand
-    assert left_out["machine without a price of a part: n1 Core, n1 Ram"] == 4  # four n1 machines with T4 as spot
+    assert (
+        left_out["machine without a price of a part: SSD"] == 4
+    )  # a2-ultragpu-1g, -2g, -4g and -8g on demand
+    assert (
+        left_out["machine without a price of a part: n1 Core, n1 Ram"] == 4
+    )  # four n1 machines with T4 as spot
 
 
 def test_only_pairs_that_the_shipped_book_has_are_priced(refresh: Run, tmp_path: Path) -> None:
-    """Google lists A100 parts for all of the Americas, but us-east1 has no a2-ultragpu: nothing is invented."""
+    """Google lists A100 parts for all of the Americas, but us-east1 has no a2-ultragpu: nothing is
+    invented.
+    """
     with serving(pages_of(N1 + A2)) as server:
         refresh(server)
     assert ("us-east1", "n1-standard-4+1xT4", "on_demand") in prices(tmp_path)
@@ -139,14 +176,18 @@ def test_the_key_travels_in_a_header_and_comes_back_nowhere(refresh: Run, tmp_pa
         assert server.requests[0].headers["x-goog-api-key"] == KEY
         assert "key" not in server.requests[0].query
     said = done.stdout + done.stderr
-    error = {"error": {"code": 400, "message": f"API key not valid: {KEY}", "status": "INVALID_ARGUMENT"}}
+    error = {
+        "error": {"code": 400, "message": f"API key not valid: {KEY}", "status": "INVALID_ARGUMENT"}
+    }
     with serving(lambda request: as_json(error, 400)) as server:
         refused = refresh(server)
     assert refused.returncode == 7
     assert "answered 400 INVALID_ARGUMENT" in refused.stderr
     assert "tip: check the key" in refused.stderr
     said += refused.stdout + refused.stderr
-    with serving(lambda request: Answer(KEY.encode(), 302, {"Location": f"http://127.0.0.1:1/{KEY}"})) as server:
+    with serving(
+        lambda request: Answer(KEY.encode(), 302, {"Location": f"http://127.0.0.1:1/{KEY}"})
+    ) as server:
         moved = refresh(server, PLACER_DEBUG="1")
     assert moved.returncode == 7
     said += moved.stdout + moved.stderr
@@ -177,7 +218,9 @@ def test_a_key_that_could_split_a_header_is_refused(refresh: Run) -> None:
 def test_the_second_name_of_the_key_counts(refresh: Run) -> None:
     """GOOGLE_API_KEY is what other tools of Google read."""
     with serving(pages_of(N1)) as server:
-        assert refresh(server, "--dry-run", PLACER_GCP_API_KEY="", GOOGLE_API_KEY=KEY).returncode == 0
+        assert (
+            refresh(server, "--dry-run", PLACER_GCP_API_KEY="", GOOGLE_API_KEY=KEY).returncode == 0
+        )
 
 
 def test_the_key_is_not_sent_over_plain_http() -> None:
@@ -198,7 +241,9 @@ OLD["pricingInfo"][0]["effectiveTime"] = "2099-06-01T00:00:00Z"
 
 
 @pytest.mark.parametrize("sku", [FREE, EUR, BARE, ODD], ids=["free", "euro", "no price", "unit"])
-def test_a_part_that_cannot_be_read_never_makes_a_machine_cheaper(refresh: Run, sku: dict[str, Any]) -> None:
+def test_a_part_that_cannot_be_read_never_makes_a_machine_cheaper(
+    refresh: Run, sku: dict[str, Any]
+) -> None:
     """The part is refused, so all four n1 machines with T4 on demand are left out; spot stays."""
     with serving(pages_of([*N1[:2], sku, *N1[3:]])) as server:
         document = json.loads(refresh(server, "--in", "us-central1", "--json").stdout)
@@ -210,11 +255,16 @@ def test_a_part_that_cannot_be_read_never_makes_a_machine_cheaper(refresh: Run, 
     ("sku", "reason"),
     [
         (OLD, "on-demand price takes effect only in the future"),
-        (gcp_sku("Nvidia Tesla T4 GPU running in Americas", 3500.0, IOWA), "on-demand price is 1,000 times above the median of its device"),
+        (
+            gcp_sku("Nvidia Tesla T4 GPU running in Americas", 3500.0, IOWA),
+            "on-demand price is 1,000 times above the median of its device",
+        ),
     ],
     ids=["future", "absurd"],
 )
-def test_a_machine_that_cannot_be_is_left_out(refresh: Run, sku: dict[str, Any], reason: str) -> None:
+def test_a_machine_that_cannot_be_is_left_out(
+    refresh: Run, sku: dict[str, Any], reason: str
+) -> None:
     """All four n1 machines with T4 on demand."""
     with serving(pages_of([*N1[:2], sku, *N1[3:]])) as server:
         document = json.loads(refresh(server, "--in", "us-central1", "--json").stdout)
@@ -251,8 +301,12 @@ def test_a_slip_in_one_region_does_not_hide_in_a_sum(refresh: Run, tmp_path: Pat
         ("pricingInfo", 0, "pricingExpression", "tieredRates", 0, "unitPrice", "nanos"),
     ],
 )
-def test_no_field_of_a_sku_can_break_a_refresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: tuple[Any, ...]) -> None:
-    """Whatever one field of the format holds, the parts that can be read are: spot machines at least."""
+def test_no_field_of_a_sku_can_break_a_refresh(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: tuple[Any, ...]
+) -> None:
+    """Whatever one field of the format holds, the parts that can be read are: spot machines at
+    least.
+    """
     odd = []
     values: list[Any] = [None, 7, "", "x", [], {}, ["a"], [[]], True, 1e300]
     for value in values:
@@ -279,7 +333,10 @@ def test_no_field_of_a_sku_can_break_a_refresh(monkeypatch: pytest.MonkeyPatch, 
         ("Preemptible N1 Predefined Instance Core running in Americas", ("n1 Core", "spot")),
         ("A3Plus Instance Core running in Tokyo", ("a3-megagpu Core", "on_demand")),
         ("Nvidia H100 80GB GPU running in Americas", ("GPU H100", "on_demand")),
-        ("Nvidia H100 80GB Mega GPU attached to Spot Preemptible VMs running in Tokyo", ("GPU H100 Mega", "spot")),
+        (
+            "Nvidia H100 80GB Mega GPU attached to Spot Preemptible VMs running in Tokyo",
+            ("GPU H100 Mega", "spot"),
+        ),
         ("H200 141GB GPU running in Netherlands", ("GPU H200", "on_demand")),
         ("SSD backed Local Storage attached to Spot Preemptible VMs in Paris", ("SSD", "spot")),
         ("Nvidia L40 GPU running in Netherlands", None),
@@ -296,7 +353,10 @@ def test_descriptions_tell_parts(words: str, part: tuple[str, str] | None) -> No
 
 
 BROKEN = {
-    "403": (as_json({"error": {"code": 403, "status": "PERMISSION_DENIED"}}, 403), "answered 403 PERMISSION_DENIED"),
+    "403": (
+        as_json({"error": {"code": 403, "status": "PERMISSION_DENIED"}}, 403),
+        "answered 403 PERMISSION_DENIED",
+    ),
     "404": (Answer(b"<html>not here</html>", 404), "answered 404"),
     "429": (Answer(b"", 429, {"Retry-After": "0"}), "answered 429"),
     "503": (Answer(b"", 503, {"Retry-After": "0"}), "answered 503"),

@@ -1,7 +1,9 @@
-"""Rehearsals: the small plan keeps the shape of the large one, and real processes behind shaped links do what is predicted.
+"""Rehearsals: the small plan keeps the shape of the large one, and real processes behind shaped
+links do what is predicted.
 
-Seconds are asserted loosely here, as CI is a busy machine: shaped links are never faster than asked, and a round ends. How near the
-prediction is on a quiet machine is measured by ``make rehearse``.
+Seconds are asserted loosely here, as CI is a busy machine: shaped links are never faster than
+asked, and a round ends. How near the prediction is on a quiet machine is measured by ``make
+rehearse``.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ TWO = f"{US}=1xT4:spot,{EU}=1xT4:spot"
 OREGON, LONDON = "aws/us-west-2", "aws/eu-west-2"
 
 
-def by_hand(model: str = "resnet50", book: str = "erben-2023", workers: str = TWO, **words: Any) -> tuple[Problem, Placement]:
+def by_hand(
+    model: str = "resnet50", book: str = "erben-2023", workers: str = TWO, **words: Any
+) -> tuple[Problem, Placement]:
     """A question and a placement."""
     problem = Advisor((book,)).problem(model, **{"exchange": "all-reduce", **words})
     return problem, place_by_hand(workers, problem)
@@ -65,7 +69,16 @@ def written(folder: Path, *asked: Any, **words: Any) -> Path:
 class TestSmall:
     """The plan in small."""
 
-    @pytest.mark.parametrize("strategy", ["all-reduce", "hierarchical-all-reduce", "parameter-server", "local-sgd", "model-averaging"])
+    @pytest.mark.parametrize(
+        "strategy",
+        [
+            "all-reduce",
+            "hierarchical-all-reduce",
+            "parameter-server",
+            "local-sgd",
+            "model-averaging",
+        ],
+    )
     def test_seconds_and_bytes_shrink_by_one_factor(self, strategy: str) -> None:
         """Round trips apart, which are the same: both of 50 times the bytes and of 1/50 of them."""
         words = {"local_steps": "4"} if strategy in ("local-sgd", "model-averaging") else {}
@@ -75,23 +88,36 @@ class TestSmall:
         small = scaled(problem, placement, 1 / 50, float("inf"))
         large, got = estimate(placement, problem), small.estimate
         assert got.step.calculation == pytest.approx(large.step.calculation / 50, rel=1e-3)
-        way = problem.network.link(US, EU).rtt_s  # at most a push and a pull, half a round trip each, with the same rest on both sides
-        assert got.step.communication == pytest.approx(large.step.communication / 50, abs=way * 1.01, rel=1e-3)
+        way = (
+            problem.network.link(US, EU).rtt_s
+        )  # at most a push and a pull, half a round trip each, with the same rest on both sides
+        assert got.step.communication == pytest.approx(
+            large.step.communication / 50, abs=way * 1.01, rel=1e-3
+        )
         for ours, theirs in zip(got.links, large.links, strict=True):
             assert ours.bytes_per_step == pytest.approx(theirs.bytes_per_step / 50, rel=1e-3)
         machine = [group["samples_per_second"] for group in small.manifest()["groups"]]
-        assert got.step.calculation == pytest.approx(small.problem.batch * placement.exchange.local_steps / sum(2 * m for m in machine))
+        assert got.step.calculation == pytest.approx(
+            small.problem.batch * placement.exchange.local_steps / sum(2 * m for m in machine)
+        )
 
     def test_dollars_per_hour_stay(self) -> None:
-        """Bytes and seconds shrink alike: egress per hour is that of the plan with hosts that take no time."""
+        """Bytes and seconds shrink alike: egress per hour is that of the plan with hosts that take
+        no time.
+        """
         problem, placement = by_hand()
         problem = without_hosts(problem)
-        large, got = estimate(placement, problem), scaled(problem, placement, 1 / 50, float("inf")).estimate
+        large, got = (
+            estimate(placement, problem),
+            scaled(problem, placement, 1 / 50, float("inf")).estimate,
+        )
         assert got.usd_per_hour.egress == pytest.approx(large.usd_per_hour.egress, rel=1e-3)
         assert got.usd_per_hour.compute == large.usd_per_hour.compute
 
     def test_links_are_the_plans_unless_nothing_carries_them(self) -> None:
-        """26.25 MB/s (210 Mb/s) between the regions; what is asked above 100 MB/s is cut to it, for the prediction too."""
+        """26.25 MB/s (210 Mb/s) between the regions; what is asked above 100 MB/s is cut to it, for
+        the prediction too.
+        """
         small = scaled(*by_hand(workers=f"{US}=2xT4:spot,{EU}=1xT4:spot"), 0.01, 100e6)
         found = {(shape.src, shape.dst): shape for shape in small.shapes}
         assert found[US, EU].stream_bytes_per_s == pytest.approx(26.25e6)
@@ -102,34 +128,61 @@ class TestSmall:
     def test_machines_are_workers_then_the_function_then_the_store(self) -> None:
         """As the runtime numbers its ranks; the store comes last."""
         words = {"exchange": "central", "aggregator": OREGON, "storage": OREGON}
-        small = scaled(*by_hand("niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words), 0.1, 1e9)
+        small = scaled(
+            *by_hand(
+                "niser",
+                "phalak-2023",
+                f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand",
+                **words,
+            ),
+            0.1,
+            1e9,
+        )
         assert small.machines == (OREGON, LONDON, LONDON, OREGON, OREGON)
 
     def test_shares_of_data_that_has_its_place_stay(self) -> None:
-        """Two thirds of the samples lie with the one worker in the US: 128 of the small batch of 192, 32 for each of the two others."""
-        small = scaled(*by_hand(workers=f"{US}=1xT4:spot,{EU}=2xT4:spot", data=[f"{US}=2M:stay", f"{EU}=1M:stay"]), 0.05, 1e9)
+        """Two thirds of the samples lie with the one worker in the US: 128 of the small batch of
+        192, 32 for each of the two others.
+        """
+        small = scaled(
+            *by_hand(
+                workers=f"{US}=1xT4:spot,{EU}=2xT4:spot", data=[f"{US}=2M:stay", f"{EU}=1M:stay"]
+            ),
+            0.05,
+            1e9,
+        )
         plan = plan_from(small.manifest(), "plan.json")
         assert plan.shares(plan.target_batch_size, range(3)) == {0: 128, 1: 32, 2: 32}
         alone = small.placement.groups[0]
-        speed = next(g["samples_per_second"] for g in small.manifest()["groups"] if g["place"] == alone.place)
+        speed = next(
+            g["samples_per_second"] for g in small.manifest()["groups"] if g["place"] == alone.place
+        )
         assert small.estimate.step.calculation == pytest.approx(128 / speed)
 
     def test_each_region_has_a_function_and_a_store(self) -> None:
-        """Three workers; the functions of the two regions and the global one; the stores in the same order."""
+        """Three workers; the functions of the two regions and the global one; the stores in the
+        same order.
+        """
         assert in_regions().machines == (OREGON, LONDON, LONDON, *(OREGON, LONDON, OREGON) * 2)
 
     def test_the_usual_scale_makes_a_round_of_some_seconds(self) -> None:
-        """58.7 s of calculation and 1.95 s between the regions: 4 / 60.6 of it, 3.4 MB; a large model is bound by its bytes: 24 MB."""
+        """58.7 s of calculation and 1.95 s between the regions: 4 / 60.6 of it, 3.4 MB; a large
+        model is bound by its bytes: 24 MB.
+        """
         problem, placement = by_hand()
         assert usual_scale(without_hosts(problem), placement) == pytest.approx(4 / 60.6, rel=0.01)
         problem, placement = by_hand("roberta-xlm")
-        assert usual_scale(without_hosts(problem), placement) * problem.gradient_bytes <= 24e6 * 1.001
+        assert (
+            usual_scale(without_hosts(problem), placement) * problem.gradient_bytes <= 24e6 * 1.001
+        )
 
     def test_fewer_workers(self) -> None:
         """Groups are cut one by one; more processes than a machine has room for are refused."""
         placement = by_hand(workers=f"{US}=8xT4:spot,{EU}=1xT4:spot")[1]
         assert [group.count for group in fewer(placement, 2).groups] == [2, 1]
-        many = replace(placement, groups=tuple(replace(group, count=20) for group in placement.groups))
+        many = replace(
+            placement, groups=tuple(replace(group, count=20) for group in placement.groups)
+        )
         with pytest.raises(PlacerError, match="the plan has 40 workers, a rehearsal at most 24"):
             fewer(many, None)
 
@@ -137,59 +190,124 @@ class TestSmall:
 def in_regions() -> Scaled:
     """Hierarchical serverless: one worker in Oregon, two in London, the global pair in Oregon."""
     words = {"exchange": "hierarchical", "aggregator": OREGON, "storage": OREGON}
-    return scaled(*by_hand("niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words), 0.1, 1e9)
+    return scaled(
+        *by_hand(
+            "niser",
+            "phalak-2023",
+            f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand",
+            **words,
+        ),
+        0.1,
+        1e9,
+    )
 
 
 def rounds_of(*ranks: dict[str, Any]) -> list[list[dict[str, Any]]]:
     """Two alike rounds, a record for each rank."""
-    alike = {"kind": "step", "calculation_s": 0.0, "step_s": 1.0, "wire_s": 0.0, "samples": 1, "exchange_s": {}}
-    return [[{**alike, **told, "step": n, "rank": rank} for rank, told in enumerate(ranks)] for n in range(2)]
+    alike = {
+        "kind": "step",
+        "calculation_s": 0.0,
+        "step_s": 1.0,
+        "wire_s": 0.0,
+        "samples": 1,
+        "exchange_s": {},
+    }
+    return [
+        [{**alike, **told, "step": n, "rank": rank} for rank, told in enumerate(ranks)]
+        for n in range(2)
+    ]
 
 
 class TestMachine:
     """What this machine takes."""
 
-    def test_a_butterfly_takes_what_is_beside_calculation_and_messages_and_two_round_trips(self) -> None:
+    def test_a_butterfly_takes_what_is_beside_calculation_and_messages_and_two_round_trips(
+        self,
+    ) -> None:
         """1 - 0.25 - 0.35 = 0.4 s of the slower rank, and twice the 103 ms to the other continent."""
         small = scaled(*by_hand(), 0.01, 1e9)
-        found = calibrated(small, rounds_of({"calculation_s": 0.25, "wire_s": 0.35}, {"calculation_s": 0.25, "wire_s": 0.5}))
+        found = calibrated(
+            small,
+            rounds_of(
+                {"calculation_s": 0.25, "wire_s": 0.35}, {"calculation_s": 0.25, "wire_s": 0.5}
+            ),
+        )
         rtt_s = max(small.problem.network.link(*way).rtt_s for way in ((US, EU), (EU, US)))
         assert found.hosts["t4"].base_s == pytest.approx(0.4 + 2 * rtt_s)
         step = small.calibrated(found).estimate.step
-        assert step.communication == pytest.approx(0.4 + 2 * rtt_s + small.problem.gradient_bytes / 26.25e6)
+        assert step.communication == pytest.approx(
+            0.4 + 2 * rtt_s + small.problem.gradient_bytes / 26.25e6
+        )
 
     def test_stores_take_the_fastest_transfers_and_the_function_its_sums(self) -> None:
-        """Up 0.2 s and down 0.4 s at best: 0.3 s an object; the function's 0.5 s hold one of them, the other 0.2 s are 3 gradients."""
+        """Up 0.2 s and down 0.4 s at best: 0.3 s an object; the function's 0.5 s hold one of them,
+        the other 0.2 s are 3 gradients.
+        """
         words = {"exchange": "central", "aggregator": OREGON, "storage": OREGON}
-        small = scaled(*by_hand("niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words), 0.1, 1e9)
-        slow, fast = ({"exchange_s": {"upload": up, "download": down}} for up, down in ((0.3, 0.9), (0.2, 0.4)))
-        found = calibrated(small, rounds_of(slow, fast, slow, {"exchange_s": {"fetch": 0.4, "put": 0.1, "wait": 9.0}})).services
+        small = scaled(
+            *by_hand(
+                "niser",
+                "phalak-2023",
+                f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand",
+                **words,
+            ),
+            0.1,
+            1e9,
+        )
+        slow, fast = (
+            {"exchange_s": {"upload": up, "download": down}}
+            for up, down in ((0.3, 0.9), (0.2, 0.4))
+        )
+        found = calibrated(
+            small,
+            rounds_of(slow, fast, slow, {"exchange_s": {"fetch": 0.4, "put": 0.1, "wait": 9.0}}),
+        ).services
         assert found.start_s == pytest.approx(0.3)
         assert found.sum_bytes_per_s == pytest.approx(3 * small.problem.gradient_bytes / 0.2)
 
 
 def test_sums_of_several_functions_are_taken_together() -> None:
-    """0.1 s an object; 1 + 2 gradients of the regions and their 2 sums are added in what 0.3, 0.5 and 0.3 s leave: 0.8 s."""
+    """0.1 s an object; 1 + 2 gradients of the regions and their 2 sums are added in what 0.3, 0.5
+    and 0.3 s leave: 0.8 s.
+    """
     small = in_regions()
     worker = {"exchange_s": {"upload": 0.1, "download": 0.1}}
-    regional = [{"exchange_s": {"fetch in regions": s - 0.1, "forward": 0.1, "copy": 9.0}} for s in (0.3, 0.5)]
-    found = calibrated(small, rounds_of(worker, worker, worker, *regional, {"exchange_s": {"fetch": 0.2, "put": 0.1}})).services
+    regional = [
+        {"exchange_s": {"fetch in regions": s - 0.1, "forward": 0.1, "copy": 9.0}}
+        for s in (0.3, 0.5)
+    ]
+    found = calibrated(
+        small,
+        rounds_of(worker, worker, worker, *regional, {"exchange_s": {"fetch": 0.2, "put": 0.1}}),
+    ).services
     assert found.start_s == pytest.approx(0.1)
     assert found.sum_bytes_per_s == pytest.approx(5 * small.problem.gradient_bytes / 0.8)
 
 
 def test_functions_are_paid_from_the_first_upload_to_their_last_write() -> None:
-    """The function of the region waits 0.1 s for the second upload, fetches 0.2 and forwards 0.3; it is called again to copy: 0.4 + 0.5.
+    """The function of the region waits 0.1 s for the second upload, fetches 0.2 and forwards 0.3;
+    it is called again to copy: 0.4 + 0.5.
 
     What it is idle and what it deletes nobody pays.
     """
     small = in_regions()
     plan = plan_from(small.manifest(), "plan.json")
-    paid = {"wait": 0.1, "fetch in regions": 0.2, "forward": 0.3, "copy": 0.4, "put in regions": 0.5}
-    rounds = rounds_of(*[{}] * 3, {"exchange_s": {**paid, "idle": 7.0, "delete": 8.0}}, *[{"exchange_s": {}}] * 2)
+    paid = {
+        "wait": 0.1,
+        "fetch in regions": 0.2,
+        "forward": 0.3,
+        "copy": 0.4,
+        "put in regions": 0.5,
+    }
+    rounds = rounds_of(
+        *[{}] * 3, {"exchange_s": {**paid, "idle": 7.0, "delete": 8.0}}, *[{"exchange_s": {}}] * 2
+    )
     runs = runs_of(plan)
     told = [(run.rank, run.name, run.place) for run in runs]
-    here, there = [(3, "sum", OREGON), (3, "copy", OREGON)], [(4, "sum", LONDON), (4, "copy", LONDON)]
+    here, there = (
+        [(3, "sum", OREGON), (3, "copy", OREGON)],
+        [(4, "sum", LONDON), (4, "copy", LONDON)],
+    )
     assert told == [*here, *there, (5, "mean", OREGON)]
     assert [run.seconds(rounds) for run in runs] == pytest.approx([0.6, 0.9, 0, 0, 0])
     assert [run.place for run in small.estimate.step.functions] == [run.place for run in runs]
@@ -210,7 +328,9 @@ class TestWords:
             (["--scale", "1/2", "--train", "a:b"], "the size of your model is the scale"),
         ],
     )
-    def test_words_that_are_none(self, run: Run, tmp_path: Path, words: list[str], message: str) -> None:
+    def test_words_that_are_none(
+        self, run: Run, tmp_path: Path, words: list[str], message: str
+    ) -> None:
         """One line, exit code 2."""
         done = run("rehearse", str(written(tmp_path)), *words)
         assert done.returncode == 2
@@ -228,7 +348,9 @@ class TestWords:
             (["-o", "no/such.json"], "cannot write 'no/such.json'"),
         ],
     )
-    def test_what_cannot_work_is_refused_before_it_takes_time(self, run: Run, tmp_path: Path, words: list[str], message: str) -> None:
+    def test_what_cannot_work_is_refused_before_it_takes_time(
+        self, run: Run, tmp_path: Path, words: list[str], message: str
+    ) -> None:
         """No process of the run was started: there is no log."""
         pytest.importorskip("torch")
         pytest.importorskip("pyroute2")
@@ -237,7 +359,9 @@ class TestWords:
         assert message in done.stderr
         assert not (tmp_path / "logs" / "machine").exists()
 
-    def test_a_model_without_parameters_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_a_model_without_parameters_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         """It would exchange nothing."""
         pytest.importorskip("torch")
         text = """import torch
@@ -286,7 +410,8 @@ def line(document: Document, what: str) -> Document:
 def test_two_regions(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
     """512,000 parameters in FP16, 1.02 MB each way, at 26.25 MB/s and 103 ms.
 
-    Each phase of the butterfly carries half of it and half a round trip: 2 x (0.0195 + 0.0516) s, and no round is faster.
+    Each phase of the butterfly carries half of it and half a round trip: 2 x (0.0195 + 0.0516) s,
+    and no round is faster.
     """
     document, _ = rehearsed(written(tmp_path, tbs="512"), "--scale", "1/50", "--rounds", "3")
     exchange = line(document, "exchange and waiting")
@@ -301,15 +426,21 @@ def test_two_regions(rehearsed: Callable[..., tuple[Document, str]], tmp_path: P
 
 
 @shaped
-def test_an_exchange_beside_the_next_step(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
-    """Calculation of about a second hides the exchange of `test_two_regions`; the longer of the two is predicted.
+def test_an_exchange_beside_the_next_step(
+    rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path
+) -> None:
+    """Calculation of about a second hides the exchange of `test_two_regions`; the longer of the two
+    is predicted.
 
     The six rounds send six times the gradient: none is left under way at the end.
     """
-    document, _ = rehearsed(written(tmp_path, tbs="32768", overlap=True), "--scale", "1/50", "--rounds", "3")
+    document, _ = rehearsed(
+        written(tmp_path, tbs="32768", overlap=True), "--scale", "1/50", "--rounds", "3"
+    )
     least = 2 * (0.512e6 / 26.25e6 + 0.103 / 2)
     calculation, exchange, hidden, whole = (
-        line(document, what) for what in ("calculation", "exchange and waiting", "beside the calculation", "round")
+        line(document, what)
+        for what in ("calculation", "exchange and waiting", "beside the calculation", "round")
     )
     assert calculation["predicted"] > 1
     assert exchange["predicted"] >= least
@@ -323,13 +454,24 @@ def test_an_exchange_beside_the_next_step(rehearsed: Callable[..., tuple[Documen
 
 
 @shaped
-def test_requests_to_the_store_are_exact(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
+def test_requests_to_the_store_are_exact(
+    rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path
+) -> None:
     """N + 1 = 4 writes, 2 n = 6 reads and n = 3 lists in a round (Phalak et al., 2024, eq. 5)."""
     words = {"exchange": "central", "aggregator": OREGON, "storage": OREGON, "tbs": "64"}
-    path = written(tmp_path, "niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words)
+    path = written(
+        tmp_path,
+        "niser",
+        "phalak-2023",
+        f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand",
+        **words,
+    )
     document, _ = rehearsed(path, "--scale", "1/20", "--rounds", "3")
     for what, count in (("write", 4), ("read", 6), ("list", 3)):
-        assert (line(document, what)["predicted"], line(document, what)["measured"]) == (count, count)
+        assert (line(document, what)["predicted"], line(document, what)["measured"]) == (
+            count,
+            count,
+        )
     assert line(document, f"{LONDON} -> {OREGON}")["within"] is not None
     for what in ("storage", "functions"):
         assert line(document, what)["predicted"] > 0
@@ -337,13 +479,23 @@ def test_requests_to_the_store_are_exact(rehearsed: Callable[..., tuple[Document
 
 
 @shaped
-def test_requests_to_the_stores_of_regions_are_exact(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
-    """Regions of one and two workers, each with a store as in central: n + 1 writes, 2 n reads, n lists; the global one serves two regions.
+def test_requests_to_the_stores_of_regions_are_exact(
+    rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path
+) -> None:
+    """Regions of one and two workers, each with a store as in central: n + 1 writes, 2 n reads, n
+    lists; the global one serves two regions.
 
-    0.85 MB from London as one sum and back as one mean; its two workers, its function and its store exchange 2 x 2 + 2 + 1 of them.
+    0.85 MB from London as one sum and back as one mean; its two workers, its function and its store
+    exchange 2 x 2 + 2 + 1 of them.
     """
     words = {"exchange": "hierarchical", "aggregator": OREGON, "storage": OREGON, "tbs": "64"}
-    path = written(tmp_path, "niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words)
+    path = written(
+        tmp_path,
+        "niser",
+        "phalak-2023",
+        f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand",
+        **words,
+    )
     document, _ = rehearsed(path, "--scale", "1/20", "--rounds", "3")
     for store, n in ((OREGON, 1), (LONDON, 2), ("the global store", 2)):
         for kind, count in (("write", n + 1), ("read", 2 * n), ("list", n)):
@@ -353,7 +505,13 @@ def test_requests_to_the_stores_of_regions_are_exact(rehearsed: Callable[..., tu
         row = line(document, " -> ".join(way))
         assert row["predicted"] == pytest.approx(count * 0.85e6)
         assert row["measured"] >= row["predicted"]
-    for what in (f"sum in {LONDON}", f"copy in {LONDON}", f"mean in {OREGON}", "storage", "functions"):
+    for what in (
+        f"sum in {LONDON}",
+        f"copy in {LONDON}",
+        f"mean in {OREGON}",
+        "storage",
+        "functions",
+    ):
         assert line(document, what)["measured"] > 0
 
 
@@ -361,22 +519,45 @@ def test_requests_to_the_stores_of_regions_are_exact(rehearsed: Callable[..., tu
 def test_a_rehearsal_of_fewer_says_so_and_ends_with_a_verdict(run: Run, tmp_path: Path) -> None:
     """Within 80 columns; bytes in MB."""
     plan = written(tmp_path, workers=f"{US}=3xT4:spot,{EU}=1xT4:spot")
-    done = run("rehearse", str(plan), "--dir", "logs", "--scale", "1/50", "--rounds", "3", "--per-group", "1", cwd=tmp_path)
+    done = run(
+        "rehearse",
+        str(plan),
+        "--dir",
+        "logs",
+        "--scale",
+        "1/50",
+        "--rounds",
+        "3",
+        "--per-group",
+        "1",
+        cwd=tmp_path,
+    )
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "2 of the plan's 4 workers were rehearsed" in done.stdout
     assert "1.024 MB" in done.stdout
     last = done.stdout.splitlines()[-1]
-    assert last == "confirmed: 3 of 3 judged" if done.returncode == 0 else "confirmed: " in done.stdout
+    assert (
+        last == "confirmed: 3 of 3 judged" if done.returncode == 0 else "confirmed: " in done.stdout
+    )
 
 
 @shaped
-def test_a_worker_that_is_killed_costs_its_step(rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path) -> None:
-    """It dies in step 2, counted from 0: steps 0 and 1 are kept by the other, and the resumed run goes on with step 2."""
-    document, _ = rehearsed(written(tmp_path, tbs="512"), "--scale", "1/50", "--rounds", "3", "--kill", "1@2")
+def test_a_worker_that_is_killed_costs_its_step(
+    rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path
+) -> None:
+    """It dies in step 2, counted from 0: steps 0 and 1 are kept by the other, and the resumed run
+    goes on with step 2.
+    """
+    document, _ = rehearsed(
+        written(tmp_path, tbs="512"), "--scale", "1/50", "--rounds", "3", "--kill", "1@2"
+    )
     first, second = document["deaths"]
     assert first.startswith(f"rank 1 ({EU}) killed in step 2;")
     assert second == "resumed before step 2: nothing was lost but the step under way"
-    log = [json.loads(text) for text in (tmp_path / "logs" / "run.jsonl").read_text(encoding="utf-8").splitlines()]
+    log = [
+        json.loads(text)
+        for text in (tmp_path / "logs" / "run.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     steps = [record["step"] for record in log if record["kind"] == "step" and record["rank"] == 1]
     assert steps == [2, 3]
 
@@ -385,19 +566,28 @@ def test_a_worker_that_is_killed_costs_its_step(rehearsed: Callable[..., tuple[D
 def test_a_worker_that_is_killed_before_anything_was_kept_begins_again(
     rehearsed: Callable[..., tuple[Document, str]], tmp_path: Path
 ) -> None:
-    """Local SGD keeps its state once a round, here of four steps: a death in the second step has nothing to resume from."""
+    """Local SGD keeps its state once a round, here of four steps: a death in the second step has
+    nothing to resume from.
+    """
     path = written(tmp_path, tbs="512", exchange="local-sgd", local_steps="4")
     document, _ = rehearsed(path, "--scale", "1/100", "--rounds", "3", "--kill", "1@1")
-    assert document["deaths"][1] == "nothing was kept yet, so it began again: 1 whole step and the step under way were done again"
+    assert document["deaths"][1] == (
+        "nothing was kept yet, so it began again: 1 whole step and the step under way were "
+        "done again"
+    )
 
 
 def networks(below: int | None = None) -> set[str]:
-    """Network namespaces that some process is in; of a process and its descendants only, if one is named."""
+    """Network namespaces that some process is in; of a process and its descendants only, if one is
+    named.
+    """
     found: dict[int, str] = {}
     parents: dict[int, int] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            parents[int(process.name)] = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+            parents[int(process.name)] = int(
+                (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            )
             found[int(process.name)] = str((process / "ns" / "net").readlink())
         except OSError:
             continue
@@ -412,16 +602,33 @@ def networks(below: int | None = None) -> set[str]:
 
 @shaped
 def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
-    """Workers, relay and namespaces end by themselves when the command is killed, so that nothing is left at the next start."""
+    """Workers, relay and namespaces end by themselves when the command is killed, so that nothing
+    is left at the next start.
+    """
     here = str(Path("/proc/self/ns/net").readlink())
-    words = ["rehearse", str(written(tmp_path)), "--scale", "1/5", "--rounds", "9", "--limit", "1h", "--dir", str(tmp_path / "logs")]
+    words = [
+        "rehearse",
+        str(written(tmp_path)),
+        "--scale",
+        "1/5",
+        "--rounds",
+        "9",
+        "--limit",
+        "1h",
+        "--dir",
+        str(tmp_path / "logs"),
+    ]
     command = [sys.executable, "-m", "placer", *words]
     until = time.monotonic() + 300
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         next(said for said in process.stderr if "rehearsing:" in said)
         log = tmp_path / "logs" / "run.jsonl"
-        while time.monotonic() < until and (not log.exists() or '"ready"' not in log.read_text(encoding="utf-8")):
+        while time.monotonic() < until and (
+            not log.exists() or '"ready"' not in log.read_text(encoding="utf-8")
+        ):
             time.sleep(0.05)
         made = networks(below=process.pid) - {here}
         assert len(made) >= 2  # one for each worker
@@ -433,7 +640,9 @@ def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
 
 @shaped
 def test_a_relay_that_dies_is_named() -> None:
-    """Whoever asks it next hears so, and its broken pipe does not pass for a reader that has closed standard output."""
+    """Whoever asks it next hears so, and its broken pipe does not pass for a reader that has closed
+    standard output.
+    """
     way = {"stream_bytes_per_s": 1e8, "pair_bytes_per_s": 1e8, "rtt_s": 0.0}
     ways = [Shape(src="A", dst="B", **way), Shape(src="B", dst="A", **way)]
     with shaped_network(["A", "B"], ways, "namespaces") as network:
@@ -443,7 +652,9 @@ def test_a_relay_that_dies_is_named() -> None:
 
 
 def test_more_processes_than_a_machine_has_room_for_are_refused() -> None:
-    """17 regions of one worker, each with a function and a store, and the global pair: 53 processes."""
+    """17 regions of one worker, each with a function and a store, and the global pair: 53
+    processes.
+    """
     with pytest.raises(PlacerError, match="are 53 processes, a rehearsal has at most 48"):
         check_processes([OREGON] * 53)
     check_processes([OREGON] * 48)
@@ -458,7 +669,11 @@ def test_an_early_manifest_has_no_links(tmp_path: Path, run: Run) -> None:
     """It says to write it again."""
     from placer.documents.manifest import document_digest
 
-    told = {key: value for key, value in manifest_of(*by_hand()).items() if key not in ("question", "digest")}
+    told = {
+        key: value
+        for key, value in manifest_of(*by_hand()).items()
+        if key not in ("question", "digest")
+    }
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({**told, "digest": document_digest(told)}), encoding="utf-8")
     read_manifest(json.loads(path.read_text(encoding="utf-8")), "plan.json")

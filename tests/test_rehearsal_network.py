@@ -37,7 +37,13 @@ PLACES = ("US", "US", "EU", "ASIA", "AUS", "AF")
 
 def shape(src: str, dst: str, bits_per_s: float = 8e9, rtt_s: float = 0.0) -> Shape:
     """A link."""
-    return Shape(src=src, dst=dst, stream_bytes_per_s=bits_per_s / 8, pair_bytes_per_s=PAIR * bits_per_s / 8, rtt_s=rtt_s)
+    return Shape(
+        src=src,
+        dst=dst,
+        stream_bytes_per_s=bits_per_s / 8,
+        pair_bytes_per_s=PAIR * bits_per_s / 8,
+        rtt_s=rtt_s,
+    )
 
 
 def sent(queues: Queues, until: float) -> None:
@@ -47,9 +53,17 @@ def sent(queues: Queues, until: float) -> None:
         due = queues.run(due)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5000), st.floats(0, 3)), min_size=1, max_size=40))
-def test_queues_keep_order_lose_nothing_and_are_never_faster_than_asked(packets: list[tuple[int, int, float]]) -> None:
-    """Any stretch of a stream takes its bytes / the rate and the delay; the same holds for the pair with its rate."""
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 5000), st.floats(0, 3)), min_size=1, max_size=40
+    )
+)
+def test_queues_keep_order_lose_nothing_and_are_never_faster_than_asked(
+    packets: list[tuple[int, int, float]],
+) -> None:
+    """Any stretch of a stream takes its bytes / the rate and the delay; the same holds for the pair
+    with its rate.
+    """
     came: list[tuple[float, int, int, float]] = []  # delivered at, stream, bytes, came at
     clock = [0.0]
     link = Link(1000.0, 2500.0, 0.5, lambda packet: came.append((clock[0], *packet)))
@@ -63,7 +77,10 @@ def test_queues_keep_order_lose_nothing_and_are_never_faster_than_asked(packets:
         clock[0] = queues.events[0][0]
         queues.run(clock[0])
     assert len(came) == len(packets)
-    for rate, rows in ((2500.0, came), *((1000.0, [row for row in came if row[1] == stream]) for stream in range(3))):
+    for rate, rows in (
+        (2500.0, came),
+        *((1000.0, [row for row in came if row[1] == stream]) for stream in range(3)),
+    ):
         for first in range(len(rows)):
             size = sum(row[2] for row in rows[first:])
             assert rows[-1][0] - min(row[3] for row in rows[first:]) >= size / rate + 0.5 - 1e-6
@@ -73,7 +90,9 @@ def test_queues_keep_order_lose_nothing_and_are_never_faster_than_asked(packets:
 
 
 def test_a_packet_takes_its_size_over_the_rates_and_the_delay() -> None:
-    """1000 bytes at 1000 bytes/s, then half a second: the pair's 2500 bytes/s do not slow a stream alone."""
+    """1000 bytes at 1000 bytes/s, then half a second: the pair's 2500 bytes/s do not slow a stream
+    alone.
+    """
     came: list[int] = []
     link, queues = Link(1000.0, 2500.0, 0.5, came.append), Queues()
     queues.accept(link, b"a", 1000, 1, 0.0)
@@ -89,7 +108,9 @@ def test_a_packet_takes_its_size_over_the_rates_and_the_delay() -> None:
 
 
 def test_five_streams_share_the_pair_evenly() -> None:
-    """Five streams of 1000 bytes/s and a pair of 2500: each has a half, so 2000 bytes of each take 4 s and the delay."""
+    """Five streams of 1000 bytes/s and a pair of 2500: each has a half, so 2000 bytes of each take
+    4 s and the delay.
+    """
     came: list[int] = []
     link, queues = Link(1000.0, 2500.0, 0.5, came.append), Queues()
     for _ in range(20):
@@ -104,7 +125,9 @@ def test_five_streams_share_the_pair_evenly() -> None:
 
 
 def test_one_stream_does_not_wait_for_the_queue_of_another() -> None:
-    """A stream with ten seconds of backlog leaves the pair free: 100 bytes of another take 0.1 s, at most a packet of 0.4 s and 0.5 s."""
+    """A stream with ten seconds of backlog leaves the pair free: 100 bytes of another take 0.1 s,
+    at most a packet of 0.4 s and 0.5 s.
+    """
     came: list[int] = []
     link, queues = Link(1000.0, 2500.0, 0.5, came.append), Queues()
     for number in range(10):
@@ -117,7 +140,19 @@ def test_one_stream_does_not_wait_for_the_queue_of_another() -> None:
 def tcp_packet(ack: int, payload: bytes = b"", flags: int = 0x10) -> bytes:
     """As a TUN device gives it: its own header, IP, TCP with a checksum that is not worked out."""
     inner = struct.pack("!HHIIBBHHH", 5000, 6000, 1, ack, 5 << 4, flags, ack % 1000, 0, 0) + payload
-    outer = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(inner), 0, 0, 64, 6, 0, bytes((10, 1, 0, 1)), bytes((10, 2, 0, 1)))
+    outer = struct.pack(
+        "!BBHHHBBH4s4s",
+        0x45,
+        0,
+        20 + len(inner),
+        0,
+        0,
+        64,
+        6,
+        0,
+        bytes((10, 1, 0, 1)),
+        bytes((10, 2, 0, 1)),
+    )
     return bytes((1, 0, 0, 0, 0, 0, 20, 0, 16, 0)) + outer + inner
 
 
@@ -163,7 +198,10 @@ def test_missing_and_contradicting_links_are_named() -> None:
         shapes_between(["US", "EU"], ways[:1])
     with pytest.raises(PlacerError, match="US -> EU stands twice"):
         shapes_between(["US", "EU"], [*ways, shape("US", "EU", 5e9)])
-    with pytest.raises(PlacerError, match="method 'pigeons' is unknown"), shaped_network(["US"], [], "pigeons"):
+    with (
+        pytest.raises(PlacerError, match="method 'pigeons' is unknown"),
+        shaped_network(["US"], [], "pigeons"),
+    ):
         pass
 
 
@@ -172,7 +210,10 @@ def peers() -> Iterator[Peers]:
     """Six machines."""
     shapes = {(a, b): shape(a, b) for a in PLACES for b in PLACES}
     for place, (bits, rtt) in WAYS.items():
-        shapes["US", place], shapes[place, "US"] = shape("US", place, bits, rtt), shape(place, "US", bits, rtt)
+        shapes["US", place], shapes[place, "US"] = (
+            shape("US", place, bits, rtt),
+            shape(place, "US", bits, rtt),
+        )
     try:
         network = shaped_network(PLACES, shapes.values(), "namespaces")
         with network as made:
@@ -185,7 +226,9 @@ def peers() -> Iterator[Peers]:
 
 @pytest.mark.parametrize("dst", [EU, ASIA, AUS, AF])
 def test_delay_and_rate_are_those_asked_for(peers: Peers, dst: int) -> None:
-    """Never faster, and not half as fast: how near they come on a quiet machine is `benchmarks/shaped_links.py`'s to say."""
+    """Never faster, and not half as fast: how near they come on a quiet machine is
+    `benchmarks/shaped_links.py`'s to say.
+    """
     bits, rtt = WAYS[PLACES[dst]]
     assert rtt <= best(lambda: peers.seconds(US, dst, 1), 1.5 * rtt + 0.02) <= 1.5 * rtt + 0.02
     size = int(bits / 8 * 0.4)
@@ -195,15 +238,23 @@ def test_delay_and_rate_are_those_asked_for(peers: Peers, dst: int) -> None:
 
 @pytest.mark.parametrize(("streams", "times"), [(2, 2.0), (5, PAIR)])
 def test_streams_add_up_to_the_cap_of_the_pair(peers: Peers, streams: int, times: float) -> None:
-    """Two streams carry double, five 2.5 times; one alone would take 1.6 s, 20 % more than the most allowed here."""
+    """Two streams carry double, five 2.5 times; one alone would take 1.6 s, 20 % more than the most
+    allowed here.
+    """
     bits, rtt = WAYS["EU"]
     size = 4_000_000
     expected = size / (times * bits / 8) + rtt
-    assert expected <= best(lambda: peers.seconds(US, EU, size, streams), 1.6 * expected) <= 1.6 * expected
+    assert (
+        expected
+        <= best(lambda: peers.seconds(US, EU, size, streams), 1.6 * expected)
+        <= 1.6 * expected
+    )
 
 
 def test_machines_do_not_slow_each_other(peers: Peers) -> None:
-    """Two machines of one place send to a third, with as many streams as the pair carries; one rate for both would take twice as long."""
+    """Two machines of one place send to a third, with as many streams as the pair carries; one rate
+    for both would take twice as long.
+    """
     bits, rtt = WAYS["EU"]
     size = 4_000_000
     expected = size / (PAIR * bits / 8) + rtt
@@ -229,7 +280,9 @@ def test_bytes_are_payload_and_headers(peers: Peers) -> None:
 
 
 def test_links_beyond_what_is_carried_are_listed(peers: Peers) -> None:
-    """8 Gb/s inside a place and between the others is more than a relay carries; ways from US are less."""
+    """8 Gb/s inside a place and between the others is more than a relay carries; ways from US are
+    less.
+    """
     slower = {(s.src, s.dst) for s in peers.network.slower}
     assert ("EU", "AF") in slower
     assert ("US", "US") in slower
@@ -243,7 +296,11 @@ def networks_in_use() -> set[int]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             found.add((process / "ns" / "net").stat().st_ino)
-            found |= {file.stat().st_ino for file in (process / "fd").iterdir() if "net:[" in str(file.readlink())}
+            found |= {
+                file.stat().st_ino
+                for file in (process / "fd").iterdir()
+                if "net:[" in str(file.readlink())
+            }
         except OSError:
             continue
     return found
@@ -284,7 +341,9 @@ with shaped_network(["US", "EU"], [Shape(src="US", dst="EU", **way), Shape(src="
 
 
 def test_sigkill_leaves_nothing_behind(peers: Peers) -> None:
-    """The relay and those that hang on its parent end; the namespaces, which have no names, go with them."""
+    """The relay and those that hang on its parent end; the namespaces, which have no names, go with
+    them.
+    """
     code = HOLDER.format(tests=str(HERE))
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
@@ -301,8 +360,12 @@ def test_sigkill_leaves_nothing_behind(peers: Peers) -> None:
         enter(entries[0])
 
 
-def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted(peers: Peers) -> None:
-    """Two ranks that met outside of the network: each sends the whole vector in two halves, 0.5 s at 20 Mb/s, and waits at least 5 ms."""
+def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted(
+    peers: Peers,
+) -> None:
+    """Two ranks that met outside of the network: each sends the whole vector in two halves, 0.5 s
+    at 20 Mb/s, and waits at least 5 ms.
+    """
     torch = pytest.importorskip("torch")
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     bits, rtt = WAYS["EU"]
@@ -310,7 +373,10 @@ def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted
     before = peers.network.sent_bytes()
     run = [sys.executable, str(HERE / "shaped_peer.py")]
     ranks = [
-        subprocess.Popen([*run, json.dumps(peers.network.entry(machine)), str(rank), str(store.port), str(size)], stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [*run, json.dumps(peers.network.entry(machine)), str(rank), str(store.port), str(size)],
+            stdout=subprocess.PIPE,
+        )
         for rank, machine in enumerate((US, EU))
     ]
     taken = [float(process.communicate(timeout=600)[0]) for process in ranks]
@@ -347,7 +413,9 @@ def test_a_run_goes_through_its_network_and_its_log_says_so(peers: Peers, tmp_pa
     """Workers and function are ranks 0 to 2 and exchange through the store, machine 3, alone."""
     pytest.importorskip("torch")
     code = RUN.format(tests=str(HERE), folder=str(tmp_path), steps=2)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stderr
     kind, rows, _ = json.loads(done.stdout.splitlines()[-1])
     assert kind == "sent"
@@ -356,11 +424,15 @@ def test_a_run_goes_through_its_network_and_its_log_says_so(peers: Peers, tmp_pa
     assert json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])["links"] == "shaped"
 
 
-def test_sigkill_of_a_run_ends_its_workers_its_store_and_its_network(peers: Peers, tmp_path: Path) -> None:
+def test_sigkill_of_a_run_ends_its_workers_its_store_and_its_network(
+    peers: Peers, tmp_path: Path
+) -> None:
     """Killed after the first step: no process is in its networks any more, and none holds them."""
     pytest.importorskip("torch")
     code = RUN.format(tests=str(HERE), folder=str(tmp_path), steps=10_000)
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as run:
         assert run.stdout is not None
         for line in run.stdout:
             kind, _, inodes = json.loads(line)

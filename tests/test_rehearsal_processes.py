@@ -1,4 +1,6 @@
-"""What a rehearsal needs beside its workers: stores and relay, whose end is said at once, and a folder of its own."""
+"""What a rehearsal needs beside its workers: stores and relay, whose end is said at once, and a
+folder of its own.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,14 @@ def stores_here() -> set[int]:
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-            if parent == os.getpid() and b"placer.launch.runtime.stores.local_store" in (process / "cmdline").read_bytes():
+            parent = int(
+                (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            )
+            if (
+                parent == os.getpid()
+                and b"placer.launch.runtime.stores.local_store"
+                in (process / "cmdline").read_bytes()
+            ):
                 found.add(int(process.name))
         except OSError:
             continue
@@ -75,7 +83,10 @@ def test_a_store_that_is_killed_ends_the_run_and_is_named(tmp_path: Path) -> Non
     settings = settings_of(tmp_path, plan, steps=100_000, checkpoints="", timeout_s=3600.0)
     with pytest.raises(PlacerError) as caught:
         run_here(plan, told, settings, tmp_path, at_first_step(kill))
-    assert caught.value.message == f"the object store in {B} (tiny-central) has ended: killed by SIGKILL"
+    assert (
+        caught.value.message
+        == f"the object store in {B} (tiny-central) has ended: killed by SIGKILL"
+    )
     assert caught.value.exit_code == 1
     assert stores_here() == before
 
@@ -86,11 +97,18 @@ def test_of_several_stores_the_one_that_is_killed_is_named(tmp_path: Path) -> No
     plan = plan_of(told)
     settings = settings_of(tmp_path, plan, steps=100_000, checkpoints="", timeout_s=3600.0)
     with local_object_stores(tmp_path, plan.buckets, [None] * 3) as stores:
-        settings = replace(settings, endpoints={store.bucket.name: store.address for store in stores})
+        settings = replace(
+            settings, endpoints={store.bucket.name: store.address for store in stores}
+        )
         beside = {store.said: store.process for store in stores}
         with pytest.raises(PlacerError) as caught:
-            run_here(plan, told, settings, tmp_path, at_first_step(stores[1].process.kill), beside=beside)
-    assert caught.value.message == "the object store in gcp/b (placer-tiny-b-workers) has ended: killed by SIGKILL"
+            run_here(
+                plan, told, settings, tmp_path, at_first_step(stores[1].process.kill), beside=beside
+            )
+    assert (
+        caught.value.message
+        == "the object store in gcp/b (placer-tiny-b-workers) has ended: killed by SIGKILL"
+    )
 
 
 def test_a_relay_that_is_killed_ends_the_run_and_is_named(tmp_path: Path) -> None:
@@ -100,9 +118,17 @@ def test_a_relay_that_is_killed_ends_the_run_and_is_named(tmp_path: Path) -> Non
     settings = settings_of(tmp_path, plan, steps=100_000, checkpoints="", timeout_s=3600.0)
     with shaped_network(plan.machines, shapes(A, B), "relays") as network:
         kill = at_first_step(network.process.process.kill)
-        with pytest.raises(PlacerError, match=r"^the relay of the rehearsal's network has ended: killed by SIGKILL "):
-            run_here(plan, told, settings, tmp_path, kill, network=network, beside=network.processes)
-        with pytest.raises(PlacerError, match=r"^the relay of the rehearsal's network has ended: killed by SIGKILL "):
+        with pytest.raises(
+            PlacerError,
+            match=r"^the relay of the rehearsal's network has ended: killed by SIGKILL ",
+        ):
+            run_here(
+                plan, told, settings, tmp_path, kill, network=network, beside=network.processes
+            )
+        with pytest.raises(
+            PlacerError,
+            match=r"^the relay of the rehearsal's network has ended: killed by SIGKILL ",
+        ):
             network.ask()
 
 
@@ -115,7 +141,10 @@ def test_one_rehearsal_at_a_time_has_a_folder(run: Run, tmp_path: Path) -> None:
     with own_folder(tmp_path / "logs"), own_folder(tmp_path / "others"):
         done = run("rehearse", str(path), "--dir", str(tmp_path / "logs"))
         assert done.returncode == 2
-        assert done.stderr.splitlines()[0] == f"error: another rehearsal is writing into '{tmp_path / 'logs'}'"
+        assert (
+            done.stderr.splitlines()[0]
+            == f"error: another rehearsal is writing into '{tmp_path / 'logs'}'"
+        )
         assert not list((tmp_path / "logs").iterdir())
     with own_folder(tmp_path / "logs"):
         pass
@@ -132,10 +161,15 @@ with own_folder(Path({str(tmp_path)!r})):
     print(child.pid, flush=True)
     sys.stdin.read()
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
         assert holder.stdout is not None
         child = int(holder.stdout.readline())
-        with pytest.raises(PlacerError, match="another rehearsal is writing into"), own_folder(tmp_path):
+        with (
+            pytest.raises(PlacerError, match="another rehearsal is writing into"),
+            own_folder(tmp_path),
+        ):
             pass
         holder.kill()
         holder.wait()
@@ -145,9 +179,14 @@ with own_folder(Path({str(tmp_path)!r})):
 
 
 def test_two_networks_of_relays_stand_beside_each_other() -> None:
-    """Both have a machine at 127.0.2.1: what goes through one relay is not counted, nor found, by the other."""
+    """Both have a machine at 127.0.2.1: what goes through one relay is not counted, nor found, by
+    the other.
+    """
     places = ["A", "B"]
-    with shaped_network(places, shapes(*places), "relays") as one, shaped_network(places, shapes(*places), "relays") as other:
+    with (
+        shaped_network(places, shapes(*places), "relays") as one,
+        shaped_network(places, shapes(*places), "relays") as other,
+    ):
         assert one.addresses == other.addresses
         with socket.create_server((one.addresses[1], 0)) as server:
             port = server.getsockname()[1]

@@ -1,4 +1,5 @@
-"""Relays, the network of a rehearsal that needs no rights: connections of this process, then real rehearsals.
+"""Relays, the network of a rehearsal that needs no rights: connections of this process, then real
+rehearsals.
 
 A shaped link is never faster than asked; how slow a busy machine may be is left wide open.
 """
@@ -31,15 +32,23 @@ from placer.launch.shaped_network.placed_gloo import as_seen
 from placer.launch.shaped_network.streams.relays import MOST_MACHINES, address_of
 
 RATE, CAP, RTT = 4e6, 10e6, 0.06
-"""Bytes/s of a stream and of the pair, and the round-trip time, from A to B; a tenth of the rates on the way back."""
+"""Bytes/s of a stream and of the pair, and the round-trip time, from A to B; a tenth of the rates
+on the way back.
+"""
 
 
 def shapes() -> list[Shape]:
     """From A to B, back, and fast ways to C."""
     slow = Shape(src="A", dst="B", stream_bytes_per_s=RATE, pair_bytes_per_s=CAP, rtt_s=RTT)
-    back = Shape(src="B", dst="A", stream_bytes_per_s=RATE / 10, pair_bytes_per_s=CAP / 10, rtt_s=RTT)
+    back = Shape(
+        src="B", dst="A", stream_bytes_per_s=RATE / 10, pair_bytes_per_s=CAP / 10, rtt_s=RTT
+    )
     way = {"stream_bytes_per_s": 1e9, "pair_bytes_per_s": 1e9, "rtt_s": 0.0}
-    return [slow, back, *(Shape(src=a, dst=b, **way) for a, b in (("A", "C"), ("C", "A"), ("B", "C"), ("C", "B")))]
+    return [
+        slow,
+        back,
+        *(Shape(src=a, dst=b, **way) for a, b in (("A", "C"), ("C", "A"), ("B", "C"), ("C", "B"))),
+    ]
 
 
 A, B, C = range(3)
@@ -70,7 +79,9 @@ def opened(network: ShapedNetwork) -> Iterator[Callable[..., socket.socket]]:
                 serve(link)
 
         threading.Thread(target=run, daemon=True).start()
-        link = socket.create_connection(seen(network.entry(src), *listener.getsockname()), timeout=30)
+        link = socket.create_connection(
+            seen(network.entry(src), *listener.getsockname()), timeout=30
+        )
         made.extend((listener, link))
         return link
 
@@ -98,14 +109,20 @@ def seconds(link: socket.socket, size: int) -> float:
 
 def moved(network: ShapedNetwork, before: dict[tuple[int, int], int]) -> dict[tuple[int, int], int]:
     """Bytes by ordered pair since then, where there are some."""
-    return {pair: sent - before[pair] for pair, sent in network.sent_bytes().items() if sent != before[pair]}
+    return {
+        pair: sent - before[pair]
+        for pair, sent in network.sent_bytes().items()
+        if sent != before[pair]
+    }
 
 
 Opened = Callable[[int, int, Serve], socket.socket]
 
 
 def test_delay_and_rate_are_those_asked_for(opened: Opened) -> None:
-    """A byte and its answer take 60 ms, the first of a connection twice as long; 800 kB at 4 MB/s take 0.2 s more."""
+    """A byte and its answer take 60 ms, the first of a connection twice as long; 800 kB at 4 MB/s
+    take 0.2 s more.
+    """
     link = opened(A, B, confirm)
     assert seconds(link, 1) >= 2 * RTT
     assert RTT <= best(lambda: seconds(link, 1), RTT + 0.1) < RTT + 0.1
@@ -182,12 +199,17 @@ def test_where_nobody_listens_a_connection_breaks_off(network: ShapedNetwork) ->
     listener = socket.create_server((network.addresses[B], 0))
     where = listener.getsockname()
     listener.close()
-    with closing(socket.create_connection(seen(network.entry(A), *where), timeout=30)) as link, pytest.raises(ConnectionResetError):
+    with (
+        closing(socket.create_connection(seen(network.entry(A), *where), timeout=30)) as link,
+        pytest.raises(ConnectionResetError),
+    ):
         link.recv(1)
 
 
 def test_a_sender_waits_for_who_does_not_read(opened: Opened) -> None:
-    """The relay takes no more than its window: the rest stays with the sender, and nothing is lost when it is read at last."""
+    """The relay takes no more than its window: the rest stays with the sender, and nothing is lost
+    when it is read at last.
+    """
     read = threading.Event()
     came: list[int] = []
 
@@ -221,7 +243,10 @@ def test_who_looks_sees_others_at_the_relay_and_itself_where_it_is(network: Shap
     assert seen(entry, "127.0.0.1", 4711) == ("127.0.0.1", 4711)
     assert seen_url(entry, "http://127.0.1.1:4711") == "http://127.0.1.1:4711"
     assert seen_url(entry, "http://127.0.2.1:4711") == f"http://{there[0]}:{there[1]}"
-    assert seen_url(entry, "https://s3.eu-west-1.amazonaws.com") == "https://s3.eu-west-1.amazonaws.com"
+    assert (
+        seen_url(entry, "https://s3.eu-west-1.amazonaws.com")
+        == "https://s3.eu-west-1.amazonaws.com"
+    )
 
 
 def test_addresses_in_what_gloo_publishes_are_exchanged(network: ShapedNetwork) -> None:
@@ -229,15 +254,25 @@ def test_addresses_in_what_gloo_publishes_are_exchanged(network: ShapedNetwork) 
     entry = network.entry(A)
 
     def published(address: str, port: int) -> bytes:
-        return b"\x02\x00\x00\x00" + struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + socket.inet_aton(address) + b"rest"
+        return (
+            b"\x02\x00\x00\x00"
+            + struct.pack("=H", socket.AF_INET)
+            + struct.pack("!H", port)
+            + socket.inet_aton(address)
+            + b"rest"
+        )
 
     assert as_seen(published("127.0.1.1", 4711), entry) == published("127.0.1.1", 4711)
-    assert as_seen(published("127.0.2.1", 4711), entry) == published(*seen(entry, "127.0.2.1", 4711))
+    assert as_seen(published("127.0.2.1", 4711), entry) == published(
+        *seen(entry, "127.0.2.1", 4711)
+    )
 
 
 @pytest.mark.parametrize("machines", [2, MOST_MACHINES])
 def test_the_machine_decides_which_address_is_higher(machines: int) -> None:
-    """Of two ranks of gloo that with the lower address listens, so both ends have to agree on it, though each sees other addresses."""
+    """Of two ranks of gloo that with the lower address listens, so both ends have to agree on it,
+    though each sees other addresses.
+    """
     numbers = [0, 1, machines // 2, machines - 1]
     for i in numbers:
         for j in numbers:
@@ -248,7 +283,10 @@ def test_the_machine_decides_which_address_is_higher(machines: int) -> None:
 def test_too_many_machines(network: ShapedNetwork) -> None:
     """Addresses end."""
     way = Shape(src="A", dst="A", stream_bytes_per_s=1.0, pair_bytes_per_s=1.0, rtt_s=0.0)
-    with pytest.raises(PlacerError, match="151 machines, relays have addresses for 150"), shaped_network(["A"] * 151, [way], "relays"):
+    with (
+        pytest.raises(PlacerError, match="151 machines, relays have addresses for 150"),
+        shaped_network(["A"] * 151, [way], "relays"),
+    ):
         pass
 
 
@@ -258,7 +296,10 @@ def test_without_namespaces_relays_are_taken_and_say_why(monkeypatch: pytest.Mon
     with shaped_network(["A", "B", "C"], shapes()) as made:
         assert made.method == "relays"
         assert made.why_not == "links by relays: shaped links need pyroute2, which is not installed"
-    with pytest.raises(PlacerError, match="pyroute2"), shaped_network(["A", "B", "C"], shapes(), "namespaces"):
+    with (
+        pytest.raises(PlacerError, match="pyroute2"),
+        shaped_network(["A", "B", "C"], shapes(), "namespaces"),
+    ):
         pass
 
 
@@ -272,15 +313,22 @@ def test_a_relay_that_is_gone(network: ShapedNetwork) -> None:
         made.sent_bytes()
 
 
-def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted(network: ShapedNetwork) -> None:
-    """Each of two ranks sends the whole vector in two halves: 0.25 s at 0.4 MB/s on the slower way, and half a round trip."""
+def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted(
+    network: ShapedNetwork,
+) -> None:
+    """Each of two ranks sends the whole vector in two halves: 0.25 s at 0.4 MB/s on the slower way,
+    and half a round trip.
+    """
     torch = pytest.importorskip("torch")
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     size = 100_000
     before = network.sent_bytes()
     run = [sys.executable, str(PEER)]
     ranks = [
-        subprocess.Popen([*run, json.dumps(network.entry(machine)), str(rank), str(store.port), str(size)], stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [*run, json.dumps(network.entry(machine)), str(rank), str(store.port), str(size)],
+            stdout=subprocess.PIPE,
+        )
         for rank, machine in enumerate((A, B))
     ]
     taken = [float(process.communicate(timeout=600)[0]) for process in ranks]
@@ -296,7 +344,18 @@ def rehearsed(run: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
     def one(path: Path, *words: str) -> dict[str, Any]:
         pytest.importorskip("torch")
-        done = run("rehearse", str(path), "--method", "relays", "--dir", str(tmp_path / "logs"), "--json", "--rounds", "3", *words)
+        done = run(
+            "rehearse",
+            str(path),
+            "--method",
+            "relays",
+            "--dir",
+            str(tmp_path / "logs"),
+            "--json",
+            "--rounds",
+            "3",
+            *words,
+        )
         assert done.returncode in (0, 6), done.stderr
         document: dict[str, Any] = json.loads(done.stdout)
         assert document["network"]["method"] == "relays"
@@ -306,23 +365,40 @@ def rehearsed(run: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
 
 def test_two_regions(rehearsed: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    """As through namespaces: 1.02 MB each way, in halves with half a round trip each, at 26.25 MB/s and 103 ms."""
+    """As through namespaces: 1.02 MB each way, in halves with half a round trip each, at 26.25 MB/s
+    and 103 ms.
+    """
     document = rehearsed(written(tmp_path, tbs="512"), "--scale", "1/50")
-    assert line(document, "exchange and waiting")["measured"] >= 0.95 * 2 * (0.512e6 / 26.25e6 + 0.103 / 2)
+    assert line(document, "exchange and waiting")["measured"] >= 0.95 * 2 * (
+        0.512e6 / 26.25e6 + 0.103 / 2
+    )
     for row in (line(document, f"{US} -> {EU}"), line(document, f"{EU} -> {US}")):
         assert row["predicted"] == pytest.approx(25.6e6 / 50 * 2, rel=0.01)
         assert 0 <= row["difference"] < 0.02
         assert row["within"]
 
 
-def test_requests_to_the_store_are_exact(rehearsed: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    """N + 1 = 4 writes, 2 n = 6 reads and n = 3 lists in a round, through the relay's addresses of the store."""
+def test_requests_to_the_store_are_exact(
+    rehearsed: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """N + 1 = 4 writes, 2 n = 6 reads and n = 3 lists in a round, through the relay's addresses of
+    the store.
+    """
     pytest.importorskip("waitress")
     words = {"exchange": "central", "aggregator": OREGON, "storage": OREGON, "tbs": "64"}
-    path = written(tmp_path, "niser", "phalak-2023", f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand", **words)
+    path = written(
+        tmp_path,
+        "niser",
+        "phalak-2023",
+        f"{OREGON}=1xCPU-2:on-demand,{LONDON}=2xCPU-2:on-demand",
+        **words,
+    )
     document = rehearsed(path, "--scale", "1/20")
     for what, count in (("write", 4), ("read", 6), ("list", 3)):
-        assert (line(document, what)["predicted"], line(document, what)["measured"]) == (count, count)
+        assert (line(document, what)["predicted"], line(document, what)["measured"]) == (
+            count,
+            count,
+        )
     assert abs(line(document, f"{LONDON} -> {OREGON}")["difference"]) < 0.02
 
 
@@ -331,7 +407,10 @@ def relays_of(folder: Path) -> set[int]:
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if b"stream_relay" in (process / "cmdline").read_bytes() and (process / "cwd").readlink() == folder:
+            if (
+                b"stream_relay" in (process / "cmdline").read_bytes()
+                and (process / "cwd").readlink() == folder
+            ):
                 found.add(int(process.name))
     return found
 
@@ -339,10 +418,25 @@ def relays_of(folder: Path) -> set[int]:
 def test_sigkill_leaves_nothing(tmp_path: Path) -> None:
     """The relay ends by itself when the command is killed."""
     pytest.importorskip("torch")
-    words = ["rehearse", str(written(tmp_path)), "--method", "relays", "--scale", "1/5", "--rounds", "9", "--limit", "1h"]
+    words = [
+        "rehearse",
+        str(written(tmp_path)),
+        "--method",
+        "relays",
+        "--scale",
+        "1/5",
+        "--rounds",
+        "9",
+        "--limit",
+        "1h",
+    ]
     until = time.monotonic() + 300
     with subprocess.Popen(
-        [sys.executable, "-m", "placer", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        [sys.executable, "-m", "placer", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
     ) as process:
         assert process.stderr is not None
         next(said for said in process.stderr if "measuring" in said)

@@ -28,7 +28,10 @@ from placer.workload.profile import COMPRESSION_BYTES
 
 def planned(folder: Path, **words: Any) -> str:
     """Manifest of a question on the April 2023 book; returns its path."""
-    got = placer.recommend("roberta-xlm", **{"catalog": "erben-2023", "budget": "5/h", "gpu": "T4", "places": "gcp/*", **words})
+    got = placer.recommend(
+        "roberta-xlm",
+        **{"catalog": "erben-2023", "budget": "5/h", "gpu": "T4", "places": "gcp/*", **words},
+    )
     path = folder / "plan.json"
     path.write_text(json.dumps(got.to_manifest()))
     return str(path)
@@ -44,12 +47,15 @@ def logged(
     rounds: int = 6,
     name: str = "run",
 ) -> str:
-    """Log of a run whose machines are ``speed`` and whose exchange ``exchange`` times as planned; returns its path.
+    """Log of a run whose machines are ``speed`` and whose exchange ``exchange`` times as planned;
+    returns its path.
 
     Each worker gets samples by its planned speed, so that all calculate for as long.
     """
     plan = plan_from(json.loads(Path(manifest).read_text()), manifest)
-    settings = Settings(train="a:b", steps=rounds, target_batch_size=plan.target_batch_size, microbatch=4)
+    settings = Settings(
+        train="a:b", steps=rounds, target_batch_size=plan.target_batch_size, microbatch=4
+    )
     elements = round(plan.gradient_bytes / COMPRESSION_BYTES[plan.exchange.compression])
     rates = [group.samples_per_second or 0.0 for group in plan.groups for _ in range(group.count)]
     path = Path(manifest).with_name(f"{name}.jsonl")
@@ -62,17 +68,42 @@ def logged(
                 seconds = {"calculation_s": samples / rate / speed}
                 between = exchange * plan.expected.step_seconds["communication"]
                 seconds["step_s"] = seconds["calculation_s"] + between
-                record = {"kind": "step", "step": step, "rank": rank, "place": plan.place_of(rank), "samples": samples, **seconds}
+                record = {
+                    "kind": "step",
+                    "step": step,
+                    "rank": rank,
+                    "place": plan.place_of(rank),
+                    "samples": samples,
+                    **seconds,
+                }
                 log.write(_beside(record, between) if plan.exchange.overlap else record)
         for rank in lost:
             place = plan.place_of(rank)
-            log.write({"kind": "lost", "rank": rank, "place": place, "step": rounds, "reason": "killed by SIGKILL"})
-        log.write({"kind": "lost", "rank": 0, "place": plan.place_of(0), "step": rounds, "reason": "lost rank 1 (gcp/x): gone"})
+            log.write(
+                {
+                    "kind": "lost",
+                    "rank": rank,
+                    "place": place,
+                    "step": rounds,
+                    "reason": "killed by SIGKILL",
+                }
+            )
+        log.write(
+            {
+                "kind": "lost",
+                "rank": 0,
+                "place": plan.place_of(0),
+                "step": rounds,
+                "reason": "lost rank 1 (gcp/x): gone",
+            }
+        )
     return str(path)
 
 
 def _beside(record: dict[str, Any], exchange_s: float) -> dict[str, Any]:
-    """The same step where the exchange of the one before ran beside its calculation; the first has none."""
+    """The same step where the exchange of the one before ran beside its calculation; the first has
+    none.
+    """
     if record["step"] == 0:
         return {**record, "step_s": record["calculation_s"]}
     waited_s = max(0.0, exchange_s - record["calculation_s"])
@@ -87,22 +118,32 @@ def two_regions(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_run_as_planned_is_kept(two_regions: str) -> None:
-    """Factors of 1; nothing is better than the plan, to the last digit; a rank that stopped because of another is no loss."""
+    """Factors of 1; nothing is better than the plan, to the last digit; a rank that stopped because
+    of another is no loss.
+    """
     got = placer.replan(two_regions, logged(two_regions))
     assert got.verdict == "keep"
-    assert [change.factor for change in got.changes] == pytest.approx([1.0] * len(got.changes), rel=1e-4)
+    assert [change.factor for change in got.changes] == pytest.approx(
+        [1.0] * len(got.changes), rel=1e-4
+    )
     assert {change.what for change in got.changes} == {"rate", "bandwidth"}
     assert got.observed.lost == ()
     assert got.gain == pytest.approx(0.0, abs=1e-6)
-    assert got.observed.samples_per_second == pytest.approx(got.manifest.expected.samples_per_second.value, rel=1e-3)
+    assert got.observed.samples_per_second == pytest.approx(
+        got.manifest.expected.samples_per_second.value, rel=1e-3
+    )
 
 
 def test_slower_links_are_told_from_slower_machines(two_regions: str) -> None:
-    """Machines at 80 %: calculation takes 1.25 times as long. The exchange takes 1.2 times: averaging is a property of the hosts,
-    so the links carry all of the rest: factor = wan / (1.2 (averaging + wan) - averaging).
+    """Machines at 80 %: calculation takes 1.25 times as long. The exchange takes 1.2 times:
+    averaging is a property of the hosts, so the links carry all of the rest: factor = wan / (1.2
+    (averaging + wan) - averaging).
     """
     got = placer.replan(two_regions, logged(two_regions, speed=0.8, exchange=1.2))
-    rate, link = (next(change.factor for change in got.changes if change.what == what) for what in ("rate", "bandwidth"))
+    rate, link = (
+        next(change.factor for change in got.changes if change.what == what)
+        for what in ("rate", "bandwidth")
+    )
     assert rate == pytest.approx(0.8, rel=1e-5)
     assert got.running is not None
     assert got.running.estimate is not None
@@ -111,17 +152,25 @@ def test_slower_links_are_told_from_slower_machines(two_regions: str) -> None:
     from placer.documents.manifest import read_manifest
     from placer.documents.manifest.question import question_of
 
-    problem, placement = question_of(read_manifest(json.loads(Path(two_regions).read_text()), "plan"), "plan")
+    problem, placement = question_of(
+        read_manifest(json.loads(Path(two_regions).read_text()), "plan"), "plan"
+    )
     parts = dict(estimate(placement, problem).step.parts)
     wan = parts["between regions"]
     assert link == pytest.approx(wan / (1.2 * expected - (expected - wan)), rel=1e-4)
     step = got.running.estimate.step
     assert step.communication == pytest.approx(1.2 * expected, rel=1e-4)
-    assert step.calculation == pytest.approx(got.manifest.expected.step_seconds["calculation"] / 0.8, rel=1e-4)
+    assert step.calculation == pytest.approx(
+        got.manifest.expected.step_seconds["calculation"] / 0.8, rel=1e-4
+    )
 
 
-def test_an_exchange_beside_the_next_step_is_not_what_is_beside_the_calculation(tmp_path: Path) -> None:
-    """The exchange of 1.2 times the planned seconds is as long as logged, though little or nothing of it makes the round longer."""
+def test_an_exchange_beside_the_next_step_is_not_what_is_beside_the_calculation(
+    tmp_path: Path,
+) -> None:
+    """The exchange of 1.2 times the planned seconds is as long as logged, though little or nothing
+    of it makes the round longer.
+    """
     path = planned(tmp_path, regions="2..", exchange="all-reduce", overlap=True)
     assert json.loads(Path(path).read_text())["exchange"]["overlap"]
     got = placer.replan(path, logged(path, exchange=1.2))
@@ -138,7 +187,9 @@ def test_an_exchange_beside_the_next_step_is_not_what_is_beside_the_calculation(
 
 
 def test_a_move_says_gain_and_break_even(tmp_path: Path) -> None:
-    """A10 at a third of its speed: T4 are better now. Gain, difference and break-even follow from the two values."""
+    """A10 at a third of its speed: T4 are better now. Gain, difference and break-even follow from
+    the two values.
+    """
     path = planned(tmp_path, gpu="T4,A10", places="*", budget="3/h")
     told = json.loads(Path(path).read_text())
     assert {group["offer"]["gpu"] for group in told["groups"]} == {"A10"}
@@ -155,7 +206,9 @@ def test_a_move_says_gain_and_break_even(tmp_path: Path) -> None:
 
 
 def test_lost_workers_are_started_again_unless_they_are_gone(two_regions: str) -> None:
-    """Two of ten lost, on one machine: the log tells no speeds. The plan as it was is the best, and all that still runs stays."""
+    """Two of ten lost, on one machine: the log tells no speeds. The plan as it was is the best, and
+    all that still runs stays.
+    """
     log = logged(two_regions, links="loopback", lost=(1, 2))
     got = placer.replan(two_regions, log)
     assert got.verdict == "restore"
@@ -167,11 +220,15 @@ def test_lost_workers_are_started_again_unless_they_are_gone(two_regions: str) -
     other = placer.replan(two_regions, log, drop=[f"{gone.place}:T4:spot"])
     assert other.verdict == "move"
     assert other.answer.placement is not None
-    assert not [g for g in other.answer.placement.groups if (g.place, g.market) == (gone.place, "spot")]
+    assert not [
+        g for g in other.answer.placement.groups if (g.place, g.market) == (gone.place, "spot")
+    ]
 
 
 def test_machines_in_use_stay_where_that_costs_little(tmp_path: Path) -> None:
-    """All regions of one continent sell T4 alike: after a loss the answer keeps every machine that still runs."""
+    """All regions of one continent sell T4 alike: after a loss the answer keeps every machine that
+    still runs.
+    """
     path = planned(tmp_path, workers="4..8", regions="1..1")
     got = placer.replan(path, logged(path, links="loopback", lost=(0,)))
     assert got.running is not None
@@ -193,24 +250,42 @@ def test_logs_that_say_nothing_are_refused(two_regions: str, tmp_path: Path) -> 
 
 
 def test_functions_of_regions_have_ranks_after_the_workers(tmp_path: Path) -> None:
-    """Two regions have three functions, each with a bucket: of four workers the last rank is 6; a step of rank 7 is refused."""
+    """Two regions have three functions, each with a bucket: of four workers the last rank is 6; a
+    step of rank 7 is refused.
+    """
     manifest = str(tmp_path / "plan.json")
-    got = placer.recommend("niser", catalog="phalak-2023", exchange="hierarchical", workers="4", regions="2")
+    got = placer.recommend(
+        "niser", catalog="phalak-2023", exchange="hierarchical", workers="4", regions="2"
+    )
     Path(manifest).write_text(json.dumps(got.to_manifest()))
     plan = read_manifest(json.loads(Path(manifest).read_text()), manifest)
     log = Path(logged(manifest, links="loopback", lost=[1]))
-    worker = json.loads(next(line for line in log.read_text().splitlines() if '"step"' in line and '"samples"' in line))
+    worker = json.loads(
+        next(
+            line
+            for line in log.read_text().splitlines()
+            if '"step"' in line and '"samples"' in line
+        )
+    )
     for last, refused in ((plan.world_size + 2, False), (plan.world_size + 3, True)):
         told = log.with_name(f"{last}.jsonl")
         told.write_text(log.read_text() + json.dumps({**worker, "rank": last}) + "\n")
-        with pytest.raises(PlacerError, match=f"steps of rank {last}, the plan's last is {last - 1}") if refused else nullcontext():
+        with (
+            pytest.raises(PlacerError, match=f"steps of rank {last}, the plan's last is {last - 1}")
+            if refused
+            else nullcontext()
+        ):
             assert [one.rank for one in observe(told, plan).lost] == [1]
 
 
 def test_the_command(run: Run, two_regions: str, tmp_path: Path) -> None:
-    """A table, JSON that follows its schema, a new manifest; exit code 3 where nothing fits any more."""
+    """A table, JSON that follows its schema, a new manifest; exit code 3 where nothing fits any
+    more.
+    """
     log = logged(two_regions, speed=0.9)
-    done = run("replan", two_regions, "--observed", log, "-m", "new.json", cwd=tmp_path, columns=160)
+    done = run(
+        "replan", two_regions, "--observed", log, "-m", "new.json", cwd=tmp_path, columns=160
+    )
     assert done.returncode == 0, done.stderr
     assert "verdict   keep" in done.stdout
     assert "(-10.0 %)" in done.stdout
@@ -228,7 +303,9 @@ def test_the_command(run: Run, two_regions: str, tmp_path: Path) -> None:
 
 @given(st.floats(1, 1e4), st.floats(0.01, 0.9), st.floats(60, 3600))
 def test_a_move_has_paid_off_at_break_even(old: float, share: float, move_s: float) -> None:
-    """At Z both ways have done as many samples: s0 Z = s1 (Z - T); at USD/h the savings pay for the lost samples: (c0 - c1) Z = c0 T."""
+    """At Z both ways have done as many samples: s0 Z = s1 (Z - T); at USD/h the savings pay for the
+    lost samples: (c0 - c1) Z = c0 T.
+    """
     faster = old / (1 - share)
     after = break_even_seconds(move_s, improvement("throughput", old, faster))
     assert old * after == pytest.approx(faster * (after - move_s), rel=1e-9)
@@ -253,25 +330,38 @@ def test_a_move_has_paid_off_at_break_even(old: float, share: float, move_s: flo
         ("ready", {"elements": None}, "elements of a ready record is None"),
     ],
 )
-def test_a_log_with_figures_that_no_run_has_is_refused(tmp_path: Path, run: Run, kind: str, change: dict[str, Any], words: str) -> None:
+def test_a_log_with_figures_that_no_run_has_is_refused(
+    tmp_path: Path, run: Run, kind: str, change: dict[str, Any], words: str
+) -> None:
     """One line that names the record, exit code 2; never a plan made from it."""
     manifest = planned(tmp_path)
     path = Path(logged(manifest))
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps({**r, **change} if r["kind"] == kind else r) + "\n" for r in records))
+    path.write_text(
+        "".join(json.dumps({**r, **change} if r["kind"] == kind else r) + "\n" for r in records)
+    )
     done = run("replan", manifest, "--observed", str(path), columns=200)
     assert (done.returncode, words in done.stderr) == (2, True), done.stderr
 
 
 def test_the_logs_of_all_machines_are_one(two_regions: str, tmp_path: Path, run: Run) -> None:
-    """Rank 2 is killed: rank 0 names it, the others name rank 0, which stopped for it. Their parts say what one log would."""
+    """Rank 2 is killed: rank 0 names it, the others name rank 0, which stopped for it. Their parts
+    say what one log would.
+    """
     whole = Path(logged(two_regions, name="whole"))
     head, *records = [json.loads(line) for line in whole.read_text().splitlines()]
     ranks = sorted({record["rank"] for record in records})
     parts = []
     for rank in ranks:
         own = [record for record in records if record["rank"] == rank and record["kind"] != "lost"]
-        fault = {"kind": "fault", "rank": rank, "step": 6, "lost": 0 if rank else 2, "reason": "gone", "checkpoint": None}
+        fault = {
+            "kind": "fault",
+            "rank": rank,
+            "step": 6,
+            "lost": 0 if rank else 2,
+            "reason": "gone",
+            "checkpoint": None,
+        }
         parts.append(tmp_path / f"run-rank-{rank}.jsonl")
         lines = [head, *own, *([fault] if rank != 2 else [])]
         parts[-1].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -297,7 +387,13 @@ def test_a_log_of_some_workers_only_is_refused(tmp_path: Path, run: Run) -> None
     manifest = planned(tmp_path)
     path = Path(logged(manifest))
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(text for text in lines if not (json.loads(text)["kind"] == "step" and json.loads(text)["rank"] == 1)))
+    path.write_text(
+        "".join(
+            text
+            for text in lines
+            if not (json.loads(text)["kind"] == "step" and json.loads(text)["rank"] == 1)
+        )
+    )
     done = run("replan", manifest, "--observed", str(path), columns=200)
     assert (done.returncode, "no steps of rank 1" in done.stderr) == (2, True), done.stderr
 
@@ -307,6 +403,8 @@ def test_control_characters_of_a_reason_do_not_reach_the_terminal(tmp_path: Path
     manifest = planned(tmp_path)
     path = Path(logged(manifest))
     with path.open("a") as file:
-        file.write(json.dumps({"kind": "lost", "rank": 1, "step": 2, "reason": "\x1b[31mred"}) + "\n")
+        file.write(
+            json.dumps({"kind": "lost", "rank": 1, "step": 2, "reason": "\x1b[31mred"}) + "\n"
+        )
     seen = observe(path, read_manifest(json.loads(Path(manifest).read_text()), manifest))
     assert seen.lost[0].reason == " [31mred"

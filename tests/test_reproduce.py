@@ -1,4 +1,6 @@
-"""Papers worked out again: stated tolerances, a verdict and a reason for every claim, tables and JSON."""
+"""Papers worked out again: stated tolerances, a verdict and a reason for every claim, tables and
+JSON.
+"""
 
 import json
 import math
@@ -17,7 +19,13 @@ from placer.errors import PlacerError
 from placer.market.books.reading import load_catalog
 from placer.validation.reproduction import PAPERS, reproduce
 from placer.validation.reproduction.cloudless import elastic_cases, speed_ups
-from placer.validation.reproduction.comparison import Group, Reproduction, Row, Verdict, group_errors
+from placer.validation.reproduction.comparison import (
+    Group,
+    Reproduction,
+    Row,
+    Verdict,
+    group_errors,
+)
 from placer.validation.reproduction.erben import SENT, SPEED
 
 
@@ -33,7 +41,9 @@ def groups(got: Reproduction, quantity: str) -> dict[str, Group]:
 
 
 def test_held_out_runs_are_within_four_percent(erben_again: Reproduction) -> None:
-    """Mean absolute error at most 4 %, worst 12 %, over the 16 runs that calibrated nothing; kappa is 1."""
+    """Mean absolute error at most 4 %, worst 12 %, over the 16 runs that calibrated nothing; kappa
+    is 1.
+    """
     held_out = groups(erben_again, SPEED)["held out"]
     assert held_out.rows == 16
     assert held_out.mean_error <= 0.04
@@ -41,9 +51,16 @@ def test_held_out_runs_are_within_four_percent(erben_again: Reproduction) -> Non
 
 
 def test_calibrating_runs_are_reproduced(erben_again: Reproduction) -> None:
-    """T4 runs A-2 and A-8 within 4 %; the eight models on 2 and 8 x A10 within 2 % in the mean, 6 % at worst."""
+    """T4 runs A-2 and A-8 within 4 %; the eight models on 2 and 8 x A10 within 2 % in the mean, 6 %
+    at worst.
+    """
     errors = {
-        host: [abs(row.error or 0.0) for row in erben_again.rows if row.calibrates.endswith(f"{host} hosts")] for host in ("t4", "a10")
+        host: [
+            abs(row.error or 0.0)
+            for row in erben_again.rows
+            if row.calibrates.endswith(f"{host} hosts")
+        ]
+        for host in ("t4", "a10")
     }
     assert (len(errors["t4"]), len(errors["a10"])) == (4, 16)
     assert max(errors["t4"]) <= 0.04
@@ -53,7 +70,13 @@ def test_calibrating_runs_are_reproduced(erben_again: Reproduction) -> None:
 
 def test_every_series_is_within_its_tolerance(erben_again: Reproduction) -> None:
     """One zone 2 %, two continents and two clouds 4 %, mixed GPUs (two runs) 8 % in the mean."""
-    most = {"Lambda, one zone": 0.02, "A: one zone": 0.02, "B: two continents": 0.04, "D: two clouds": 0.04, "E, F: mixed GPUs": 0.08}
+    most = {
+        "Lambda, one zone": 0.02,
+        "A: one zone": 0.02,
+        "B: two continents": 0.04,
+        "D: two clouds": 0.04,
+        "E, F: mixed GPUs": 0.08,
+    }
     found = groups(erben_again, SPEED)
     assert {*most, "held out", "calibrating"} == set(found)
     assert all(found[name].mean_error <= error for name, error in most.items())
@@ -67,7 +90,9 @@ def test_intervals_hold_most_runs(erben_again: Reproduction) -> None:
 
 
 def test_bytes_of_the_t4_runs_are_those_of_the_logs(erben_again: Reproduction) -> None:
-    """2 (N - 1) / N gradients: 4 % at worst, 2 % in the mean of each series; Lambda's counters are not held to that."""
+    """2 (N - 1) / N gradients: 4 % at worst, 2 % in the mean of each series; Lambda's counters are
+    not held to that.
+    """
     for name, group in groups(erben_again, SENT).items():
         if not name.startswith("Lambda"):
             assert abs(group.worst_error) <= 0.04
@@ -75,7 +100,9 @@ def test_bytes_of_the_t4_runs_are_those_of_the_logs(erben_again: Reproduction) -
 
 
 def test_the_bound_on_gains_holds_in_one_zone_only(erben_again: Reproduction) -> None:
-    """Going from one to two workers on each continent, measured 1.79, exceeds the bound 1.55: more pairs share the bytes."""
+    """Going from one to two workers on each continent, measured 1.79, exceeds the bound 1.55: more
+    pairs share the bytes.
+    """
     (finding,) = [claim.finding for claim in erben_again.claims if claim.published.id == "E01"]
     assert "28 of 28 pairs of runs in one zone" in finding.ours
     assert finding.verdict == Verdict.CONTRADICTED
@@ -97,7 +124,11 @@ def test_every_claim_has_a_source_and_a_date_that_has_passed(paper: str) -> None
     """No statement without provenance, none from the future; no name twice."""
     claims = [claim.published for claim in reproduce(paper).claims]
     assert len({claim.id for claim in claims}) == len(claims)
-    assert all(claim.source.strip() and date(2022, 1, 1) <= date.fromisoformat(claim.as_of) <= date(2026, 11, 21) for claim in claims)
+    assert all(
+        claim.source.strip()
+        and date(2022, 1, 1) <= date.fromisoformat(claim.as_of) <= date(2026, 11, 21)
+        for claim in claims
+    )
 
 
 def numbers(value: Any) -> Iterator[float]:
@@ -117,7 +148,11 @@ def test_json_follows_its_schema_and_is_finite(run: Run, paper: str) -> None:
     done = run("reproduce", paper, "--json")
     document = json.loads(done.stdout)
     jsonschema.validate(document, json.loads(schema_text("reproduction")))
-    assert (done.returncode, document["schema"], document["paper"]) == (0, "placer.reproduction/v1", paper)
+    assert (done.returncode, document["schema"], document["paper"]) == (
+        0,
+        "placer.reproduction/v1",
+        paper,
+    )
     assert all(math.isfinite(number) for number in numbers(document))
     assert len(document["rows"]) == len(reproduce(paper).rows)
 
@@ -134,10 +169,20 @@ def test_tables_fit_the_terminal(run: Run, paper: str, columns: int) -> None:
 
 
 def test_all_prints_all_placements(run: Run) -> None:
-    """12 families in the short table; with --all the 48 placements of two models, in dollars and seconds."""
-    short, long = (run("reproduce", "phalak", *flags, columns=120).stdout for flags in ((), ("--all",)))
-    assert sum(line.startswith(("   AWS", "   GCP", "   Azure", "*  ")) for line in short.splitlines()) == 4 * 12
-    assert sum(line.startswith(("   AWS", "   GCP", "   Azure", "*  ")) for line in long.splitlines()) == 4 * 48
+    """12 families in the short table; with --all the 48 placements of two models, in dollars and
+    seconds.
+    """
+    short, long = (
+        run("reproduce", "phalak", *flags, columns=120).stdout for flags in ((), ("--all",))
+    )
+    assert (
+        sum(line.startswith(("   AWS", "   GCP", "   Azure", "*  ")) for line in short.splitlines())
+        == 4 * 12
+    )
+    assert (
+        sum(line.startswith(("   AWS", "   GCP", "   Azure", "*  ")) for line in long.splitlines())
+        == 4 * 48
+    )
 
 
 def test_an_unknown_paper_is_one_line(run: Run) -> None:
@@ -154,7 +199,10 @@ def test_an_unknown_paper_is_one_line(run: Run) -> None:
 def test_groups_average_absolute_errors() -> None:
     """100 published, 90 and 104 ours: mean 7 %, worst -10 %; one of two lies in its interval."""
     common = {"groups": ("A", "all"), "quantity": "q", "unit": "", "published": 100.0}
-    rows = [Row(label="1", ours=90.0, low=80.0, high=99.0, **common), Row(label="2", ours=104.0, low=99.0, high=110.0, **common)]  # type: ignore[arg-type]
+    rows = [
+        Row(label="1", ours=90.0, low=80.0, high=99.0, **common),  # type: ignore[arg-type]
+        Row(label="2", ours=104.0, low=99.0, high=110.0, **common),  # type: ignore[arg-type]
+    ]
     first, second = group_errors(rows)
     assert (first.name, second.name, first.rows) == ("A", "all", 2)
     assert first.mean_error == pytest.approx(0.07)
@@ -164,7 +212,10 @@ def test_groups_average_absolute_errors() -> None:
 
 def test_a_row_without_a_published_figure_has_no_error() -> None:
     """And belongs to no group; of a family the smallest is shown."""
-    rows = [Row(groups=("m",), label=str(x), family="f", quantity="s", unit="s", ours=x) for x in (2.0, 1.0)]
+    rows = [
+        Row(groups=("m",), label=str(x), family="f", quantity="s", unit="s", ours=x)
+        for x in (2.0, 1.0)
+    ]
     assert rows[0].error is None
     assert rows[0].inside is None
     assert group_errors(rows) == ()
@@ -172,15 +223,22 @@ def test_a_row_without_a_published_figure_has_no_error() -> None:
 
 
 def test_elastic_scheduling_never_costs_more_and_saves_where_regions_are_unequal() -> None:
-    """L08 of Cloudless-Training: all 12 cases save more than 0 %, the equal split most; some within the published 9.2 to 24.0 %."""
+    """L08 of Cloudless-Training: all 12 cases save more than 0 %, the equal split most; some within
+    the published 9.2 to 24.0 %.
+    """
     cases = list(elastic_cases(load_catalog("erben-2023")))
     assert len(cases) == 12
     for case in cases:
         assert case.saved >= 0
-        assert case.elastic.effective_samples_per_second.value >= 0.999 * case.rented.effective_samples_per_second.value
+        assert (
+            case.elastic.effective_samples_per_second.value
+            >= 0.999 * case.rented.effective_samples_per_second.value
+        )
     assert any(0.092 <= case.saved <= 0.24 for case in cases)
 
 
 def test_local_strategies_beat_synchronous_ones_over_slow_links() -> None:
-    """At equal samples to target both are faster than an all-reduce of the same machines in every case."""
+    """At equal samples to target both are faster than an all-reduce of the same machines in every
+    case.
+    """
     assert all(found.times > 1 for found in speed_ups(load_catalog("erben-2023")))

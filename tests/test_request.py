@@ -20,7 +20,16 @@ def ask(book: Catalog, model: str = "roberta-xlm", **words: Any) -> Problem:
 
 def test_words_become_si_units(erben: Catalog) -> None:
     """5/h is 5 USD/h, 32K is 32,000 samples, names are resolved."""
-    problem = ask(erben, budget="5/h", tbs="32K", gpu="t4,V100", places="gcp", market="on-demand", workers="2..8", data="b2")
+    problem = ask(
+        erben,
+        budget="5/h",
+        tbs="32K",
+        gpu="t4,V100",
+        places="gcp",
+        market="on-demand",
+        workers="2..8",
+        data="b2",
+    )
     wish = problem.requirements
     assert (wish.budget_usd_per_hour, problem.batch) == (5.0, 32_000)
     assert wish.gpus == ("T4", "V100")
@@ -32,7 +41,10 @@ def test_a_floor_alone_asks_for_the_lowest_cost(erben: Catalog) -> None:
     """With a floor and no budget the sensible objective is cost; a stated one wins."""
     assert ask(erben, min_throughput="400/s").requirements.objective == "cost"
     assert ask(erben, min_throughput="400/s", budget="5/h").requirements.objective == "throughput"
-    assert ask(erben, min_throughput="400/s", objective="cost-per-sample").requirements.objective == "cost-per-sample"
+    assert (
+        ask(erben, min_throughput="400/s", objective="cost-per-sample").requirements.objective
+        == "cost-per-sample"
+    )
 
 
 def test_a_family_stands_for_its_sizes(default: Catalog) -> None:
@@ -78,7 +90,9 @@ def test_a_family_stands_for_its_sizes(default: Catalog) -> None:
         ({"min_throughput": "400ki/s"}, "unknown prefix", "K"),
     ],
 )
-def test_wrong_words_are_named_with_a_tip(erben: Catalog, words: dict[str, str], message: str, hint: str) -> None:
+def test_wrong_words_are_named_with_a_tip(
+    erben: Catalog, words: dict[str, str], message: str, hint: str
+) -> None:
     """One line that quotes the word, and what to write instead."""
     with pytest.raises(PlacerError) as caught:
         ask(erben, **words)
@@ -112,7 +126,9 @@ def test_the_last_matching_quota_row_wins(erben: Catalog, tmp_path: Path) -> Non
         ("place,gpu,market,gpus\n*,T5,spot,1\n", "unknown GPU"),
     ],
 )
-def test_bad_quota_files_name_the_line(erben: Catalog, tmp_path: Path, text: str, says: str) -> None:
+def test_bad_quota_files_name_the_line(
+    erben: Catalog, tmp_path: Path, text: str, says: str
+) -> None:
     """File, line and value."""
     path = tmp_path / "q.csv"
     path.write_text(text, encoding="utf-8")
@@ -130,7 +146,12 @@ def test_owned_machines_are_used_only_where_named(erben: Catalog) -> None:
 def test_require_measured_leaves_estimates_out(default: Catalog) -> None:
     """On today's market only T4 and A10 were measured with this model."""
     pools = ask(default, require_measured=True).pools
-    assert {(p.offer.gpu, p.offer.gpu_count) for p in pools} <= {("T4", 1), ("T4", 4), ("A10", 1), ("V100", 8)}
+    assert {(p.offer.gpu, p.offer.gpu_count) for p in pools} <= {
+        ("T4", 1),
+        ("T4", 4),
+        ("A10", 1),
+        ("V100", 8),
+    }
     assert all(p.alone.basis in ("measured", "published") for p in pools)
 
 

@@ -1,4 +1,6 @@
-"""Robustness: regrets in other worlds, against plain arithmetic on a small market, and what a measurement is worth."""
+"""Robustness: regrets in other worlds, against plain arithmetic on a small market, and what a
+measurement is worth.
+"""
 
 import json
 import math
@@ -15,7 +17,13 @@ from instances import random_problem, two_places
 from placements import random_placement
 from placer.advice.robustness.candidates import Candidate, cut
 from placer.advice.robustness.regret import Robustness, assess
-from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of, latin_hypercube, parse_boxes
+from placer.advice.robustness.uncertainty import (
+    Factor,
+    changes_of,
+    factors_of,
+    latin_hypercube,
+    parse_boxes,
+)
 from placer.advice.robustness.value_of_information import INNER, LEVELS
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import evaluate
@@ -25,7 +33,14 @@ from placer.solving.result import objective_value
 from placer.solving.solve import solve
 
 BOX = parse_boxes(["price=0.5..2", "rate=1..1", "bandwidth=1..1"])
-EXCHANGES = ("all-reduce", "hierarchical-all-reduce", "central", "parameter-server", "local-sgd", "model-averaging")
+EXCHANGES = (
+    "all-reduce",
+    "hierarchical-all-reduce",
+    "central",
+    "parameter-server",
+    "local-sgd",
+    "model-averaging",
+)
 
 
 def cheapest(worlds: int = 64, **more: object) -> Robustness:
@@ -67,7 +82,9 @@ def test_each_world_agrees_with_plain_arithmetic() -> None:
 
 
 def test_the_value_of_a_measurement_agrees_with_plain_enumeration() -> None:
-    """The same levels and worlds in two plain loops: least mean loss without knowing, less the mean of the least losses knowing."""
+    """The same levels and worlds in two plain loops: least mean loss without knowing, less the mean
+    of the least losses knowing.
+    """
     got = cheapest()
     inner = [world.shares for world in got.sample][:INNER]
 
@@ -90,29 +107,43 @@ def test_the_value_of_a_measurement_agrees_with_plain_enumeration() -> None:
 
 def test_a_box_of_one_point_has_no_regret() -> None:
     """Nothing is uncertain, nothing is lost and nothing is worth a measurement."""
-    got = assess(two_places(objective="cost", max_workers=1), parse_boxes(["price=1..1", "rate=1..1", "bandwidth=1..1"]), worlds=4)
+    got = assess(
+        two_places(objective="cost", max_workers=1),
+        parse_boxes(["price=1..1", "rate=1..1", "bandwidth=1..1"]),
+        worlds=4,
+    )
     assert (len(got.factors), len(got.worth)) == (0, 0)
     assert got.worst is not None
     assert (got.mean_regret, got.worst.regret, got.fragile) == (0.0, 0.0, False)
 
 
 def test_a_budget_is_broken_where_the_price_rises_above_it() -> None:
-    """0.60 USD/h x F is above 0.90 from F = 1.5 on: half of the draws are in (0, 1) of log2 F, 41.5 % of these above 0.585."""
-    got = assess(two_places(objective="cost", max_workers=1, budget_usd_per_hour=0.9), BOX, worlds=200)
+    """0.60 USD/h x F is above 0.90 from F = 1.5 on: half of the draws are in (0, 1) of log2 F, 41.5
+    % of these above 0.585.
+    """
+    got = assess(
+        two_places(objective="cost", max_workers=1, budget_usd_per_hour=0.9), BOX, worlds=200
+    )
     assert got.share("broken") == pytest.approx(0.5 * (1 - math.log2(1.5)), abs=0.01)
     assert got.fragile
     for world in got.worlds:
         own, other = prices(got, world.shares)
         assert world.broken == (own > 0.9)
-        assert world.regret == pytest.approx((own / min(own, other) - 1) if own <= 0.9 else 1.0 if other <= 0.9 else 0.0)
+        assert world.regret == pytest.approx(
+            (own / min(own, other) - 1) if own <= 0.9 else 1.0 if other <= 0.9 else 0.0
+        )
 
 
 def test_default_ranges_are_those_of_the_figures() -> None:
-    """Spot x0.7 to x1.6; list prices and these speeds are exact; estimated links x0.5 to x1.5; FP16 needs 0 to 2 % more samples."""
+    """Spot x0.7 to x1.6; list prices and these speeds are exact; estimated links x0.5 to x1.5; FP16
+    needs 0 to 2 % more samples.
+    """
     problem = two_places(min_regions=2)
     found = solve(problem).placement
     assert found is not None
-    ranges = {factor.words: (factor.low, factor.high) for factor in factors_of(problem, [found], {})}
+    ranges = {
+        factor.words: (factor.low, factor.high) for factor in factors_of(problem, [found], {})
+    }
     assert ranges == {
         "price:gcp/b:T4:spot": (0.7, 1.6),
         "bandwidth:aws/a:gcp/b": (0.5, 1.5),
@@ -122,22 +153,35 @@ def test_default_ranges_are_those_of_the_figures() -> None:
 
 @pytest.mark.parametrize("strategy", EXCHANGES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_candidate_does_in_its_part_of_the_market_what_it_does_in_the_whole(strategy: str, seed: int) -> None:
+def test_a_candidate_does_in_its_part_of_the_market_what_it_does_in_the_whole(
+    strategy: str, seed: int
+) -> None:
     """As it is, and in a drawn world whose changes are applied to the whole catalog."""
     placement, problem = random_placement(strategy, seed)
     whole, part = evaluate(placement, problem), evaluate(placement, cut(problem, placement))
-    assert (part.step.total, part.usd.total) == pytest.approx((whole.step.total, whole.usd.total), rel=1e-12)
-    factors = tuple(factor for factor in factors_of(problem, [placement], {}) if factor.kind != "phi")
+    assert (part.step.total, part.usd.total) == pytest.approx(
+        (whole.step.total, whole.usd.total), rel=1e-12
+    )
+    factors = tuple(
+        factor for factor in factors_of(problem, [placement], {}) if factor.kind != "phi"
+    )
     draw = random.Random(seed)
     world = [draw.random() for _ in factors]
     there = evaluate(placement, apply(problem, changes_of(factors, world)))
-    got = Candidate.of(placement, problem, factors, [factor.words for factor in factors]).raw_value(world)
-    assert got == pytest.approx(objective_value(problem.requirements.objective, there.samples_per_second, there.usd.total), rel=1e-9)
+    got = Candidate.of(placement, problem, factors, [factor.words for factor in factors]).raw_value(
+        world
+    )
+    assert got == pytest.approx(
+        objective_value(problem.requirements.objective, there.samples_per_second, there.usd.total),
+        rel=1e-9,
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 5])
 def test_solved_worlds_never_show_less_regret(seed: int) -> None:
-    """The best of a pool is at most the best of all: without --exact the regret is a lower bound, world by world."""
+    """The best of a pool is at most the best of all: without --exact the regret is a lower bound,
+    world by world.
+    """
     problem = random_problem(seed)
     if solve(problem).placement is None:
         return
@@ -177,12 +221,27 @@ def test_a_latin_hypercube_has_each_strip_once() -> None:
 
 
 def test_a_range_has_the_book_in_its_middle() -> None:
-    """Half of the draws lie below the figure of the book, half above, each side in proportion to the logarithm."""
+    """Half of the draws lie below the figure of the book, half above, each side in proportion to
+    the logarithm.
+    """
     factor = Factor(kind="price", words="", low=0.7, high=1.6, basis="", measure="")
-    assert [factor.at(share) for share in (0, 0.25, 0.5, 0.75, 1)] == pytest.approx([0.7, 0.7**0.5, 1, 1.6**0.5, 1.6])
+    assert [factor.at(share) for share in (0, 0.25, 0.5, 0.75, 1)] == pytest.approx(
+        [0.7, 0.7**0.5, 1, 1.6**0.5, 1.6]
+    )
 
 
-@pytest.mark.parametrize("word", ["price", "price=2..3", "price=0..2", "price=1.5..0.5", "prize=0.9..1.1", "phi=a..b", "rate=0.5..9999"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "price",
+        "price=2..3",
+        "price=0..2",
+        "price=1.5..0.5",
+        "prize=0.9..1.1",
+        "phi=a..b",
+        "rate=0.5..9999",
+    ],
+)
 def test_bad_boxes_are_refused(word: str) -> None:
     """One line that names them; so are two of one kind, and numbers of worlds that are none."""
     with pytest.raises(PlacerError, match="box"):
@@ -211,10 +270,31 @@ def test_samples_to_target_that_vary_with_local_steps_cannot_be_solved_world_by_
 
 def test_the_command_names_the_regret_and_the_first_measurement(run: Run) -> None:
     """8 A10 cost 4.80 of 5.00 USD/h; a published price may be 10 % higher, so the budget may break."""
-    done = run("robust", "--model", "roberta-xlm", "--budget", "5/h", "--catalog", "erben-2023", "--gpu", "T4,A10,V100", "--worlds", "64")
+    done = run(
+        "robust",
+        "--model",
+        "roberta-xlm",
+        "--budget",
+        "5/h",
+        "--catalog",
+        "erben-2023",
+        "--gpu",
+        "T4,A10,V100",
+        "--worlds",
+        "64",
+    )
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
-    for words in ("8 x A10", "regret", "at worst", "over budget in", "fragile", "steadier", "Measure first", "placer catalog"):
+    for words in (
+        "8 x A10",
+        "regret",
+        "at worst",
+        "over budget in",
+        "fragile",
+        "steadier",
+        "Measure first",
+        "placer catalog",
+    ):
         assert words in said
     assert all(len(line.rstrip()) <= 80 for line in done.stdout.splitlines())
 
@@ -223,8 +303,22 @@ def test_documents_follow_their_schema(run: Run) -> None:
     """With a placement and without one, which is exit code 3."""
     schema = json.loads(schema_text("robust"))
     jsonschema.validate(cheapest(8).to_dict(), schema)
-    jsonschema.validate(placer.robust("roberta-xlm", catalog="erben-2023", gpu="T4", box="price=0.9..1.1", worlds=4).to_dict(), schema)
-    done = run("robust", "--model", "roberta-xlm", "--budget", "0.01/h", "--catalog", "erben-2023", "--json")
+    jsonschema.validate(
+        placer.robust(
+            "roberta-xlm", catalog="erben-2023", gpu="T4", box="price=0.9..1.1", worlds=4
+        ).to_dict(),
+        schema,
+    )
+    done = run(
+        "robust",
+        "--model",
+        "roberta-xlm",
+        "--budget",
+        "0.01/h",
+        "--catalog",
+        "erben-2023",
+        "--json",
+    )
     assert done.returncode == 3
     jsonschema.validate(json.loads(done.stdout), schema)
     plain = run("robust", "--model", "roberta-xlm", "--budget", "0.01/h", "--catalog", "erben-2023")

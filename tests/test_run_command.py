@@ -1,4 +1,6 @@
-"""``placer run`` as a user calls it: output, log, bad input, a killed launcher, ranks from the environment."""
+"""``placer run`` as a user calls it: output, log, bad input, a killed launcher, ranks from the
+environment.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,17 @@ def test_the_test_manifest_follows_the_schema() -> None:
 
 
 def test_a_recommended_plan_runs(run: Run, tmp_path: Path) -> None:
-    """Manifest of `placer recommend`, four workers in two regions: table, notes, and a log that follows its schema.
+    """Manifest of `placer recommend`, four workers in two regions: table, notes, and a log that
+    follows its schema.
 
-    ResNet-18 has 11.7 million parameters, the tiny model 33; 4 workers, FP16: each ordered pair of workers carries 2 x 33 x 2 / 4 = 33
-    bytes, 4 pairs each way between the regions make 132; shards of 8 and 9 elements differ from that by up to 9 %.
+    ResNet-18 has 11.7 million parameters, the tiny model 33; 4 workers, FP16: each ordered pair of
+    workers carries 2 x 33 x 2 / 4 = 33 bytes, 4 pairs each way between the regions make 132; shards
+    of 8 and 9 elements differ from that by up to 9 %.
     """
-    words = "--model resnet18 --catalog erben-2023 --exchange all-reduce --budget 5/h --in gcp/* --regions 2..2 --workers 4..4"
+    words = (
+        "--model resnet18 --catalog erben-2023 --exchange all-reduce --budget 5/h --in gcp/* "
+        "--regions 2..2 --workers 4..4"
+    )
     made = run("recommend", *words.split(), "--manifest", "plan.json", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     more = "--train run_plans:loose --local --steps 5 --tbs 16 --microbatch 2 -o out"
@@ -55,8 +62,13 @@ def test_a_recommended_plan_runs(run: Run, tmp_path: Path) -> None:
     assert "loading data" in done.stderr
     assert "loading data" not in done.stdout
     assert "all-reduce, 4 workers in 2 regions; 4 rounds measured" in done.stdout
-    assert "the plan's resnet18 exchanges 23,400,000 bytes, this model 66: seconds do not compare" in done.stdout
-    records = [json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()]
+    assert (
+        "the plan's resnet18 exchanges 23,400,000 bytes, this model 66: seconds do not compare"
+        in done.stdout
+    )
+    records = [
+        json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()
+    ]
     check = Draft202012Validator(json.loads(schema_text("run")))
     for record in records:
         check.validate(record)
@@ -68,11 +80,23 @@ def test_a_recommended_plan_runs(run: Run, tmp_path: Path) -> None:
     assert "all workers ran on one machine" in refused.stderr
 
 
-@pytest.mark.parametrize(("strategy", "words"), [("none", "--gpu T4 --workers 1..1"), ("all-reduce", "")])
+@pytest.mark.parametrize(
+    ("strategy", "words"), [("none", "--gpu T4 --workers 1..1"), ("all-reduce", "")]
+)
 def test_one_worker_and_one_region(run: Run, tmp_path: Path, strategy: str, words: str) -> None:
     """A machine alone exchanges nothing; two in one region are in 1 region."""
     if strategy == "none":
-        made = run("recommend", "--model", "resnet18", "--catalog", "erben-2023", *words.split(), "--manifest", "plan.json", cwd=tmp_path)
+        made = run(
+            "recommend",
+            "--model",
+            "resnet18",
+            "--catalog",
+            "erben-2023",
+            *words.split(),
+            "--manifest",
+            "plan.json",
+            cwd=tmp_path,
+        )
         assert made.returncode == 0, made.stderr
         assert json.loads((tmp_path / "plan.json").read_text())["world_size"] == 1
     else:
@@ -93,8 +117,16 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
     """Exit code 2, the thing and what to do; nothing is started."""
     told = document("all-reduce", (A, 2))
     cases = [
-        ({**told, "world_size": 3}, ("--local",), "the digest differs: the manifest was edited by hand"),
-        ({**told, "schema": "placer.manifest/v9"}, ("--local",), "manifest version 9 is newer than this placer"),
+        (
+            {**told, "world_size": 3},
+            ("--local",),
+            "the digest differs: the manifest was edited by hand",
+        ),
+        (
+            {**told, "schema": "placer.manifest/v9"},
+            ("--local",),
+            "manifest version 9 is newer than this placer",
+        ),
         (
             document("model-averaging", (A, 1), (B, 1), overlap=True),
             ("--local",),
@@ -108,7 +140,15 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
         (told, ("--local", "--timeout", "1e300"), "1e+300 is not in the range"),
     ]
     for document_, words, said in cases:
-        done = run("run", saved(tmp_path, document_), "--train", "run_plans:tiny", *words, cwd=tmp_path, **PATHS)
+        done = run(
+            "run",
+            saved(tmp_path, document_),
+            "--train",
+            "run_plans:tiny",
+            *words,
+            cwd=tmp_path,
+            **PATHS,
+        )
         assert done.returncode == 2, (said, done.stderr)
         assert said in done.stderr
         assert "Traceback" not in done.stderr
@@ -117,7 +157,15 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
 
 def test_a_wrong_train_function_is_said_once(run: Run, tmp_path: Path) -> None:
     """Both processes fail alike; the user reads it once, without a traceback."""
-    done = run("run", saved(tmp_path, document("all-reduce", (A, 2))), "--train", "run_plans:stepping", "--local", cwd=tmp_path, **PATHS)
+    done = run(
+        "run",
+        saved(tmp_path, document("all-reduce", (A, 2))),
+        "--train",
+        "run_plans:stepping",
+        "--local",
+        cwd=tmp_path,
+        **PATHS,
+    )
     assert done.returncode == 2
     assert "error: run_plans:stepping returns a step function" in done.stderr
     assert done.stderr.count("error:") == 1
@@ -125,15 +173,21 @@ def test_a_wrong_train_function_is_said_once(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_job_that_is_restarted_begins_or_goes_on(run: Run, tmp_path: Path) -> None:
-    """--resume-if-any: the first start begins with step 0, the second goes on before step 2; plain --resume refuses the first."""
+    """--resume-if-any: the first start begins with step 0, the second goes on before step 2; plain
+    --resume refuses the first.
+    """
     path = saved(tmp_path, document("none", (A, 1)))
     more = ["--train", "run_plans:tiny", "--local", "-o", "out"]
     refused = run("run", path, *more, "--steps", "2", "--resume", cwd=tmp_path, **PATHS)
     assert (refused.returncode, "no checkpoint in" in refused.stderr) == (2, True)
     for steps, start in ((2, 0), (3, 2)):
-        done = run("run", path, *more, "--steps", str(steps), "--resume-if-any", cwd=tmp_path, **PATHS)
+        done = run(
+            "run", path, *more, "--steps", str(steps), "--resume-if-any", cwd=tmp_path, **PATHS
+        )
         assert done.returncode == 0, done.stderr
-        records = [json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()]
+        records = [
+            json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()
+        ]
         assert [record["start"] for record in records if record["kind"] == "ready"] == [start]
     refused = run("run", path, *more, "--steps", "1", "--resume", cwd=tmp_path, **PATHS)
     assert refused.returncode == 2
@@ -145,9 +199,24 @@ def test_a_job_that_is_restarted_begins_or_goes_on(run: Run, tmp_path: Path) -> 
 def test_no_process_outlives_the_launcher(tmp_path: Path, how: signal.Signals) -> None:
     """Killed or interrupted while it runs: all ranks end by themselves."""
     path = saved(tmp_path, document("all-reduce", (A, 1), (B, 1)))
-    words = [sys.executable, "-c", INTERRUPTIBLE, "run", path, "--train", "run_plans:tiny", "--local", "--steps", "1000000", "-o", "out"]
+    words = [
+        sys.executable,
+        "-c",
+        INTERRUPTIBLE,
+        "run",
+        path,
+        "--train",
+        "run_plans:tiny",
+        "--local",
+        "--steps",
+        "1000000",
+        "-o",
+        "out",
+    ]
     with (tmp_path / "said").open("w") as said:
-        launcher = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, **PATHS}, stdout=said, stderr=said)
+        launcher = subprocess.Popen(
+            words, cwd=tmp_path, env={**os.environ, **PATHS}, stdout=said, stderr=said
+        )
     log, pids = tmp_path / "out" / "run.jsonl", []
     try:
         until = time.monotonic() + 300
@@ -171,13 +240,40 @@ def test_no_process_outlives_the_launcher(tmp_path: Path, how: signal.Signals) -
 
 
 def test_ranks_from_the_environment(tmp_path: Path) -> None:
-    """Two launchers, as on two machines: RANK=0 and --rank 1-2; rank 0 has the whole log, which says that they met on one."""
+    """Two launchers, as on two machines: RANK=0 and --rank 1-2; rank 0 has the whole log, which
+    says that they met on one.
+    """
     port = free_port()
     path = saved(tmp_path, document("all-reduce", (A, 1), (B, 2)))
-    words = [sys.executable, "-m", "placer", "run", path, "--train", "run_plans:tiny", "--steps", "6", "--threads", "1"]
-    where = {**os.environ, **PATHS, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    words = [
+        sys.executable,
+        "-m",
+        "placer",
+        "run",
+        path,
+        "--train",
+        "run_plans:tiny",
+        "--steps",
+        "6",
+        "--threads",
+        "1",
+    ]
+    where = {
+        **os.environ,
+        **PATHS,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
     started = [
-        subprocess.Popen([*words, *more], cwd=tmp_path, env={**where, **extra}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*words, *more],
+            cwd=tmp_path,
+            env={**where, **extra},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for more, extra in ((["-o", "zero"], {"RANK": "0"}), (["-o", "one", "--rank", "1-2"], {}))
     ]
     try:
@@ -187,7 +283,9 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
             process.kill()
             process.wait()
     assert [process.returncode for process in started] == [0, 0], said
-    records = [json.loads(line) for line in (tmp_path / "zero" / "run.jsonl").read_text().splitlines()]
+    records = [
+        json.loads(line) for line in (tmp_path / "zero" / "run.jsonl").read_text().splitlines()
+    ]
     assert records[0]["links"] == "loopback"  # nobody else reaches 127.0.0.1
     steps = [(record["rank"], record["step"]) for record in records if record["kind"] == "step"]
     assert sorted(steps) == [(rank, step) for rank in range(3) for step in range(6)]

@@ -21,7 +21,9 @@ HEAD: dict[str, Any] = {
     "manifest": {"name": "xlm", "digest": "0"},
     "model": "roberta-xlm",
     "gradient_bytes": 560_142_482 * 2.0,
-    "groups": [{"place": "gcp/us-central1", "count": 2, "gpu": "T4", "gpu_count": 1, "market": "spot"}],
+    "groups": [
+        {"place": "gcp/us-central1", "count": 2, "gpu": "T4", "gpu_count": 1, "market": "spot"}
+    ],
     "strategy": "all-reduce",
     "compression": "fp16",
     "local_steps": 1,
@@ -41,14 +43,35 @@ HEAD: dict[str, Any] = {
 
 def step(number: int, rank: int, calculation_s: float, step_s: float) -> dict[str, Any]:
     """Record of one step of one rank."""
-    figures = {"calculation_s": calculation_s, "exchange_s": {}, "sent": [], "control_bytes": 0, "requests": {}}
-    base = {"kind": "step", "step": number, "rank": rank, "place": "gcp/us-central1", "samples": 16384, "loss": 1.0}
+    figures = {
+        "calculation_s": calculation_s,
+        "exchange_s": {},
+        "sent": [],
+        "control_bytes": 0,
+        "requests": {},
+    }
+    base = {
+        "kind": "step",
+        "step": number,
+        "rank": rank,
+        "place": "gcp/us-central1",
+        "samples": 16384,
+        "loss": 1.0,
+    }
     return {**base, "step_s": step_s, "exchanged": True, **figures}
 
 
 def log(folder: Path, **head: Any) -> Path:
-    """Five steps of two workers: calculation 600 + step and 610 s, exchange 20 s; the first takes 900 s."""
-    records = [{**HEAD, **head}, *({"kind": "ready", "rank": r, "pid": 1, "start": 0, "elements": 560_142_482} for r in range(2))]
+    """Five steps of two workers: calculation 600 + step and 610 s, exchange 20 s; the first takes
+    900 s.
+    """
+    records = [
+        {**HEAD, **head},
+        *(
+            {"kind": "ready", "rank": r, "pid": 1, "start": 0, "elements": 560_142_482}
+            for r in range(2)
+        ),
+    ]
     for number in range(5):
         whole = 900.0 if number == 0 else 630.0
         records += [step(number, 0, 600.0 + number, whole), step(number, 1, 610.0, whole)]
@@ -58,7 +81,9 @@ def log(folder: Path, **head: Any) -> Path:
 
 
 def test_the_row_of_a_log(tmp_path: Path) -> None:
-    """Medians without the first step: round 630 s, calculation of the slower worker 610 s, 20 s between them."""
+    """Medians without the first step: round 630 s, calculation of the slower worker 610 s, 20 s
+    between them.
+    """
     _, row = run_log_row(log(tmp_path))
     assert row == {
         "model": "roberta-xlm",
@@ -75,9 +100,15 @@ def test_the_row_of_a_log(tmp_path: Path) -> None:
 def test_a_log_reads_as_the_same_run_in_a_csv(tmp_path: Path, erben: Catalog) -> None:
     """`placer calibrate` sees the same run either way."""
     table = tmp_path / "runs.csv"
-    table.write_text("model,workers,step_s,calculation_s,communication_s\nroberta-xlm,gcp/us-central1=2xT4:spot,630,610,20\n")
+    table.write_text(
+        "model,workers,step_s,calculation_s,communication_s\nroberta-xlm,gcp/us-central1=2xT4:spot,630,610,20\n"
+    )
     (logged,), (written,) = read_runs(log(tmp_path), erben), read_runs(table, erben)
-    assert (logged.step_s, logged.calculation_s, logged.communication_s) == (written.step_s, written.calculation_s, written.communication_s)
+    assert (logged.step_s, logged.calculation_s, logged.communication_s) == (
+        written.step_s,
+        written.calculation_s,
+        written.communication_s,
+    )
     assert logged.placement == written.placement
     assert logged.problem.batch == written.problem.batch
 
@@ -90,7 +121,9 @@ def test_every_line_follows_the_schema(tmp_path: Path) -> None:
 
 
 def test_parts_of_two_machines_make_one_log(tmp_path: Path) -> None:
-    """What each rank wrote, one after the other, is the whole run; one part alone is refused by what it lacks."""
+    """What each rank wrote, one after the other, is the whole run; one part alone is refused by
+    what it lacks.
+    """
     path = log(tmp_path)
     head, *records = [json.loads(line) for line in path.read_text().splitlines()]
     parts = [[head, *(record for record in records if record["rank"] == rank)] for rank in range(2)]
@@ -108,10 +141,15 @@ def test_parts_of_two_machines_make_one_log(tmp_path: Path) -> None:
         ({"links": "shaped"}, "all workers ran on one machine"),
         ({"strategy": "local-sgd"}, "a run of local-sgd"),
         ({"overlap": True}, "the exchange ran beside the next step, which slows both"),
-        ({"gradient_bytes": 1e9}, r"the run exchanged 1,120,284,964 bytes, gradients of roberta-xlm are 1,000,000,000"),
+        (
+            {"gradient_bytes": 1e9},
+            r"the run exchanged 1,120,284,964 bytes, gradients of roberta-xlm are 1,000,000,000",
+        ),
     ],
 )
-def test_runs_that_say_nothing_about_the_plan_are_refused(tmp_path: Path, head: dict[str, Any], words: str) -> None:
+def test_runs_that_say_nothing_about_the_plan_are_refused(
+    tmp_path: Path, head: dict[str, Any], words: str
+) -> None:
     """Links of one machine, another strategy, another model."""
     with pytest.raises(PlacerError, match=words):
         run_log_row(log(tmp_path, **head))

@@ -1,4 +1,6 @@
-"""The reference runtime: each strategy with real processes against one process that does the same arithmetic in plain PyTorch."""
+"""The reference runtime: each strategy with real processes against one process that does the same
+arithmetic in plain PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,20 @@ Records = list[dict[str, Any]]
 @pytest.fixture(autouse=True, scope="module")
 def _environment() -> None:
     """Processes find the tests' models; the credentials are those of moto."""
-    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
     sys.path.insert(0, str(Path(__file__).parent))
 
 
-def ran(folder: Path, told: dict[str, Any], watch: Callable[[dict[str, Any]], None] = lambda record: None, **other: Any) -> Records:
+def ran(
+    folder: Path,
+    told: dict[str, Any],
+    watch: Callable[[dict[str, Any]], None] = lambda record: None,
+    **other: Any,
+) -> Records:
     """Run a manifest on this machine; returns the records of its log."""
     plan = plan_of(told)
     records: Records = []
@@ -56,7 +67,9 @@ def models(folder: Path, plan: Plan, step: int = 6) -> list[Any]:
     names = [name for name, p in run_plans.tiny().module.named_parameters() if p.requires_grad]
     found = []
     for rank in range(plan.workers):
-        state = torch.load(folder / "checkpoints" / f"step-{step:08d}" / f"rank-{rank}.pt", weights_only=True)["module"]
+        state = torch.load(
+            folder / "checkpoints" / f"step-{step:08d}" / f"rank-{rank}.pt", weights_only=True
+        )["module"]
         found.append(torch.cat([state[name].flatten() for name in names]))
     return found
 
@@ -85,7 +98,11 @@ class Alone:
             for number, start in enumerate(range(0, count, 3)):
                 size = min(3, count - start)
                 torch.manual_seed(batch_seed(0, step, rank, number))
-                loss = self.work.loss(self.work.module, self.work.batch(size, torch.device("cpu"))) * size / total
+                loss = (
+                    self.work.loss(self.work.module, self.work.batch(size, torch.device("cpu")))
+                    * size
+                    / total
+                )
                 loss.backward()
                 loss_sum += float(loss.detach())
         return loss_sum
@@ -108,20 +125,29 @@ def synchronous(samples: dict[int, int], steps: int = 6) -> tuple[Any, list[floa
 
 
 def averaged(groups: list[dict[int, int]], every: int, steps: int = 6) -> Any:
-    """Replicas, one for each group of ranks, whose models are averaged by samples after each ``every`` steps and at the end."""
+    """Replicas, one for each group of ranks, whose models are averaged by samples after each
+    ``every`` steps and at the end.
+    """
     replicas, total = [Alone() for _ in groups], sum(sum(g.values()) for g in groups)
     for step in range(steps):
         for replica, group in zip(replicas, groups, strict=True):
             replica.step(step, group)
         if (step + 1) % every == 0 or step + 1 == steps:
-            mean = sum(replica.vector * (sum(g.values()) / total) for replica, g in zip(replicas, groups, strict=True))
+            mean = sum(
+                replica.vector * (sum(g.values()) / total)
+                for replica, g in zip(replicas, groups, strict=True)
+            )
             for replica in replicas:
                 replica.load(mean)
     return replicas[0].vector
 
 
-def check_bytes(told: dict[str, Any], folder: Path, records: Records, tolerance: float = 0.0) -> dict[str, Any]:
-    """Bytes on each pair of places are those of `placer.problem.exchange`; shards differ by one element where they do not divide."""
+def check_bytes(
+    told: dict[str, Any], folder: Path, records: Records, tolerance: float = 0.0
+) -> dict[str, Any]:
+    """Bytes on each pair of places are those of `placer.problem.exchange`; shards differ by one
+    element where they do not divide.
+    """
     plan = plan_of(told)
     found = summary(plan, settings_of(folder, plan), records)
     assert found["bytes"]
@@ -131,9 +157,11 @@ def check_bytes(told: dict[str, Any], folder: Path, records: Records, tolerance:
 
 
 def test_all_reduce_is_large_batch_sgd(tmp_path: Path) -> None:
-    """Three workers with 8 of 24 samples each, in microbatches of 3, 3 and 2: the parameters of one process with all 24.
+    """Three workers with 8 of 24 samples each, in microbatches of 3, 3 and 2: the parameters of one
+    process with all 24.
 
-    33 elements make three shards of 11, so each ordered pair carries 2 x 11 x 4 = 88 bytes, exactly.
+    33 elements make three shards of 11, so each ordered pair carries 2 x 11 x 4 = 88 bytes,
+    exactly.
     """
     told = document("all-reduce", (A, 2), (B, 1))
     records = ran(tmp_path, told)
@@ -141,13 +169,19 @@ def test_all_reduce_is_large_batch_sgd(tmp_path: Path) -> None:
     for model in models(tmp_path, plan_of(told)):
         torch.testing.assert_close(model, vector, **TOLERANCE)
     found = check_bytes(told, tmp_path, records)
-    assert {(r["src"], r["dst"]): r["measured"] for r in found["bytes"]} == {(A, A): 176, (A, B): 176, (B, A): 176}
+    assert {(r["src"], r["dst"]): r["measured"] for r in found["bytes"]} == {
+        (A, A): 176,
+        (A, B): 176,
+        (B, A): 176,
+    }
     assert [row["loss"] for row in found["losses"]] == pytest.approx(losses, rel=1e-5)
     assert found["rounds"] == 5
 
 
 def test_fp16_and_streams(tmp_path: Path) -> None:
-    """Half the bytes; the result is near, not equal, and the same on all workers to the last bit. Two streams send the same bytes."""
+    """Half the bytes; the result is near, not equal, and the same on all workers to the last bit.
+    Two streams send the same bytes.
+    """
     told = document("all-reduce", (A, 2), (B, 1), compression="fp16", streams=2)
     records = ran(tmp_path, told)
     vector, _ = synchronous({0: 8, 1: 8, 2: 8})
@@ -169,18 +203,26 @@ def test_local_sgd_averages_every_h_steps(tmp_path: Path) -> None:
 
 
 def test_parameter_server(tmp_path: Path) -> None:
-    """A server of its own in A: each worker pushes and pulls 33 x 4 = 132 bytes; unequal shares 9, 8, 8 of 25."""
+    """A server of its own in A: each worker pushes and pulls 33 x 4 = 132 bytes; unequal shares 9,
+    8, 8 of 25.
+    """
     told = document("parameter-server", (A, 1), (B, 2), target_batch_size=25)
     records = ran(tmp_path, told)
     vector, _ = synchronous({0: 9, 1: 8, 2: 8})
     for model in models(tmp_path, plan_of(told)):
         torch.testing.assert_close(model, vector, **TOLERANCE)
     found = check_bytes(told, tmp_path, records)
-    assert {(r["src"], r["dst"]): r["measured"] for r in found["bytes"]} == {(A, A): 264, (A, B): 264, (B, A): 264}
+    assert {(r["src"], r["dst"]): r["measured"] for r in found["bytes"]} == {
+        (A, A): 264,
+        (A, B): 264,
+        (B, A): 264,
+    }
 
 
 def test_central_through_an_object_store(tmp_path: Path, endpoint: str) -> None:
-    """Two workers, a function and moto's S3: n + 1 = 3 writes, 2 n = 4 reads, n = 2 lists a step, and nothing is left in the bucket."""
+    """Two workers, a function and moto's S3: n + 1 = 3 writes, 2 n = 4 reads, n = 2 lists a step,
+    and nothing is left in the bucket.
+    """
     told = document("central", (A, 1), (C, 1))
     records = ran(tmp_path, told, endpoint_url=endpoint)
     vector, _ = synchronous({0: 12, 1: 12})
@@ -197,7 +239,9 @@ def test_central_through_an_object_store(tmp_path: Path, endpoint: str) -> None:
 
 
 def test_hierarchical_all_reduce(tmp_path: Path) -> None:
-    """Two regions of two and one workers: the sum goes through the leaders, the result is that of all-reduce."""
+    """Two regions of two and one workers: the sum goes through the leaders, the result is that of
+    all-reduce.
+    """
     told = document("hierarchical-all-reduce", (A, 2), (B, 1))
     records = ran(tmp_path, told)
     vector, _ = synchronous({0: 8, 1: 8, 2: 8})
@@ -207,7 +251,9 @@ def test_hierarchical_all_reduce(tmp_path: Path) -> None:
 
 
 def test_model_averaging(tmp_path: Path) -> None:
-    """Regions of two and one workers, H = 3, hub A: regions are synchronous inside, models are averaged by samples."""
+    """Regions of two and one workers, H = 3, hub A: regions are synchronous inside, models are
+    averaged by samples.
+    """
     told = document("model-averaging", (A, 2), (B, 1), local_steps=3)
     records = ran(tmp_path, told)
     vector = averaged([{0: 8, 1: 8}, {2: 8}], every=3)
@@ -217,9 +263,11 @@ def test_model_averaging(tmp_path: Path) -> None:
 
 
 def test_asgd_ga_loses_no_gradient(tmp_path: Path) -> None:
-    """Three regions, H = 2: with a loss that is linear in the parameters the order of gradients does not matter.
+    """Three regions, H = 2: with a loss that is linear in the parameters the order of gradients
+    does not matter.
 
-    After the late ones are taken, each region has the model of synchronous SGD: w0 less lr times all mean gradients.
+    After the late ones are taken, each region has the model of synchronous SGD: w0 less lr times
+    all mean gradients.
     """
     told = document("asgd-ga", (A, 2), (B, 1), (C, 1), local_steps=2)
     records = ran(tmp_path, told, train="run_plans:linear", checkpoints="")
@@ -241,9 +289,11 @@ def test_asgd_ga_loses_no_gradient(tmp_path: Path) -> None:
 
 
 def test_hierarchical_serverless(tmp_path: Path, endpoint: str) -> None:
-    """Regions of two and one workers, each with a store: the result is that of all-reduce, bytes those of eight phases.
+    """Regions of two and one workers, each with a store: the result is that of all-reduce, bytes
+    those of eight phases.
 
-    Requests are those of central aggregation in each store: of 2, 1 and, in the global one, 2 gradients; nothing is left in them.
+    Requests are those of central aggregation in each store: of 2, 1 and, in the global one, 2
+    gradients; nothing is left in them.
     """
     told = document("hierarchical", (A, 2), (B, 1))
     records = ran(tmp_path, told, endpoint_url=endpoint, steps=3)
@@ -279,16 +329,22 @@ def killing(rank: int, at_step: int) -> Callable[[dict[str, Any]], None]:
 def losses_of(told: dict[str, Any], folder: Path, records: Records) -> dict[int, float]:
     """Loss of each step."""
     plan = plan_of(told)
-    return {row["step"]: row["loss"] for row in summary(plan, settings_of(folder, plan), records)["losses"]}
+    return {
+        row["step"]: row["loss"]
+        for row in summary(plan, settings_of(folder, plan), records)["losses"]
+    }
 
 
 def test_a_killed_worker_stops_all_reduce_and_the_run_goes_on_from_there(tmp_path: Path) -> None:
-    """The error names rank and place, the others keep the state before the step; --resume has the losses of a run that was not disturbed.
+    """The error names rank and place, the others keep the state before the step; --resume has the
+    losses of a run that was not disturbed.
 
     The kill comes when the record of step 20 arrives, by then the others may be a few steps on.
     """
     told = document("all-reduce", (A, 2), (B, 1))
-    with pytest.raises(PlacerError, match=r"rank 2 \(gcp/b\) stopped in step \d+: killed by SIGKILL") as caught:
+    with pytest.raises(
+        PlacerError, match=r"rank 2 \(gcp/b\) stopped in step \d+: killed by SIGKILL"
+    ) as caught:
         ran(tmp_path, told, killing(2, 20), steps=5000)
     assert "--resume: it goes on before step" in caught.value.hint
     logged = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
@@ -299,30 +355,52 @@ def test_a_killed_worker_stops_all_reduce_and_the_run_goes_on_from_there(tmp_pat
     assert {record["start"] for record in again if record["kind"] == "ready"} == {kept}
     _, undisturbed = synchronous({0: 8, 1: 8, 2: 8}, steps=kept + 4)
     found = losses_of(told, tmp_path, again)
-    assert [found[step] for step in range(kept, kept + 4)] == pytest.approx(undisturbed[kept:], rel=1e-4)
+    assert [found[step] for step in range(kept, kept + 4)] == pytest.approx(
+        undisturbed[kept:], rel=1e-4
+    )
 
 
 def test_local_sgd_resumes_with_each_workers_own_state(tmp_path: Path) -> None:
-    """Momentum is each worker's own: three steps, a checkpoint, three more are six in one go, to the last bit."""
+    """Momentum is each worker's own: three steps, a checkpoint, three more are six in one go, to
+    the last bit.
+    """
     told = document("local-sgd", (A, 1), (B, 1), local_steps=3)
     ran(tmp_path, told, steps=3)
     ran(tmp_path, told, steps=6, resume=True)
     resumed = models(tmp_path, plan_of(told))
     ran(tmp_path, told)  # what was there is set aside
-    assert all(torch.equal(a, b) for a, b in zip(resumed, models(tmp_path, plan_of(told)), strict=True))
-    assert {path.name for path in tmp_path.iterdir()} == {"run.jsonl", "run.jsonl.1", "run.jsonl.2", "checkpoints", "checkpoints.1"}
+    assert all(
+        torch.equal(a, b) for a, b in zip(resumed, models(tmp_path, plan_of(told)), strict=True)
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "run.jsonl",
+        "run.jsonl.1",
+        "run.jsonl.2",
+        "checkpoints",
+        "checkpoints.1",
+    }
 
 
 @pytest.mark.parametrize("strategy", ["parameter-server", "asgd-ga"])
 def test_elastic_goes_on_without_a_killed_worker(tmp_path: Path, strategy: str) -> None:
-    """The others reach the last step; with a server they share the whole batch: 12 samples each instead of 8."""
+    """The others reach the last step; with a server they share the whole batch: 12 samples each
+    instead of 8.
+    """
     told = document(strategy, (A, 1), (B, 1), (C, 1))
     records = ran(tmp_path, told, killing(2, 2), steps=60, elastic=True, checkpoints="")
     ended = {record["rank"] for record in records if record["kind"] == "end"}
     assert ended >= {0, 1}
     assert 2 not in ended
-    assert any("rank 2 (aws/c) is gone" in record["message"] for record in records if record["kind"] == "notice")
-    last = {record["rank"]: record["samples"] for record in records if record["kind"] == "step" and record["step"] == 59}
+    assert any(
+        "rank 2 (aws/c) is gone" in record["message"]
+        for record in records
+        if record["kind"] == "notice"
+    )
+    last = {
+        record["rank"]: record["samples"]
+        for record in records
+        if record["kind"] == "step" and record["step"] == 59
+    }
     assert last[0] == last[1] == (12 if strategy == "parameter-server" else 8)
 
 
@@ -331,14 +409,20 @@ def test_elastic_central(tmp_path: Path, endpoint: str) -> None:
     told = document("central", (A, 1), (B, 1), (C, 1))
     records = ran(tmp_path, told, killing(1, 1), steps=8, elastic=True, endpoint_url=endpoint)
     assert {record["rank"] for record in records if record["kind"] == "end"} == {0, 2, 3}
-    last = {record["rank"]: record["samples"] for record in records if record["kind"] == "step" and record["step"] == 7}
+    last = {
+        record["rank"]: record["samples"]
+        for record in records
+        if record["kind"] == "step" and record["step"] == 7
+    }
     assert last == {0: 12, 2: 12, 3: 0}
 
 
 def test_a_dead_server_is_named(tmp_path: Path) -> None:
     """Nobody goes on without the server, elastic or not."""
     told = document("parameter-server", (A, 1), (B, 1))
-    with pytest.raises(PlacerError, match=r"server rank 2 \(gcp/a\) stopped in step \d+: killed by SIGKILL"):
+    with pytest.raises(
+        PlacerError, match=r"server rank 2 \(gcp/a\) stopped in step \d+: killed by SIGKILL"
+    ):
         ran(tmp_path, told, killing(2, 3), steps=5000, elastic=True)
 
 
@@ -363,7 +447,9 @@ def test_a_taken_port_is_said(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="stops a process")
 @pytest.mark.parametrize("strategy", ["all-reduce", "parameter-server"])
 def test_a_silent_worker_is_given_up_after_the_timeout(tmp_path: Path, strategy: str) -> None:
-    """Stopped, not dead: all-reduce ends and names it; a server goes on with the others and the run ends without it."""
+    """Stopped, not dead: all-reduce ends and names it; a server goes on with the others and the run
+    ends without it.
+    """
     pids: dict[int, int] = {}
 
     def watch(record: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""Books of the user are put in place at once, whatever interrupts it and whatever lies on the shelf."""
+"""Books of the user are put in place at once, whatever interrupts it and whatever lies on the
+shelf.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,12 @@ def harvest(usd_per_hour: float = 0.5, rows: int = 1) -> Harvest:
         "memory_gib": 16,
         "market": "spot",
     }
-    row |= {"usd_per_hour": usd_per_hour, "price_basis": "list", "source": "t", "as_of": "2026-11-01"}
+    row |= {
+        "usd_per_hour": usd_per_hour,
+        "price_basis": "list",
+        "source": "t",
+        "as_of": "2026-11-01",
+    }
     return Harvest(
         rows={"offers.csv": [{**row, "instance_type": f"m{i}"} for i in range(rows)]},
         origins=[Origin(place="t", sha256="0", size_bytes=1)],
@@ -51,10 +58,14 @@ def price(book: Path) -> str:
 
 def folders(shelf: Path) -> list[str]:
     """What lies on the shelf beside locks."""
-    return sorted(path.name.partition("@")[0] for path in shelf.iterdir() if not path.name.endswith(".lock"))
+    return sorted(
+        path.name.partition("@")[0] for path in shelf.iterdir() if not path.name.endswith(".lock")
+    )
 
 
-def test_ctrl_c_after_the_link_has_moved_keeps_the_new_book(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_after_the_link_has_moved_keeps_the_new_book(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The new folder is the book then: removing it, as before, would leave a link to nothing."""
     save(harvest(0.5), "quote")
 
@@ -68,7 +79,9 @@ def test_ctrl_c_after_the_link_has_moved_keeps_the_new_book(shelf: Path, monkeyp
 
 
 def test_leftovers_of_a_killed_process_go_with_the_next_book(shelf: Path) -> None:
-    """A half-written folder and a link that was made and not moved; the folder before stays for its readers."""
+    """A half-written folder and a link that was made and not moved; the folder before stays for its
+    readers.
+    """
     save(harvest(0.5), "quote")
     (shelf / ".quote@half").mkdir()
     (shelf / ".quote@half.link").symlink_to(".quote@half")
@@ -92,10 +105,14 @@ for i in range(1, 10_000):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_writer_leaves_a_whole_book(shelf: Path, number: int) -> None:
-    """A process that writes one book after the other is ended somewhere in its fourth: the book is one of those, whole."""
+    """A process that writes one book after the other is ended somewhere in its fourth: the book is
+    one of those, whole.
+    """
     for _ in range(4):
         command = [sys.executable, "-c", WRITER, str(ROOT / "tests"), str(shelf.parent)]
-        with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE) as writer:
+        with subprocess.Popen(
+            command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
+        ) as writer:
             assert writer.stdout is not None
             for _ in range(3):
                 last = int(writer.stdout.readline())
@@ -128,9 +145,20 @@ def test_a_name_that_reads_as_a_file_is_no_name_of_a_book() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["[]", "{}", '{"documents": 7}', '{"schema": 1}', "[" * 100_000, '{"retrieved": NaN}', "\0", "\xff"],
+    [
+        "[]",
+        "{}",
+        '{"documents": 7}',
+        '{"schema": 1}',
+        "[" * 100_000,
+        '{"retrieved": NaN}',
+        "\0",
+        "\xff",
+    ],
 )
-def test_an_origin_that_placer_did_not_write_is_passed_over(shelf: Path, run: Run, text: str) -> None:
+def test_an_origin_that_placer_did_not_write_is_passed_over(
+    shelf: Path, run: Run, text: str
+) -> None:
     """Prices are shown without it: it only tells where they come from."""
     (save(harvest(), "quote") / ORIGIN).write_text(text, encoding="latin-1")
     done = run("catalog", "show", "quote", "--json", PLACER_HOME=str(shelf.parent))
@@ -140,15 +168,21 @@ def test_an_origin_that_placer_did_not_write_is_passed_over(shelf: Path, run: Ru
 
 @pytest.mark.parametrize("source", ["=1+1", "@SUM(A1)", "+1", "-1"])
 def test_no_source_writes_a_formula_into_a_book(shelf: Path, source: str) -> None:
-    """A spreadsheet that opens the book would run it; whatever the source, the last gate refuses it."""
+    """A spreadsheet that opens the book would run it; whatever the source, the last gate refuses
+    it.
+    """
     (row,) = harvest().rows["offers.csv"]
     with pytest.raises(PlacerError, match="begins as a formula does"):
         save(Harvest(rows={"offers.csv": [{**row, "source": source}]}, origins=[]), "quote")
     assert folders(shelf) == []
 
 
-def test_the_folder_before_is_kept_behind_a_linked_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three writings the last two folders stay, also where PLACER_HOME is a link, as /tmp is on macOS."""
+def test_the_folder_before_is_kept_behind_a_linked_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three writings the last two folders stay, also where PLACER_HOME is a link, as /tmp is on
+    macOS.
+    """
     (tmp_path / "real").mkdir()
     (tmp_path / "home").symlink_to(tmp_path / "real")
     monkeypatch.setenv("PLACER_HOME", str(tmp_path / "home"))

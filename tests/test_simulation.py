@@ -45,31 +45,54 @@ def arrivals(*sends: tuple[float, float, float, list[Port]]) -> list[float]:
 
 def simulate(**words: Any) -> Simulation:
     """Simulate XLM-RoBERTa on two continents."""
-    return placer.simulate("roberta-xlm", TWO_CONTINENTS, **{"catalog": "erben-2023", "exchange": "all-reduce", **words})
+    return placer.simulate(
+        "roberta-xlm",
+        TWO_CONTINENTS,
+        **{"catalog": "erben-2023", "exchange": "all-reduce", **words},
+    )
 
 
 def test_two_flows_share_one_machine() -> None:
-    """100 and 300 bytes through 10 bytes/s: 5 each until 20 s, then the 200 that are left at 10: 40 s."""
+    """100 and 300 bytes through 10 bytes/s: 5 each until 20 s, then the 200 that are left at 10: 40
+    s.
+    """
     port = Port(10.0)
-    assert arrivals((0.0, 100.0, 99.0, [port]), (0.0, 300.0, 99.0, [port])) == pytest.approx([20.0, 40.0])
+    assert arrivals((0.0, 100.0, 99.0, [port]), (0.0, 300.0, 99.0, [port])) == pytest.approx(
+        [20.0, 40.0]
+    )
 
 
 def test_a_capped_flow_leaves_the_rest_to_another() -> None:
-    """Of 10 bytes/s one flow takes its cap of 2 (100 bytes: 50 s), the other 8 (400 bytes: 50 s), not 5 each."""
+    """Of 10 bytes/s one flow takes its cap of 2 (100 bytes: 50 s), the other 8 (400 bytes: 50 s),
+    not 5 each.
+    """
     port = Port(10.0)
-    assert arrivals((0.0, 100.0, 2.0, [port]), (0.0, 400.0, 99.0, [port])) == pytest.approx([50.0, 50.0])
+    assert arrivals((0.0, 100.0, 2.0, [port]), (0.0, 400.0, 99.0, [port])) == pytest.approx(
+        [50.0, 50.0]
+    )
 
 
 def test_a_flow_that_comes_later_slows_the_first() -> None:
-    """Alone 10 s at 10 bytes/s; from 5 s on two share: 50 bytes at 5 bytes/s end at 15 s, the later 100 at 20 s."""
+    """Alone 10 s at 10 bytes/s; from 5 s on two share: 50 bytes at 5 bytes/s end at 15 s, the later
+    100 at 20 s.
+    """
     port = Port(10.0)
-    assert arrivals((0.0, 100.0, 99.0, [port]), (5.0, 100.0, 99.0, [port])) == pytest.approx([15.0, 20.0])
+    assert arrivals((0.0, 100.0, 99.0, [port]), (5.0, 100.0, 99.0, [port])) == pytest.approx(
+        [15.0, 20.0]
+    )
 
 
 def test_both_ends_bound_a_flow() -> None:
-    """Three flows into 9 bytes/s get 3 each; the sender of one also sends elsewhere with the 7 that are left of its 10."""
+    """Three flows into 9 bytes/s get 3 each; the sender of one also sends elsewhere with the 7 that
+    are left of its 10.
+    """
     into, out = Port(9.0), Port(10.0)
-    got = arrivals((0.0, 30.0, 99.0, [out, into]), (0.0, 30.0, 99.0, [into]), (0.0, 30.0, 99.0, [into]), (0.0, 70.0, 99.0, [out]))
+    got = arrivals(
+        (0.0, 30.0, 99.0, [out, into]),
+        (0.0, 30.0, 99.0, [into]),
+        (0.0, 30.0, 99.0, [into]),
+        (0.0, 70.0, 99.0, [out]),
+    )
     assert got == pytest.approx([10.0, 10.0, 10.0, 10.0])
 
 
@@ -83,11 +106,14 @@ def test_every_transport_has_a_program() -> None:
 def test_closed_forms_agree(name: str, chunk: int) -> None:
     """Within 3 % on 200 random placements of each strategy without jitter.
 
-    Regions without a barrier are the exception: their sends meet at one machine by chance, which the closed form leaves
-    out: one placement in a chunk may be off by up to 6 %.
+    Regions without a barrier are the exception: their sends meet at one machine by chance, which
+    the closed form leaves out: one placement in a chunk may be off by up to 6 %.
     """
     rounds = 24 if traits(name).transport == "region-gossip" else 2
-    found = {seed: replay(*random_placement(name, seed), rounds=rounds).difference for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK)}
+    found = {
+        seed: replay(*random_placement(name, seed), rounds=rounds).difference
+        for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK)
+    }
     off = {seed: difference for seed, difference in found.items() if abs(difference) > 0.03}
     if rounds > 2:
         assert len(off) <= 1, off
@@ -98,7 +124,9 @@ def test_closed_forms_agree(name: str, chunk: int) -> None:
 
 def test_one_worker_alone() -> None:
     """Nothing is exchanged: the round is the calculation."""
-    got = placer.simulate("roberta-xlm", "gcp/us-central1=1xT4:spot", catalog="erben-2023", rounds=2)
+    got = placer.simulate(
+        "roberta-xlm", "gcp/us-central1=1xT4:spot", catalog="erben-2023", rounds=2
+    )
     assert got.difference == pytest.approx(0.0, abs=1e-12)
     assert (got.strategy, got.bytes_by_link) == ("none", ())
 
@@ -108,29 +136,47 @@ def test_one_worker_alone() -> None:
 def test_bytes_are_those_of_the_phases(name: str, seed: int) -> None:
     """Each link carries in a round what the exchange's phases say."""
     placement, problem = random_placement(name, seed)
-    wanted = {link: size for link, size in bytes_by_link(exchange_phases(placement, problem)).items() if size}
-    got = {(src, dst): size for src, dst, size in replay(placement, problem, rounds=2).bytes_by_link if size}
+    wanted = {
+        link: size
+        for link, size in bytes_by_link(exchange_phases(placement, problem)).items()
+        if size
+    }
+    got = {
+        (src, dst): size
+        for src, dst, size in replay(placement, problem, rounds=2).bytes_by_link
+        if size
+    }
     assert got == pytest.approx(wanted)
 
 
 def test_equal_seeds_give_equal_results() -> None:
     """Byte for byte, also as JSON; another seed gives others."""
-    first, second, other = (simulate(rounds=5, jitter=0.3, stragglers=0.1, seed=seed) for seed in (7, 7, 8))
+    first, second, other = (
+        simulate(rounds=5, jitter=0.3, stragglers=0.1, seed=seed) for seed in (7, 7, 8)
+    )
     assert json.dumps(asdict(first)) == json.dumps(asdict(second))
     assert first.round_seconds != other.round_seconds
 
 
 def test_jitter_slows_and_spreads() -> None:
-    """Without jitter all rounds are alike; with 30 % the exchange waits for the slowest of many links and rounds differ."""
-    calm, rough = (simulate(rounds=60, jitter=jitter, exchange="parameter-server") for jitter in (0.0, 0.3))
+    """Without jitter all rounds are alike; with 30 % the exchange waits for the slowest of many
+    links and rounds differ.
+    """
+    calm, rough = (
+        simulate(rounds=60, jitter=jitter, exchange="parameter-server") for jitter in (0.0, 0.3)
+    )
     assert calm.p5 == pytest.approx(calm.p95)
     assert rough.mean_round_seconds > calm.mean_round_seconds
     assert rough.p5 < rough.p50 < rough.p95
-    assert sum(seconds for _, seconds in rough.waiting_by_place) > sum(seconds for _, seconds in calm.waiting_by_place)
+    assert sum(seconds for _, seconds in rough.waiting_by_place) > sum(
+        seconds for _, seconds in calm.waiting_by_place
+    )
 
 
 def test_more_stragglers_are_never_faster() -> None:
-    """One seed draws the same chances: a higher probability slows workers that were not slow, and none less."""
+    """One seed draws the same chances: a higher probability slows workers that were not slow, and
+    none less.
+    """
     rounds = [simulate(rounds=10, stragglers=share).round_seconds for share in (0.0, 0.2, 0.6, 1.0)]
     for fewer, more in itertools.pairwise(rounds):
         assert all(b >= a - 1e-9 for a, b in zip(fewer, more, strict=True))
@@ -139,12 +185,16 @@ def test_more_stragglers_are_never_faster() -> None:
 def test_all_stragglers_take_twice_as_long() -> None:
     """With every worker slowed by 2 in every step the calculation doubles, and the exchange stays."""
     calm, slow = (simulate(rounds=1, stragglers=share) for share in (0.0, 1.0))
-    calculation = placer.estimate("roberta-xlm", TWO_CONTINENTS, catalog="erben-2023", exchange="all-reduce").step.calculation
+    calculation = placer.estimate(
+        "roberta-xlm", TWO_CONTINENTS, catalog="erben-2023", exchange="all-reduce"
+    ).step.calculation
     assert slow.round_seconds[0] - calm.round_seconds[0] == pytest.approx(calculation)
 
 
 def test_factors_have_mean_one() -> None:
-    """20,000 draws of a lognormal with mean 1 and coefficient of variation 0.5: the mean's standard error is 0.0035."""
+    """20,000 draws of a lognormal with mean 1 and coefficient of variation 0.5: the mean's standard
+    error is 0.0035.
+    """
     noise = Noise(1, 0.5, 0.0, 2.0)
     drawn = [noise.link("a", "b") for _ in range(20_000)]
     mean = sum(drawn) / len(drawn)
@@ -154,7 +204,9 @@ def test_factors_have_mean_one() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_strategy_runs_with_jitter(name: str) -> None:
-    """Positive, ordered and finite, with overlap, data that has its place and local steps among the draws."""
+    """Positive, ordered and finite, with overlap, data that has its place and local steps among the
+    draws.
+    """
     for seed in range(6):
         got = replay(*random_placement(name, seed), rounds=4, jitter=0.5, stragglers=0.2, seed=seed)
         assert len(got.round_seconds) == 4
@@ -214,5 +266,16 @@ def test_the_command_prints_text_and_json(run: Run) -> None:
 
 def test_the_command_refuses_bad_values(run: Run) -> None:
     """In one line, with exit code 2."""
-    done = run("simulate", "--model", "roberta-xlm", "--workers", "gcp/us-central1=2xT4:spot", "--jitter", "9")
-    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: jitter 9.0 is out of range")
+    done = run(
+        "simulate",
+        "--model",
+        "roberta-xlm",
+        "--workers",
+        "gcp/us-central1=2xT4:spot",
+        "--jitter",
+        "9",
+    )
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        "error: jitter 9.0 is out of range",
+    )

@@ -58,7 +58,9 @@ def test_solvers_are_found_without_a_list() -> None:
 @pytest.mark.parametrize("solver", solver_names())
 @pytest.mark.parametrize("seed", [1, 3, 7, 12, 19])
 def test_contract(solver: str, seed: int) -> None:
-    """A placement breaks nothing, the bound is not worse than the value, the same question has the same answer."""
+    """A placement breaks nothing, the bound is not worse than the value, the same question has the
+    same answer.
+    """
     problem = random_problem(seed)
     first, second = (solve(problem, solver, PROOF) for _ in range(2))
     assert (first.placement, first.status) == (second.placement, second.status)
@@ -72,7 +74,11 @@ def test_contract(solver: str, seed: int) -> None:
         return
     assert first.bound is not None
     assert first.gap is not None
-    better = first.bound - first.value if problem.requirements.objective == "throughput" else first.value - first.bound
+    better = (
+        first.bound - first.value
+        if problem.requirements.objective == "throughput"
+        else first.value - first.bound
+    )
     assert better >= -1e-9 * abs(first.value)
 
 
@@ -93,14 +99,18 @@ def test_exact_equals_exhaustive(chunk: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_exact_equals_exhaustive_on_wide_markets(chunk: int) -> None:
-    """150 instances with up to six regions, owned and limited machines, measured links and free providers."""
+    """150 instances with up to six regions, owned and limited machines, measured links and free
+    providers.
+    """
     for seed in range(chunk * 15, chunk * 15 + 15):
         assert_same(wide_problem(seed), seed)
 
 
 @pytest.mark.parametrize("seed", [422, 717, 763, 764, 2588, 2629])
 def test_cases_that_once_went_wrong(seed: int) -> None:
-    """Limited twins of an offer, hosts whose averaging times cross, prices per sample beside a budget."""
+    """Limited twins of an offer, hosts whose averaging times cross, prices per sample beside a
+    budget.
+    """
     problem = wide_problem(seed)
     oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
     assert (answer.value is None) == (oracle.value is None)
@@ -110,21 +120,27 @@ def test_cases_that_once_went_wrong(seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_exact_equals_exhaustive_with_every_exchange(chunk: int) -> None:
-    """200 instances with any strategy, up to 8 local steps, streams, overlap, own multipliers and data that has its place."""
+    """200 instances with any strategy, up to 8 local steps, streams, overlap, own multipliers and
+    data that has its place.
+    """
     for seed in range(chunk * 20, chunk * 20 + 20):
         assert_same(exchange_problem(seed), seed)
 
 
 @pytest.mark.parametrize("chunk", range(5))
 def test_limits_at_the_optimum_leave_it_alone(chunk: int) -> None:
-    """With floor and budget at the optimum's own figures nothing else is left to find: a bound that cuts too much shows here."""
+    """With floor and budget at the optimum's own figures nothing else is left to find: a bound that
+    cuts too much shows here.
+    """
     for seed in range(2_000 + chunk * 20, 2_000 + chunk * 20 + 20):
         problem = exchange_problem(seed)
         best = solve(problem, "exhaustive").estimate
         if best is None or best.usd_per_hour.total == 0:
             continue
         floor, budget = best.effective_samples_per_second.value, best.usd_per_hour.total
-        tight = replace(problem.requirements, min_samples_per_second=floor, budget_usd_per_hour=budget)
+        tight = replace(
+            problem.requirements, min_samples_per_second=floor, budget_usd_per_hour=budget
+        )
         found = solve(replace(problem, requirements=tight), "exact", PROOF).estimate
         assert found is not None, seed
         assert found.effective_samples_per_second.value == pytest.approx(floor, rel=1e-8), seed
@@ -132,12 +148,17 @@ def test_limits_at_the_optimum_leave_it_alone(chunk: int) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 20), st.sampled_from([0.05, 0.3, 0.9]))
-def test_the_bound_of_a_stopped_search_knows_small_multipliers(seed: int, nodes: int, factor: float) -> None:
+def test_the_bound_of_a_stopped_search_knows_small_multipliers(
+    seed: int, nodes: int, factor: float
+) -> None:
     """Where fewer samples are said to be needed, more samples count than pass through the workers."""
     problem = exchange_problem(seed)
     given_ = tuple((name, factor) for name in STRATEGIES if name != "none")
     problem = replace(problem, requirements=replace(problem.requirements, samples_to_target=given_))
-    stopped, best = solve(problem, "exact", SolveOptions(gap=0.0, node_limit=nodes)), solve(problem, "exhaustive").value
+    stopped, best = (
+        solve(problem, "exact", SolveOptions(gap=0.0, node_limit=nodes)),
+        solve(problem, "exhaustive").value,
+    )
     if stopped.bound is None or best is None:
         return
     if problem.requirements.objective == "throughput":
@@ -147,7 +168,9 @@ def test_the_bound_of_a_stopped_search_knows_small_multipliers(seed: int, nodes:
 
 
 def test_exchange_instances_choose_every_strategy() -> None:
-    """Each strategy is the best of some of 400 instances, as often as it can be with a few machines."""
+    """Each strategy is the best of some of 400 instances, as often as it can be with a few
+    machines.
+    """
     answers = (solve(exchange_problem(seed), "exact", PROOF).placement for seed in range(400))
     assert {p.exchange.strategy for p in answers if p is not None} >= {*STRATEGIES}
 
@@ -157,7 +180,10 @@ def test_exchange_instances_choose_every_strategy() -> None:
 def test_a_stopped_search_has_an_honest_bound(seed: int, nodes: int) -> None:
     """Whatever the node limit, no placement beats the bound."""
     problem = wide_problem(seed, most=600)
-    stopped, best = solve(problem, "exact", SolveOptions(gap=0.0, node_limit=nodes)), solve(problem, "exhaustive").value
+    stopped, best = (
+        solve(problem, "exact", SolveOptions(gap=0.0, node_limit=nodes)),
+        solve(problem, "exhaustive").value,
+    )
     if stopped.value is None or stopped.bound is None or best is None:
         return
     if problem.requirements.objective == "throughput":
@@ -167,10 +193,17 @@ def test_a_stopped_search_has_an_honest_bound(seed: int, nodes: int) -> None:
 
 
 def test_instances_exercise_every_strategy_objective_and_outcome() -> None:
-    """The 500 seeds are no accident of easy cases: alone, all-reduce, central, several regions, infeasible."""
+    """The 500 seeds are no accident of easy cases: alone, all-reduce, central, several regions,
+    infeasible.
+    """
     answers = [solve(random_problem(seed), "exact", PROOF) for seed in range(200)]
     found = [a.placement for a in answers if a.placement is not None]
-    assert {p.exchange.strategy for p in found} >= {"none", "all-reduce", "central", "parameter-server"}
+    assert {p.exchange.strategy for p in found} >= {
+        "none",
+        "all-reduce",
+        "central",
+        "parameter-server",
+    }
     assert sum(len(p.places) > 1 for p in found) >= 8
     assert sum(a.placement is None for a in answers) >= 20
     assert {a.problem.requirements.objective for a in answers if a.placement} == set(OBJECTIVES)
@@ -181,7 +214,10 @@ def test_instances_exercise_every_strategy_objective_and_outcome() -> None:
 def test_gap_is_kept(seed: int) -> None:
     """With a gap of 5 % the answer is within 5 % of the optimum."""
     problem = random_problem(seed)
-    best, near = solve(problem, "exact", PROOF).value, solve(problem, "exact", SolveOptions(gap=0.05)).value
+    best, near = (
+        solve(problem, "exact", PROOF).value,
+        solve(problem, "exact", SolveOptions(gap=0.05)).value,
+    )
     if best is None:
         assert near is None
         return
@@ -191,20 +227,35 @@ def test_gap_is_kept(seed: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 100_000))
 def test_more_is_never_worse(seed: int) -> None:
-    """More budget, or one more offer (a dearer twin), never lowers throughput; zero egress is never dearer."""
+    """More budget, or one more offer (a dearer twin), never lowers throughput; zero egress is never
+    dearer.
+    """
     problem = random_problem(seed)
     wish = replace(problem.requirements, objective="throughput", min_samples_per_second=None)
     before = solve(replace(problem, requirements=wish), "exact", PROOF).value or 0.0
     if wish.budget_usd_per_hour is not None:
-        richer = replace(problem, requirements=replace(wish, budget_usd_per_hour=wish.budget_usd_per_hour * 1.3))
+        richer = replace(
+            problem, requirements=replace(wish, budget_usd_per_hour=wish.budget_usd_per_hour * 1.3)
+        )
         assert (solve(richer, "exact", PROOF).value or 0.0) >= before * (1 - 1e-9)
     twins = tuple(
-        msgspec.structs.replace(o, instance_type=o.instance_type + "-dear", usd_per_hour=o.usd_per_hour * 2) for o in problem.catalog.offers
+        msgspec.structs.replace(
+            o, instance_type=o.instance_type + "-dear", usd_per_hour=o.usd_per_hour * 2
+        )
+        for o in problem.catalog.offers
     )
-    wider = replace(problem, requirements=wish, catalog=replace(problem.catalog, offers=problem.catalog.offers + twins))
+    wider = replace(
+        problem,
+        requirements=wish,
+        catalog=replace(problem.catalog, offers=problem.catalog.offers + twins),
+    )
     assert solve(wider, "exact", PROOF).value == (pytest.approx(before) if before else None)
-    free = replace(problem.catalog, egress=tuple(replace(e, usd_per_gib=0.0) for e in problem.catalog.egress))
-    assert (solve(replace(problem, requirements=wish, catalog=free), "exact", PROOF).value or 0.0) >= before * (1 - 1e-9)
+    free = replace(
+        problem.catalog, egress=tuple(replace(e, usd_per_gib=0.0) for e in problem.catalog.egress)
+    )
+    assert (
+        solve(replace(problem, requirements=wish, catalog=free), "exact", PROOF).value or 0.0
+    ) >= before * (1 - 1e-9)
 
 
 @settings(max_examples=25, deadline=None)
@@ -234,7 +285,9 @@ def test_node_limit_gives_the_best_so_far_with_a_bound(default: Catalog) -> None
 
 def test_exhaustive_refuses_large_markets(default: Catalog) -> None:
     """It says how large and what to use instead."""
-    problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=Requirements())
+    problem = Problem(
+        profile=load_profile("resnet50"), catalog=default, requirements=Requirements()
+    )
     with pytest.raises(PlacerError, match="too many for the solver 'exhaustive'"):
         solve(problem, "exhaustive")
 
@@ -251,9 +304,15 @@ def test_exhaustive_refuses_large_markets(default: Catalog) -> None:
         ("niser", {"budget_usd_per_hour": 1.0, "exchange": "central"}),
     ],
 )
-def test_optimum_on_the_default_book_is_proved(default: Catalog, model: str, wishes: dict[str, object]) -> None:
+def test_optimum_on_the_default_book_is_proved(
+    default: Catalog, model: str, wishes: dict[str, object]
+) -> None:
     """Within the gap of 0.1 %, for every objective."""
-    problem = Problem(profile=load_profile(model), catalog=default, requirements=Requirements(**wishes))  # type: ignore[arg-type]
+    problem = Problem(
+        profile=load_profile(model),
+        catalog=default,
+        requirements=Requirements(**wishes),  # type: ignore[arg-type]
+    )
     result = solve(problem, "exact", SolveOptions(time_limit_s=60))
     assert result.status is Status.OPTIMAL
     assert isinstance(result.placement, Placement)
@@ -265,14 +324,24 @@ def test_optimum_on_the_default_book_is_proved(default: Catalog, model: str, wis
 @pytest.mark.parametrize("model", ["roberta-xlm", "convnext-large", "resnet18"])
 def test_optimum_on_the_erben_book_is_proved(erben: Catalog, model: str, budget: float) -> None:
     """From one T4 to everything, over all exchanges."""
-    problem = Problem(profile=load_profile(model), catalog=erben, requirements=Requirements(budget_usd_per_hour=budget))
+    problem = Problem(
+        profile=load_profile(model),
+        catalog=erben,
+        requirements=Requirements(budget_usd_per_hour=budget),
+    )
     assert solve(problem, "exact", SolveOptions(time_limit_s=60)).status is Status.OPTIMAL
 
 
-def test_a_lying_solver_is_caught_and_the_problem_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A placement over the budget, or a bound that the value beats, is an internal error with a file to reproduce it."""
+def test_a_lying_solver_is_caught_and_the_problem_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A placement over the budget, or a bound that the value beats, is an internal error with a
+    file to reproduce it.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    honest = next(p for p in map(random_problem, range(50)) if solve(p, "exact", PROOF).placement is not None)
+    honest = next(
+        p for p in map(random_problem, range(50)) if solve(p, "exact", PROOF).placement is not None
+    )
     answer = importlib.import_module("placer.solvers.exact.branch_and_bound").solve(honest, PROOF)
     liar = types.ModuleType("placer.solvers.liar")
     monkeypatch.setitem(sys.modules, "placer.solvers.liar", liar)

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption, banded, together
+from placer.cost_model.outlook.interruptions import (
+    ASSUMED_INTERRUPTION,
+    Interruption,
+    banded,
+    together,
+)
 from placer.cost_model.outlook.spot import (
     OBSERVED_CORRELATION,
     Correlation,
@@ -25,55 +30,81 @@ from placer.units import Interval
 def exactly(chance: float, restart_s: float, lost_steps: float) -> Interruption:
     """Build an interruption without a spread."""
     figures = (Interval(value=x, low=x, high=x) for x in (chance, restart_s, lost_steps))
-    return Interruption(chance_per_month=next(figures), restart_s=next(figures), lost_steps=next(figures), basis="assumed", source="test")
+    return Interruption(
+        chance_per_month=next(figures),
+        restart_s=next(figures),
+        lost_steps=next(figures),
+        basis="assumed",
+        source="test",
+    )
 
 
 chances, restarts, steps = st.floats(0.0, 0.999), st.floats(0.0, 7200.0), st.floats(0.1, 3600.0)
 counts = st.integers(1, 64)
 
 
-@pytest.mark.parametrize(("chance", "per_month"), [(0.0, 0.0), (0.05, 0.051293), (0.2, 0.223144), (0.5, 0.693147)])
+@pytest.mark.parametrize(
+    ("chance", "per_month"), [(0.0, 0.0), (0.05, 0.051293), (0.2, 0.223144), (0.5, 0.693147)]
+)
 def test_chance_of_a_month_as_a_rate(chance: float, per_month: float) -> None:
     """-ln(1 - f) interruptions a month: more than f, as a machine can be taken away twice."""
     assert rate_per_hour(chance) * 730 == pytest.approx(per_month, abs=1e-6)
 
 
 def test_share_without_lost_steps_is_the_frequency_of_erben() -> None:
-    """Half of the workers on spot, 1 - 1/e a month = 1/730 an hour, away 73 h: 1/11 of their time, 1/22 of the run."""
+    """Half of the workers on spot, 1 - 1/e a month = 1/730 an hour, away 73 h: 1/11 of their time,
+    1/22 of the run.
+    """
     away = exactly(1 - math.exp(-1), 73 * 3600.0, 0.0)
     assert expected_share(4, 8, 60.0, away).value == pytest.approx(21 / 22)
 
 
 def test_share_without_restart_is_the_lost_steps() -> None:
-    """Ten workers at 1/730 an hour and two steps of 36.5 h each: one event lasts 73 h, exp(-10 x 73 / 730) = 1/e is left."""
+    """Ten workers at 1/730 an hour and two steps of 36.5 h each: one event lasts 73 h, exp(-10 x 73
+    / 730) = 1/e is left.
+    """
     lost = exactly(1 - math.exp(-1), 0.0, 2.0)
     assert expected_share(10, 10, 36.5 * 3600, lost).value == pytest.approx(math.exp(-1))
 
 
 def test_published_bands_cost_little_by_themselves() -> None:
-    """Eight spot workers with steps of a minute lose 0.01 %, at worst 0.05 %: what hurts is capacity that does not come back."""
+    """Eight spot workers with steps of a minute lose 0.01 %, at worst 0.05 %: what hurts is
+    capacity that does not come back.
+    """
     share = expected_share(8, 8, 60.0)
     assert 1 - share.value == pytest.approx(1.07e-4, rel=0.01)  # 2.55e-5 away + 8.15e-5 lost steps
-    assert 1 - share.low == pytest.approx(4.11e-4, rel=0.01)  # rate 0.693147 / 730 h: 1.58e-4 away 600 s + 2.53e-4 lost steps
-    assert 1 - share.high == pytest.approx(5.86e-7, rel=0.01)  # rate 0.051293 / 730 h: away 30 s, no step lost
+    assert 1 - share.low == pytest.approx(
+        4.11e-4, rel=0.01
+    )  # rate 0.693147 / 730 h: 1.58e-4 away 600 s + 2.53e-4 lost steps
+    assert 1 - share.high == pytest.approx(
+        5.86e-7, rel=0.01
+    )  # rate 0.051293 / 730 h: away 30 s, no step lost
 
 
 @given(counts, steps, chances, restarts)
-def test_without_spot_workers_nothing_is_lost(workers: int, step_s: float, chance: float, restart_s: float) -> None:
+def test_without_spot_workers_nothing_is_lost(
+    workers: int, step_s: float, chance: float, restart_s: float
+) -> None:
     """On-demand machines stay."""
-    assert expected_share(0, workers, step_s, exactly(chance, restart_s, 2.0)) == Interval(value=1.0, low=1.0, high=1.0)
+    assert expected_share(0, workers, step_s, exactly(chance, restart_s, 2.0)) == Interval(
+        value=1.0, low=1.0, high=1.0
+    )
 
 
 @given(counts, counts, steps, chances, restarts, st.floats(0.0, 2.0), st.floats(0.0, 1.0))
 def test_share_falls_with_everything_that_goes_wrong(
     a: int, b: int, step_s: float, chance: float, restart_s: float, lost: float, more: float
 ) -> None:
-    """Frequency, restart, lost steps, length of a step, spot workers among as many; always from 0 to 1."""
+    """Frequency, restart, lost steps, length of a step, spot workers among as many; always from 0
+    to 1.
+    """
     spot, workers = sorted((a, b))
     share = expected_share(spot, workers, step_s, exactly(chance, restart_s, lost)).value
     assert 0 <= share <= 1
     worse = [
-        expected_share(spot, workers, step_s, exactly(chance + (0.9995 - chance) * more, restart_s, lost)),
+        expected_share(
+            spot, workers, step_s, exactly(chance + (0.9995 - chance) * more, restart_s, lost)
+        ),
         expected_share(spot, workers, step_s, exactly(chance, restart_s * (1 + more), lost)),
         expected_share(spot, workers, step_s, exactly(chance, restart_s, lost + more)),
         expected_share(spot, workers, step_s * (1 + more), exactly(chance, restart_s, lost)),
@@ -90,8 +121,12 @@ def test_interval_holds_the_value(workers: int, step_s: float) -> None:
     assert 0 <= share.low <= share.value <= share.high <= 1
 
 
-def simulated_share(spot: int, workers: int, useless_s: float, rate_per_s: float, restart_s: float, hours: float) -> float:
-    """Play random interruptions: machines leave and rejoin, and each rejoin makes the run useless for a while."""
+def simulated_share(
+    spot: int, workers: int, useless_s: float, rate_per_s: float, restart_s: float, hours: float
+) -> float:
+    """Play random interruptions: machines leave and rejoin, and each rejoin makes the run useless
+    for a while.
+    """
     draw, end_s = random.Random(7), hours * 3600
     events = [(draw.expovariate(rate_per_s), "leave") for _ in range(spot)]
     heapq.heapify(events)
@@ -111,13 +146,20 @@ def simulated_share(spot: int, workers: int, useless_s: float, rate_per_s: float
 
 
 @pytest.mark.parametrize(
-    ("spot", "workers", "step_s", "restart_s"), [(8, 8, 120.0, 7200.0), (3, 12, 600.0, 600.0), (16, 16, 1800.0, 300.0)]
+    ("spot", "workers", "step_s", "restart_s"),
+    [(8, 8, 120.0, 7200.0), (3, 12, 600.0, 600.0), (16, 16, 1800.0, 300.0)],
 )
-def test_share_agrees_with_a_simulation(spot: int, workers: int, step_s: float, restart_s: float) -> None:
-    """20,000 hours at one interruption in 53 machine-hours (a chance of 0.999999 a month), far worse than any market: within 1 %."""
+def test_share_agrees_with_a_simulation(
+    spot: int, workers: int, step_s: float, restart_s: float
+) -> None:
+    """20,000 hours at one interruption in 53 machine-hours (a chance of 0.999999 a month), far
+    worse than any market: within 1 %.
+    """
     chance = 0.999999
     formula = expected_share(spot, workers, step_s, exactly(chance, restart_s, 2.0)).value
-    played = simulated_share(spot, workers, 2 * step_s, rate_per_hour(chance) / 3600, restart_s, hours=20_000)
+    played = simulated_share(
+        spot, workers, 2 * step_s, rate_per_hour(chance) / 3600, restart_s, hours=20_000
+    )
     assert formula == pytest.approx(played, rel=0.01)
 
 
@@ -134,17 +176,25 @@ regions = st.lists(st.integers(1, 4), min_size=1, max_size=5)
     ],
 )
 def test_pairs_by_hand(zones: list[int], all_lost: float, any_lost: float) -> None:
-    """At u = 0.2, independent zones would say 0.04: 36 % too little between regions, 63 % inside one."""
+    """At u = 0.2, independent zones would say 0.04: 36 % too little between regions, 63 % inside
+    one.
+    """
     assert chance_all_lost(zones, 0.2) == pytest.approx(all_lost)
     assert chance_any_lost(zones, 0.2) == pytest.approx(any_lost)
 
 
 @given(unavailable, st.floats(0.0, 0.9), st.floats(0.0, 1.0))
 def test_pairs_have_the_correlation_asked_for(u: float, zones: float, part: float) -> None:
-    """Two regions u^2 + rho u (1 - u) with rho of regions; two zones of one region with rho of zones, whatever they are."""
+    """Two regions u^2 + rho u (1 - u) with rho of regions; two zones of one region with rho of
+    zones, whatever they are.
+    """
     correlation = Correlation(zones=zones, regions=zones * part, source="test")
-    assert chance_all_lost([1, 1], u, correlation) == pytest.approx(u * u + zones * part * u * (1 - u), abs=1e-12)
-    assert chance_all_lost([2], u, correlation) == pytest.approx(u * u + zones * u * (1 - u), abs=1e-12)
+    assert chance_all_lost([1, 1], u, correlation) == pytest.approx(
+        u * u + zones * part * u * (1 - u), abs=1e-12
+    )
+    assert chance_all_lost([2], u, correlation) == pytest.approx(
+        u * u + zones * u * (1 - u), abs=1e-12
+    )
 
 
 @given(unavailable, regions)
@@ -156,8 +206,12 @@ def test_all_lost_lies_between_independence_and_one_zone(u: float, zones: list[i
 
 
 @given(unavailable, regions, st.integers(1, 4), st.randoms())
-def test_more_places_never_lose_all_more_often(u: float, zones: list[int], more: int, shuffle: random.Random) -> None:
-    """Another region, or another zone in one, lowers `all` and raises `any`; the order of regions does not count."""
+def test_more_places_never_lose_all_more_often(
+    u: float, zones: list[int], more: int, shuffle: random.Random
+) -> None:
+    """Another region, or another zone in one, lowers `all` and raises `any`; the order of regions
+    does not count.
+    """
     shuffled = zones.copy()
     shuffle.shuffle(shuffled)
     assert chance_all_lost(shuffled, u) == pytest.approx(chance_all_lost(zones, u), abs=1e-12)
@@ -174,10 +228,14 @@ def test_spreading_over_regions_beats_spreading_over_zones(u: float) -> None:
 
 
 def test_the_mixture_agrees_with_a_simulation() -> None:
-    """Regions of two and one zones at u = 0.3: a common chance, one around it for each region, then zones; 3 standard errors."""
+    """Regions of two and one zones at u = 0.3: a common chance, one around it for each region, then
+    zones; 3 standard errors.
+    """
     draw, runs, u = random.Random(11), 40_000, 0.3
     common = 1 / OBSERVED_CORRELATION.regions - 1
-    within = (OBSERVED_CORRELATION.zones - OBSERVED_CORRELATION.regions) / (1 - OBSERVED_CORRELATION.regions)
+    within = (OBSERVED_CORRELATION.zones - OBSERVED_CORRELATION.regions) / (
+        1 - OBSERVED_CORRELATION.regions
+    )
     around = 1 / within - 1
     every = some = 0
     for _ in range(runs):
@@ -188,7 +246,10 @@ def test_the_mixture_agrees_with_a_simulation() -> None:
             lost += [draw.random() < p for _ in range(count)]
         every += all(lost)
         some += any(lost)
-    for played, exact in ((every / runs, chance_all_lost([2, 1], u)), (some / runs, chance_any_lost([2, 1], u))):
+    for played, exact in (
+        (every / runs, chance_all_lost([2, 1], u)),
+        (some / runs, chance_any_lost([2, 1], u)),
+    ):
         assert played == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / runs))
 
 
@@ -206,7 +267,14 @@ def test_chances_that_are_none_are_refused(chance: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "low", "high"), [(1.0, 2.0, 3.0), (1.0, 0.0, 0.5), (1.0, -1.0, 2.0), (1.0, 1.0, math.inf), (math.nan, 0.0, 1.0)]
+    ("value", "low", "high"),
+    [
+        (1.0, 2.0, 3.0),
+        (1.0, 0.0, 0.5),
+        (1.0, -1.0, 2.0),
+        (1.0, 1.0, math.inf),
+        (math.nan, 0.0, 1.0),
+    ],
 )
 def test_figures_out_of_order_are_refused(value: float, low: float, high: float) -> None:
     """Low <= value <= high, all finite and from 0; as chances all below 1."""
@@ -217,7 +285,8 @@ def test_figures_out_of_order_are_refused(value: float, low: float, high: float)
 
 
 @pytest.mark.parametrize(
-    ("spot", "workers", "step_s"), [(9, 8, 60.0), (-1, 8, 60.0), (0, 0, 60.0), (1, 1, 0.0), (1, 1, math.inf), (1, 1, math.nan)]
+    ("spot", "workers", "step_s"),
+    [(9, 8, 60.0), (-1, 8, 60.0), (0, 0, 60.0), (1, 1, 0.0), (1, 1, math.inf), (1, 1, math.nan)],
 )
 def test_runs_that_cannot_be_are_refused(spot: int, workers: int, step_s: float) -> None:
     """More spot workers than workers, no worker, no time."""
@@ -225,7 +294,9 @@ def test_runs_that_cannot_be_are_refused(spot: int, workers: int, step_s: float)
         expected_share(spot, workers, step_s)
 
 
-@pytest.mark.parametrize(("zones", "u"), [([], 0.2), ([1, 0], 0.2), ([1], -0.1), ([1], 1.1), ([1], math.nan)])
+@pytest.mark.parametrize(
+    ("zones", "u"), [([], 0.2), ([1, 0], 0.2), ([1], -0.1), ([1], 1.1), ([1], math.nan)]
+)
 def test_places_that_are_none_are_refused(zones: list[int], u: float) -> None:
     """No region, a region without zones, no share."""
     for chance in (chance_all_lost, chance_any_lost):
@@ -233,7 +304,9 @@ def test_places_that_are_none_are_refused(zones: list[int], u: float) -> None:
             chance(zones, u)
 
 
-@pytest.mark.parametrize(("zones", "between"), [(0.1, 0.2), (1.0, 0.1), (0.4, -0.1), (math.nan, 0.1)])
+@pytest.mark.parametrize(
+    ("zones", "between"), [(0.1, 0.2), (1.0, 0.1), (0.4, -0.1), (math.nan, 0.1)]
+)
 def test_correlations_that_cannot_be_are_refused(zones: float, between: float) -> None:
     """Regions are never more alike than zones of one region."""
     with pytest.raises(PlacerError, match="not possible"):
@@ -253,6 +326,8 @@ def test_machines_together_keep_the_expected_number_of_interruptions() -> None:
     """Rates add up: 3 machines of one kind and 1 of another go as often as 4 machines of the mean."""
     often, seldom = banded(0.15, 0.2), ASSUMED_INTERRUPTION
     both = together([(often, 3), (seldom, 1)])
-    rates = 3 * rate_per_hour(often.chance_per_month.value) + rate_per_hour(seldom.chance_per_month.value)
+    rates = 3 * rate_per_hour(often.chance_per_month.value) + rate_per_hour(
+        seldom.chance_per_month.value
+    )
     assert 4 * rate_per_hour(both.chance_per_month.value) == pytest.approx(rates)
     assert (both.basis, together([(often, 3), (often, 2)])) == ("mixed", often)

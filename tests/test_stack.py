@@ -47,11 +47,19 @@ def write(path: Path, text: str) -> str:
 
 def t4(catalog: Catalog, place: str = "gcp/us-west1", market: str = "spot") -> VmOffer:
     """The T4 of a place."""
-    return next(offer for offer in catalog.offers_at(place) if offer.device == "T4" and offer.market == market)
+    return next(
+        offer
+        for offer in catalog.offers_at(place)
+        if offer.device == "T4" and offer.market == market
+    )
 
 
-def test_a_later_layer_replaces_rows_of_the_same_key_and_adds_others(tmp_path: Path, erben: Catalog) -> None:
-    """The quote has the machine of the book at 0.11 instead of 0.18 USD/h, and one that the book has not."""
+def test_a_later_layer_replaces_rows_of_the_same_key_and_adds_others(
+    tmp_path: Path, erben: Catalog
+) -> None:
+    """The quote has the machine of the book at 0.11 instead of 0.18 USD/h, and one that the book
+    has not.
+    """
     machine = t4(erben).instance_type
     quote = write(tmp_path / "quote.csv", QUOTE.replace("n1-standard-8+T4", machine) + ADDED)
     stack = load_catalog(["erben-2023", quote])
@@ -62,7 +70,10 @@ def test_a_later_layer_replaces_rows_of_the_same_key_and_adds_others(tmp_path: P
     assert stack.digest != erben.digest
 
 
-BAND = OFFERS.replace("source", "interruption_low,interruption_high,source") + "gcp,us-west1,x,T4,1,8,30,spot,0.1,list,,{},q,2026-11-01\n"
+BAND = (
+    OFFERS.replace("source", "interruption_low,interruption_high,source")
+    + "gcp,us-west1,x,T4,1,8,30,spot,0.1,list,,{},q,2026-11-01\n"
+)
 LINK = "src,dst,gbps_one_stream,gbps_low,gbps_high,rtt_ms,basis,source,as_of\ngcp/us-west1,gcp/us-central1,{},40,measured,q,2026-11-01\n"
 
 
@@ -74,8 +85,12 @@ LINK = "src,dst,gbps_one_stream,gbps_low,gbps_high,rtt_ms,basis,source,as_of\ngc
         (LINK.format("0.2,0.3,0.4"), "gbps_low '0.3' is above gbps_one_stream '0.2'"),
     ],
 )
-def test_figures_that_contradict_each_other_are_refused_with_their_line(tmp_path: Path, text: str, words: str) -> None:
-    """A band or a spread the wrong way round, and percent that were meant as shares: the message names the line."""
+def test_figures_that_contradict_each_other_are_refused_with_their_line(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    """A band or a spread the wrong way round, and percent that were meant as shares: the message
+    names the line.
+    """
     path = write(tmp_path / "quote.csv", text)
     with pytest.raises(PlacerError, match=r"quote\.csv:2") as caught:
         load_catalog(["erben-2023", path])
@@ -96,33 +111,50 @@ def test_the_order_of_layers_decides(tmp_path: Path) -> None:
 
 
 def test_volume_tiers_of_a_pair_are_replaced_together(tmp_path: Path) -> None:
-    """One flat price of a contract takes the place of all tiers of AWS to the internet, not of the first alone."""
+    """One flat price of a contract takes the place of all tiers of AWS to the internet, not of the
+    first alone.
+    """
     before = Network(load_catalog("default")).egress_tiers("aws/us-east-1", "gcp/us-west1")
     key = before[0]
     flat = write(
-        tmp_path / "flat.csv", f"provider,src,dst,usd_per_gib,source,as_of\n{key.provider},{key.src},{key.dst},0.04,contract,2026-11-01\n"
+        tmp_path / "flat.csv",
+        f"provider,src,dst,usd_per_gib,source,as_of\n{key.provider},{key.src},{key.dst},0.04,contract,2026-11-01\n",
     )
     after = Network(load_catalog(["default", flat])).egress_tiers("aws/us-east-1", "gcp/us-west1")
     assert len(before) > 1
     assert [tier.usd_per_gib for tier in after] == [0.04]
 
 
-def test_a_contract_takes_off_the_layers_below_and_its_last_line_wins(tmp_path: Path, erben: Catalog) -> None:
-    """20 % off all spot machines of Google, 50 % off in us-west1: 0.18 becomes 0.09; A10 on Lambda stays."""
+def test_a_contract_takes_off_the_layers_below_and_its_last_line_wins(
+    tmp_path: Path, erben: Catalog
+) -> None:
+    """20 % off all spot machines of Google, 50 % off in us-west1: 0.18 becomes 0.09; A10 on Lambda
+    stays.
+    """
     header = "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"
-    text = f"{header}gcp,*,*,*,spot,0.8,contract 47,2026-11-01\ngcp,us-west1,*,*,*,0.5,contract 47,2026-11-01\n"
+    text = (
+        f"{header}gcp,*,*,*,spot,0.8,contract 47,2026-11-01\ngcp,us-west1,*,*,*,0.5,contract "
+        f"47,2026-11-01\n"
+    )
     stack = load_catalog(["erben-2023", write(tmp_path / "contract.csv", text)])
     assert t4(stack).usd_per_hour == pytest.approx(0.5 * t4(erben).usd_per_hour)
-    assert t4(stack, "gcp/us-central1").usd_per_hour == pytest.approx(0.8 * t4(erben, "gcp/us-central1").usd_per_hour)
+    assert t4(stack, "gcp/us-central1").usd_per_hour == pytest.approx(
+        0.8 * t4(erben, "gcp/us-central1").usd_per_hour
+    )
     assert t4(stack).price_basis == "negotiated"
     assert t4(stack).source.endswith("x 0.5: contract 47")
     assert t4(stack).as_of == t4(erben).as_of
-    assert [o for o in stack.offers if o.provider != "gcp"] == [o for o in erben.offers if o.provider != "gcp"]
+    assert [o for o in stack.offers if o.provider != "gcp"] == [
+        o for o in erben.offers if o.provider != "gcp"
+    ]
 
 
 def test_reserved_machines_may_cost_nothing_and_are_used(tmp_path: Path) -> None:
     """Two reserved T4 that are paid for anyway beat every rented one when cost counts."""
-    text = OFFERS + "gcp,us-west1,t4+reserved,T4,1,8,30,on_demand,0,reserved,2,reservation 12,2026-11-01\n"
+    text = (
+        OFFERS
+        + "gcp,us-west1,t4+reserved,T4,1,8,30,on_demand,0,reserved,2,reservation 12,2026-11-01\n"
+    )
     stack = load_catalog(["erben-2023", write(tmp_path / "mine.csv", text)])
     result = Advisor(stack).recommend("roberta-xlm", objective="cost", min_throughput="20/s")
     assert result.placement is not None
@@ -130,15 +162,25 @@ def test_reserved_machines_may_cost_nothing_and_are_used(tmp_path: Path) -> None
 
 
 def test_a_site_of_the_users_comes_as_a_folder_with_its_regions(tmp_path: Path) -> None:
-    """On-premise machines: a region with coordinates, its egress and its machines lie over the default book."""
+    """On-premise machines: a region with coordinates, its egress and its machines lie over the
+    default book.
+    """
     site = tmp_path / "site"
     site.mkdir()
-    write(site / "offers.csv", OFFERS + "onprem,hall-2,dgx,V100,8,96,512,on_demand,0,owned,1,our own,2026-11-01\n")
+    write(
+        site / "offers.csv",
+        OFFERS + "onprem,hall-2,dgx,V100,8,96,512,on_demand,0,owned,1,our own,2026-11-01\n",
+    )
     header = "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of\n"
-    write(site / "regions.csv", header + "onprem,hall-2,Hall 2,Munich,DE,EU,onprem,48.14,11.58,our own,2026-11-01\n")
+    write(
+        site / "regions.csv",
+        header + "onprem,hall-2,Hall 2,Munich,DE,EU,onprem,48.14,11.58,our own,2026-11-01\n",
+    )
     write(
         site / "egress.csv",
-        "provider,src,dst,usd_per_gib,source,as_of\nonprem,*,intra_zone,0,ours,2026-11-01\nonprem,*,internet,0,flat rate,2026-11-01\n",
+        "provider,src,dst,usd_per_gib,source,as_of\nonprem,*,intra_zone,0,ours,2026-11-01\nonprem,*,internet,0,flat "
+        ""
+        "rate,2026-11-01\n",
     )
     stack = load_catalog(["default", str(site)])
     assert [o.device for o in stack.offers_at("onprem/hall-2")] == ["V100:8"]
@@ -147,7 +189,9 @@ def test_a_site_of_the_users_comes_as_a_folder_with_its_regions(tmp_path: Path) 
 
 def test_a_partial_layer_alone_says_what_it_needs(tmp_path: Path) -> None:
     """No egress is ever free because a file is missing."""
-    with pytest.raises(PlacerError, match=r"has no regions\.csv.*--catalog default --catalog quote"):
+    with pytest.raises(
+        PlacerError, match=r"has no regions\.csv.*--catalog default --catalog quote"
+    ):
         load_catalog(write(tmp_path / "quote.csv", QUOTE))
 
 
@@ -157,9 +201,15 @@ def test_a_partial_layer_alone_says_what_it_needs(tmp_path: Path) -> None:
         ("a,b\n1,2\n", "these columns are those of no file of a price book"),
         ("", "these columns are those of no file"),
         ("<html>404</html>\n", "these columns are those of no file"),
-        (QUOTE.replace("us-west1", "us-west9"), r"mine\.csv:2: region 'gcp/us-west9' is not in regions\.csv"),
+        (
+            QUOTE.replace("us-west1", "us-west9"),
+            r"mine\.csv:2: region 'gcp/us-west9' is not in regions\.csv",
+        ),
         (QUOTE.replace("0.11", "free"), r"mine\.csv:2: usd_per_hour 'free' is not a number"),
-        (QUOTE + QUOTE.splitlines()[1].replace("0.11", "0.12") + "\n", r"mine\.csv:3: .* stands already in line 2"),
+        (
+            QUOTE + QUOTE.splitlines()[1].replace("0.11", "0.12") + "\n",
+            r"mine\.csv:3: .* stands already in line 2",
+        ),
     ],
 )
 def test_a_bad_layer_is_refused_with_file_and_line(tmp_path: Path, text: str, says: str) -> None:
@@ -189,7 +239,9 @@ def test_a_changed_cell_is_another_digest(home: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(shipped_catalogs() / "erben-2023", tmp_path / "mine"))
     before = load_catalog(str(folder))
     offers = folder / "offers.csv"
-    offers.write_text(offers.read_text(encoding="utf-8").replace("spot,0.18,", "spot,0.17,", 1), encoding="utf-8")
+    offers.write_text(
+        offers.read_text(encoding="utf-8").replace("spot,0.18,", "spot,0.17,", 1), encoding="utf-8"
+    )
     after = load_catalog(str(folder))
     assert before.digest != after.digest
     assert before.offers[0].usd_per_hour == 0.18
@@ -216,7 +268,9 @@ def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPa
 def test_the_cache_keeps_a_bounded_number_of_catalogs(tmp_path: Path) -> None:
     """Fifteen different stacks leave the newest dozen."""
     for n in range(15):
-        load_catalog(["erben-2023", write(tmp_path / "q.csv", QUOTE.replace("0.11", f"0.{n + 10}"))])
+        load_catalog(
+            ["erben-2023", write(tmp_path / "q.csv", QUOTE.replace("0.11", f"0.{n + 10}"))]
+        )
     assert len(list(cache_folder().glob("*.sqlite"))) == MOST_KEPT
 
 
@@ -227,26 +281,41 @@ def test_pinned_books_are_used_where_none_is_named(tmp_path: Path, run: Run, hom
     assert done.returncode == 0, done.stderr
     assert default_words() == ("erben-2023", quote)
     assert load_catalog().name == "erben-2023+quote"
-    assert Advisor().recommend("roberta-xlm", budget="1/h").problem.catalog.name == "erben-2023+quote"
+    assert (
+        Advisor().recommend("roberta-xlm", budget="1/h").problem.catalog.name == "erben-2023+quote"
+    )
     assert load_catalog(()).name == "erben-2023+quote"
     assert run("catalog", "pin", "--clear").stdout == "nothing is pinned: requests use default\n"
     assert default_words() == ("default",)
 
 
-def test_a_pinned_book_that_changes_is_an_error_until_it_is_pinned_again(tmp_path: Path, run: Run) -> None:
+def test_a_pinned_book_that_changes_is_an_error_until_it_is_pinned_again(
+    tmp_path: Path, run: Run
+) -> None:
     """Exit code 5 names the book, and the tip says what to do; a named catalog is not affected."""
     quote = write(tmp_path / "quote.csv", QUOTE)
     run("catalog", "pin", "erben-2023", quote)
     write(tmp_path / "quote.csv", QUOTE.replace("0.11", "0.12"))
     done = run("offers", "--gpu", "T4")
-    assert (done.returncode, "has changed" in done.stderr, "catalog pin" in done.stderr) == (5, True, True)
+    assert (done.returncode, "has changed" in done.stderr, "catalog pin" in done.stderr) == (
+        5,
+        True,
+        True,
+    )
     assert run("offers", "--gpu", "T4", "--catalog", "erben-2023").returncode == 0
     (tmp_path / "quote.csv").unlink()
     assert run("offers", "--gpu", "T4").returncode == 5
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", '{"schema": "placer.pin/v9", "catalogs": []}', '{"schema": "placer.pin/v1", "catalogs": []}']
+    "text",
+    [
+        "",
+        "{}",
+        "[1]",
+        '{"schema": "placer.pin/v9", "catalogs": []}',
+        '{"schema": "placer.pin/v1", "catalogs": []}',
+    ],
 )
 def test_a_broken_pin_is_one_clear_line(home: Path, text: str) -> None:
     """It is never taken for no pin."""
@@ -256,7 +325,9 @@ def test_a_broken_pin_is_one_clear_line(home: Path, text: str) -> None:
         load_catalog()
 
 
-def test_a_pin_of_a_path_holds_from_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pin_of_a_path_holds_from_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A relative path is pinned as an absolute one."""
     write(tmp_path / "quote.csv", QUOTE)
     monkeypatch.chdir(tmp_path)
@@ -271,7 +342,9 @@ def test_a_book_of_the_shelf_is_found_by_name_and_shipped_ones_win(home: Path) -
     assert find_layer("erben-2023").digest != find_layer("phalak-2023").digest
 
 
-@pytest.mark.parametrize("word", ["", " ", "no-such-book", "../../etc", "/dev/null/x", "a" * 5000, "x\0y"])
+@pytest.mark.parametrize(
+    "word", ["", " ", "no-such-book", "../../etc", "/dev/null/x", "a" * 5000, "x\0y"]
+)
 def test_unknown_names_are_one_line(word: str) -> None:
     """With the nearest name that exists, or all of them."""
     with pytest.raises(PlacerError, match=r"unknown catalog|has no file"):
@@ -280,17 +353,42 @@ def test_unknown_names_are_one_line(word: str) -> None:
 
 def test_max_price_age_leaves_out_old_prices(run: Run) -> None:
     """The book is of April 2023: nothing is younger than ten days (exit 5); a century admits all."""
-    done = run("recommend", "--model", "roberta-xlm", "--budget", "5/h", "--catalog", "erben-2023", "--max-price-age", "10d")
+    done = run(
+        "recommend",
+        "--model",
+        "roberta-xlm",
+        "--budget",
+        "5/h",
+        "--catalog",
+        "erben-2023",
+        "--max-price-age",
+        "10d",
+    )
     assert done.returncode == 5
     assert "all prices that fit are from before" in done.stderr
-    assert run("estimate", "--model", "roberta-xlm", "--workers", "gcp/us-central1=2xT4:spot", "--catalog", "erben-2023").returncode == 0
-    everything = Advisor("erben-2023").recommend("roberta-xlm", budget="5/h", max_price_age="36500d")
+    assert (
+        run(
+            "estimate",
+            "--model",
+            "roberta-xlm",
+            "--workers",
+            "gcp/us-central1=2xT4:spot",
+            "--catalog",
+            "erben-2023",
+        ).returncode
+        == 0
+    )
+    everything = Advisor("erben-2023").recommend(
+        "roberta-xlm", budget="5/h", max_price_age="36500d"
+    )
     assert everything.value == Advisor("erben-2023").recommend("roberta-xlm", budget="5/h").value
 
 
 def test_max_price_age_keeps_the_younger_of_two_layers(tmp_path: Path) -> None:
     """With a quote of this month over the old book, the quote alone is left."""
-    stack = load_catalog(["erben-2023", write(tmp_path / "quote.csv", QUOTE.replace("2026-11-01", "2026-11-20"))])
+    stack = load_catalog(
+        ["erben-2023", write(tmp_path / "quote.csv", QUOTE.replace("2026-11-01", "2026-11-20"))]
+    )
     problem = Advisor(stack).problem("roberta-xlm", max_price_age="300d")
     assert [pool.offer.source for pool in problem.pools] == ["quote 4711"]
 
@@ -303,14 +401,21 @@ def test_a_bad_age_is_refused(age: str) -> None:
 
 
 def test_two_spellings_of_one_number_are_one_key(tmp_path: Path) -> None:
-    """A machine with 1 and with 01 devices is one machine: of two prices for it nobody could say which counts."""
-    twice = write(tmp_path / "quote.csv", QUOTE + QUOTE.splitlines()[1].replace("T4,1,8", "T4,01,8").replace("0.11", "0.22") + "\n")
+    """A machine with 1 and with 01 devices is one machine: of two prices for it nobody could say
+    which counts.
+    """
+    twice = write(
+        tmp_path / "quote.csv",
+        QUOTE + QUOTE.splitlines()[1].replace("T4,1,8", "T4,01,8").replace("0.11", "0.22") + "\n",
+    )
     with pytest.raises(PlacerError, match=r"quote\.csv:3: .*/01/spot stands already in line 2"):
         load_catalog(["erben-2023", twice])
 
 
 def test_a_price_that_rots_in_the_cache_is_not_believed(home: Path, erben: Catalog) -> None:
-    """SQLite reads a float with a flipped bit as another price; here the 0.18 USD/h of a T4 become 5.9e-300."""
+    """SQLite reads a float with a flipped bit as another price; here the 0.18 USD/h of a T4 become
+    5.9e-300.
+    """
     load_catalog("erben-2023")
     (path,) = cache_folder().glob("*.sqlite")
     data, price = path.read_bytes(), struct.pack(">d", t4(erben).usd_per_hour)
@@ -319,14 +424,18 @@ def test_a_price_that_rots_in_the_cache_is_not_believed(home: Path, erben: Catal
     assert load_catalog("erben-2023") == erben
 
 
-def test_this_folder_is_pinned_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_folder_is_pinned_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A dot is another folder tomorrow."""
     write(tmp_path / "offers.csv", QUOTE)
     monkeypatch.chdir(tmp_path)
     assert [entry["name"] for entry in pin_document((".",))["catalogs"]] == [str(tmp_path)]
 
 
-def test_a_pin_that_cannot_be_written_is_json_where_json_is_asked_for(run: Run, tmp_path: Path) -> None:
+def test_a_pin_that_cannot_be_written_is_json_where_json_is_asked_for(
+    run: Run, tmp_path: Path
+) -> None:
     """The home is a file; the error names the pin."""
     write(tmp_path / "file", "")
     done = run("catalog", "pin", "default", "--json", PLACER_HOME=str(tmp_path / "file"))
@@ -338,11 +447,17 @@ def test_a_pin_that_cannot_be_written_is_json_where_json_is_asked_for(run: Run, 
 def test_every_end_of_a_line_is_read(tmp_path: Path, end: str) -> None:
     """Old spreadsheets end lines with a carriage return alone, in a file of any name too."""
     (tmp_path / "quote.csv").write_bytes((QUOTE + ADDED).replace("\n", end).encode())
-    assert [o.usd_per_hour for o in load_catalog(["erben-2023", str(tmp_path / "quote.csv")]).offers][-1] == 0.2
+    assert [
+        o.usd_per_hour for o in load_catalog(["erben-2023", str(tmp_path / "quote.csv")]).offers
+    ][-1] == 0.2
 
 
-def test_a_user_without_a_home_reads_books_and_is_told_where_none_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container under any number the system knows no home: platformdirs raises a RuntimeError then."""
+def test_a_user_without_a_home_reads_books_and_is_told_where_none_can_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a container under any number the system knows no home: platformdirs raises a RuntimeError
+    then.
+    """
 
     def nowhere(name: str) -> Path:
         raise RuntimeError
@@ -357,13 +472,21 @@ def test_a_user_without_a_home_reads_books_and_is_told_where_none_can_be_written
 
 
 def test_what_a_layer_has_no_column_for_stays_as_below(tmp_path: Path) -> None:
-    """A quote for a spot machine says nothing of its network and its band; one with an empty cell says that there is none."""
+    """A quote for a spot machine says nothing of its network and its band; one with an empty cell
+    says that there is none.
+    """
     book = load_catalog("default")
-    banded = next(o for o in book.offers if o.provider == "aws" and o.interruption_high is not None and o.network_gbps is not None)
+    banded = next(
+        o
+        for o in book.offers
+        if o.provider == "aws" and o.interruption_high is not None and o.network_gbps is not None
+    )
     key = f"{banded.provider},{banded.region},{banded.instance_type},{banded.gpu},{banded.gpu_count},{banded.vcpus:g},{banded.memory_gib:g}"
     row = f"{key},{banded.market},0.77,list,,q,2026-11-01"
     silent = load_catalog(["default", write(tmp_path / "silent.csv", f"{OFFERS}{row}\n")])
-    empty = load_catalog(["default", write(tmp_path / "empty.csv", f"{OFFERS.strip()},network_gbps\n{row},\n")])
+    empty = load_catalog(
+        ["default", write(tmp_path / "empty.csv", f"{OFFERS.strip()},network_gbps\n{row},\n")]
+    )
     found = [next(o for o in stack.offers if o.usd_per_hour == 0.77) for stack in (silent, empty)]
     assert [offer.network_gbps for offer in found] == [banded.network_gbps, None]
     assert [offer.interruption_high for offer in found] == [banded.interruption_high] * 2

@@ -35,10 +35,14 @@ def swept(*over: str, **wishes: object) -> Sweep:
 
 
 def test_the_choice_changes_where_the_prices_cross() -> None:
-    """0.60 USD/h x F against 1.00: at F = 1.5 it is 0.90, at F = 2 it is 1.20, so the cheapest changes between them."""
+    """0.60 USD/h x F against 1.00: at F = 1.5 it is 0.90, at F = 2 it is 1.20, so the cheapest
+    changes between them.
+    """
     got = swept("price:gcp/*:T4=x0.5..x2.5:5", objective="cost", max_workers=1)
     assert [row["value"] for row in got.rows] == pytest.approx([0.3, 0.6, 0.9, 1.0, 1.0])
-    assert [(one["set"][0], other["set"][0]) for one, other in breakpoints(got)] == [("price:gcp/*:T4=x1.5", "price:gcp/*:T4=x2")]
+    assert [(one["set"][0], other["set"][0]) for one, other in breakpoints(got)] == [
+        ("price:gcp/*:T4=x1.5", "price:gcp/*:T4=x2")
+    ]
     assert [len(run) for run in stretches(got)] == [3, 2]
 
 
@@ -48,7 +52,9 @@ def test_two_ranges_are_a_product_and_break_along_the_longer() -> None:
     assert [row["value"] for row in got.rows] == pytest.approx([0.6, 1.0, 1.0, 0.6, 1.2, 2.0])
     assert [len(run) for run in stretches(got)] == [1, 2, 2, 1]
     assert len(breakpoints(got)) == 2
-    turned = swept("price:gcp/*:T4=x1,x2,x4", "price:aws/*:T4=x1,x2", objective="cost", max_workers=1)
+    turned = swept(
+        "price:gcp/*:T4=x1,x2,x4", "price:aws/*:T4=x1,x2", objective="cost", max_workers=1
+    )
     assert [[row["value"] for row in run] for run in stretches(turned)] == [
         [pytest.approx(v) for v in run] for run in ([0.6], [1, 1], [0.6, 1.2], [2])
     ]
@@ -103,10 +109,14 @@ def test_ranges_are_read_as_written(text: str, values: list[str]) -> None:
         (["tbs=1..2", "streams=1..2", "workers=1..2", "regions=1..2"], "4 ranges"),
     ],
 )
-def test_bad_ranges_are_refused_before_anything_is_solved(over: list[str], says: str, tmp_path: Path) -> None:
+def test_bad_ranges_are_refused_before_anything_is_solved(
+    over: list[str], says: str, tmp_path: Path
+) -> None:
     """One line that names the range; no file is made."""
     with pytest.raises(PlacerError, match=says):
-        run_sweep(two_places(), [parse_axis(text) for text in over], output=str(tmp_path / "s.jsonl"))
+        run_sweep(
+            two_places(), [parse_axis(text) for text in over], output=str(tmp_path / "s.jsonl")
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -119,18 +129,35 @@ def test_bad_shards_are_refused(text: str) -> None:
 
 def test_an_unknown_solver_is_refused_and_no_file_is_begun(tmp_path: Path, run: Run) -> None:
     """Else every point would be a row that says so, kept in the file."""
-    done = run(*QUESTION, "--over", "budget=1/h,5/h", "--solver", "exat", "-o", str(tmp_path / "points.jsonl"))
+    done = run(
+        *QUESTION,
+        "--over",
+        "budget=1/h,5/h",
+        "--solver",
+        "exat",
+        "-o",
+        str(tmp_path / "points.jsonl"),
+    )
     assert done.returncode == 2
     assert "a similar solver exists: 'exact'" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
 def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
-    """Each point is in one shard; merged, or simply concatenated and merged, they are the file of one run, to the byte."""
+    """Each point is in one shard; merged, or simply concatenated and merged, they are the file of
+    one run, to the byte.
+    """
     paths = [str(tmp_path / f"{name}.jsonl") for name in ("whole", "a", "b", "c")]
     assert run(*QUESTION, *OVER, "-o", paths[0]).returncode == 0
     for i, path in enumerate(paths[1:], start=1):
-        placer.sweep("roberta-xlm", OVER[1::2], catalog="erben-2023", gpu="T4,A10", output=path, shard=f"{i}/3")
+        placer.sweep(
+            "roberta-xlm",
+            OVER[1::2],
+            catalog="erben-2023",
+            gpu="T4,A10",
+            output=path,
+            shard=f"{i}/3",
+        )
     merged, joined = tmp_path / "merged.jsonl", tmp_path / "joined.jsonl"
     assert run("sweep", "--merge", *paths[1:], "-o", str(merged)).returncode == 0
     whole = Path(paths[0]).read_bytes()
@@ -139,7 +166,9 @@ def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
     assert sorted(row["key"] for row in read_points(joined)[1]) == sorted(
         " ".join(p) for p in points_of([parse_axis(t) for t in OVER[1::2]])
     )
-    again = placer.sweep("roberta-xlm", OVER[1::2], catalog="erben-2023", gpu="T4,A10", output=str(joined))
+    again = placer.sweep(
+        "roberta-xlm", OVER[1::2], catalog="erben-2023", gpu="T4,A10", output=str(joined)
+    )
     assert list(again.rows) == [json.loads(line) for line in whole.decode().splitlines()[1:]]
     assert len(joined.read_text(encoding="utf-8").splitlines()) == 10 + 3
 
@@ -171,7 +200,10 @@ def test_known_points_are_not_solved_again(tmp_path: Path) -> None:
     run_sweep(problem, axes, output=str(path))
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text(lines[0] + lines[1].replace('"optimal"', '"feasible"'), encoding="utf-8")
-    assert [row["status"] for row in run_sweep(problem, axes, output=str(path)).rows] == ["feasible", "optimal"]
+    assert [row["status"] for row in run_sweep(problem, axes, output=str(path)).rows] == [
+        "feasible",
+        "optimal",
+    ]
 
 
 def test_a_file_of_another_question_is_refused_and_stays(tmp_path: Path) -> None:
@@ -183,13 +215,24 @@ def test_a_file_of_another_question_is_refused_and_stays(tmp_path: Path) -> None
         (two_places(), "budget=0.7/h,9/h", SolveOptions()),
         (two_places(max_workers=2), "budget=0.7/h,8/h", SolveOptions()),
         (two_places(), "budget=0.7/h,8/h", SolveOptions(gap=0.01)),
-        (apply(two_places(), parse_changes(["price:*:*=x1.5"])), "budget=0.7/h,8/h", SolveOptions()),
+        (
+            apply(two_places(), parse_changes(["price:*:*=x1.5"])),
+            "budget=0.7/h,8/h",
+            SolveOptions(),
+        ),
     )
     for problem, over, options in others:
         with pytest.raises(PlacerError, match="another question"):
             run_sweep(problem, [parse_axis(over)], options=options, output=str(path))
         assert path.read_bytes() == whole
-    for text in ("{}\n", "[]\n", "x\n", "hello", '{"schema": "placer.result/v1"}\n', '{"key": 1}\n'):
+    for text in (
+        "{}\n",
+        "[]\n",
+        "x\n",
+        "hello",
+        '{"schema": "placer.result/v1"}\n',
+        '{"key": 1}\n',
+    ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(PlacerError):
             run_sweep(two_places(), [parse_axis("budget=0.7/h,8/h")], output=str(path))
@@ -199,16 +242,35 @@ def test_a_file_of_another_question_is_refused_and_stays(tmp_path: Path) -> None
 def started(tmp_path: Path, *more: str) -> tuple["subprocess.Popen[str]", Path]:
     """A sweep of 16 points in a process of its own, once it has written some of them."""
     path = tmp_path / "s.jsonl"
-    command = [sys.executable, "-m", "placer", *QUESTION, "--over", "budget=1/h..5/h:16", "-o", str(path), *more]
+    command = [
+        sys.executable,
+        "-m",
+        "placer",
+        *QUESTION,
+        "--over",
+        "budget=1/h..5/h:16",
+        "-o",
+        str(path),
+        *more,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
     while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 4):
         time.sleep(0.002)
     return process, path
 
 
 def nobody_left(group: int) -> bool:
-    """Whether all processes of a group end; the tracker of multiprocessing does a moment after its parent."""
+    """Whether all processes of a group end; the tracker of multiprocessing does a moment after its
+    parent.
+    """
     for _ in range(500):
         try:
             os.killpg(group, 0)
@@ -222,7 +284,9 @@ def finished(path: Path, run: Run, tmp_path: Path) -> None:
     """Take the file up again; it is that of one run."""
     assert run(*QUESTION, "--over", "budget=1/h..5/h:16", "-o", str(path)).returncode == 0
     whole = tmp_path / "whole.jsonl"
-    placer.sweep("roberta-xlm", "budget=1/h..5/h:16", catalog="erben-2023", gpu="T4,A10", output=str(whole))
+    placer.sweep(
+        "roberta-xlm", "budget=1/h..5/h:16", catalog="erben-2023", gpu="T4,A10", output=str(whole)
+    )
     assert path.read_bytes() == whole.read_bytes()
 
 
@@ -238,7 +302,9 @@ def test_killed_in_the_middle_and_taken_up_again(tmp_path: Path, run: Run) -> No
 
 @pytest.mark.parametrize("more", [(), ("--jobs", "2")], ids=["here", "processes"])
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path, run: Run, more: tuple[str, ...]) -> None:
-    """Exit code 130, a word on what to do, whole lines only, no traceback, no child left; nothing cut short is kept."""
+    """Exit code 130, a word on what to do, whole lines only, no traceback, no child left; nothing
+    cut short is kept.
+    """
     process, path = started(tmp_path, *more)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=600)
@@ -253,7 +319,9 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, run: Run, more: tuple[str, ..
 def test_dask_gives_the_same_rows() -> None:
     """A cluster of two workers in this process, reached by its address as any other."""
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
         over, address = ["budget=1/h..5/h:5"], cluster.scheduler_address
         got = placer.sweep("roberta-xlm", over, dask=address, catalog="erben-2023", gpu="T4,A10")
     assert got.rows == placer.sweep("roberta-xlm", over, catalog="erben-2023", gpu="T4,A10").rows
@@ -267,7 +335,9 @@ def test_without_distributed_the_error_says_what_to_install(run: Run) -> None:
         assert "pip install 'placer[dask]'" in done.stderr
     else:
         with pytest.raises(PlacerError, match="no Dask scheduler"):
-            placer.sweep("roberta-xlm", ["budget=1/h,2/h"], catalog="erben-2023", dask="tcp://127.0.0.1:1")
+            placer.sweep(
+                "roberta-xlm", ["budget=1/h,2/h"], catalog="erben-2023", dask="tcp://127.0.0.1:1"
+            )
 
 
 def test_the_command_says_where_the_choice_changes(run: Run) -> None:

@@ -30,12 +30,18 @@ WISH = Requirements(gpus=("T4", "A10", "V100"), max_workers=8)
 
 def ask(book: Catalog, **changes: object) -> Problem:
     """Ask for roberta-xlm on the published market."""
-    return Problem(profile=load_profile("roberta-xlm"), catalog=book, requirements=replace(WISH, **changes))  # type: ignore[arg-type]
+    return Problem(
+        profile=load_profile("roberta-xlm"),
+        catalog=book,
+        requirements=replace(WISH, **changes),  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_exact_equals_exhaustive_with_totals(chunk: int) -> None:
-    """180 instances with samples, deadlines and budgets in total, over all objectives and exchanges."""
+    """180 instances with samples, deadlines and budgets in total, over all objectives and
+    exchanges.
+    """
     for seed in range(chunk * 18, chunk * 18 + 18):
         problem = total_problem(seed)
         oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
@@ -45,12 +51,16 @@ def test_exact_equals_exhaustive_with_totals(chunk: int) -> None:
 
 
 def test_instances_bind() -> None:
-    """Among 180 instances totals make some infeasible that are feasible without, and change the answer of others."""
+    """Among 180 instances totals make some infeasible that are feasible without, and change the
+    answer of others.
+    """
     lost = changed = 0
     for seed in range(180):
         problem = total_problem(seed)
         free = replace(problem.requirements, deadline_s=None, budget_usd=None)
-        before, after = (solve(p, "exact", PROOF) for p in (replace(problem, requirements=free), problem))
+        before, after = (
+            solve(p, "exact", PROOF) for p in (replace(problem, requirements=free), problem)
+        )
         lost += before.placement is not None and after.placement is None
         changed += after.placement is not None and before.placement != after.placement
     assert lost >= 10
@@ -59,7 +69,9 @@ def test_instances_bind() -> None:
 
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
 def test_heuristics_keep_totals(solver: str) -> None:
-    """On 60 instances nothing is broken, nothing is better than the proved best, and most that can be met is met."""
+    """On 60 instances nothing is broken, nothing is better than the proved best, and most that can
+    be met is met.
+    """
     found = there = 0
     for seed in range(300, 360):
         problem = total_problem(seed)
@@ -71,13 +83,22 @@ def test_heuristics_keep_totals(solver: str) -> None:
             assert got.value is not None
             assert best.value is not None
             most = problem.requirements.objective == "throughput"
-            assert (got.value <= best.value * (1 + 1e-9)) if most else (got.value >= best.value * (1 - 1e-9)), seed
+            assert (
+                (got.value <= best.value * (1 + 1e-9))
+                if most
+                else (got.value >= best.value * (1 - 1e-9))
+            ), seed
     assert found >= 0.85 * there
 
 
 def test_least_time_is_most_throughput(erben: Catalog) -> None:
-    """The same machines; the value is 10 M samples over the samples/s, and the bound is on that side of it."""
-    fast, quick = (solve(ask(erben, budget_usd_per_hour=5.0, samples=10**7, objective=o)) for o in ("throughput", "time"))
+    """The same machines; the value is 10 M samples over the samples/s, and the bound is on that
+    side of it.
+    """
+    fast, quick = (
+        solve(ask(erben, budget_usd_per_hour=5.0, samples=10**7, objective=o))
+        for o in ("throughput", "time")
+    )
     assert quick.placement == fast.placement
     assert fast.value is not None
     assert quick.value == pytest.approx(1e7 / fast.value)
@@ -87,18 +108,24 @@ def test_least_time_is_most_throughput(erben: Catalog) -> None:
 
 
 def test_totals_by_hand(erben: Catalog) -> None:
-    """At X samples/s for c USD/h a million samples take 1e6 / X seconds and cost c / 3600 times that."""
+    """At X samples/s for c USD/h a million samples take 1e6 / X seconds and cost c / 3600 times
+    that.
+    """
     got = solve(ask(erben, budget_usd_per_hour=5.0)).estimate
     assert got is not None
     totals, speed = totals_of(got, 10**6), got.effective_samples_per_second
     assert totals.seconds.value == pytest.approx(1e6 / speed.value)
-    assert (totals.seconds.low, totals.seconds.high) == pytest.approx((1e6 / speed.high, 1e6 / speed.low))
+    assert (totals.seconds.low, totals.seconds.high) == pytest.approx(
+        (1e6 / speed.high, 1e6 / speed.low)
+    )
     assert totals.usd.value == pytest.approx(got.usd_per_million_samples)
     assert totals.usd.low <= totals.usd.value <= totals.usd.high
 
 
 def test_a_deadline_is_a_floor_and_says_so_itself(erben: Catalog) -> None:
-    """36 M samples in 10 h are 1,000 samples/s; a placement of 471 breaks the deadline and no floor."""
+    """36 M samples in 10 h are 1,000 samples/s; a placement of 471 breaks the deadline and no
+    floor.
+    """
     wish = ask(erben, samples=36_000_000, deadline_s=36_000.0).requirements
     assert wish.floor_samples_per_second == 1_000.0
     assert replace(wish, min_samples_per_second=1_200.0).floor_samples_per_second == 1_200.0
@@ -124,7 +151,9 @@ def test_a_budget_in_total_is_a_price_per_sample(erben: Catalog) -> None:
 
 
 def test_nearest_changes_of_totals_work(erben: Catalog) -> None:
-    """Neither one minute nor one cent is enough; what is proposed for either, while the other is free, is."""
+    """Neither one minute nor one cent is enough; what is proposed for either, while the other is
+    free, is.
+    """
     problem = ask(erben, samples=10**7, deadline_s=60.0)
     (late,) = nearest(problem, "exact", SolveOptions())
     assert (late.label, late.note.split()[0]) == ("deadline", "--deadline")
@@ -134,7 +163,9 @@ def test_nearest_changes_of_totals_work(erben: Catalog) -> None:
     assert dear.label == "total-budget"
     usd = float(dear.note.split()[1].removesuffix("usd"))
     assert violations(dear.placement, ask(erben, samples=10**7, budget_usd=usd)) == ()
-    assert usd == pytest.approx(totals_of(estimate(dear.placement, problem), 10**7).usd.value, abs=0.05)
+    assert usd == pytest.approx(
+        totals_of(estimate(dear.placement, problem), 10**7).usd.value, abs=0.05
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +180,9 @@ def test_nearest_changes_of_totals_work(erben: Catalog) -> None:
         ("120/day", None, (5.0, None)),
     ],
 )
-def test_budget_words(text: str, samples: str | None, usd: tuple[float | None, float | None]) -> None:
+def test_budget_words(
+    text: str, samples: str | None, usd: tuple[float | None, float | None]
+) -> None:
     """A rate stays a rate; beside samples an amount is a total."""
     assert read_budget(text, samples) == usd
 
@@ -183,7 +216,19 @@ def test_wishes_that_lack_samples_are_refused(run: Run, words: list[str], says: 
 
 def test_terminal_and_documents_say_the_totals(run: Run, tmp_path: Path, erben: Catalog) -> None:
     """The line, the JSON fields, and a saved file that is checked; a total that was edited is seen."""
-    words = ["recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--samples", "10M", "--budget", "50usd", "--deadline", "2d"]
+    words = [
+        "recommend",
+        "--model",
+        "roberta-xlm",
+        "--catalog",
+        "erben-2023",
+        "--samples",
+        "10M",
+        "--budget",
+        "50usd",
+        "--deadline",
+        "2d",
+    ]
     done = run(*words, columns=160)
     out = done.stdout
     assert done.returncode == 0, done.stderr
@@ -202,7 +247,9 @@ def test_terminal_and_documents_say_the_totals(run: Run, tmp_path: Path, erben: 
 def test_infeasible_totals_say_what_would_fit(run: Run) -> None:
     """Exit code 3, why, and a change."""
     words = ["--samples", "10M", "--deadline", "1min"]
-    done = run("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", *words, columns=300)
+    done = run(
+        "recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", *words, columns=300
+    )
     assert done.returncode == 3
     assert "a deadline of 60 s cannot hold" in done.stderr
     assert "tip: a change that works: --deadline" in done.stderr

@@ -110,7 +110,11 @@ def test_bandwidth_prints_bits(value: float) -> None:
 
 def test_printing_keeps_small_amounts_and_zero() -> None:
     """A tenth of a cent is not $0.00."""
-    assert (format_usd(0.0), format_usd(0.001), format_usd(1234.5)) == ("$0.00", "$0.001", "$1,234.50")
+    assert (format_usd(0.0), format_usd(0.001), format_usd(1234.5)) == (
+        "$0.00",
+        "$0.001",
+        "$1,234.50",
+    )
     assert (format_seconds(0), format_seconds(0.0667)) == ("0 ms", "66.7 ms")
 
 

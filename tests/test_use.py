@@ -1,4 +1,6 @@
-"""Machines that must be used: words, contradictions, proofs against plain enumeration, drafts, and the papers' hybrid cases."""
+"""Machines that must be used: words, contradictions, proofs against plain enumeration, drafts, and
+the papers' hybrid cases.
+"""
 
 import importlib
 from dataclasses import replace
@@ -42,7 +44,9 @@ SEEDS = 300
     ],
 )
 def test_words_become_rules(erben: Catalog, word: str, rule: Used) -> None:
-    """The grammar of placements by hand; names are spelt as in the book, and a rule writes itself as it was read."""
+    """The grammar of placements by hand; names are spelt as in the book, and a rule writes itself
+    as it was read.
+    """
     assert parse_used([word], erben) == (rule,)
     assert parse_used([rule.spec], erben) == (rule,)
 
@@ -61,56 +65,94 @@ def test_words_become_rules(erben: Catalog, word: str, rule: Used) -> None:
         ({"use": "azure=1xA10"}, "rents none there; it has T4:on-demand, T4:spot"),
         ({"use": "gcp/us-west1", "not_places": "gcp"}, "gcp/us-west1 is excluded by --not-in"),
         ({"use": SITE, "places": "gcp"}, "onprem/erben-eu is not in --in"),
-        ({"use": "*=1xRTX8000"}, "machines of your own, which are used only where their site is named"),
+        (
+            {"use": "*=1xRTX8000"},
+            "machines of your own, which are used only where their site is named",
+        ),
         ({"use": f"{SITE}=2xRTX8000"}, "only 1 exist"),
         ({"use": "gcp/us-west1=9xT4:spot"}, "the quota allows only 8"),
         ({"use": "gcp=5xT4", "workers": "1..4"}, "at most 4 workers"),
         ({"use": "gcp=5xT4", "tbs": 4}, "at most 4 samples a step"),
-        ({"use": ["gcp=3xT4", "aws=3xT4"], "workers": "1..4"}, "6 machines must be used, but at most 4 workers"),
+        (
+            {"use": ["gcp=3xT4", "aws=3xT4"], "workers": "1..4"},
+            "6 machines must be used, but at most 4 workers",
+        ),
         ({"use": ["gcp/us-west1", "aws/us-west-2"], "regions": 1}, "at most 1 regions"),
         ({"use": "gcp=1xT4", "gpu": "A10"}, "T4 is not among --gpu A10"),
-        ({"use": "gcp=1xT4", "data": "aws/us-west-2=1M:stay"}, "workers are only where the data stays"),
+        (
+            {"use": "gcp=1xT4", "data": "aws/us-west-2=1M:stay"},
+            "workers are only where the data stays",
+        ),
         ({"use": 3}, "use 3 is of the wrong kind"),
     ],
 )
-def test_rules_that_nothing_can_keep_are_refused_before_the_search(words: dict[str, Any], says: str) -> None:
+def test_rules_that_nothing_can_keep_are_refused_before_the_search(
+    words: dict[str, Any], says: str
+) -> None:
     """One line that names the rule and what stands against it."""
     with pytest.raises(PlacerError, match=says):
         placer.recommend("resnet50", catalog="erben-2023", **words)
 
 
 def test_owned_machines_come_with_their_site(erben: Catalog) -> None:
-    """Naming the site in --use admits all that is owned there, as --in does; another question does not see them."""
+    """Naming the site in --use admits all that is owned there, as --in does; another question does
+    not see them.
+    """
     advisor = Advisor(erben)
-    assert {p.offer.gpu for p in advisor.problem("roberta-xlm", use=f"{SITE}=1xRTX8000").pools if p.offer.provider == "onprem"} == {
+    assert {
+        p.offer.gpu
+        for p in advisor.problem("roberta-xlm", use=f"{SITE}=1xRTX8000").pools
+        if p.offer.provider == "onprem"
+    } == {
         "RTX8000",
         "V100",
     }
-    assert not any(p.offer.provider == "onprem" for p in advisor.problem("roberta-xlm", use="gcp=1xT4").pools)
+    assert not any(
+        p.offer.provider == "onprem" for p in advisor.problem("roberta-xlm", use="gcp=1xT4").pools
+    )
 
 
 def test_cloud_is_added_to_owned_machines_where_it_pays() -> None:
-    """ConvNext-Large on an RTX8000 (published: 194.8 samples/s alone): eight A10 beside it reach 484 samples/s for 8 x 0.60 USD/h.
+    """ConvNext-Large on an RTX8000 (published: 194.8 samples/s alone): eight A10 beside it reach
+    484 samples/s for 8 x 0.60 USD/h.
 
-    Nearly 2.5 times as much, though hivemind costs each machine speed and Lambda is an ocean away: a step calculates for so long
-    that the exchange hardly counts, as Erben et al. (2024, section 7) found for this model.
+    Nearly 2.5 times as much, though hivemind costs each machine speed and Lambda is an ocean away:
+    a step calculates for so long that the exchange hardly counts, as Erben et al. (2024, section 7)
+    found for this model.
     """
-    found = placer.recommend("convnext-large", catalog="erben-2023", use=f"{SITE}=1xRTX8000", gpu="RTX8000,A10", budget="5/h")
+    found = placer.recommend(
+        "convnext-large",
+        catalog="erben-2023",
+        use=f"{SITE}=1xRTX8000",
+        gpu="RTX8000,A10",
+        budget="5/h",
+    )
     assert found.placement is not None
     assert found.estimate is not None
-    assert [g.spec for g in found.placement.groups] == ["lambda/us-west-1=8xA10:on-demand", f"{SITE}=1xRTX8000:on-demand"]
+    assert [g.spec for g in found.placement.groups] == [
+        "lambda/us-west-1=8xA10:on-demand",
+        f"{SITE}=1xRTX8000:on-demand",
+    ]
     assert found.estimate.usd_per_hour.compute == pytest.approx(8 * 0.60)
-    alone = placer.estimate("convnext-large", f"{SITE}=1xRTX8000", catalog="erben-2023").samples_per_second.value
+    alone = placer.estimate(
+        "convnext-large", f"{SITE}=1xRTX8000", catalog="erben-2023"
+    ).samples_per_second.value
     assert found.estimate.samples_per_second.value > 2.4 * alone
 
 
-@pytest.mark.parametrize(("gpu", "own", "speed"), [("V100", "1xV100:8", 1811.4), ("RTX8000", "1xRTX8000", 431.83)])
+@pytest.mark.parametrize(
+    ("gpu", "own", "speed"), [("V100", "1xV100:8", 1811.4), ("RTX8000", "1xRTX8000", 431.83)]
+)
 def test_no_cloud_is_added_where_it_does_not_pay(gpu: str, own: str, speed: float) -> None:
-    """XLM-RoBERTa sends 1.1 GB in each step over 450 Mb/s or less: no T4 of any cloud makes either machine faster.
+    """XLM-RoBERTa sends 1.1 GB in each step over 450 Mb/s or less: no T4 of any cloud makes either
+    machine faster.
 
-    The speeds are the published single-node ones; owned machines cost nothing, so a budget of 5 USD/h stays unspent.
+    The speeds are the published single-node ones; owned machines cost nothing, so a budget of 5
+    USD/h stays unspent.
     """
-    found = placer.recommend("roberta-xlm", catalog="erben-2023", use=f"{SITE}={own}", gpu=f"{gpu},T4", budget="5/h")
+    found = placer.recommend(
+        "roberta-xlm", catalog="erben-2023", use=f"{SITE}={own}", gpu=f"{gpu},T4", budget="5/h"
+    )
     assert found.status is Status.OPTIMAL
     assert found.placement is not None
     assert found.estimate is not None
@@ -126,19 +168,28 @@ def _outcome(problem: Problem, solver: str) -> tuple[Status, float | None]:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_exact_equals_exhaustive(chunk: int) -> None:
-    """300 instances with one to three rules: named places and patterns, one to three machines, owned ones, every exchange."""
+    """300 instances with one to three rules: named places and patterns, one to three machines,
+    owned ones, every exchange.
+    """
     for seed in range(chunk * SEEDS // CHUNKS, (chunk + 1) * SEEDS // CHUNKS):
         problem = used_problem(seed)
-        (status, best), (proved, value) = (_outcome(problem, name) for name in ("exhaustive", "exact"))
+        (status, best), (proved, value) = (
+            _outcome(problem, name) for name in ("exhaustive", "exact")
+        )
         assert proved == status, seed
         assert value == (None if best is None else pytest.approx(best, rel=1e-8, abs=1e-12)), seed
 
 
 def test_instances_exercise_every_outcome() -> None:
-    """The rules bind, are kept, and cannot be kept, under every objective; some name machines that are owned."""
+    """The rules bind, are kept, and cannot be kept, under every objective; some name machines that
+    are owned.
+    """
     problems = [used_problem(seed) for seed in range(100)]
     answers = [solve(problem, "exact", PROOF) for problem in problems]
-    free = [solve(replace(p, requirements=replace(p.requirements, used=())), "exact", PROOF) for p in problems]
+    free = [
+        solve(replace(p, requirements=replace(p.requirements, used=())), "exact", PROOF)
+        for p in problems
+    ]
     assert sum(a.value != b.value for a, b in zip(answers, free, strict=True)) >= 35
     assert sum(a.placement is None for a in answers) >= 20
     assert sum(a.placement is not None and len(a.placement.places) > 1 for a in answers) >= 15
@@ -148,7 +199,9 @@ def test_instances_exercise_every_outcome() -> None:
 
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
 def test_quick_answers_keep_the_rules(solver: str) -> None:
-    """No answer lacks what must be used or beats the proof; of 70 instances those that have an answer nearly all get one."""
+    """No answer lacks what must be used or beats the proof; of 70 instances those that have an
+    answer nearly all get one.
+    """
     answered = missed = 0
     for seed in range(1_000, 1_070):
         problem = used_problem(seed)
@@ -160,7 +213,11 @@ def test_quick_answers_keep_the_rules(solver: str) -> None:
         assert violations(found.placement, problem) == (), seed
         assert best.value is not None
         assert found.value is not None
-        better = found.value - best.value if problem.requirements.objective == "throughput" else best.value - found.value
+        better = (
+            found.value - best.value
+            if problem.requirements.objective == "throughput"
+            else best.value - found.value
+        )
         assert better <= 1e-9 * max(1.0, abs(best.value)), seed
     assert answered >= 30
     assert missed <= 3
@@ -171,7 +228,10 @@ def test_quick_answers_keep_the_rules(solver: str) -> None:
 def test_a_stopped_search_has_an_honest_bound(seed: int, nodes: int) -> None:
     """Whatever the node limit, no placement that keeps the rules beats the bound."""
     problem = used_problem(seed)
-    stopped, best = solve(problem, "exact", SolveOptions(gap=0.0, node_limit=nodes)), solve(problem, "exhaustive").value
+    stopped, best = (
+        solve(problem, "exact", SolveOptions(gap=0.0, node_limit=nodes)),
+        solve(problem, "exhaustive").value,
+    )
     if stopped.bound is None or best is None:
         return
     if problem.requirements.objective == "throughput":
@@ -180,9 +240,17 @@ def test_a_stopped_search_has_an_honest_bound(seed: int, nodes: int) -> None:
         assert stopped.bound <= best * (1 + 1e-9) + 1e-12
 
 
-@given(st.lists(st.tuples(st.floats(-5, 5), st.integers(0, 2)), min_size=1, max_size=7), st.integers(0, 2), st.integers(0, 2))
-def test_the_forced_sum_is_the_best_of_all_subsets(units: list[tuple[float, int]], first: int, second: int) -> None:
-    """Every subset with enough of kinds 1 and 2 is tried: the largest sum of n is what the exchange argument gives."""
+@given(
+    st.lists(st.tuples(st.floats(-5, 5), st.integers(0, 2)), min_size=1, max_size=7),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+def test_the_forced_sum_is_the_best_of_all_subsets(
+    units: list[tuple[float, int]], first: int, second: int
+) -> None:
+    """Every subset with enough of kinds 1 and 2 is tried: the largest sum of n is what the exchange
+    argument gives.
+    """
     values, kind = np.array([[value for value, _ in units]]), np.array([k for _, k in units])
     rules = [(first, kind == 1), (second, kind == 2)]
     expected = np.full(len(units) + 1, -np.inf)
@@ -190,26 +258,41 @@ def test_the_forced_sum_is_the_best_of_all_subsets(units: list[tuple[float, int]
         mask = np.array([bool(chosen >> i & 1) for i in range(len(units))])
         if (kind[mask] == 1).sum() >= first and (kind[mask] == 2).sum() >= second:
             expected[mask.sum()] = max(expected[mask.sum()], float(values[0, mask].sum()))
-    assert FORCED.best_with(values, np.full(len(units), True), rules, len(units))[0] == pytest.approx(expected)
-    assert FORCED.best_with(values, np.full(len(units), True), [], len(units))[0] == pytest.approx(FORCED.best_of(values, len(units))[0])
+    assert FORCED.best_with(values, np.full(len(units), True), rules, len(units))[
+        0
+    ] == pytest.approx(expected)
+    assert FORCED.best_with(values, np.full(len(units), True), [], len(units))[0] == pytest.approx(
+        FORCED.best_of(values, len(units))[0]
+    )
 
 
 def test_least_price_has_the_forced_machine() -> None:
-    """Of machines at 1, 1 and 5 USD/h the last must be used: one costs 5, two cost 6, three 7; without any there is no price."""
+    """Of machines at 1, 1 and 5 USD/h the last must be used: one costs 5, two cost 6, three 7;
+    without any there is no price.
+    """
     rules = used_market().forced.apart
-    assert FORCED.least_usd(np.array([1.0, 5.0]), np.array([2.0, 1.0]), rules, 3).tolist() == [np.inf, 5.0, 6.0, 7.0]
+    assert FORCED.least_usd(np.array([1.0, 5.0]), np.array([2.0, 1.0]), rules, 3).tolist() == [
+        np.inf,
+        5.0,
+        6.0,
+        7.0,
+    ]
 
 
 def used_market() -> Any:
     """Two pools, of which the second must be used."""
-    problem = Advisor("erben-2023").problem("roberta-xlm", places="gcp/us-central1", gpu="T4", market="spot", use="*=1xT4:4")
+    problem = Advisor("erben-2023").problem(
+        "roberta-xlm", places="gcp/us-central1", gpu="T4", market="spot", use="*=1xT4:4"
+    )
     market = importlib.import_module("placer.solvers._market.market").Market.of(problem)
     assert [pool.offer.device for pool in market.pools] == ["T4", "T4:4"]
     return market
 
 
 def test_infeasible_says_what_leaving_a_rule_out_would_give(run: Run) -> None:
-    """A DGX-2 in the cloud costs 6.30 USD/h spot: with 5 USD/h nothing fits, with more budget or without the rule something does."""
+    """A DGX-2 in the cloud costs 6.30 USD/h spot: with 5 USD/h nothing fits, with more budget or
+    without the rule something does.
+    """
     ask = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h")
     done = run(*ask, "--use", "gcp/us-central1=1xV100:8", columns=300)
     assert done.returncode == 3
@@ -222,14 +305,28 @@ def test_infeasible_says_what_leaving_a_rule_out_would_give(run: Run) -> None:
 
 def test_of_two_rules_the_one_in_the_way_is_named(erben: Catalog) -> None:
     """Without the DGX-2 five dollars suffice; without the T4 they do not."""
-    wish = Requirements(budget_usd_per_hour=5.0, used=(Used(place="gcp/*", device="T4"), Used(place="gcp/*", device="V100:8")))
+    wish = Requirements(
+        budget_usd_per_hour=5.0,
+        used=(Used(place="gcp/*", device="T4"), Used(place="gcp/*", device="V100:8")),
+    )
     found = recommend(replace(Advisor(erben).problem("roberta-xlm"), requirements=wish))
-    assert [option.note for option in found.nearest if option.label == "use"] == ["no --use gcp/*=1xV100:8"]
+    assert [option.note for option in found.nearest if option.label == "use"] == [
+        "no --use gcp/*=1xV100:8"
+    ]
 
 
 def test_the_default_book_answers(run: Run) -> None:
     """The command repeats the rule and its answer has the machine."""
-    done = run("recommend", "--model", "roberta-xlm", "--budget", "20/h", "--use", "azure/eastus", columns=200)
+    done = run(
+        "recommend",
+        "--model",
+        "roberta-xlm",
+        "--budget",
+        "20/h",
+        "--use",
+        "azure/eastus",
+        columns=200,
+    )
     assert done.returncode == 0
     assert "using azure/eastus" in done.stdout
     assert "azure/eastus" in done.stdout.split("using azure/eastus")[1]

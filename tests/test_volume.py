@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placer.cost_model.dollars.components import egress_usd
-from placer.cost_model.dollars.month import Schedule, allowance_gib, monthly_egress_usd, tiered_usd, without_allowance
+from placer.cost_model.dollars.month import (
+    Schedule,
+    allowance_gib,
+    monthly_egress_usd,
+    tiered_usd,
+    without_allowance,
+)
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice
 from placer.market.network.graph import Network
@@ -21,7 +27,15 @@ AWS, TOKYO, GCP, AZURE = "aws/us-east-1", "aws/ap-northeast-1", "gcp/us-central1
 def schedule(*tiers: tuple[float, float]) -> Schedule:
     """Tiers of one price from (mark in GiB, USD per GiB)."""
     return tuple(
-        EgressPrice(provider="x", src="*", dst="internet", above_gib_per_month=mark, usd_per_gib=usd, source="test", as_of="2026-01-01")
+        EgressPrice(
+            provider="x",
+            src="*",
+            dst="internet",
+            above_gib_per_month=mark,
+            usd_per_gib=usd,
+            source="test",
+            as_of="2026-01-01",
+        )
         for mark, usd in tiers
     )
 
@@ -30,7 +44,13 @@ def schedule(*tiers: tuple[float, float]) -> Schedule:
 def schedules(draw: st.DrawFn) -> Schedule:
     """One to five tiers with any prices, free ones among them."""
     marks = sorted(draw(st.sets(st.floats(0.5, 1e5), max_size=4)))
-    prices = draw(st.lists(st.one_of(st.just(0.0), st.floats(0.001, 0.3)), min_size=len(marks) + 1, max_size=len(marks) + 1))
+    prices = draw(
+        st.lists(
+            st.one_of(st.just(0.0), st.floats(0.001, 0.3)),
+            min_size=len(marks) + 1,
+            max_size=len(marks) + 1,
+        )
+    )
     return schedule(*zip([0.0, *marks], prices, strict=True))
 
 
@@ -44,7 +64,9 @@ def test_more_bytes_never_cost_less(tiers: Schedule, a: float, b: float) -> None
 
 
 @given(schedules(), amounts, amounts)
-def test_a_month_in_two_parts_costs_as_much_as_in_one(tiers: Schedule, first: float, second: float) -> None:
+def test_a_month_in_two_parts_costs_as_much_as_in_one(
+    tiers: Schedule, first: float, second: float
+) -> None:
     """The second part starts in the tier that the first one reached."""
     parts = tiered_usd(first, tiers) + tiered_usd(second, tiers, already_gib=first)
     assert parts == pytest.approx(tiered_usd(first + second, tiers), rel=1e-9, abs=1e-9)
@@ -54,7 +76,9 @@ def test_a_month_in_two_parts_costs_as_much_as_in_one(tiers: Schedule, first: fl
 def test_cost_lies_between_the_cheapest_and_the_dearest_tier(tiers: Schedule, gib: float) -> None:
     """An average of prices; a flat schedule is a product."""
     prices = [tier.usd_per_gib for tier in tiers]
-    assert gib * min(prices) * (1 - 1e-9) <= tiered_usd(gib, tiers) <= gib * max(prices) * (1 + 1e-9)
+    assert (
+        gib * min(prices) * (1 - 1e-9) <= tiered_usd(gib, tiers) <= gib * max(prices) * (1 + 1e-9)
+    )
     assert tiered_usd(gib, tiers[:1]) == pytest.approx(gib * prices[0])
 
 
@@ -77,8 +101,13 @@ def test_aws_list_price_at_its_marks(default: Catalog, gib: float, usd: float) -
     assert tiered_usd(gib, without_allowance(tiers)) == pytest.approx(usd + paid, abs=1e-9)
 
 
-@pytest.mark.parametrize(("src", "mark", "below", "above"), [(AWS, 100, 0.0, 0.09), (AWS, 10_240, 0.09, 0.085), (GCP, 1_024, 0.12, 0.11)])
-def test_the_byte_at_a_mark_has_the_lower_tiers_price(default: Catalog, src: str, mark: float, below: float, above: float) -> None:
+@pytest.mark.parametrize(
+    ("src", "mark", "below", "above"),
+    [(AWS, 100, 0.0, 0.09), (AWS, 10_240, 0.09, 0.085), (GCP, 1_024, 0.12, 0.11)],
+)
+def test_the_byte_at_a_mark_has_the_lower_tiers_price(
+    default: Catalog, src: str, mark: float, below: float, above: float
+) -> None:
     """One byte less saves the price below the mark, one byte more costs the price above it."""
     tiers = Network(default).egress_tiers(src, AZURE)
     at = tiered_usd(mark, tiers)
@@ -109,18 +138,26 @@ def test_solvers_count_with_the_first_paid_price(default: Catalog) -> None:
 
 
 def test_links_of_one_account_and_schedule_share_the_tiers(default: Catalog) -> None:
-    """Two links from Virginia and Ohio, 5,120 GiB each, are one month of 10,240: 912.60, not two of 451.80."""
+    """Two links from Virginia and Ohio, 5,120 GiB each, are one month of 10,240: 912.60, not two of
+    451.80.
+    """
     network = Network(default)
     month = {(AWS, GCP): 5_120.0 * GIB, ("aws/us-east-2", AZURE): 5_120.0 * GIB}
     assert monthly_egress_usd(month, network) == pytest.approx(912.60)
 
 
 def test_one_allowance_for_all_schedules_of_an_account(default: Catalog) -> None:
-    """100 GiB from Virginia (0.09) use up the free ones; 100 more from Tokyo (0.114) cost 11.40, not 0."""
+    """100 GiB from Virginia (0.09) use up the free ones; 100 more from Tokyo (0.114) cost 11.40,
+    not 0.
+    """
     network = Network(default)
     assert monthly_egress_usd({(AWS, GCP): 100.0 * GIB}, network) == 0.0
-    assert monthly_egress_usd({(AWS, GCP): 100.0 * GIB, (TOKYO, GCP): 100.0 * GIB}, network) == pytest.approx(11.40)
-    assert monthly_egress_usd({(AWS, GCP): 40.0 * GIB, (TOKYO, GCP): 100.0 * GIB}, network) == pytest.approx(40 * 0.114)
+    assert monthly_egress_usd(
+        {(AWS, GCP): 100.0 * GIB, (TOKYO, GCP): 100.0 * GIB}, network
+    ) == pytest.approx(11.40)
+    assert monthly_egress_usd(
+        {(AWS, GCP): 40.0 * GIB, (TOKYO, GCP): 100.0 * GIB}, network
+    ) == pytest.approx(40 * 0.114)
 
 
 def test_providers_have_accounts_of_their_own(default: Catalog) -> None:
@@ -131,7 +168,9 @@ def test_providers_have_accounts_of_their_own(default: Catalog) -> None:
 
 
 @given(st.lists(amounts, min_size=4, max_size=4), st.integers(0, 3), amounts)
-def test_more_on_one_link_never_makes_the_month_cheaper(default: Catalog, sent: list[float], link: int, more: float) -> None:
+def test_more_on_one_link_never_makes_the_month_cheaper(
+    default: Catalog, sent: list[float], link: int, more: float
+) -> None:
     """Whatever the other links send; and the month costs at most what the prices per hour say."""
     network = Network(default)
     pairs = [(AWS, GCP), (TOKYO, GCP), (GCP, AWS), (AZURE, AWS)]
@@ -139,19 +178,25 @@ def test_more_on_one_link_never_makes_the_month_cheaper(default: Catalog, sent: 
     usd = monthly_egress_usd(month, network)
     dearer = monthly_egress_usd({**month, pairs[link]: month[pairs[link]] + more * GIB}, network)
     assert dearer >= usd * (1 - 1e-12)
-    assert usd <= sum(amount * network.usd_per_byte(*pair) for pair, amount in month.items()) * (1 + 1e-9)
+    assert usd <= sum(amount * network.usd_per_byte(*pair) for pair, amount in month.items()) * (
+        1 + 1e-9
+    )
 
 
 def test_a_book_without_tiers_costs_the_same_by_month_and_by_hour(erben: Catalog) -> None:
     """0.08 USD from the US to Europe, however much: 20,000 GiB are 1,600 USD."""
     network = Network(erben)
-    assert monthly_egress_usd({(GCP, "gcp/europe-west1"): 20_000.0 * GIB}, network) == pytest.approx(1_600)
+    assert monthly_egress_usd(
+        {(GCP, "gcp/europe-west1"): 20_000.0 * GIB}, network
+    ) == pytest.approx(1_600)
     assert allowance_gib(network.egress_tiers(GCP, "gcp/europe-west1")) == 0
 
 
 def test_free_prices_stay_free(default: Catalog) -> None:
     """With every price set to 0, as the egress-blind comparison does, no tier is paid."""
-    blind = Network(replace(default, egress=tuple(replace(price, usd_per_gib=0.0) for price in default.egress)))
+    blind = Network(
+        replace(default, egress=tuple(replace(price, usd_per_gib=0.0) for price in default.egress))
+    )
     assert blind.egress_price(AWS, GCP).usd_per_gib == 0
     assert monthly_egress_usd({(AWS, GCP): 1e15}, blind) == 0
 
@@ -175,8 +220,12 @@ def test_amounts_that_are_none_are_refused(default: Catalog, gib: float) -> None
         monthly_egress_usd({(AWS, GCP): gib, (AWS, AZURE): 1e12}, Network(default))
 
 
-@pytest.mark.parametrize("tiers", [(), ((10, 0.1),), ((0, 0.1), (0, 0.2)), ((0, 0.1), (20, 0.1), (10, 0.1))])
-def test_tiers_that_do_not_rise_from_zero_are_refused(tiers: tuple[tuple[float, float], ...]) -> None:
+@pytest.mark.parametrize(
+    "tiers", [(), ((10, 0.1),), ((0, 0.1), (0, 0.2)), ((0, 0.1), (20, 0.1), (10, 0.1))]
+)
+def test_tiers_that_do_not_rise_from_zero_are_refused(
+    tiers: tuple[tuple[float, float], ...],
+) -> None:
     """None, no first one, a doubled mark, marks that fall."""
     with pytest.raises(PlacerError, match="do not rise from 0"):
         tiered_usd(1.0, schedule(*tiers))

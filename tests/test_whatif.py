@@ -24,7 +24,15 @@ from placer.solving.result import SolveOptions
 from placer.solving.solve import solve
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
-UNCHANGED = ["price:*:*=x1", "egress:*:*=x1", "egress:*:inter-zone=+0%", "bandwidth:*:*=x1", "rate:*=x1", "gradient=x1", "tbs=x1"]
+UNCHANGED = [
+    "price:*:*=x1",
+    "egress:*:*=x1",
+    "egress:*:inter-zone=+0%",
+    "bandwidth:*:*=x1",
+    "rate:*=x1",
+    "gradient=x1",
+    "tbs=x1",
+]
 EVERY_KIND = [
     "price:*:*=x2",
     "egress:*:*=x2",
@@ -47,11 +55,15 @@ def changed(problem: Problem, *words: str) -> Problem:
 def across(problem: Problem) -> Placement:
     """One machine in each of the two places, with an all-reduce."""
     groups = tuple(WorkerGroup.of(offer, 1) for offer in problem.catalog.offers)
-    return Placement(groups=groups, exchange=Exchange(strategy="all-reduce", compression=problem.compression))
+    return Placement(
+        groups=groups, exchange=Exchange(strategy="all-reduce", compression=problem.compression)
+    )
 
 
 def test_a_dearer_choice_is_left_and_keeping_it_costs_a_fifth() -> None:
-    """0.60 doubles to 1.20 USD/h; the other costs 1.00, so keeping the old one is 20 % dearer than the best."""
+    """0.60 doubles to 1.20 USD/h; the other costs 1.00, so keeping the old one is 20 % dearer than
+    the best.
+    """
     got = what_if(two_places(objective="cost", max_workers=1), parse_changes(["price:gcp/*:T4=x2"]))
     assert got.before.value == pytest.approx(0.6)
     assert got.after.value == pytest.approx(1.0)
@@ -63,7 +75,9 @@ def test_a_dearer_choice_is_left_and_keeping_it_costs_a_fifth() -> None:
 
 def test_a_choice_that_stays_best_has_no_regret() -> None:
     """At 0.60 + 50 % = 0.90 USD/h it is still below 1.00."""
-    got = what_if(two_places(objective="cost", max_workers=1), parse_changes(["price:gcp/b:T4:spot=+50%"]))
+    got = what_if(
+        two_places(objective="cost", max_workers=1), parse_changes(["price:gcp/b:T4:spot=+50%"])
+    )
     assert (got.same, got.regret) == (True, 0.0)
     assert got.after.value == pytest.approx(0.9)
 
@@ -96,30 +110,52 @@ def test_regret_is_a_share_of_the_best() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_stopped_search_is_never_worse_than_keeping_the_old_choice(seed: int) -> None:
-    """One node of search for each world: where the old choice fits, the new answer is at least as good, and within its bound."""
+    """One node of search for each world: where the old choice fits, the new answer is at least as
+    good, and within its bound.
+    """
     problem = wide_problem(seed, most=200)
     for solver in ("exact", "greedy"):
-        got = what_if(problem, parse_changes(["price:*:*=x0.9", "egress:*:*=x0.5"]), solver, SolveOptions(node_limit=1))
+        got = what_if(
+            problem,
+            parse_changes(["price:*:*=x0.9", "egress:*:*=x0.5"]),
+            solver,
+            SolveOptions(node_limit=1),
+        )
         if got.kept is not None and not got.kept.broken:
             assert got.regret is not None
             assert got.after.status != "infeasible"
             kept, new = got.kept.value, got.after.value
             assert kept is not None
             assert new is not None
-            assert new >= kept * (1 - 2e-3) if problem.requirements.objective == "throughput" else new <= kept * (1 + 2e-3)
+            assert (
+                new >= kept * (1 - 2e-3)
+                if problem.requirements.objective == "throughput"
+                else new <= kept * (1 + 2e-3)
+            )
 
 
 def test_prices_links_and_speeds_change_as_written() -> None:
     """Each figure by itself, in its own unit."""
     problem = two_places()
-    assert [o.usd_per_hour for o in changed(problem, "price:*:T4=0.25").catalog.offers] == [0.25, 0.25]
-    assert [o.usd_per_hour for o in changed(problem, "price:*:T4:spot=-50%").catalog.offers] == [1.0, 0.3]
+    assert [o.usd_per_hour for o in changed(problem, "price:*:T4=0.25").catalog.offers] == [
+        0.25,
+        0.25,
+    ]
+    assert [o.usd_per_hour for o in changed(problem, "price:*:T4:spot=-50%").catalog.offers] == [
+        1.0,
+        0.3,
+    ]
     egress = changed(problem, "egress:aws/a:internet=0.5").network
     assert egress.egress_price("aws/a", "gcp/b").usd_per_gib == 0.5
     assert egress.egress_price("gcp/b", "aws/a").usd_per_gib == 0.1
-    link, there = problem.network.link("aws/a", "gcp/b"), changed(problem, "bandwidth:aws/a:gcp/b=x0.5").network
+    link, there = (
+        problem.network.link("aws/a", "gcp/b"),
+        changed(problem, "bandwidth:aws/a:gcp/b=x0.5").network,
+    )
     assert there.link("aws/a", "gcp/b").bytes_per_second == pytest.approx(link.bytes_per_second / 2)
-    assert there.link("gcp/b", "aws/a").bytes_per_second == pytest.approx(problem.network.link("gcp/b", "aws/a").bytes_per_second / 2)
+    assert there.link("gcp/b", "aws/a").bytes_per_second == pytest.approx(
+        problem.network.link("gcp/b", "aws/a").bytes_per_second / 2
+    )
     one_way = changed(problem, "bandwidth:aws/a:gcp/b:one-way=80Mb/s").network
     assert one_way.link("aws/a", "gcp/b").bytes_per_second == pytest.approx(10e6)
     assert one_way.link("gcp/b", "aws/a") == problem.network.link("gcp/b", "aws/a")
@@ -127,25 +163,34 @@ def test_prices_links_and_speeds_change_as_written() -> None:
     assert changed(problem, "gradient=x3").gradient_bytes == 3 * problem.gradient_bytes
     assert changed(problem, "quota:aws:T4=3").quota("aws/a", "T4", "spot") == 3
     assert changed(problem, "tbs=x2").batch == 2 * 4096
-    assert changed(two_places(budget_usd_per_hour=2.0), "budget=none").requirements.budget_usd_per_hour is None
+    assert (
+        changed(two_places(budget_usd_per_hour=2.0), "budget=none").requirements.budget_usd_per_hour
+        is None
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_factor_of_one_changes_nothing(seed: int) -> None:
-    """The best placement and its figures stay, in markets with any links, egress rows and tiers; streams tell caps apart."""
+    """The best placement and its figures stay, in markets with any links, egress rows and tiers;
+    streams tell caps apart.
+    """
     problem = wide_problem(seed, most=200)
     problem = replace(problem, requirements=replace(problem.requirements, streams=4))
     same = changed(problem, *UNCHANGED)
     before, after = solve(problem), solve(same)
     assert before.placement == after.placement
     if before.placement is not None:
-        assert evaluate(before.placement, same).usd.total == pytest.approx(evaluate(before.placement, problem).usd.total, rel=1e-12)
+        assert evaluate(before.placement, same).usd.total == pytest.approx(
+            evaluate(before.placement, problem).usd.total, rel=1e-12
+        )
         assert after.value == pytest.approx(before.value, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_apply_is_pure(seed: int) -> None:
-    """The question that is given is the same afterwards, to the last figure, and the same changes make the same world."""
+    """The question that is given is the same afterwards, to the last figure, and the same changes
+    make the same world.
+    """
     problem = random_problem(seed)
     before = json.dumps(problem.to_dict(), sort_keys=True)
     worlds = [changed(problem, *EVERY_KIND).to_dict() for _ in range(2)]
@@ -173,14 +218,21 @@ def test_cheaper_never_lowers_the_optimum(seed: int, word: str) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_solvers_agree_in_changed_worlds(seed: int) -> None:
-    """Prices of single pairs of places and one-way links, which no book has, against plain enumeration."""
+    """Prices of single pairs of places and one-way links, which no book has, against plain
+    enumeration.
+    """
     problem = wide_problem(seed, most=250)
     draw = random.Random(seed)
     places = sorted(problem.catalog.regions)
     words = ["rate:T4=x0.6", "price:*:*=x1.3"] if "T4" in problem.catalog.rented_gpus else []
     if len(places) > 2:
         a, b, c = draw.sample(places, 3)
-        words += [f"egress:{a}:{b}=x5", f"egress:{b}:{a}=0", f"egress:{a}:{c}=0.3", f"bandwidth:{a}:{b}:one-way=x0.2"]
+        words += [
+            f"egress:{a}:{b}=x5",
+            f"egress:{b}:{a}=0",
+            f"egress:{a}:{c}=0.3",
+            f"bandwidth:{a}:{b}:one-way=x0.2",
+        ]
     there = changed(problem, *words)
     proved, tried = solve(there), solve(there, "exhaustive")
     assert (proved.placement is None) == (tried.placement is None)
@@ -188,7 +240,11 @@ def test_solvers_agree_in_changed_worlds(seed: int) -> None:
         assert proved.value == pytest.approx(tried.value, rel=1e-3)
 
 
-@given(seed=st.integers(0, 200), src=st.sampled_from(["*", "aws", "aws/r0", "gcp"]), dst=st.sampled_from(["*", "aws", "gcp", "internet"]))
+@given(
+    seed=st.integers(0, 200),
+    src=st.sampled_from(["*", "aws", "aws/r0", "gcp"]),
+    dst=st.sampled_from(["*", "aws", "gcp", "internet"]),
+)
 @settings(max_examples=40, deadline=None)
 def test_egress_changes_the_pairs_it_names_and_no_other(seed: int, src: str, dst: str) -> None:
     """Each pair of places, in and between zones, against a plain reading of the two patterns."""
@@ -206,14 +262,19 @@ def test_egress_changes_the_pairs_it_names_and_no_other(seed: int, src: str, dst
             other = a.split("/", maxsplit=1)[0] != b.split("/", maxsplit=1)[0]
             hit = named(src, a) and a != b and (other if dst == "internet" else named(dst, b))
             for zone in (True, False):
-                old, new = (n.egress_price(a, b, same_zone=zone).usd_per_gib for n in (problem.network, there))
+                old, new = (
+                    n.egress_price(a, b, same_zone=zone).usd_per_gib
+                    for n in (problem.network, there)
+                )
                 assert new == pytest.approx(old * (3 if hit else 1))
 
 
 def test_a_changed_device_leaves_those_estimated_from_it() -> None:
     """An A10 that nobody measured is estimated from the T4; a faster T4 does not make it faster."""
     problem = placer.Advisor("erben-2023").problem("roberta-xlm")
-    measured = replace(problem.profile, rates=tuple(r for r in problem.profile.rates if r.gpu == "T4"))
+    measured = replace(
+        problem.profile, rates=tuple(r for r in problem.profile.rates if r.gpu == "T4")
+    )
     problem = replace(problem, profile=measured)
     there = changed(problem, "rate:T4=x2")
     for offer in problem.catalog.offers:
@@ -221,16 +282,23 @@ def test_a_changed_device_leaves_those_estimated_from_it() -> None:
         assert (old is None) == (new is None)
         if old is not None and new is not None:
             times = 2 if offer.gpu == "T4" else 1
-            assert (new.alone.value, new.shared.value) == pytest.approx((times * old.alone.value, times * old.shared.value))
+            assert (new.alone.value, new.shared.value) == pytest.approx(
+                (times * old.alone.value, times * old.shared.value)
+            )
 
 
 def test_keep_prices_any_placement_in_any_world() -> None:
     """Egress at 10 times the price: the spread placement costs more, its speed stays."""
     problem = two_places()
-    kept, there = keep(across(problem), problem), keep(across(problem), changed(problem, "egress:*:*=x10"))
+    kept, there = (
+        keep(across(problem), problem),
+        keep(across(problem), changed(problem, "egress:*:*=x10")),
+    )
     assert kept.estimate is not None
     assert there.estimate is not None
-    assert there.estimate.usd_per_hour.egress == pytest.approx(10 * kept.estimate.usd_per_hour.egress)
+    assert there.estimate.usd_per_hour.egress == pytest.approx(
+        10 * kept.estimate.usd_per_hour.egress
+    )
     assert there.value == kept.value
     assert not violations(across(problem), problem)
 
@@ -274,7 +342,9 @@ def test_keep_prices_any_placement_in_any_world() -> None:
         ([], [], "nothing is changed"),
     ],
 )
-def test_bad_changes_are_one_line_that_names_them(words: list[str], drop: list[str], says: str) -> None:
+def test_bad_changes_are_one_line_that_names_them(
+    words: list[str], drop: list[str], says: str
+) -> None:
     """A PlacerError with a hint, never something else."""
     with pytest.raises(PlacerError) as caught:
         what_if(two_places(), parse_changes(words, drop))
@@ -285,23 +355,37 @@ def test_bad_changes_are_one_line_that_names_them(words: list[str], drop: list[s
 
 def test_the_command_prints_the_difference_and_the_regret(run: Run) -> None:
     """8 A10 at 0.60 USD/h each; three times the price breaks the budget."""
-    done = run("whatif", *ERBEN, "--budget", "5/h", "--gpu", "T4,A10", "--set", "price:lambda/*:A10=x3")
+    done = run(
+        "whatif", *ERBEN, "--budget", "5/h", "--gpu", "T4,A10", "--set", "price:lambda/*:A10=x3"
+    )
     assert done.returncode == 0, done.stderr
-    for words in ("before", "after", "difference", "8 x A10", "another", "the old choice would do", "$14.40/h is above the budget"):
+    for words in (
+        "before",
+        "after",
+        "difference",
+        "8 x A10",
+        "another",
+        "the old choice would do",
+        "$14.40/h is above the budget",
+    ):
         assert words in " ".join(done.stdout.split())
     assert all(len(line.rstrip()) <= 80 for line in done.stdout.splitlines())
 
 
 def test_the_document_follows_its_schema(run: Run) -> None:
     """With a choice before and none after: exit code 3, as infeasible is an answer."""
-    done = run("whatif", *ERBEN, "--budget", "5/h", "--gpu", "A10", "--set", "budget=0.1/h", "--json")
+    done = run(
+        "whatif", *ERBEN, "--budget", "5/h", "--gpu", "A10", "--set", "budget=0.1/h", "--json"
+    )
     assert done.returncode == 3
     document = json.loads(done.stdout)
     jsonschema.validate(document, json.loads(schema_text("whatif")))
     assert document["after"]["placement"] is None
     assert document["difference"] is None
     assert "above the budget" in document["kept"]["violations"][0]
-    got = placer.whatif("roberta-xlm", catalog="erben-2023", gpu="A10,T4", budget="5/h", drop="lambda/us-west-1:A10")
+    got = placer.whatif(
+        "roberta-xlm", catalog="erben-2023", gpu="A10,T4", budget="5/h", drop="lambda/us-west-1:A10"
+    )
     jsonschema.validate(got.to_dict(), json.loads(schema_text("whatif")))
     assert got.kept is not None
     assert got.kept.estimate is None

@@ -1,4 +1,6 @@
-"""placer where PyTorch is not installed: everything but the profiler works, and that names what to install."""
+"""placer where PyTorch is not installed: everything but the profiler works, and that names what to
+install.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,14 @@ print(count, "torch" in sys.modules)
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own that finds no PyTorch."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100"}
-    return subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, timeout=600, env=environment, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", BLOCK + code],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=environment,
+        check=False,
+    )
 
 
 def placer(*words: str) -> subprocess.CompletedProcess[str]:
@@ -60,7 +69,9 @@ def test_the_block_works() -> None:
 
 def test_import_needs_no_torch() -> None:
     """Nor do all names of the package."""
-    done = python("import placer\nfor name in dir(placer): getattr(placer, name)\nprint(placer.__version__)")
+    done = python(
+        "import placer\nfor name in dir(placer): getattr(placer, name)\nprint(placer.__version__)"
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -75,22 +86,40 @@ def test_every_help_needs_no_torch() -> None:
 
 def test_recommend_needs_no_torch() -> None:
     """The main job, on the April 2023 book."""
-    done = placer("recommend", "--model", "roberta-xlm", "--budget", "5/h", "--catalog", "erben-2023", "--gpu", "T4,A10")
+    done = placer(
+        "recommend",
+        "--model",
+        "roberta-xlm",
+        "--budget",
+        "5/h",
+        "--catalog",
+        "erben-2023",
+        "--gpu",
+        "T4,A10",
+    )
     assert done.returncode == 0, done.stderr
     assert "samples/s" in done.stdout
 
 
 def test_every_module_imports_without_torch() -> None:
     """Profiler and commands: PyTorch is imported inside functions alone."""
-    files = [*(ROOT / "placer" / "profiler").rglob("*.py"), *(ROOT / "placer" / "cli").rglob("*.py")]
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files]
+    files = [
+        *(ROOT / "placer" / "profiler").rglob("*.py"),
+        *(ROOT / "placer" / "cli").rglob("*.py"),
+    ]
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in files
+    ]
     code = f"import importlib\nfor name in {names!r}: importlib.import_module(name)"
     done = python(code)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_profiler_names_what_to_install() -> None:
-    """Exit 2 and the pip line, for the measurement of a model and for that of a host; nothing is written."""
+    """Exit 2 and the pip line, for the measurement of a model and for that of a host; nothing is
+    written.
+    """
     code = """
 from placer.errors import PlacerError
 from placer.profiler.host import measure_host

@@ -1,4 +1,6 @@
-"""Machines of an exported plan as processes on this computer, and the network between them; used by `trial.py`."""
+"""Machines of an exported plan as processes on this computer, and the network between them; used by
+`trial.py`.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,24 @@ JOIN = (
     "if entry:\n    from placer.launch.shaped_network.entrance import enter; enter(entry)\n"
     "os.execvp(sys.argv[2], sys.argv[2:])"
 )
-"""Program that joins a machine's network, then becomes the machine's own program; it is asked to end when this one is killed."""
+"""Program that joins a machine's network, then becomes the machine's own program; it is asked to
+end when this one is killed.
+"""
 START_S, END_S, POLL_S = 120.0, 20.0, 0.5
 
 
 class Machines:
-    """Processes, each the leader of a group of its own: hivemind starts a daemon and several processes more."""
+    """Processes, each the leader of a group of its own: hivemind starts a daemon and several
+    processes more.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, words: list[str], entry: dict[str, Any] | None, environment: dict[str, str]) -> None:
+    def start(
+        self, name: str, words: list[str], entry: dict[str, Any] | None, environment: dict[str, str]
+    ) -> None:
         """Start a program in the network of a machine; its output goes to NAME.log."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         with (self.folder / f"{name}.log").open("wb") as log:
@@ -59,7 +67,11 @@ class Machines:
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Lines of JSON that a peer has written."""
-        return [json.loads(line) for line in self.log(name).splitlines(keepends=True) if line.startswith("{") and line.endswith("}\n")]
+        return [
+            json.loads(line)
+            for line in self.log(name).splitlines(keepends=True)
+            if line.startswith("{") and line.endswith("}\n")
+        ]
 
     def wait_for_words(self, name: str, pattern: str, limit_s: float) -> str:
         """Return the first text of a program's output that matches; stop where it ends without."""
@@ -88,7 +100,9 @@ class Machines:
 
 
 class Loopback:
-    """No network of its own: all machines are one address of this computer, not that of another trial."""
+    """No network of its own: all machines are one address of this computer, not that of another
+    trial.
+    """
 
     def __init__(self, count: int) -> None:
         self.addresses = [f"127.{1 + os.getpid() % 250}.{1 + os.getpid() // 250 % 250}.1"] * count
@@ -103,23 +117,37 @@ class Loopback:
 
 @contextlib.contextmanager
 def network_of(manifest: Manifest, *, shaped: bool) -> Iterator[Any]:
-    """The network of a plan: a namespace for each machine and links as the plan has them, or loopback."""
+    """The network of a plan: a namespace for each machine and links as the plan has them, or
+    loopback.
+    """
     places = [group.place for group in manifest.groups for _ in range(group.count)]
     if not shaped:
         yield Loopback(len(places))
         return
     problem, _placement = question_of(manifest, "plan.json")
-    links = [network.network_of(problem.catalog).link(src, dst) for src, dst in product(set(places), repeat=2)]
+    links = [
+        network.network_of(problem.catalog).link(src, dst)
+        for src, dst in product(set(places), repeat=2)
+    ]
     shapes = [
-        Shape(src=link.src, dst=link.dst, stream_bytes_per_s=link.bytes_per_second, pair_bytes_per_s=link.speed(99), rtt_s=link.rtt_s)
+        Shape(
+            src=link.src,
+            dst=link.dst,
+            stream_bytes_per_s=link.bytes_per_second,
+            pair_bytes_per_s=link.speed(99),
+            rtt_s=link.rtt_s,
+        )
         for link in links
     ]
     with shaped_network(places, shapes) as found:
         yield found
 
 
-def train(folder: Path, manifest: Manifest, *, steps: int, pace: float, shaped: bool) -> dict[str, Any]:
-    """Start the exported scripts as they are, wait for all peers, and return what they and the relay counted.
+def train(
+    folder: Path, manifest: Manifest, *, steps: int, pace: float, shaped: bool
+) -> dict[str, Any]:
+    """Start the exported scripts as they are, wait for all peers, and return what they and the
+    relay counted.
 
     Parameters
     ----------
@@ -131,23 +159,44 @@ def train(folder: Path, manifest: Manifest, *, steps: int, pace: float, shaped: 
     Returns
     -------
     dict
-        ``rows``: of each peer, one a step. ``sent``: times and the bytes that a machine had sent to another one until then, the mean
-        of all ordered pairs; empty on loopback.
+        ``rows``: of each peer, one a step. ``sent``: times and the bytes that a machine had sent to
+        another one until then, the mean of all ordered pairs; empty on loopback.
     """
-    machines, limit_s = Machines(folder), START_S + steps * manifest.exchange.timeouts.round_s + 2 * END_S
+    machines, limit_s = (
+        Machines(folder),
+        START_S + steps * manifest.exchange.timeouts.round_s + 2 * END_S,
+    )
     try:
         with network_of(manifest, shaped=shaped) as lines:
             first = lines.addresses[0]
             listen = [{"PLACER_LISTEN_ADDRESS": address} for address in lines.addresses]
-            machines.start("bootstrap", ["bash", "bootstrap.sh"], lines.entry(0), {**listen[0], "PLACER_RENDEZVOUS_ADDRESS": first})
+            machines.start(
+                "bootstrap",
+                ["bash", "bootstrap.sh"],
+                lines.entry(0),
+                {**listen[0], "PLACER_RENDEZVOUS_ADDRESS": first},
+            )
             address = machines.wait_for_words("bootstrap", r"/ip4/\S+/p2p/\w+", START_S)
             peers = []
             for group in manifest.groups:
                 for node in range(group.count):
                     rank = group.rank_offset + node
-                    own = {**listen[rank], "PLACER_INITIAL_PEERS": address, "PLACER_NODE": str(node)}
-                    words = ["--steps", str(steps), "--samples_per_second", f"{pace:.4f}", "--weights", f"weights-{rank}.pt"]
-                    machines.start(f"peer-{rank}", ["bash", f"{group.name}.sh", *words], lines.entry(rank), own)
+                    own = {
+                        **listen[rank],
+                        "PLACER_INITIAL_PEERS": address,
+                        "PLACER_NODE": str(node),
+                    }
+                    words = [
+                        "--steps",
+                        str(steps),
+                        "--samples_per_second",
+                        f"{pace:.4f}",
+                        "--weights",
+                        f"weights-{rank}.pt",
+                    ]
+                    machines.start(
+                        f"peer-{rank}", ["bash", f"{group.name}.sh", *words], lines.entry(rank), own
+                    )
                     peers.append(f"peer-{rank}")
             sent = watch(machines, peers, limit_s, lines)
             return {"rows": [machines.rows(peer) for peer in peers], "sent": sent}
@@ -155,8 +204,12 @@ def train(folder: Path, manifest: Manifest, *, steps: int, pace: float, shaped: 
         machines.end()
 
 
-def watch(machines: Machines, peers: list[str], limit_s: float, lines: Any) -> list[tuple[float, float]]:
-    """Show each step until all peers are done; stop where one fails. Returns what was sent, as `train`."""
+def watch(
+    machines: Machines, peers: list[str], limit_s: float, lines: Any
+) -> list[tuple[float, float]]:
+    """Show each step until all peers are done; stop where one fails. Returns what was sent, as
+    `train`.
+    """
     shown, deadline = 0, time.monotonic() + limit_s
     sent: list[tuple[float, float]] = []
     while True:
@@ -165,7 +218,10 @@ def watch(machines: Machines, peers: list[str], limit_s: float, lines: Any) -> l
         if counted:
             sent.append((time.time(), sum(counted) / len(counted)))
         for row in machines.rows(peers[0])[shown:]:
-            print(f"  step {row['step']:>2}: loss {row['loss']:.3f}, {row['seconds']:.1f} s", flush=True)
+            print(
+                f"  step {row['step']:>2}: loss {row['loss']:.3f}, {row['seconds']:.1f} s",
+                flush=True,
+            )
             shown += 1
         failed = [peer for peer, code in codes.items() if code]
         late = [peer for peer, code in codes.items() if code is None]
@@ -174,5 +230,8 @@ def watch(machines: Machines, peers: list[str], limit_s: float, lines: Any) -> l
         if not late:
             return sent
         if time.monotonic() > deadline:
-            sys.exit(f"error: {late[0]} was not done after {limit_s:.0f} s; see {machines.folder / late[0]}.log")
+            sys.exit(
+                f"error: {late[0]} was not done after {limit_s:.0f} s; see "
+                f"{machines.folder / late[0]}.log"
+            )
         time.sleep(POLL_S)

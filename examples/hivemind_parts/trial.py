@@ -45,12 +45,24 @@ def main() -> int:
     alone = speed_alone()
     pace = PART * alone * min(1.0, (os.cpu_count() or 1) / options.peers)
     write_profile(folder, pace, alone)
-    print(f"one peer alone: {alone:.1f} samples/s; the machines of the plan do {pace:.1f}; files in {folder}")
+    print(
+        f"one peer alone: {alone:.1f} samples/s; the machines of the plan do {pace:.1f}; files "
+        f"in {folder}"
+    )
     print("reference: two peers in one region")
-    reference = trial(folder / "reference", [f"{PLACES[0]}=2x{DEVICE}:on-demand"], options, 2, REFERENCE_STEPS, shaped=shaped)
+    reference = trial(
+        folder / "reference",
+        [f"{PLACES[0]}=2x{DEVICE}:on-demand"],
+        options,
+        2,
+        REFERENCE_STEPS,
+        shaped=shaped,
+    )
     calibrate(folder, reference)
     groups = [f"{place}=1x{DEVICE}:on-demand" for place in PLACES[: options.peers]]
-    print(f"trial: {options.peers} peers, {'links of the plan' if shaped else 'loopback, one region'}")
+    print(
+        f"trial: {options.peers} peers, {'links of the plan' if shaped else 'loopback, one region'}"
+    )
     found = trial(
         folder / "trial",
         groups if shaped else [f"{PLACES[0]}={options.peers}x{DEVICE}:on-demand"],
@@ -60,23 +72,49 @@ def main() -> int:
         shaped=shaped,
         more=["--calibration", str(folder / "calibration.json")],
     )
-    (folder / "trial.json").write_text(json.dumps({"reference": reference, "trial": found}, indent=2) + "\n")
+    (folder / "trial.json").write_text(
+        json.dumps({"reference": reference, "trial": found}, indent=2) + "\n"
+    )
     show(found)
     return 0 if found["loss"][1] < found["loss"][0] else 1
 
 
 def read_options() -> argparse.Namespace:
     """Options of the whole example."""
-    parser = argparse.ArgumentParser(description="train a tiny RoBERTa with hivemind from an exported plan, and compare run and plan")
-    parser.add_argument("--peers", type=int, choices=(2, 3), default=2, help="machines of the plan, each a process (default: 2)")
-    parser.add_argument("--steps", type=int, default=8, help="optimizer steps, at least 3 (default: 8)")
-    parser.add_argument("--calculation", type=float, default=10.0, help="seconds that a step calculates (default: 10)")
-    parser.add_argument("--shaped", action="store_true", help="one region a peer, links as the plan has them; needs root")
-    parser.add_argument("--link", default="25Mb/s", help="bandwidth of one stream between regions (default: 25Mb/s)")
+    parser = argparse.ArgumentParser(
+        description="train a tiny RoBERTa with hivemind from an exported plan, and compare run "
+        "and plan"
+    )
+    parser.add_argument(
+        "--peers",
+        type=int,
+        choices=(2, 3),
+        default=2,
+        help="machines of the plan, each a process (default: 2)",
+    )
+    parser.add_argument(
+        "--steps", type=int, default=8, help="optimizer steps, at least 3 (default: 8)"
+    )
+    parser.add_argument(
+        "--calculation",
+        type=float,
+        default=10.0,
+        help="seconds that a step calculates (default: 10)",
+    )
+    parser.add_argument(
+        "--shaped",
+        action="store_true",
+        help="one region a peer, links as the plan has them; needs root",
+    )
+    parser.add_argument(
+        "--link", default="25Mb/s", help="bandwidth of one stream between regions (default: 25Mb/s)"
+    )
     parser.add_argument("--dir", help="folder for plans, scripts and logs (default: a new one)")
     options = parser.parse_args()
     if options.steps < 3 or not 5 <= options.calculation <= 600:
-        parser.error("--steps is at least 3, --calculation 5 to 600: hivemind needs 5 s to form a group")
+        parser.error(
+            "--steps is at least 3, --calculation 5 to 600: hivemind needs 5 s to form a group"
+        )
     return options
 
 
@@ -108,7 +146,10 @@ def write_profile(folder: Path, pace: float, alone: float) -> None:
     """Write the profile of the model with the speed of the plan's machines."""
     parameters = list(build_model().parameters())
     count = sum(p.numel() for p in parameters)
-    said = {"basis": "measured", "source": f"examples/hivemind_roberta_tiny.py: paced; alone {alone:.1f} samples/s"}
+    said = {
+        "basis": "measured",
+        "source": f"examples/hivemind_roberta_tiny.py: paced; alone {alone:.1f} samples/s",
+    }
     rate = {"gpu": DEVICE, "gpu_count": 1, "value": pace, "low": pace, "high": pace, **said}
     profile = {
         "schema": "placer.profile/v1",
@@ -134,7 +175,9 @@ def write_profile(folder: Path, pace: float, alone: float) -> None:
 
 
 def placer(*words: str) -> None:
-    """Run the command line, shown as one would type it; its own output goes to a file, since it is long."""
+    """Run the command line, shown as one would type it; its own output goes to a file, since it is
+    long.
+    """
     shown = " ".join(f"'{word}'" if set(word) & set("*&; ()") else word for word in words)
     print(f"$ placer {shown}", flush=True)
     done = subprocess.run(  # noqa: S603 - its own words
@@ -161,19 +204,56 @@ def trial(
     pace = json.loads(profile.read_text())["rates"][0]["value"]
     batch = max(1, round(peers * pace * options.calculation / MICROBATCH)) * MICROBATCH
     regions = len(groups)
-    words = ["--model", str(profile), "--tbs", str(batch), "--exchange", "all-reduce", "--market", "on-demand", "--gpu", DEVICE]
-    words += ["--use", ",".join(groups), "--workers", f"{peers}..{peers}", "--regions", str(regions), *(more or [])]
+    words = [
+        "--model",
+        str(profile),
+        "--tbs",
+        str(batch),
+        "--exchange",
+        "all-reduce",
+        "--market",
+        "on-demand",
+        "--gpu",
+        DEVICE,
+    ]
+    words += [
+        "--use",
+        ",".join(groups),
+        "--workers",
+        f"{peers}..{peers}",
+        "--regions",
+        str(regions),
+        *(more or []),
+    ]
     used = [group.partition("=")[0] for group in groups]
-    words += [word for a in used for b in used if a != b for word in ("--link", f"{a}:{b}={options.link}")]
+    words += [
+        word for a in used for b in used if a != b for word in ("--link", f"{a}:{b}={options.link}")
+    ]
     plan, script = folder / "plan.json", Path(__file__).parents[1] / "hivemind_roberta_tiny.py"
     placer("recommend", *words, "--manifest", str(plan))
-    placer("export", str(plan), "--to", "hivemind", "--dir", str(folder / "launch"), "--train", str(script))
+    placer(
+        "export",
+        str(plan),
+        "--to",
+        "hivemind",
+        "--dir",
+        str(folder / "launch"),
+        "--train",
+        str(script),
+    )
     manifest = read_manifest(json.loads(plan.read_text()), str(plan))
-    return summary(folder / "launch", manifest, train(folder / "launch", manifest, steps=steps, pace=pace, shaped=shaped), steps)
+    return summary(
+        folder / "launch",
+        manifest,
+        train(folder / "launch", manifest, steps=steps, pace=pace, shaped=shaped),
+        steps,
+    )
 
 
 def summary(launch: Path, manifest: Manifest, run: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Medians over all peers of the steps after the first one, which includes that the peers find each other."""
+    """Medians over all peers of the steps after the first one, which includes that the peers find
+    each other.
+    """
     rows = [row for peer in run["rows"] for row in peer]
     warm = [row for row in rows if row["step"] > 1]
     last = [peer[-1] for peer in run["rows"]]
@@ -183,27 +263,46 @@ def summary(launch: Path, manifest: Manifest, run: dict[str, Any], steps: int) -
         "target_batch_size": exchange.target_batch_size,
         "timeouts": asdict(exchange.timeouts),
         "predicted": {
-            **{name: expected.step_seconds[name] for name in ("calculation", "communication", "total")},
+            **{
+                name: expected.step_seconds[name]
+                for name in ("calculation", "communication", "total")
+            },
             "low": exchange.target_batch_size / expected.samples_per_second.high,
             "high": exchange.target_batch_size / expected.samples_per_second.low,
             "pair_bytes": 2 * manifest.model.gradient_bytes / manifest.world_size,
         },
         "measured": {
-            "calculation": statistics.median(row["seconds"] - row["communication_s"] for row in warm),
+            "calculation": statistics.median(
+                row["seconds"] - row["communication_s"] for row in warm
+            ),
             "communication": statistics.median(row["communication_s"] for row in warm),
             "total": statistics.median(row["seconds"] for row in warm),
-            **sent_bytes(run["sent"], min(row["ended"] for row in warm), max(row["ended"] for row in warm), steps - 2),
+            **sent_bytes(
+                run["sent"],
+                min(row["ended"] for row in warm),
+                max(row["ended"] for row in warm),
+                steps - 2,
+            ),
             "first_step": statistics.median(row["seconds"] for row in rows if row["step"] == 1),
         },
-        "loss": [statistics.fmean(row["loss"] for row in rows if row["step"] == step) for step in (1, steps)],
+        "loss": [
+            statistics.fmean(row["loss"] for row in rows if row["step"] == step)
+            for step in (1, steps)
+        ],
         "steps": sorted({row["step"] for row in last}),
-        "rounds": {name: [row[name] for row in last] for name in ("averaged", "failed", "retried", "out_of_sync")},
+        "rounds": {
+            name: [row[name] for row in last]
+            for name in ("averaged", "failed", "retried", "out_of_sync")
+        },
         "apart": weights_apart(launch, len(last)),
     }
 
 
-def sent_bytes(sent: list[tuple[float, float]], began: float, ended: float, rounds: int) -> dict[str, float | None]:
-    """Bytes of a round from one machine to another, and what passes all the time beside (progress of each peer, DHT), bytes/s.
+def sent_bytes(
+    sent: list[tuple[float, float]], began: float, ended: float, rounds: int
+) -> dict[str, float | None]:
+    """Bytes of a round from one machine to another, and what passes all the time beside (progress
+    of each peer, DHT), bytes/s.
 
     Notes
     -----
@@ -219,12 +318,18 @@ def sent_bytes(sent: list[tuple[float, float]], began: float, ended: float, roun
 
 
 def weights_apart(launch: Path, peers: int) -> float:
-    """Largest difference between the weights of two peers at the end, as a share of the largest weight."""
+    """Largest difference between the weights of two peers at the end, as a share of the largest
+    weight.
+    """
     import torch
 
-    weights = [torch.load(launch / f"weights-{rank}.pt", weights_only=True) for rank in range(peers)]
+    weights = [
+        torch.load(launch / f"weights-{rank}.pt", weights_only=True) for rank in range(peers)
+    ]
     flat = [torch.cat([tensor.flatten() for tensor in state.values()]) for state in weights]
-    return max(float((other - flat[0]).abs().max()) for other in flat[1:]) / float(flat[0].abs().max())
+    return max(float((other - flat[0]).abs().max()) for other in flat[1:]) / float(
+        flat[0].abs().max()
+    )
 
 
 def calibrate(folder: Path, reference: dict[str, Any]) -> None:
@@ -232,7 +337,9 @@ def calibrate(folder: Path, reference: dict[str, Any]) -> None:
     measured = reference["measured"]
     with (folder / "runs.csv").open("w", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["model", "workers", "step_s", "calculation_s", "communication_s", "target_batch_size"])
+        table.writerow(
+            ["model", "workers", "step_s", "calculation_s", "communication_s", "target_batch_size"]
+        )
         workers, batch = f"{PLACES[0]}=2x{DEVICE}:on-demand", reference["target_batch_size"]
         seconds = [f"{measured[name]:.4f}" for name in ("total", "calculation", "communication")]
         table.writerow([str(folder / f"{MODEL}.json"), workers, *seconds, batch])
@@ -243,17 +350,39 @@ def show(found: dict[str, Any]) -> None:
     """Print what was expected beside what was measured."""
     predicted, measured, waits = found["predicted"], found["measured"], found["timeouts"]
     print(f"\n{'':30}{'predicted':>12}{'measured':>12}{'difference':>12}")
-    titles = {"calculation": "calculation, s", "communication": "communication, s", "total": "step, s", "pair_bytes": "2 S / N, MB a pair"}
+    titles = {
+        "calculation": "calculation, s",
+        "communication": "communication, s",
+        "total": "step, s",
+        "pair_bytes": "2 S / N, MB a pair",
+    }
     for name, title in titles.items():
         if measured[name] is not None:
             unit = 1e6 if name == "pair_bytes" else 1.0
             share = measured[name] / predicted[name] - 1
-            print(f"{title:30}{predicted[name] / unit:>12.2f}{measured[name] / unit:>12.2f}{share:>+12.1%}")
-    print(f"medians of the steps after the first one, which took {measured['first_step']:.1f} s: the peers find each other")
+            print(
+                f"{title:30}{predicted[name] / unit:>12.2f}{measured[name] / unit:>12.2f}{share:>+12.1%}"
+            )
+    print(
+        f"medians of the steps after the first one, which took {measured['first_step']:.1f} s: "
+        f"the peers find each other"
+    )
     print(f"the plan's interval of a step: {predicted['low']:.1f} to {predicted['high']:.1f} s")
     if measured["other_bytes_per_s"] is not None:
-        print(f"beside the rounds: {measured['other_bytes_per_s'] / 1e3:.1f} kB/s a pair (progress of the peers, DHT)")
-    print(f"time-outs of the plan: matchmaking {waits['matchmaking_s']:g} s, averaging {waits['averaging_s']:g} s")
-    rounds = (f"{name.replace('_', ' ')} {', '.join(map(str, counts))}" for name, counts in found["rounds"].items())
+        print(
+            f"beside the rounds: {measured['other_bytes_per_s'] / 1e3:.1f} kB/s a pair (progress "
+            f"of the peers, DHT)"
+        )
+    print(
+        f"time-outs of the plan: matchmaking {waits['matchmaking_s']:g} s, averaging "
+        f"{waits['averaging_s']:g} s"
+    )
+    rounds = (
+        f"{name.replace('_', ' ')} {', '.join(map(str, counts))}"
+        for name, counts in found["rounds"].items()
+    )
     print(f"rounds of each peer: {'; '.join(rounds)}")
-    print(f"loss {found['loss'][0]:.3f} -> {found['loss'][1]:.3f}; weights of the peers apart by {found['apart']:.1e} of the largest")
+    print(
+        f"loss {found['loss'][0]:.3f} -> {found['loss'][1]:.3f}; weights of the peers apart by "
+        f"{found['apart']:.1e} of the largest"
+    )

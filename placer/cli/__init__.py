@@ -19,7 +19,10 @@ COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
     "pareto": "Show what each budget buys: the frontier of cost and speed, proved.",
     "estimate": "Time and price a placement given by hand, no search.",
-    "explain": "Say what binds, why not something else, what one more is worth, when to leave a region, or why nothing fits.",
+    "explain": (
+        "Say what binds, why not something else, what one more is worth, when to leave a "
+        "region, or why nothing fits."
+    ),
     "simulate": "Replay a placement given by hand, with jitter and stragglers.",
     "compare": "Put placements given by hand side by side.",
     "whatif": "Solve a question as it is and in a changed world.",
@@ -28,7 +31,10 @@ COMMANDS = {
     "models": "List the models that have a profile, or show one.",
     "offers": "List what can be rented, filtered and sorted.",
     "network": "Show links between places: bandwidth, round-trip time, egress price.",
-    "profile": "Measure a model on this device: speed by batch size, memory, gradients; or estimate it for others.",
+    "profile": (
+        "Measure a model on this device: speed by batch size, memory, gradients; or "
+        "estimate it for others."
+    ),
     "rehearse": "Run a plan's geography on this machine in small and compare line by line.",
     "run": "Execute a launch manifest, measure, and compare with the prediction.",
     "replan": "Solve a plan's question again with what its run measured: keep or move.",
@@ -43,7 +49,18 @@ COMMANDS = {
 }
 """Commands in the order of --help, with their short help: no command is imported for --help."""
 ROOMS = {
-    "ask": ("recommend", "pareto", "estimate", "explain", "simulate", "compare", "whatif", "sweep", "robust", "replan"),
+    "ask": (
+        "recommend",
+        "pareto",
+        "estimate",
+        "explain",
+        "simulate",
+        "compare",
+        "whatif",
+        "sweep",
+        "robust",
+        "replan",
+    ),
     "book": ("models", "offers", "network", "catalog"),
     "measure": ("profile", "calibrate", "reproduce"),
     "launch": ("rehearse", "run", "export"),
@@ -65,7 +82,9 @@ EPILOG = "Start with: placer recommend --model roberta-xlm --budget 5/h"
 )
 @click.version_option(__version__, prog_name="placer")
 def cli() -> None:
-    """Decide where a model is trained: regions, machines, markets and gradient exchange, proved and explained."""
+    """Decide where a model is trained: regions, machines, markets and gradient exchange, proved and
+    explained.
+    """
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
@@ -86,12 +105,21 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         code = 0
     except OSError as error:
-        code = _say(PlacerError(f"cannot write the output: {error.strerror or error}", exit_code=1), given)
+        code = _say(
+            PlacerError(f"cannot write the output: {error.strerror or error}", exit_code=1), given
+        )
     except Exception as error:
         if os.environ.get("PLACER_DEBUG"):
             raise
         words = f"internal failure: {type(error).__name__}: {one_line(str(error))}"
-        code = _say(PlacerError(words, "run it again with PLACER_DEBUG=1 for the traceback, and report it", exit_code=1), given)
+        code = _say(
+            PlacerError(
+                words,
+                "run it again with PLACER_DEBUG=1 for the traceback, and report it",
+                exit_code=1,
+            ),
+            given,
+        )
     sys.exit(_flushed(code if isinstance(code, int) else 0))
 
 
@@ -135,6 +163,11 @@ def _usage(error: click.UsageError) -> PlacerError:
         return unknown("option", error.option_name, options)
     if isinstance(error, click.MissingParameter) and error.param is not None:
         name = error.param.opts[-1]
-        return PlacerError(f"{name} is missing", f"see {error.ctx.command_path} --help" if error.ctx else "")
+        return PlacerError(
+            f"{name} is missing", f"see {error.ctx.command_path} --help" if error.ctx else ""
+        )
     message = error.format_message().rstrip(".")
-    return PlacerError(message[:1].lower() + message[1:], f"see {error.ctx.command_path if error.ctx else 'placer'} --help")
+    return PlacerError(
+        message[:1].lower() + message[1:],
+        f"see {error.ctx.command_path if error.ctx else 'placer'} --help",
+    )

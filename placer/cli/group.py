@@ -19,18 +19,25 @@ class LazyGroup(click.Group):
     Parameters
     ----------
     package
-        Package of the modules; each has its click command in ``command``. A module is named as its command, with
-        ``_`` for ``-`` and a ``_`` after a word that Python keeps for itself: ``import`` lies in ``import_``.
+        Package of the modules; each has its click command in ``command``. A module is named as its
+        command, with ``_`` for ``-`` and a ``_`` after a word that Python keeps for itself:
+        ``import`` lies in ``import_``.
     rooms
         Subpackage of each command that does not lie in the package itself, by name.
     helps
-        Short help of each command by name, in the order of --help: no command is imported for --help.
+        Short help of each command by name, in the order of --help: no command is imported for
+        --help.
     **attributes
         What `click.Group` takes.
     """
 
     def __init__(
-        self, *, package: str, helps: Mapping[str, str], rooms: Mapping[str, str] = MappingProxyType({}), **attributes: Any
+        self,
+        *,
+        package: str,
+        helps: Mapping[str, str],
+        rooms: Mapping[str, str] = MappingProxyType({}),
+        **attributes: Any,
     ) -> None:
         super().__init__(**attributes)
         self.package = package
@@ -47,7 +54,9 @@ class LazyGroup(click.Group):
             return None
         name = cmd_name.replace("-", "_")
         package = ".".join(filter(None, (self.package, self.rooms.get(cmd_name))))
-        module = importlib.import_module(f"{package}.{name}{'_' if keyword.iskeyword(name) else ''}")
+        module = importlib.import_module(
+            f"{package}.{name}{'_' if keyword.iskeyword(name) else ''}"
+        )
         command: click.Command = module.command
         return command
 
@@ -56,7 +65,9 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(self.helps.items()))
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Answer an unknown command with the nearest one."""
         if args and args[0] not in self.helps and not args[0].startswith("-"):
             raise unknown("command", args[0], self.helps)

@@ -1,4 +1,6 @@
-"""What the commands that fill a book say: what was read, what was left out and why, and the next command."""
+"""What the commands that fill a book say: what was read, what was left out and why, and the next
+command.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,27 @@ MOST_REASONS = 12
 """Reasons for leaving something out that are printed; --json has them all."""
 
 
-def import_options(*more: Option, name: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options that every import has, and ``more``; ``name`` is the default name of the book."""
+def import_options(
+    *more: Option, name: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options that every import has, and ``more``; ``name`` is the default name of the
+    book.
+    """
     options: list[Option] = [
-        click.option("--as", "name", default=name, show_default=name is not None, metavar="NAME", help="Name of the book."),
+        click.option(
+            "--as",
+            "name",
+            default=name,
+            show_default=name is not None,
+            metavar="NAME",
+            help="Name of the book.",
+        ),
         *more,
-        click.option("--skip-bad", is_flag=True, help="Leave out and count what is wrong, instead of refusing the file."),
+        click.option(
+            "--skip-bad",
+            is_flag=True,
+            help="Leave out and count what is wrong, instead of refusing the file.",
+        ),
         click.option("--dry-run", is_flag=True, help="Read and check, write nothing."),
         json_option,
     ]
@@ -77,9 +94,22 @@ def finish(
 
     folder = None if dry_run else str(save(harvest, name))
     if as_json:
-        said = {"documents": msgspec.to_builtins(harvest.origins), "left_out": dict(harvest.left_out), "notes": list(harvest.notes)}
+        said = {
+            "documents": msgspec.to_builtins(harvest.origins),
+            "left_out": dict(harvest.left_out),
+            "notes": list(harvest.notes),
+        }
         counts = {file: len(rows) for file, rows in harvest.rows.items()}
-        print_json({"schema": "placer.import/v1", "book": name, "folder": folder, "rows": counts, **fields, **said})
+        print_json(
+            {
+                "schema": "placer.import/v1",
+                "book": name,
+                "folder": folder,
+                "rows": counts,
+                **fields,
+                **said,
+            }
+        )
         return
     out = console()
     for line in words:
@@ -97,13 +127,20 @@ def say_rest(left_out: Mapping[str, int], notes: Sequence[str]) -> None:
     for reason, count in ranked[:MOST_REASONS]:
         out.print(f"left out: {count:,} x {reason}", soft_wrap=True)
     if rest := ranked[MOST_REASONS:]:
-        out.print(f"left out: {sum(count for _, count in rest):,} x {len(rest)} other reasons (--json lists them)")
+        out.print(
+            f"left out: {sum(count for _, count in rest):,} x {len(rest)} other reasons (--json "
+            f"lists them)"
+        )
     for note in notes:
         out.print(f"note: {note}", soft_wrap=True)
 
 
-def say_next(name: str, catalog: Sequence[str] = (), commands: Sequence[str] = (), *, dry_run: bool) -> None:
-    """Say which commands use the book, laid over the books that were given, else over those that are pinned."""
+def say_next(
+    name: str, catalog: Sequence[str] = (), commands: Sequence[str] = (), *, dry_run: bool
+) -> None:
+    """Say which commands use the book, laid over the books that were given, else over those that
+    are pinned.
+    """
     from placer.market.books.pin import DEFAULT_CATALOG, pinned
 
     out = console()
@@ -126,5 +163,8 @@ def past_date(text: str, option: str) -> date:
     """
     day = parse_date(text, option)
     if day > datetime.now(UTC).date():
-        raise PlacerError(f"{option} '{text}' is in the future", "give the day of the prices or of the measurement")
+        raise PlacerError(
+            f"{option} '{text}' is in the future",
+            "give the day of the prices or of the measurement",
+        )
     return day

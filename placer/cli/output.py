@@ -30,7 +30,9 @@ def console(*, stderr: bool = False) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
-    made = Console(stderr=stderr, highlight=False, emoji=False, markup=False, soft_wrap=False, width=width)
+    made = Console(
+        stderr=stderr, highlight=False, emoji=False, markup=False, soft_wrap=False, width=width
+    )
     made.on_broken_pipe = _broken_pipe  # type: ignore[method-assign]
     return made
 
@@ -55,7 +57,9 @@ def progress(words: str) -> Iterator[Callable[[float], None]]:
         yield lambda value: status.update(f"{words} ... best so far {value:,.4g}")
 
 
-def new_table(headers: Sequence[str], *, right: Collection[str] = (), wrap: Collection[str] | None = None) -> Table:
+def new_table(
+    headers: Sequence[str], *, right: Collection[str] = (), wrap: Collection[str] | None = None
+) -> Table:
     """Start a plain table.
 
     Parameters
@@ -72,7 +76,9 @@ def new_table(headers: Sequence[str], *, right: Collection[str] = (), wrap: Coll
     made = Table(box=None, pad_edge=False, header_style="underline")
     for header in headers:
         whole = wrap is not None and header not in wrap
-        made.add_column(header, justify="right" if header in right else "left", no_wrap=whole, overflow="fold")
+        made.add_column(
+            header, justify="right" if header in right else "left", no_wrap=whole, overflow="fold"
+        )
     return made
 
 
@@ -87,24 +93,33 @@ def check_targets(*paths: str | None) -> None:
     Raises
     ------
     PlacerError
-        If a path is empty, a folder, something else than a file, in no folder that can be written, or named twice.
+        If a path is empty, a folder, something else than a file, in no folder that can be written,
+        or named twice.
     """
     seen: set[Path] = set()
     for path in (p for p in paths if p is not None):
         target = _resolved(path)
         if not path.strip() or target.is_dir():
-            raise PlacerError(f"'{path}' is not the name of a file", "give a file name, such as plan.json")
+            raise PlacerError(
+                f"'{path}' is not the name of a file", "give a file name, such as plan.json"
+            )
         if target.exists() and not target.is_file():
-            raise PlacerError(f"'{path}' is no regular file", "give the name of a file that may be replaced")
+            raise PlacerError(
+                f"'{path}' is no regular file", "give the name of a file that may be replaced"
+            )
         if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-            raise PlacerError(f"cannot write '{path}': its folder does not exist or cannot be written", "choose another folder")
+            raise PlacerError(
+                f"cannot write '{path}': its folder does not exist or cannot be written",
+                "choose another folder",
+            )
         if target in seen:
             raise PlacerError(f"'{path}' is named twice", "give each document a file of its own")
         seen.add(target)
 
 
 def write_json(path: str, document: Any) -> None:
-    """Write a document to a file: to a temporary one in the same folder, then renamed; links are followed.
+    """Write a document to a file: to a temporary one in the same folder, then renamed; links are
+    followed.
 
     Raises
     ------
@@ -150,7 +165,9 @@ def _resolved(path: str) -> Path:
     try:
         return Path(path).resolve()
     except (OSError, ValueError, RuntimeError):
-        raise PlacerError(f"'{path}' is not the name of a file", "give a file name, such as plan.json") from None
+        raise PlacerError(
+            f"'{path}' is not the name of a file", "give a file name, such as plan.json"
+        ) from None
 
 
 def read_json(path: str) -> Any:
@@ -164,11 +181,15 @@ def read_json(path: str) -> Any:
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "check the path") from None
+        raise PlacerError(
+            f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "check the path"
+        ) from None
     try:
         return json.loads(data, parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        raise PlacerError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}", "correct the file") from None
+        raise PlacerError(
+            f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}", "correct the file"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise PlacerError(f"{path}: not valid JSON: {error}", "correct the file") from None
 

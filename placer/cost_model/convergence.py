@@ -1,4 +1,6 @@
-"""How many more samples a model needs when workers exchange less often, later or coarser: samples to target."""
+"""How many more samples a model needs when workers exchange less often, later or coarser: samples
+to target.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ ARROW = " -> "
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Multiplier:
-    """Samples to target over those of plain synchronous training in FP32: 1 is as good, 2 needs twice as many."""
+    """Samples to target over those of plain synchronous training in FP32: 1 is as good, 2 needs
+    twice as many.
+    """
 
     value: float
     low: float
@@ -48,19 +52,27 @@ def samples_to_target(exchange: Exchange, given: Sequence[tuple[str, float]] = (
 
     Notes
     -----
-    The product of the factors of catalogs/convergence.csv for local steps, staleness and compression.
+    The product of the factors of catalogs/convergence.csv for local steps, staleness and
+    compression.
 
     Examples
     --------
     >>> got = samples_to_target(Exchange(strategy="local-sgd", compression="fp16", local_steps=16))
-    >>> got.value, got.low, round(got.high, 3)  # 1.05 (1 to 1.25) for H = 16, times 1 (1 to 1.02) for FP16
+    # 1.05 (1 to 1.25) for H = 16, times 1 (1 to 1.02) for FP16
+    >>> got.value, got.low, round(got.high, 3)
     (1.05, 1.0, 1.275)
     >>> samples_to_target(Exchange(strategy="local-sgd", compression="fp16", local_steps=16), [("local-sgd", 1.2)]).value
     1.2
     """
     for strategy, value in given:
         if strategy == exchange.strategy:
-            return Multiplier(value=value, low=value, high=value, basis="given", source="given with --samples-to-target")
+            return Multiplier(
+                value=value,
+                low=value,
+                high=value,
+                basis="given",
+                source="given with --samples-to-target",
+            )
     if exchange.strategy == "none":
         return PLAIN
     late = traits(exchange.strategy).staleness + exchange.overlap
@@ -74,10 +86,16 @@ def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
     -----
     See `samples_to_target` and `batch_factor`.
     """
-    found, factor = samples_to_target(exchange, problem.requirements.samples_to_target), batch_factor(problem)
+    found, factor = (
+        samples_to_target(exchange, problem.requirements.samples_to_target),
+        batch_factor(problem),
+    )
     if factor == 1:
         return found
-    said = f"batch {problem.batch:,} beside {problem.profile.target_batch_size:,}, critical batch {problem.requirements.critical_batch:,}"
+    said = (
+        f"batch {problem.batch:,} beside {problem.profile.target_batch_size:,}, critical batch "
+        f"{problem.requirements.critical_batch:,}"
+    )
     sure = (found.low, found.high) == (1, 1)
     source = f"{said} (given; McCandlish et al., 2018)"
     return Multiplier(
@@ -90,21 +108,31 @@ def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
 
 
 def batch_factor(problem: Problem) -> float:
-    """Samples to target at the problem's batch over those at the profile's; 1 without a critical batch.
+    """Samples to target at the problem's batch over those at the profile's; 1 without a critical
+    batch.
 
     Notes
     -----
-    McCandlish et al. (2018), An Empirical Model of Large-Batch Training, eq. 2.11: the samples that a loss needs are in proportion to
-    1 + B / B_crit, so a batch B needs (B_crit + B) / (B_crit + B_profile) times those of the profile's batch. Without the user's
-    B_crit every batch is taken to be as good for each sample, and the answer says so.
+    McCandlish et al. (2018), An Empirical Model of Large-Batch Training, eq. 2.11: the samples that
+    a loss needs are in proportion to 1 + B / B_crit, so a batch B needs (B_crit + B) / (B_crit +
+    B_profile) times those of the profile's batch. Without the user's B_crit every batch is taken to
+    be as good for each sample, and the answer says so.
     """
     critical = problem.requirements.critical_batch
-    return 1.0 if critical is None else (critical + problem.batch) / (critical + problem.profile.target_batch_size)
+    return (
+        1.0
+        if critical is None
+        else (critical + problem.batch) / (critical + problem.profile.target_batch_size)
+    )
 
 
 @lru_cache(maxsize=1_024)
 def _product(local_steps: int, late: int, compression: str) -> Multiplier:
-    rows = [_local_steps(local_steps), _row("staleness", str(late)), _row("compression", compression)]
+    rows = [
+        _local_steps(local_steps),
+        _row("staleness", str(late)),
+        _row("compression", compression),
+    ]
     counted = [row for row in rows if row.high > 1] or [PLAIN]
     return Multiplier(
         value=math.prod(row.value for row in rows),
@@ -117,35 +145,56 @@ def _product(local_steps: int, late: int, compression: str) -> Multiplier:
 
 def _local_steps(count: int) -> Multiplier:
     """Multiplier for H local steps: between two rows linear in the logarithm of H."""
-    rows = sorted((int(setting), row) for (factor, setting), row in table().items() if factor == "local-steps")
+    rows = sorted(
+        (int(setting), row) for (factor, setting), row in table().items() if factor == "local-steps"
+    )
     most = rows[-1][0]
     if count > most:
         raise PlacerError(
-            f"nobody says how {count} local steps converge", f"take at most {most}, or say it with --samples-to-target STRATEGY=FACTOR"
+            f"nobody says how {count} local steps converge",
+            f"take at most {most}, or say it with --samples-to-target STRATEGY=FACTOR",
         )
     (after, upper) = next((h, row) for h, row in rows if h >= count)
     if after == count:
         return upper
     before, lower = max((h, row) for h, row in rows if h < count)
     share = math.log(count / before) / math.log(after / before)
-    value, low, high = (a + share * (b - a) for a, b in ((lower.value, upper.value), (lower.low, upper.low), (lower.high, upper.high)))
-    return Multiplier(value=value, low=low, high=high, basis=upper.basis, source=f"H {before}{ARROW}{after}: {upper.source}")
+    value, low, high = (
+        a + share * (b - a)
+        for a, b in ((lower.value, upper.value), (lower.low, upper.low), (lower.high, upper.high))
+    )
+    return Multiplier(
+        value=value,
+        low=low,
+        high=high,
+        basis=upper.basis,
+        source=f"H {before}{ARROW}{after}: {upper.source}",
+    )
 
 
 def _row(factor: str, setting: str) -> Multiplier:
     found = table().get((factor, setting))
     if found is None:
-        raise PlacerError(f"nobody says how {factor} {setting} converges", "say it with --samples-to-target STRATEGY=FACTOR")
+        raise PlacerError(
+            f"nobody says how {factor} {setting} converges",
+            "say it with --samples-to-target STRATEGY=FACTOR",
+        )
     return found
 
 
 @lru_cache(maxsize=1)
 def table() -> dict[tuple[str, str], Multiplier]:
     """The default table, catalogs/convergence.csv, by factor and setting."""
-    with (shipped_folder("catalogs") / "convergence.csv").open(encoding="utf-8", newline="") as handle:
+    with (shipped_folder("catalogs") / "convergence.csv").open(
+        encoding="utf-8", newline=""
+    ) as handle:
         return {
             (row["factor"], row["setting"]): Multiplier(
-                value=float(row["value"]), low=float(row["low"]), high=float(row["high"]), basis=row["basis"], source=row["source"]
+                value=float(row["value"]),
+                low=float(row["low"]),
+                high=float(row["high"]),
+                basis=row["basis"],
+                source=row["source"],
             )
             for row in csv.DictReader(handle)
         }

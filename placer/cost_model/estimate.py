@@ -1,4 +1,6 @@
-"""Seconds, dollars and limits of a placement: the one model that serves solvers, reports and manifests."""
+"""Seconds, dollars and limits of a placement: the one model that serves solvers, reports and
+manifests.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from math import fsum
 from placer.cost_model.convergence import Multiplier, multiplier_of
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.dollars.data import data_usd_per_sample, moves_of
-from placer.cost_model.timing.crew import EXPECTED, FAST, SLOW, crew_of, samples_per_round, worker_rate
+from placer.cost_model.timing.crew import (
+    EXPECTED,
+    FAST,
+    SLOW,
+    crew_of,
+    samples_per_round,
+    worker_rate,
+)
 from placer.cost_model.timing.step import StepSeconds
 from placer.cost_model.timing.transports import step_seconds
 from placer.errors import PlacerError
@@ -25,12 +34,16 @@ from placer.units import SECONDS_PER_HOUR, Interval
 from placer.workload.constants import PUBLISHED
 
 PRICE_SPREAD = {"estimated": (0.7, 1.6), "published": (0.9, 1.1)}
-"""Low and high of a price that is no list price: an estimated spot price, or one that a paper reports."""
+"""Low and high of a price that is no list price: an estimated spot price, or one that a paper
+reports.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkUse:
-    """What one directed pair of places carries: bytes per round, streams side by side and their price in USD/h."""
+    """What one directed pair of places carries: bytes per round, streams side by side and their
+    price in USD/h.
+    """
 
     src: str
     dst: str
@@ -42,12 +55,14 @@ class LinkUse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What a placement does and costs in the mean, without intervals and sources: all that a solver compares.
+    """What a placement does and costs in the mean, without intervals and sources: all that a solver
+    compares.
 
     Notes
     -----
-    ``samples`` pass from exchange to exchange. ``samples_per_second`` counts samples at equal progress: those processed,
-    divided by the samples-to-target multiplier. ``carbon_g_per_hour`` is worked out only where the request limits or minimises it.
+    ``samples`` pass from exchange to exchange. ``samples_per_second`` counts samples at equal
+    progress: those processed, divided by the samples-to-target multiplier. ``carbon_g_per_hour`` is
+    worked out only where the request limits or minimises it.
     """
 
     step: StepSeconds
@@ -78,9 +93,10 @@ class Estimate:
 
     Notes
     -----
-    ``samples_per_second`` is what passes through the workers and can be measured; ``effective_samples_per_second``
-    divides it by ``samples_to_target`` and is what strategies are compared by. ``step`` is the round from exchange to
-    exchange, ``local_steps`` optimizer steps; ``slow_step`` the same at the slow end. ``moves`` happen once before the run.
+    ``samples_per_second`` is what passes through the workers and can be measured;
+    ``effective_samples_per_second`` divides it by ``samples_to_target`` and is what strategies are
+    compared by. ``step`` is the round from exchange to exchange, ``local_steps`` optimizer steps;
+    ``slow_step`` the same at the slow end. ``moves`` happen once before the run.
     """
 
     samples_per_second: Interval
@@ -100,7 +116,9 @@ class Estimate:
 
     @property
     def granularity(self) -> float | None:
-        """Calculation time over communication time, both by the wall clock; None without an exchange."""
+        """Calculation time over communication time, both by the wall clock; None without an
+        exchange.
+        """
         return self.step.calculation / self.step.communication if self.step.communication else None
 
 
@@ -117,9 +135,17 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
     got = _outcome(machines, placement, phases, problem, EXPECTED)
     slow, fast = (_outcome(machines, placement, phases, problem, case) for case in (SLOW, FAST))
     multiplier = multiplier_of(placement.exchange, problem)
-    part = crew_of(machines, placement, phases, problem, EXPECTED).shares() if placement.workers > 1 else {machines[0][0].offer.place: 1.0}
+    part = (
+        crew_of(machines, placement, phases, problem, EXPECTED).shares()
+        if placement.workers > 1
+        else {machines[0][0].offer.place: 1.0}
+    )
     return Estimate(
-        samples_per_second=Interval(value=got.processed_per_second, low=slow.processed_per_second, high=fast.processed_per_second),
+        samples_per_second=Interval(
+            value=got.processed_per_second,
+            low=slow.processed_per_second,
+            high=fast.processed_per_second,
+        ),
         effective_samples_per_second=Interval(
             value=got.samples_per_second,
             low=slow.processed_per_second / multiplier.high,
@@ -130,7 +156,9 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
         step=got.step,
         slow_step=slow.step,
         usd_per_hour=got.usd,
-        usd_per_hour_interval=_usd_interval(offers_of(machines, placement, problem), got.usd, slow.usd, fast.usd),
+        usd_per_hour_interval=_usd_interval(
+            offers_of(machines, placement, problem), got.usd, slow.usd, fast.usd
+        ),
         usd_per_million_samples=got.usd_per_million_samples,
         carbon_g_per_hour=carbon_of(offers_of(machines, placement, problem), problem.catalog),
         links=_links(phases, SECONDS_PER_HOUR / got.step.total, placement.exchange, problem),
@@ -141,18 +169,27 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
 
 
 def evaluate(placement: Placement, problem: Problem) -> Outcome:
-    """Expected round and price of a placement, as in `estimate` but without intervals and sources (for solvers)."""
+    """Expected round and price of a placement, as in `estimate` but without intervals and sources
+    (for solvers).
+    """
     machines = [(pool_of(group, problem), group.count) for group in placement.groups]
     return _outcome(machines, placement, exchange_phases(placement, problem), problem, EXPECTED)
 
 
-def _outcome(machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem, case: int) -> Outcome:
+def _outcome(
+    machines: Sequence[tuple[Pool, int]],
+    placement: Placement,
+    phases: tuple[Phase, ...],
+    problem: Problem,
+    case: int,
+) -> Outcome:
     step = step_seconds(machines, placement, phases, problem, case)
     rounds_per_hour = SECONDS_PER_HOUR / step.total
     exchange, samples = placement.exchange, samples_per_round(placement.exchange, problem)
     usd = cost.UsdPerHour(
         compute=cost.compute_usd_per_hour(offers_of(machines, placement, problem)),
-        egress=cost.egress_usd(phases, problem.network, same_zone=problem.requirements.same_zone) * rounds_per_hour,
+        egress=cost.egress_usd(phases, problem.network, same_zone=problem.requirements.same_zone)
+        * rounds_per_hour,
         storage=_storage_usd(step, problem) * rounds_per_hour,
         functions=_functions_usd(exchange, step, problem) * rounds_per_hour,
         data=data_usd_per_sample(machines, placement, problem) * samples * rounds_per_hour,
@@ -166,23 +203,44 @@ def _outcome(machines: Sequence[tuple[Pool, int]], placement: Placement, phases:
     )
 
 
-def _carbon(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> float | None:
+def _carbon(
+    machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
+) -> float | None:
     """Emissions in g CO2e per hour, if the request asks for them and they are known."""
-    found = carbon_of(offers_of(machines, placement, problem), problem.catalog) if problem.requirements.counts_carbon else None
+    found = (
+        carbon_of(offers_of(machines, placement, problem), problem.catalog)
+        if problem.requirements.counts_carbon
+        else None
+    )
     return None if found is None else found.value
 
 
-def offers_of(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> list[tuple[VmOffer, int]]:
+def offers_of(
+    machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
+) -> list[tuple[VmOffer, int]]:
     """All machines that are paid by the hour: the workers, and the server if there is one."""
     server = placement.exchange.server
-    return [*((pool.offer, n) for pool, n in machines), *([] if server is None else [(server_offer(server, problem), 1)])]
+    return [
+        *((pool.offer, n) for pool, n in machines),
+        *([] if server is None else [(server_offer(server, problem), 1)]),
+    ]
 
 
-def _usd_interval(offers: Sequence[tuple[VmOffer, int]], usd: cost.UsdPerHour, slow: cost.UsdPerHour, fast: cost.UsdPerHour) -> Interval:
-    """USD/h between the cheapest and dearest case: prices that are estimates or move, and use that grows with speed."""
+def _usd_interval(
+    offers: Sequence[tuple[VmOffer, int]],
+    usd: cost.UsdPerHour,
+    slow: cost.UsdPerHour,
+    fast: cost.UsdPerHour,
+) -> Interval:
+    """USD/h between the cheapest and dearest case: prices that are estimates or move, and use that
+    grows with speed.
+    """
     low = high = 0.0
     for offer, n in offers:
-        below, above = (factor * offer.usd_per_hour for factor in PRICE_SPREAD.get(offer.price_basis, (1.0, 1.0)))
+        below, above = (
+            factor * offer.usd_per_hour
+            for factor in PRICE_SPREAD.get(offer.price_basis, (1.0, 1.0))
+        )
         low += n * (min(below, offer.usd_per_hour_low or below) - offer.usd_per_hour)
         high += n * (max(above, offer.usd_per_hour_high or above) - offer.usd_per_hour)
     totals = (usd.total, slow.total, fast.total)
@@ -197,38 +255,56 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
     PlacerError
         If the catalog has no such offer, or no rate is known for its device.
     """
-    offer = problem.catalog.offer(group.place, group.instance_type, group.gpu, group.gpu_count, group.market)
+    offer = problem.catalog.offer(
+        group.place, group.instance_type, group.gpu, group.gpu_count, group.market
+    )
     if offer is not None:
         pool = problem.pool(offer)
         if pool is None:
             raise PlacerError(
-                f"no rate of {problem.profile.name} on {group.device} is known", "measure it, or choose another device", exit_code=5
+                f"no rate of {problem.profile.name} on {group.device} is known",
+                "measure it, or choose another device",
+                exit_code=5,
             )
         return pool
     raise PlacerError(
-        f"catalog {problem.catalog.name} has no {group.device} {group.market} ({group.instance_type}) in {group.place}", "see placer offers"
+        f"catalog {problem.catalog.name} has no {group.device} {group.market} "
+        f"({group.instance_type}) in {group.place}",
+        "see placer offers",
     )
 
 
 def exchange_phases(placement: Placement, problem: Problem) -> tuple[Phase, ...]:
     """Transfers of one exchange of a placement."""
     workers = list(placement.workers_by_place.items())
-    return strategy(placement.exchange.strategy).phases(workers, problem.gradient_bytes, placement.exchange)
+    return strategy(placement.exchange.strategy).phases(
+        workers, problem.gradient_bytes, placement.exchange
+    )
 
 
 def _functions_usd(exchange: Exchange, step: StepSeconds, problem: Problem) -> float:
     """Runs of cloud functions in USD per round."""
     memory = exchange.aggregator_memory_gib or 0.0
-    return fsum(cost.function_usd(problem.function(run.place), memory, run.seconds) for run in step.functions)
+    return fsum(
+        cost.function_usd(problem.function(run.place), memory, run.seconds)
+        for run in step.functions
+    )
 
 
 def _storage_usd(step: StepSeconds, problem: Problem) -> float:
     """Space and requests of object stores in USD per round."""
     size, catalog = problem.gradient_bytes, problem.catalog
-    return fsum(cost.storage_usd(catalog.store(use.place), size, use.gradients, step.total, use.failed_polls) for use in step.stores)
+    return fsum(
+        cost.storage_usd(
+            catalog.store(use.place), size, use.gradients, step.total, use.failed_polls
+        )
+        for use in step.stores
+    )
 
 
-def _links(phases: tuple[Phase, ...], rounds_per_hour: float, exchange: Exchange, problem: Problem) -> tuple[LinkUse, ...]:
+def _links(
+    phases: tuple[Phase, ...], rounds_per_hour: float, exchange: Exchange, problem: Problem
+) -> tuple[LinkUse, ...]:
     usd = cost.egress_usd_by_link(phases, problem.network, same_zone=problem.requirements.same_zone)
     pairs: dict[tuple[str, str], int] = {}
     for phase in phases:
@@ -248,11 +324,24 @@ def _links(phases: tuple[Phase, ...], rounds_per_hour: float, exchange: Exchange
 
 
 TRANSPORT_BASES = {
-    "butterfly": "averaging time: measured: runs of Erben et al. (2024) inside one zone; hosts of unmeasured devices: assumed alike",
-    "leaders": "averaging time: estimated: measured averages inside a zone (Erben et al., 2024), put together by level",
-    "region-hub": "transfers between servers: published: 2 to 5 % of runs through emulated links; averages inside regions as measured",
-    "region-gossip": "transfers between servers: published: 2 to 5 % of runs through emulated links; averages inside regions as measured",
-    "server": "push and pull: published: 1 to 5 % of runs through emulated links; the server's sums and network, "
+    "butterfly": (
+        "averaging time: measured: runs of Erben et al. (2024) inside one zone; hosts of "
+        "unmeasured devices: assumed alike"
+    ),
+    "leaders": (
+        "averaging time: estimated: measured averages inside a zone (Erben et al., 2024), "
+        "put together by level"
+    ),
+    "region-hub": (
+        "transfers between servers: published: 2 to 5 % of runs through emulated links; "
+        "averages inside regions as measured"
+    ),
+    "region-gossip": (
+        "transfers between servers: published: 2 to 5 % of runs through emulated "
+        "links; averages inside regions as measured"
+    ),
+    "server": "push and pull: published: 1 to 5 % of runs through emulated links; the server's "
+    "sums and network, "
     "and the loss of speed beside it: assumed",
     "store": "store and function times: assumed",
     "regional-stores": "store and function times: assumed",
@@ -261,7 +350,11 @@ TRANSPORT_BASES = {
 
 
 def _provenance(
-    machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], multiplier: Multiplier, problem: Problem
+    machines: Sequence[tuple[Pool, int]],
+    placement: Placement,
+    phases: tuple[Phase, ...],
+    multiplier: Multiplier,
+    problem: Problem,
 ) -> tuple[str, ...]:
     chosen = traits(placement.exchange.strategy)
     said = []
@@ -269,15 +362,22 @@ def _provenance(
         rate = worker_rate(pool, chosen.framework)
         said.append(f"speed on {pool.offer.device}: {rate.basis}: {rate.source}")
     for offer, _ in offers_of(machines, placement, problem):
-        said.append(f"price of {offer.device} {offer.market} in {offer.place}: {offer.price_basis}, {offer.as_of}: {offer.source}")
+        said.append(
+            f"price of {offer.device} {offer.market} in {offer.place}: {offer.price_basis}, "
+            f"{offer.as_of}: {offer.source}"
+        )
     between = {(t.src, t.dst) for phase in phases for t in phase.transfers if t.src != t.dst}
     for src, dst in sorted(between):
         link = problem.network.link(src, dst)
         said.append(f"link {src} to {dst}: {link.basis}: {link.source}")
     if chosen.transport in TRANSPORT_BASES:
         said.append(TRANSPORT_BASES[chosen.transport])
-    if problem.calibration.name != PUBLISHED.name and "averaging" in TRANSPORT_BASES.get(chosen.transport, ""):
-        said.append(f"averaging time and links between regions: calibrated: {problem.calibration.name}")
+    if problem.calibration.name != PUBLISHED.name and "averaging" in TRANSPORT_BASES.get(
+        chosen.transport, ""
+    ):
+        said.append(
+            f"averaging time and links between regions: calibrated: {problem.calibration.name}"
+        )
     if (multiplier.low, multiplier.high) != (1, 1):
         said.append(f"samples to target: {multiplier.basis}: {multiplier.source}")
     return tuple(dict.fromkeys(said))

@@ -30,18 +30,36 @@ class Violation:
 
 def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     """List every limit and wish that a placement breaks; empty if it may be recommended."""
-    found = [*_group_violations(placement, problem), *_quota_violations(placement, problem), *_exchange_violations(placement, problem)]
+    found = [
+        *_group_violations(placement, problem),
+        *_quota_violations(placement, problem),
+        *_exchange_violations(placement, problem),
+    ]
     wish = problem.requirements
     if not wish.min_workers <= placement.workers <= wish.max_workers:
         found.append(
-            Violation(code="workers", message=f"{placement.workers} workers are not within {wish.min_workers}..{wish.max_workers}")
+            Violation(
+                code="workers",
+                message=f"{placement.workers} workers are not within "
+                f"{wish.min_workers}..{wish.max_workers}",
+            )
         )
     if not wish.min_regions <= len(placement.places) <= wish.max_regions:
         found.append(
-            Violation(code="regions", message=f"{len(placement.places)} regions are not within {wish.min_regions}..{wish.max_regions}")
+            Violation(
+                code="regions",
+                message=f"{len(placement.places)} regions are not within "
+                f"{wish.min_regions}..{wish.max_regions}",
+            )
         )
     if placement.workers > problem.batch:
-        found.append(Violation(code="batch", message=f"a step of {problem.batch} samples cannot be shared by {placement.workers} workers"))
+        found.append(
+            Violation(
+                code="batch",
+                message=f"a step of {problem.batch} samples cannot be shared by "
+                f"{placement.workers} workers",
+            )
+        )
     found += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
     if any(v.code in ("function", "exchange", "data") for v in found):
         return tuple(found)
@@ -51,12 +69,23 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     usd, speed = got.usd.total, got.samples_per_second
     if wish.budget_usd_per_hour is not None and usd > wish.budget_usd_per_hour * (1 + TOLERANCE):
         found.append(
-            Violation(code="budget", message=f"{format_usd(usd)}/h is above the budget of {format_usd(wish.budget_usd_per_hour)}/h")
+            Violation(
+                code="budget",
+                message=f"{format_usd(usd)}/h is above the budget of "
+                f"{format_usd(wish.budget_usd_per_hour)}/h",
+            )
         )
     found += [*_total_violations(usd, speed, wish), *_carbon_violations(got, wish)]
-    if wish.min_samples_per_second is not None and speed < wish.min_samples_per_second * (1 - TOLERANCE):
+    if wish.min_samples_per_second is not None and speed < wish.min_samples_per_second * (
+        1 - TOLERANCE
+    ):
         floor = format_number(wish.min_samples_per_second)
-        found.append(Violation(code="throughput", message=f"{format_number(speed)} samples/s is below the floor of {floor} samples/s"))
+        found.append(
+            Violation(
+                code="throughput",
+                message=f"{format_number(speed)} samples/s is below the floor of {floor} samples/s",
+            )
+        )
     return tuple(found)
 
 
@@ -64,15 +93,25 @@ def _carbon_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:
     """Emissions above their limit, or not known where they are limited."""
     limit, emitted = wish.max_carbon_g_per_hour, got.carbon_g_per_hour
     if wish.counts_carbon and emitted is None:
-        yield Violation(code="carbon", message="nobody knows what a machine of this placement emits")
+        yield Violation(
+            code="carbon", message="nobody knows what a machine of this placement emits"
+        )
     if limit is not None and emitted is not None and emitted > limit * (1 + TOLERANCE):
-        text = f"{format_number(emitted)} g CO2e/h are above the limit of {format_number(limit)} g CO2e/h"
+        text = (
+            f"{format_number(emitted)} g CO2e/h are above the limit of {format_number(limit)} g "
+            f"CO2e/h"
+        )
         yield Violation(code="carbon", message=text)
 
 
-def _total_violations(usd_per_hour: float, samples_per_second: float, wish: Requirements) -> Iterator[Violation]:
+def _total_violations(
+    usd_per_hour: float, samples_per_second: float, wish: Requirements
+) -> Iterator[Violation]:
     """What is wrong with time and money for all samples."""
-    each, limit = usd_per_million_samples(usd_per_hour, samples_per_second), wish.max_usd_per_million_samples
+    each, limit = (
+        usd_per_million_samples(usd_per_hour, samples_per_second),
+        wish.max_usd_per_million_samples,
+    )
     if limit is not None and each > limit * (1 + TOLERANCE):
         text = f"{format_usd(each)} per million samples are above the limit of {format_usd(limit)}"
         if wish.budget_usd is not None and wish.samples is not None:
@@ -83,54 +122,89 @@ def _total_violations(usd_per_hour: float, samples_per_second: float, wish: Requ
         seconds = wish.samples / samples_per_second
         if wish.deadline_s < seconds * (1 - TOLERANCE):
             took = f"{wish.samples:,} samples take {format_duration(seconds)}"
-            yield Violation(code="deadline", message=f"{took}, longer than the deadline of {format_duration(wish.deadline_s)}")
+            yield Violation(
+                code="deadline",
+                message=f"{took}, longer than the deadline of {format_duration(wish.deadline_s)}",
+            )
 
 
 def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
     """Data that must stay where no worker is, and workers that would have no data."""
     datasets, used = problem.requirements.datasets, placement.places
     stay = needs_place(datasets)
-    found = [Violation(code="data", message=f"data must stay in {place}, where no worker is") for place in stay if place not in used]
+    found = [
+        Violation(code="data", message=f"data must stay in {place}, where no worker is")
+        for place in stay
+        if place not in used
+    ]
     if datasets and not problem.requirements.data_moves:
-        found += [Violation(code="data", message=f"workers in {place} have no data") for place in used if place not in stay]
+        found += [
+            Violation(code="data", message=f"workers in {place} have no data")
+            for place in used
+            if place not in stay
+        ]
     return found
 
 
 def _unused(placement: Placement, problem: Problem) -> list[Violation]:
     """Machines that must be used and are not."""
     short = [(rule, missing(rule, placement.groups)) for rule in problem.requirements.used]
-    return [Violation(code="use", message=f"--use {rule.spec}: {lacking} too few") for rule, lacking in short if lacking]
+    return [
+        Violation(code="use", message=f"--use {rule.spec}: {lacking} too few")
+        for rule, lacking in short
+        if lacking
+    ]
 
 
 def _group_violations(placement: Placement, problem: Problem) -> list[Violation]:
     found = []
     for group in placement.groups:
         offer = pool_of(group, problem).offer
-        found += [Violation(code=code, message=message) for code, message in problem.offer_problems(offer)]
+        found += [
+            Violation(code=code, message=message) for code, message in problem.offer_problems(offer)
+        ]
         where = problem.place_problem(group.place)
         if where:
             found.append(Violation(code="place", message=where))
         if offer.available is not None and group.count > offer.available:
-            found.append(Violation(code="quota", message=f"{group.spec}: only {offer.available} of {offer.instance_type} exist"))
+            found.append(
+                Violation(
+                    code="quota",
+                    message=f"{group.spec}: only {offer.available} of {offer.instance_type} exist",
+                )
+            )
     return found
 
 
 def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:
     used = quota_use(placement, problem)
-    joint = [(row, sum(gpus for key, gpus in used.items() if row.covers(*key))) for row in problem.requirements.joint_quotas]
+    joint = [
+        (row, sum(gpus for key, gpus in used.items() if row.covers(*key)))
+        for row in problem.requirements.joint_quotas
+    ]
     return [
-        Violation(code="quota", message=f"{gpus} GPUs exceed the joint quota of {row.gpus} for {row.place} {row.gpu} {row.market}")
+        Violation(
+            code="quota",
+            message=f"{gpus} GPUs exceed the joint quota of {row.gpus} for {row.place} {row.gpu} "
+            f"{row.market}",
+        )
         for row, gpus in joint
         if gpus > row.gpus
     ] + [
-        Violation(code="quota", message=f"{gpus} x {gpu} {market} in {place} exceed the quota of {problem.quota(place, gpu, market)} GPUs")
+        Violation(
+            code="quota",
+            message=f"{gpus} x {gpu} {market} in {place} exceed the quota of "
+            f"{problem.quota(place, gpu, market)} GPUs",
+        )
         for (place, gpu, market), gpus in sorted(used.items())
         if gpus > problem.quota(place, gpu, market)
     ]
 
 
 def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, str], int]:
-    """GPUs of a placement by place, GPU and market: what quotas count together, a server with GPUs among them."""
+    """GPUs of a placement by place, GPU and market: what quotas count together, a server with GPUs
+    among them.
+    """
     used: dict[tuple[str, str, str], int] = {}
     for group in placement.groups:
         key = (group.place, group.gpu, group.market)
@@ -147,16 +221,37 @@ def _exchange_violations(placement: Placement, problem: Problem) -> list[Violati
     chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
     found = []
     if (placement.workers == 1) == several:
-        found.append(Violation(code="exchange", message=f"{placement.workers} workers with the exchange '{exchange.strategy}'"))
+        found.append(
+            Violation(
+                code="exchange",
+                message=f"{placement.workers} workers with the exchange '{exchange.strategy}'",
+            )
+        )
     elif several and (exchange.strategy, exchange.local_steps) not in problem.modes:
-        said = f"{exchange.strategy} with {exchange.local_steps} local steps" if exchange.local_steps > 1 else exchange.strategy
-        found.append(Violation(code="exchange", message=f"the exchange {said} is not what {wish.exchange} admits"))
+        said = (
+            f"{exchange.strategy} with {exchange.local_steps} local steps"
+            if exchange.local_steps > 1
+            else exchange.strategy
+        )
+        found.append(
+            Violation(
+                code="exchange", message=f"the exchange {said} is not what {wish.exchange} admits"
+            )
+        )
     if len(placement.places) < chosen.least_regions:
         text = f"the exchange {exchange.strategy} needs workers in {chosen.least_regions} regions"
         found.append(Violation(code="exchange", message=text))
     if exchange.compression != problem.compression:
-        found.append(Violation(code="compression", message=f"compression {exchange.compression} is not {problem.compression}"))
-    if several and (exchange.streams, exchange.overlap) != (wish.streams, wish.overlap and chosen.may_overlap):
+        found.append(
+            Violation(
+                code="compression",
+                message=f"compression {exchange.compression} is not {problem.compression}",
+            )
+        )
+    if several and (exchange.streams, exchange.overlap) != (
+        wish.streams,
+        wish.overlap and chosen.may_overlap,
+    ):
         asked = f"{exchange.streams} streams, overlap {exchange.overlap} are not what was asked for"
         found.append(Violation(code="exchange", message=asked))
     return found + _hub_violations(placement, problem)
@@ -167,7 +262,10 @@ def _hub_violations(placement: Placement, problem: Problem) -> list[Violation]:
     exchange, wish = placement.exchange, problem.requirements
     chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
     found = []
-    for name, wanted, got in (("aggregator", wish.aggregator, exchange.aggregator), ("storage", wish.storage, exchange.storage)):
+    for name, wanted, got in (
+        ("aggregator", wish.aggregator, exchange.aggregator),
+        ("storage", wish.storage, exchange.storage),
+    ):
         if wanted not in (None, got) and several:
             found.append(Violation(code=name, message=f"the {name} is in {got}, not in {wanted}"))
     if chosen.hub == "function":
@@ -175,7 +273,12 @@ def _hub_violations(placement: Placement, problem: Problem) -> list[Violation]:
     if chosen.hub == "server":
         found += _server_violations(placement, problem)
     if chosen.hub == "region" and exchange.aggregator not in placement.places:
-        found.append(Violation(code="exchange", message=f"the hub {exchange.aggregator} is not among the regions with workers"))
+        found.append(
+            Violation(
+                code="exchange",
+                message=f"the hub {exchange.aggregator} is not among the regions with workers",
+            )
+        )
     return found
 
 
@@ -183,33 +286,70 @@ def _server_violations(placement: Placement, problem: Problem) -> list[Violation
     """What a parameter server lacks."""
     server = placement.exchange.server
     if server is None or server.place != placement.exchange.aggregator:
-        return [Violation(code="exchange", message="a parameter server needs a machine at its place")]
+        return [
+            Violation(code="exchange", message="a parameter server needs a machine at its place")
+        ]
     offer, needed = server_offer(server, problem), server_bytes(placement.workers, problem)
     found = []
     if offer.memory_gib * GIB < needed:
-        text = f"{placement.workers} gradients and the model need {format_bytes(needed)} on the server; {offer.instance_type} has"
+        text = (
+            f"{placement.workers} gradients and the model need {format_bytes(needed)} on the "
+            f"server; {offer.instance_type} has"
+        )
         found.append(Violation(code="host-memory", message=f"{text} {offer.memory_gib:g} GiB"))
     if problem.requirements.market not in ("any", offer.market):
-        found.append(Violation(code="market", message=f"the server is {offer.market}, not {problem.requirements.market}"))
+        found.append(
+            Violation(
+                code="market",
+                message=f"the server is {offer.market}, not {problem.requirements.market}",
+            )
+        )
     return found
 
 
 def _function_violations(placement: Placement, problem: Problem) -> list[Violation]:
     """Memory and time that the cloud functions of an exchange lack."""
     exchange, counts = placement.exchange, placement.workers_by_place
-    if exchange.aggregator is None or exchange.storage is None or exchange.aggregator_memory_gib is None:
-        return [Violation(code="function", message=f"a {exchange.strategy} exchange needs an aggregator and a store")]
+    if (
+        exchange.aggregator is None
+        or exchange.storage is None
+        or exchange.aggregator_memory_gib is None
+    ):
+        return [
+            Violation(
+                code="function",
+                message=f"a {exchange.strategy} exchange needs an aggregator and a store",
+            )
+        ]
     regional = traits(exchange.strategy).transport == "regional-stores"
-    lacking = [place for place in counts if place not in problem.serverless_places] if regional else []
+    lacking = (
+        [place for place in counts if place not in problem.serverless_places] if regional else []
+    )
     if lacking:
-        return [Violation(code="function", message=f"{place} has no function and store of its own") for place in lacking]
-    sums = {**counts, exchange.aggregator: max(len(counts), counts.get(exchange.aggregator, 0))} if regional else {}
+        return [
+            Violation(code="function", message=f"{place} has no function and store of its own")
+            for place in lacking
+        ]
+    sums = (
+        {**counts, exchange.aggregator: max(len(counts), counts.get(exchange.aggregator, 0))}
+        if regional
+        else {}
+    )
     for place, gradients in (sums or {exchange.aggregator: placement.workers}).items():
         function, needed = problem.function(place), gradients * problem.gradient_bytes
-        if exchange.aggregator_memory_gib > function.max_memory_gib or needed > exchange.aggregator_memory_gib * GIB:
-            text = f"{gradients} gradients ({format_bytes(needed)}) need {exchange.aggregator_memory_gib:g} GiB"
+        if (
+            exchange.aggregator_memory_gib > function.max_memory_gib
+            or needed > exchange.aggregator_memory_gib * GIB
+        ):
+            text = (
+                f"{gradients} gradients ({format_bytes(needed)}) need "
+                f"{exchange.aggregator_memory_gib:g} GiB"
+            )
             if needed > exchange.aggregator_memory_gib * GIB:
-                text = f"{format_bytes(needed)} of gradients do not fit {exchange.aggregator_memory_gib:g} GiB"
+                text = (
+                    f"{format_bytes(needed)} of gradients do not fit "
+                    f"{exchange.aggregator_memory_gib:g} GiB"
+                )
             most = f"a function in {function.place} has at most {function.max_memory_gib:g} GiB"
             return [Violation(code="function", message=f"{text}; {most}")]
     return []
@@ -217,7 +357,9 @@ def _function_violations(placement: Placement, problem: Problem) -> list[Violati
 
 def _function_time(got: Outcome, problem: Problem) -> list[Violation]:
     """Functions that would run longer than their provider allows."""
-    late = [run for run in got.step.functions if run.seconds > problem.function(run.place).max_seconds]
+    late = [
+        run for run in got.step.functions if run.seconds > problem.function(run.place).max_seconds
+    ]
     return [
         Violation(
             code="function",
@@ -228,7 +370,12 @@ def _function_time(got: Outcome, problem: Problem) -> list[Violation]:
     ]
 
 
-def _data_violations(placement: Placement, moves: tuple[Move, ...], problem: Problem) -> list[Violation]:
+def _data_violations(
+    placement: Placement, moves: tuple[Move, ...], problem: Problem
+) -> list[Violation]:
     """What residency forbids."""
     phases = exchange_phases(placement, problem)
-    return [Violation(code="residency", message=text) for text in leaks(placement, phases, moves, problem)]
+    return [
+        Violation(code="residency", message=text)
+        for text in leaks(placement, phases, moves, problem)
+    ]

@@ -1,1 +1,3 @@
-"""Files that placer writes and reads: saved results, certificates, manifests, schemas. Imports `cost_model` and below."""
+"""Files that placer writes and reads: saved results, certificates, manifests, schemas. Imports
+`cost_model` and below.
+"""

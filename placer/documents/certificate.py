@@ -1,4 +1,6 @@
-"""The certificate of a saved result: what the answer rests on, by digest, and what its bounds are checked with."""
+"""The certificate of a saved result: what the answer rests on, by digest, and what its bounds are
+checked with.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +59,18 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
 
     Notes
     -----
-    Measured ones stand in the profile and the book as well; the others are estimates of placer (devices by their data sheets,
-    links by their way along cables), which the second implementation takes as given.
+    Measured ones stand in the profile and the book as well; the others are estimates of placer
+    (devices by their data sheets, links by their way along cables), which the second implementation
+    takes as given.
     """
     exchange, network = placement.exchange, problem.network
     places = {*placement.places, *filter(None, (exchange.aggregator, exchange.storage))}
-    pairs = {(t.src, t.dst) for phase in exchange_phases(placement, problem) for t in phase.transfers if t.src != t.dst}
+    pairs = {
+        (t.src, t.dst)
+        for phase in exchange_phases(placement, problem)
+        for t in phase.transfers
+        if t.src != t.dst
+    }
     pairs |= {(place, place) for place in places} | {(dst, src) for src, dst in pairs}
     links = [network.link(src, dst) for src, dst in sorted(pairs)]
     return {
@@ -80,14 +88,22 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
             for group in placement.groups
         ],
         "links": [
-            {"from": k.src, "to": k.dst, "bytes_per_second": k.bytes_per_second, "cap": k.cap, "rtt_s": k.rtt_s, "basis": k.basis}
+            {
+                "from": k.src,
+                "to": k.dst,
+                "bytes_per_second": k.bytes_per_second,
+                "cap": k.cap,
+                "rtt_s": k.rtt_s,
+                "basis": k.basis,
+            }
             for k in links
         ],
     }
 
 
 def relaxation_document(result: Result, problem: Mapping[str, Any]) -> dict[str, Any]:
-    """Build what the bounds of whole strategies are checked with: speeds by device, multipliers, and the bounds themselves.
+    """Build what the bounds of whole strategies are checked with: speeds by device, multipliers,
+    and the bounds themselves.
 
     Parameters
     ----------
@@ -108,11 +124,22 @@ def relaxation_document(result: Result, problem: Mapping[str, Any]) -> dict[str,
 
 
 def relaxed_modes(
-    problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]], multipliers: Sequence[float], modes: Sequence[Mapping[str, Any]]
+    problem: Mapping[str, Any],
+    speeds: Sequence[Mapping[str, Any]],
+    multipliers: Sequence[float],
+    modes: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Bound each mode by weak duality: what is written at first and worked out again by ``placer validate``."""
+    """Bound each mode by weak duality: what is written at first and worked out again by ``placer
+    validate``.
+    """
     relaxed = Relaxed(problem, machines_of(problem, speeds), multipliers)
-    return [{**mode, "bound": relaxed.best(mode["strategy"], mode["local_steps"], mode["samples_to_target"])} for mode in modes]
+    return [
+        {
+            **mode,
+            "bound": relaxed.best(mode["strategy"], mode["local_steps"], mode["samples_to_target"]),
+        }
+        for mode in modes
+    ]
 
 
 def mode_factors(result: Result) -> list[dict[str, Any]]:
@@ -120,8 +147,18 @@ def mode_factors(result: Result) -> list[dict[str, Any]]:
     problem, found = result.problem, []
     for proof in result.proof:
         exchange = exchange_for(proof.strategy, 1, problem, local_steps=proof.local_steps)
-        factor = batch_factor(problem) if proof.strategy == NO_EXCHANGE else multiplier_of(exchange, problem).value
-        found.append({"strategy": proof.strategy, "local_steps": proof.local_steps, "samples_to_target": factor})
+        factor = (
+            batch_factor(problem)
+            if proof.strategy == NO_EXCHANGE
+            else multiplier_of(exchange, problem).value
+        )
+        found.append(
+            {
+                "strategy": proof.strategy,
+                "local_steps": proof.local_steps,
+                "samples_to_target": factor,
+            }
+        )
     return found
 
 
@@ -130,6 +167,12 @@ def device_speeds(problem: Problem) -> list[dict[str, Any]]:
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for pool in problem.pools:
         kind = pool.offer.gpu, pool.offer.gpu_count
-        row = {"gpu": kind[0], "gpu_count": kind[1], "alone": pool.alone.value, "in_group": pool.shared.value, "basis": pool.alone.basis}
+        row = {
+            "gpu": kind[0],
+            "gpu_count": kind[1],
+            "alone": pool.alone.value,
+            "in_group": pool.shared.value,
+            "basis": pool.alone.basis,
+        }
         found.setdefault(kind, row)
     return [found[kind] for kind in sorted(found)]

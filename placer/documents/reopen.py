@@ -1,4 +1,6 @@
-"""A saved result, asked again on the whole book: the file itself keeps only what its placement uses."""
+"""A saved result, asked again on the whole book: the file itself keeps only what its placement
+uses.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 
 
-def reopened_problem(document: Any, where: str, catalog: Sequence[str] = ()) -> tuple[Problem, tuple[str, ...]]:
+def reopened_problem(
+    document: Any, where: str, catalog: Sequence[str] = ()
+) -> tuple[Problem, tuple[str, ...]]:
     """Build the question of a saved result again.
 
     Parameters
@@ -36,26 +40,38 @@ def reopened_problem(document: Any, where: str, catalog: Sequence[str] = ()) -> 
         If the document is no result with a problem, or its book cannot be found.
     """
     if not isinstance(document, Mapping) or document.get("schema") != RESULT_SCHEMA:
-        raise PlacerError(f"{where}: not a {RESULT_SCHEMA} document", "give a file that placer recommend -o wrote")
+        raise PlacerError(
+            f"{where}: not a {RESULT_SCHEMA} document", "give a file that placer recommend -o wrote"
+        )
     found = document.get("problem", document.get("question"))
     if found is None:
-        raise PlacerError(f"{where}: has no problem to ask again", "save it with placer recommend -o FILE")
+        raise PlacerError(
+            f"{where}: has no problem to ask again", "save it with placer recommend -o FILE"
+        )
     return with_present_book(Problem.from_dict(found), where, catalog)
 
 
-def with_present_book(saved: Problem, where: str, catalog: Sequence[str] = ()) -> tuple[Problem, tuple[str, ...]]:
-    """Put the whole present book under a question that kept only what its placement uses; see `reopened_problem`."""
+def with_present_book(
+    saved: Problem, where: str, catalog: Sequence[str] = ()
+) -> tuple[Problem, tuple[str, ...]]:
+    """Put the whole present book under a question that kept only what its placement uses; see
+    `reopened_problem`.
+    """
     names = tuple(catalog) or tuple(saved.catalog.name.split("+"))
     try:
         book = load_catalog(names)
     except PlacerError as error:
         if catalog:
             raise
-        raise PlacerError(f"{where}: its catalog '{saved.catalog.name}' is not here ({error.message})", "name it with --catalog") from None
+        raise PlacerError(
+            f"{where}: its catalog '{saved.catalog.name}' is not here ({error.message})",
+            "name it with --catalog",
+        ) from None
     said = []
     if book.digest != saved.catalog.digest:
         said.append(
-            f"catalog {book.name} differs from the one of the plan ({book.digest} now, {saved.catalog.digest} then): "
+            f"catalog {book.name} differs from the one of the plan ({book.digest} now, "
+            f"{saved.catalog.digest} then): "
             "everything is worked out with the present one"
         )
     return replace(saved, catalog=_with_links_of(saved.catalog, book)), tuple(said)
@@ -65,5 +81,9 @@ def _with_links_of(saved: Catalog, book: Catalog) -> Catalog:
     """Put links that the user had measured or calibrated over those of the book."""
     present = {(link.src, link.dst): link for link in book.links}
     own = {(link.src, link.dst): link for link in saved.links}
-    changed = {key: link for key, link in own.items() if present.get(key) != link and {*key} <= set(book.regions)}
+    changed = {
+        key: link
+        for key, link in own.items()
+        if present.get(key) != link and {*key} <= set(book.regions)
+    }
     return replace(book, links=tuple({**present, **changed}.values())) if changed else book

@@ -54,22 +54,30 @@ SAME = 1e-9
 
 
 def saved_document(result: Result, *, whole: bool = False) -> dict[str, Any]:
-    """Build a result document that also holds the problem and a certificate; where nothing fits, the question without its market.
+    """Build a result document that also holds the problem and a certificate; where nothing fits,
+    the question without its market.
 
     Parameters
     ----------
     whole
-        Keep the whole market, so that bounds can be worked out again, and not only what the placement uses.
+        Keep the whole market, so that bounds can be worked out again, and not only what the
+        placement uses.
     """
     document = result_document(result)
     if whole or result.placement is not None:
         document["problem"] = (
-            result.problem if result.placement is None or whole else used_problem(result.problem, result.placement)
+            result.problem
+            if result.placement is None or whole
+            else used_problem(result.problem, result.placement)
         ).to_dict()
     else:
         document["question"] = _asked(result.problem).to_dict()
-    document["certificate"] = certificate_document(result, document.get("problem") or result.problem.to_dict())
-    if whole and result.problem.requirements.objective != "carbon":  # its bounds are not covered by the second implementation
+    document["certificate"] = certificate_document(
+        result, document.get("problem") or result.problem.to_dict()
+    )
+    if (
+        whole and result.problem.requirements.objective != "carbon"
+    ):  # its bounds are not covered by the second implementation
         document["certificate"]["relaxation"] = relaxation_document(result, document["problem"])
     return document
 
@@ -77,7 +85,10 @@ def saved_document(result: Result, *, whole: bool = False) -> dict[str, Any]:
 def _asked(problem: Problem) -> Problem:
     """The question alone, with the regions that it names: what is left to save where nothing fits."""
     wish, book = problem.requirements, problem.catalog
-    places = {*filter(None, (wish.aggregator, wish.storage, wish.data_store)), *(d.place for d in wish.datasets)}
+    places = {
+        *filter(None, (wish.aggregator, wish.storage, wish.data_store)),
+        *(d.place for d in wish.datasets),
+    }
     regions = {place: region for place, region in book.regions.items() if place in places}
     bare = replace(book, regions=regions, offers=(), functions=(), stores=(), egress=(), links=())
     return replace(problem, catalog=bare)
@@ -89,7 +100,8 @@ def check_document(document: Any, where: str) -> str:
 
 
 def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
-    """Check a document by its schema; say what it is and, of a result, what its certificate confirms.
+    """Check a document by its schema; say what it is and, of a result, what its certificate
+    confirms.
 
     Raises
     ------
@@ -114,9 +126,18 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
     try:
         said = check(document, where)
         return said, check_certificate(document, where) if schema == RESULT_SCHEMA else None
-    except (KeyError, IndexError, StopIteration, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+    except (
+        KeyError,
+        IndexError,
+        StopIteration,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+    ) as error:
         raise PlacerError(
-            f"{where}: not a complete {schema} document ({type(error).__name__}: {error})", "write it again with placer"
+            f"{where}: not a complete {schema} document ({type(error).__name__}: {error})",
+            "write it again with placer",
         ) from None
 
 
@@ -149,10 +170,18 @@ def manifest_of(document: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     check_document(document, where)
     if document["placement"] is None:
-        raise PlacerError(f"{where}: the result has no placement, so there is nothing to launch", "relax a limit first")
-    problem, placement = Problem.from_dict(document["problem"]), placement_from(document["placement"])
+        raise PlacerError(
+            f"{where}: the result has no placement, so there is nothing to launch",
+            "relax a limit first",
+        )
+    problem, placement = (
+        Problem.from_dict(document["problem"]),
+        placement_from(document["placement"]),
+    )
     gap, data = document["objective"]["gap"], document["data"]
-    return build_manifest(problem, placement, estimate(placement, problem), document["status"], gap, data)
+    return build_manifest(
+        problem, placement, estimate(placement, problem), document["status"], gap, data
+    )
 
 
 def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
@@ -170,17 +199,29 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
     """Price the placement again from the file alone."""
     extra = sorted(set(document) - {*RESULT_KEYS, *LATER_KEYS, "verification"})
     if extra:
-        raise PlacerError(f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version")
+        raise PlacerError(
+            f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version"
+        )
     if document["placement"] is None:
         if document["status"] not in ("infeasible", "time_limit", "unknown"):
-            raise PlacerError(f"{where}: no placement, but the status is {document['status']}", "the file was edited")
+            raise PlacerError(
+                f"{where}: no placement, but the status is {document['status']}",
+                "the file was edited",
+            )
         return "result without a placement"
     if "problem" not in document:
-        raise PlacerError(f"{where}: has no problem to price again", "save it with placer recommend -o FILE")
-    problem, placement = Problem.from_dict(document["problem"]), placement_from(document["placement"])
+        raise PlacerError(
+            f"{where}: has no problem to price again", "save it with placer recommend -o FILE"
+        )
+    problem, placement = (
+        Problem.from_dict(document["problem"]),
+        placement_from(document["placement"]),
+    )
     broken = violations(placement, problem)
     if broken:
-        raise PlacerError(f"{where}: the placement breaks a limit: {broken[0].message}", "solve it again")
+        raise PlacerError(
+            f"{where}: the placement breaks a limit: {broken[0].message}", "solve it again"
+        )
     got = estimate(placement, problem)
     for name, value in (
         ("placement", placement_document(placement, problem)),
@@ -190,11 +231,19 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
     ):
         difference = _difference(value, document.get(name), name)
         if difference:
-            raise PlacerError(f"{where}: {difference}", "the file was edited, or made by another version")
+            raise PlacerError(
+                f"{where}: {difference}", "the file was edited, or made by another version"
+            )
     wrong = _wrong_status(document, got, problem)
     if document["request"] != request_document(problem) or wrong:
-        raise PlacerError(f"{where}: {wrong or 'the request does not fit the problem'}", "the file was edited, or made by another version")
-    return f"result, priced again: {got.samples_per_second.value:.6g} samples/s for {got.usd_per_hour.total:.6g} USD/h"
+        raise PlacerError(
+            f"{where}: {wrong or 'the request does not fit the problem'}",
+            "the file was edited, or made by another version",
+        )
+    return (
+        f"result, priced again: {got.samples_per_second.value:.6g} samples/s for "
+        f"{got.usd_per_hour.total:.6g} USD/h"
+    )
 
 
 def _wrong_status(document: Mapping[str, Any], got: Estimate, problem: Problem) -> str:
@@ -213,7 +262,11 @@ def _wrong_status(document: Mapping[str, Any], got: Estimate, problem: Problem) 
         return f"the bound {bound:.9g} is beaten by the value {value:.9g}"
     if _difference(abs(bound - value) / max(abs(value), 1e-12), gap, "objective.gap"):
         return "gap, bound and value do not fit each other"
-    return f"an optimal answer with a gap of {gap:.3g}" if document["status"] == "optimal" and gap > MOST_GAP else ""
+    return (
+        f"an optimal answer with a gap of {gap:.3g}"
+        if document["status"] == "optimal" and gap > MOST_GAP
+        else ""
+    )
 
 
 def _difference(computed: Any, written: Any, at: str) -> str:
@@ -221,10 +274,23 @@ def _difference(computed: Any, written: Any, at: str) -> str:
     if isinstance(computed, dict) and isinstance(written, Mapping):
         if computed.keys() != written.keys():
             return f"{at} has other keys"
-        return next(filter(None, (_difference(computed[k], written[k], f"{at}.{k}") for k in computed)), "")
+        return next(
+            filter(None, (_difference(computed[k], written[k], f"{at}.{k}") for k in computed)), ""
+        )
     if isinstance(computed, list) and isinstance(written, list) and len(computed) == len(written):
-        return next(filter(None, (_difference(c, w, f"{at}[{i}]") for i, (c, w) in enumerate(zip(computed, written, strict=True)))), "")
-    number = isinstance(computed, float) and isinstance(written, int | float) and abs(written) < LARGEST
+        return next(
+            filter(
+                None,
+                (
+                    _difference(c, w, f"{at}[{i}]")
+                    for i, (c, w) in enumerate(zip(computed, written, strict=True))
+                ),
+            ),
+            "",
+        )
+    number = (
+        isinstance(computed, float) and isinstance(written, int | float) and abs(written) < LARGEST
+    )
     if computed == written or (number and math.isclose(computed, written, rel_tol=SAME)):
         return ""
     return f"{at} is written as {str(written)[:40]} but comes to {str(computed)[:40]}"
@@ -247,4 +313,7 @@ def _check_problem(document: Mapping[str, Any], where: str) -> str:
 
 def _check_calibration(document: Mapping[str, Any], where: str) -> str:
     overlay = overlay_from(document, where)
-    return f"calibration {overlay.calibration.name}: {len(overlay.rates)} speeds, {len(overlay.links)} directed links"
+    return (
+        f"calibration {overlay.calibration.name}: {len(overlay.rates)} speeds, "
+        f"{len(overlay.links)} directed links"
+    )

@@ -37,8 +37,9 @@ class Advisor:
     Parameters
     ----------
     catalog
-        Price book that requests use unless they name another: a name, a folder or a CSV file, several of them that lie over
-        each other, or a catalog; None: what ``placer catalog pin`` chose, else ``default``.
+        Price book that requests use unless they name another: a name, a folder or a CSV file,
+        several of them that lie over each other, or a catalog; None: what ``placer catalog pin``
+        chose, else ``default``.
     """
 
     def __init__(self, catalog: Books = None) -> None:
@@ -48,7 +49,9 @@ class Advisor:
         self._lock = threading.Lock()
 
     def problem(self, model: str | ModelProfile, catalog: Books = None, **words: Any) -> Problem:
-        """Build the validated question; ``words`` are those of `placer.problem.words.request.build_problem`."""
+        """Build the validated question; ``words`` are those of
+        `placer.problem.words.request.build_problem`.
+        """
         check_words(words)
         return build_problem(self._profile(model), self._book(catalog), **words)
 
@@ -70,14 +73,26 @@ class Advisor:
     ) -> Result:
         """Find, prove and explain the best placement; see `placer.recommend`."""
         if not isinstance(top, int) or top < 1:
-            raise PlacerError(f"top {top!r} is not a whole number from 1", "give the rows of the considered table")
-        options = replace(solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better), certificate=certificate)
+            raise PlacerError(
+                f"top {top!r} is not a whole number from 1", "give the rows of the considered table"
+            )
+        options = replace(
+            solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better),
+            certificate=certificate,
+        )
         if not isinstance(alternatives, bool):
-            raise PlacerError(f"alternatives {alternatives!r} is neither True nor False", "say alternatives=False for the answer alone")
+            raise PlacerError(
+                f"alternatives {alternatives!r} is neither True nor False",
+                "say alternatives=False for the answer alone",
+            )
         if verify is not None:
             check_verifier(solver, text_of("verify", verify))
         result = recommend_problem(
-            self.problem(model, catalog, **words), text_of("solver", solver), options, top, alternatives=alternatives
+            self.problem(model, catalog, **words),
+            text_of("solver", solver),
+            options,
+            top,
+            alternatives=alternatives,
         )
         return result if verify is None else verified(result, verify, options)
 
@@ -96,10 +111,13 @@ class Advisor:
     ) -> Frontier:
         """Find the frontier of cost against throughput; see `placer.pareto`."""
         if not isinstance(points, int):
-            raise PlacerError(f"points {points!r} is not a whole number", "give the most points, at least 2")
+            raise PlacerError(
+                f"points {points!r} is not a whole number", "give the most points, at least 2"
+            )
         if words.get("objective") is not None:
             raise PlacerError(
-                f"objective '{words['objective']}' for a frontier", "leave it out: a frontier shows both ends and all between"
+                f"objective '{words['objective']}' for a frontier",
+                "leave it out: a frontier shows both ends and all between",
             )
         options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
         problem = self.problem(model, catalog, **{**words, "objective": "throughput"})
@@ -115,22 +133,35 @@ class Advisor:
         time_limit: str | float = 120.0,
         **words: Any,
     ) -> Explanation:
-        """Say what binds, why not something else, what one more is worth, or why nothing fits; see `placer.explain`."""
+        """Say what binds, why not something else, what one more is worth, or why nothing fits; see
+        `placer.explain`.
+        """
         if isinstance(model, Problem):
             check_words(words)
             if words or catalog is not None:
-                raise PlacerError(f"{next(iter(words), 'catalog')} beside a whole problem", "give a model and words, or a problem alone")
+                raise PlacerError(
+                    f"{next(iter(words), 'catalog')} beside a whole problem",
+                    "give a model and words, or a problem alone",
+                )
             problem = model
         else:
             try:
                 problem = self.problem(model, catalog, **words)
             except ContradictionError as error:  # an answer here: the contradiction is taken apart
                 problem = error.problem
-        subjects = (why_not,) if isinstance(why_not, str) else tuple(text_of("why_not", subject) for subject in why_not)
+        subjects = (
+            (why_not,)
+            if isinstance(why_not, str)
+            else tuple(text_of("why_not", subject) for subject in why_not)
+        )
         seconds = solve_options(time_limit=time_limit).time_limit_s
-        return explain_problem(problem, subjects, options=solve_options(gap=gap), time_limit_s=seconds)
+        return explain_problem(
+            problem, subjects, options=solve_options(gap=gap), time_limit_s=seconds
+        )
 
-    def estimate(self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any) -> Estimate:
+    def estimate(
+        self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any
+    ) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
         problem = self.problem(model, catalog, **words)
         return estimate_placement(place_by_hand(workers, problem), problem)
@@ -180,12 +211,14 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
     model
         Name of a shipped profile, path of a profile file, or a profile.
     **words
-        The options of ``placer recommend`` with underscores: budget, min_throughput, samples, deadline, max_carbon, objective, gpu,
-        places (--in), not_places (--not-in), use, market, workers, regions, quota, exchange, local_steps, streams, overlap,
-        samples_to_target, aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption, unavailable,
-        links (--link), calibration, zones, require_measured, catalog, solver, verify, gap, time_limit, seed, top, certificate,
-        and ``alternatives`` (True): False leaves out what is only compared with the answer (options, baselines, near misses, nearest,
-        verdict), for schedulers that read placement and estimate.
+        The options of ``placer recommend`` with underscores: budget, min_throughput, samples,
+        deadline, max_carbon, objective, gpu, places (--in), not_places (--not-in), use, market,
+        workers, regions, quota, exchange, local_steps, streams, overlap, samples_to_target,
+        aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption,
+        unavailable, links (--link), calibration, zones, require_measured, catalog, solver, verify,
+        gap, time_limit, seed, top, certificate, and ``alternatives`` (True): False leaves out what
+        is only compared with the answer (options, baselines, near misses, nearest, verdict), for
+        schedulers that read placement and estimate.
 
     Returns
     -------
@@ -215,8 +248,9 @@ def pareto(model: str | ModelProfile, **words: Any) -> Frontier:
     model
         As in `recommend`.
     **words
-        As in `recommend` without objective and top, and ``points`` (12), the most points. ``budget`` and ``min_throughput`` are the
-        upper and the lower end; ``time_limit`` (60 s) is for all points together.
+        As in `recommend` without objective and top, and ``points`` (12), the most points.
+        ``budget`` and ``min_throughput`` are the upper and the lower end; ``time_limit`` (60 s) is
+        for all points together.
 
     Returns
     -------
@@ -268,9 +302,10 @@ def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulatio
     model, workers
         As in `estimate`.
     **words
-        As in `recommend`, and: ``rounds`` to replay (30); ``seed`` (0), equal seeds give equal results; ``jitter`` (0), coefficient of
-        variation of the speed of each worker in each step and of each link in each round; ``stragglers`` (0), probability that
-        a worker is slowed in a step, by ``straggler_factor`` (2).
+        As in `recommend`, and: ``rounds`` to replay (30); ``seed`` (0), equal seeds give equal
+        results; ``jitter`` (0), coefficient of variation of the speed of each worker in each step
+        and of each link in each round; ``stragglers`` (0), probability that a worker is slowed in a
+        step, by ``straggler_factor`` (2).
 
     Raises
     ------

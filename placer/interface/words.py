@@ -19,7 +19,11 @@ MOST_SEED = 2**31 - 1
 
 
 def solve_options(
-    *, gap: str | float = 0.001, time_limit: str | float = 30.0, seed: int = 0, on_better: Callable[[float], None] | None = None
+    *,
+    gap: str | float = 0.001,
+    time_limit: str | float = 30.0,
+    seed: int = 0,
+    on_better: Callable[[float], None] | None = None,
 ) -> SolveOptions:
     """Read the words that say how to solve.
 
@@ -34,7 +38,9 @@ def solve_options(
         raise PlacerError(f"seed {seed}", f"give a whole number from 0 to {MOST_SEED:,}")
     return SolveOptions(
         gap=parse_fraction(str(gap), "gap"),
-        time_limit_s=parse_seconds(f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)),
+        time_limit_s=parse_seconds(
+            f"{time_limit}s" if isinstance(time_limit, int | float) else str(time_limit)
+        ),
         seed=seed,
         on_better=on_better,
     )
@@ -74,7 +80,9 @@ def check_words(given: Mapping[str, object]) -> None:
             raise unknown("word", name, [k for k in known if k not in ("profile", "catalog")])
         kinds = _KINDS.get(name, (str, os.PathLike))
         if not (isinstance(value, kinds) or (value is None and known[name].default is None)):
-            raise PlacerError(f"{name} {value!r} is of the wrong kind", "give text, as on the command line")
+            raise PlacerError(
+                f"{name} {value!r} is of the wrong kind", "give text, as on the command line"
+            )
 
 
 _KINDS: dict[str, tuple[type, ...]] = {

@@ -1,4 +1,6 @@
-"""The Python interface to other worlds: what if, sweeps, and the regret of a recommendation; the words of the command line."""
+"""The Python interface to other worlds: what if, sweeps, and the regret of a recommendation; the
+words of the command line.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def whatif(
     advisor: Advisor | None = None,
     **words: Any,
 ) -> WhatIf:
-    """Solve a question as it is and as changed, and say what keeping the old choice would do in the changed world.
+    """Solve a question as it is and as changed, and say what keeping the old choice would do in the
+    changed world.
 
     Parameters
     ----------
@@ -107,7 +110,8 @@ def sweep(
     shard
         Such as ``1/4``: every fourth point from the first on.
     jobs
-        Processes that solve side by side. They start afresh and import the program that calls: guard it with ``__name__ == "__main__"``.
+        Processes that solve side by side. They start afresh and import the program that calls:
+        guard it with ``__name__ == "__main__"``.
     dask
         Address of a Dask scheduler whose workers have placer installed.
     tell
@@ -131,7 +135,10 @@ def sweep(
         raise PlacerError(f"jobs {jobs!r}", "give the number of processes, from 1")
     if dask is not None and jobs != 1:
         raise PlacerError(f"jobs {jobs} beside a Dask cluster", "use one of them")
-    axes, part = [parse_axis(text) for text in ([over] if isinstance(over, str) else over)], parse_shard(shard)
+    axes, part = (
+        [parse_axis(text) for text in ([over] if isinstance(over, str) else over)],
+        parse_shard(shard),
+    )
     changes = parse_changes(set, drop)
     problem, options = _question(advisor, model, catalog, words)
     problem = apply(problem, changes)
@@ -141,7 +148,16 @@ def sweep(
     elif jobs > 1:
         where = processes(problem, solver, options, jobs)
     with where as runner:
-        return run_sweep(problem, axes, solver=solver, options=options, output=output, shard=part, runner=runner, tell=tell)
+        return run_sweep(
+            problem,
+            axes,
+            solver=solver,
+            options=options,
+            output=output,
+            shard=part,
+            runner=runner,
+            tell=tell,
+        )
 
 
 def robust(
@@ -155,13 +171,15 @@ def robust(
     advisor: Advisor | None = None,
     **words: Any,
 ) -> Robustness:
-    """Say what a recommendation may lose if prices, links and speeds are not what the book says, and which figure to measure first.
+    """Say what a recommendation may lose if prices, links and speeds are not what the book says,
+    and which figure to measure first.
 
     Parameters
     ----------
     box
-        Ranges of factors by kind, such as ``bandwidth=0.5..1.5``, ``rate=0.8..1.2`` or ``price=1..1``; kinds without one vary as far
-        as their figures are uncertain (`placer.advice.robustness.uncertainty`).
+        Ranges of factors by kind, such as ``bandwidth=0.5..1.5``, ``rate=0.8..1.2`` or
+        ``price=1..1``; kinds without one vary as far as their figures are uncertain
+        (`placer.advice.robustness.uncertainty`).
     worlds
         Worlds that are drawn beside the corners of the box.
     exact
@@ -204,7 +222,8 @@ def replan(
     manifest
         File of ``placer recommend --manifest``.
     observed
-        Log of its run, ``run.jsonl`` of ``placer run``; of a run that stopped on several machines, the logs of all of them.
+        Log of its run, ``run.jsonl`` of ``placer run``; of a run that stopped on several machines,
+        the logs of all of them.
     set, drop
         What else has changed, as in `whatif`.
     catalog
@@ -217,24 +236,40 @@ def replan(
     Raises
     ------
     PlacerError
-        If the manifest is an early one, the log is of another plan or says nothing, or a book is missing.
+        If the manifest is an early one, the log is of another plan or says nothing, or a book is
+        missing.
     """
     try:
         document = json.loads(Path(manifest).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         said = getattr(error, "strerror", None) or f"not valid JSON: {error}"
-        raise PlacerError(f"cannot read '{manifest}': {said}", "give a file of placer recommend --manifest") from None
+        raise PlacerError(
+            f"cannot read '{manifest}': {said}", "give a file of placer recommend --manifest"
+        ) from None
     plan = read_manifest(document, manifest)
     saved, planned = question_of(plan, manifest)
-    seen = observe([Path(one) for one in ([observed] if isinstance(observed, str) else observed)], plan)
-    problem, notes = with_present_book(saved, manifest, [catalog] if isinstance(catalog, str) else catalog)
+    seen = observe(
+        [Path(one) for one in ([observed] if isinstance(observed, str) else observed)], plan
+    )
+    problem, notes = with_present_book(
+        saved, manifest, [catalog] if isinstance(catalog, str) else catalog
+    )
     got = replan_with(
-        plan, planned, problem, seen, changes=parse_changes(set, drop), solver=solver, options=solve_options(**words), move_s=move_s
+        plan,
+        planned,
+        problem,
+        seen,
+        changes=parse_changes(set, drop),
+        solver=solver,
+        options=solve_options(**words),
+        move_s=move_s,
     )
     return replace(got, notes=(*notes, *got.notes))
 
 
-def _question(advisor: Advisor | None, model: str | ModelProfile, catalog: Books, words: dict[str, Any]) -> tuple[Problem, SolveOptions]:
+def _question(
+    advisor: Advisor | None, model: str | ModelProfile, catalog: Books, words: dict[str, Any]
+) -> tuple[Problem, SolveOptions]:
     """The question of some words, and how to solve it."""
     options = solve_options(**{name: words.pop(name) for name in HOW if name in words})
     return (advisor or Advisor()).problem(model, catalog, **words), options

@@ -1,4 +1,6 @@
-"""Carbon: what the machines of a placement emit per hour, from their power, their data centre and its grid."""
+"""Carbon: what the machines of a placement emit per hour, from their power, their data centre and
+its grid.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _HOURS = {"h": 1.0, "hour": 1.0, "d": 24.0, "day": 24.0}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PowerFigure:
-    """A row of catalogs/power.csv: load of a device, watts of a vCPU or power usage effectiveness, with its ends and basis."""
+    """A row of catalogs/power.csv: load of a device, watts of a vCPU or power usage effectiveness,
+    with its ends and basis.
+    """
 
     value: float
     low: float
@@ -35,12 +39,14 @@ def offer_carbon(offer: VmOffer, catalog: Catalog) -> Interval | None:
 
     Notes
     -----
-    (devices x board power x load + vCPUs x watts of a vCPU) x PUE x g/kWh of the grid / 1000. Location-based: what the grid of the place
-    emits in the mean of a year. What making the machines emitted, the network, stores and functions are not in it.
+    (devices x board power x load + vCPUs x watts of a vCPU) x PUE x g/kWh of the grid / 1000.
+    Location-based: what the grid of the place emits in the mean of a year. What making the machines
+    emitted, the network, stores and functions are not in it.
 
     Examples
     --------
-    A T4 of 70 W and 4 vCPUs at AWS in Oregon: (70 x 0.8 + 4 x 2.1) x 1.15 = 74.06 W; at 300 g/kWh 22.2 g an hour.
+    A T4 of 70 W and 4 vCPUs at AWS in Oregon: (70 x 0.8 + 4 x 2.1) x 1.15 = 74.06 W; at 300 g/kWh
+    22.2 g an hour.
 
     >>> (70 * figure("load", "*").value + 4 * figure("vcpu_w", "gpu").value) * figure("pue", "aws").value * 300 / 1000
     22.218
@@ -50,7 +56,13 @@ def offer_carbon(offer: VmOffer, catalog: Catalog) -> Interval | None:
     gpu, grid = catalog.gpu(offer.gpu), catalog.region(offer.place).grid_carbon_g_per_kwh or 0.0
     load, vcpu, pue = figure("load", "*"), figure("vcpu_w", gpu.kind), figure("pue", offer.provider)
     low, value, high = (
-        (offer.gpu_count * (gpu.power_w or 0.0) * getattr(load, end) + offer.vcpus * getattr(vcpu, end)) * getattr(pue, end) * grid / 1000
+        (
+            offer.gpu_count * (gpu.power_w or 0.0) * getattr(load, end)
+            + offer.vcpus * getattr(vcpu, end)
+        )
+        * getattr(pue, end)
+        * grid
+        / 1000
         for end in ("low", "value", "high")
     )
     return Interval(value=value, low=low, high=high)
@@ -71,7 +83,11 @@ def carbon_of(machines: Iterable[tuple[VmOffer, int]], catalog: Catalog) -> Inte
         each = offer_carbon(offer, catalog)
         if each is None:
             return None
-        low, value, high = low + count * each.low, value + count * each.value, high + count * each.high
+        low, value, high = (
+            low + count * each.low,
+            value + count * each.value,
+            high + count * each.high,
+        )
     return Interval(value=value, low=low, high=high)
 
 
@@ -83,9 +99,14 @@ def parse_carbon(text: str) -> float:
     >>> parse_carbon("500g/h"), parse_carbon("12 kg/day")
     (500.0, 500.0)
     """
-    match = re.fullmatch(r"\s*([0-9]{1,12}(?:\.[0-9]{0,12})?)\s*(kg|g|t)\s*/\s*(hour|h|day|d)\s*", text)
+    match = re.fullmatch(
+        r"\s*([0-9]{1,12}(?:\.[0-9]{0,12})?)\s*(kg|g|t)\s*/\s*(hour|h|day|d)\s*", text
+    )
     if match is None:
-        raise PlacerError(f"max-carbon '{text}' is not an amount of CO2e per time", "write it as 500g/h, 1.2kg/h or 12kg/day")
+        raise PlacerError(
+            f"max-carbon '{text}' is not an amount of CO2e per time",
+            "write it as 500g/h, 1.2kg/h or 12kg/day",
+        )
     grams = float(match[1]) * _UNITS[match[2]] / _HOURS[match[3]]
     if grams <= 0:
         raise PlacerError(f"max-carbon '{text}' must be above zero", "give a positive amount")
@@ -102,7 +123,11 @@ def _table() -> dict[tuple[str, str], PowerFigure]:
     with (shipped_folder("catalogs") / "power.csv").open(encoding="utf-8", newline="") as handle:
         return {
             (row["factor"], row["setting"]): PowerFigure(
-                value=float(row["value"]), low=float(row["low"]), high=float(row["high"]), basis=row["basis"], source=row["source"]
+                value=float(row["value"]),
+                low=float(row["low"]),
+                high=float(row["high"]),
+                basis=row["basis"],
+                source=row["source"],
             )
             for row in csv.DictReader(handle)
         }

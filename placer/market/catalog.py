@@ -1,4 +1,6 @@
-"""What can be rented, at what price, as of when: regions, offers, functions, stores and egress prices."""
+"""What can be rented, at what price, as of when: regions, offers, functions, stores and egress
+prices.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +62,9 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     Notes
     -----
     ``gpu`` names a row of gpus.csv; machines without a GPU name a CPU kind there. ``price_basis``
-    is list, published, negotiated, estimated, reserved or owned; ``available`` caps how many exist (None: no cap known).
-    A msgspec struct and no dataclass: books have tens of thousands of offers, and a frozen dataclass takes
-    15 times as long to make.
+    is list, published, negotiated, estimated, reserved or owned; ``available`` caps how many exist
+    (None: no cap known). A msgspec struct and no dataclass: books have tens of thousands of offers,
+    and a frozen dataclass takes 15 times as long to make.
     """
 
     provider: str
@@ -97,11 +99,13 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionOffer(Placed):
-    """A cloud function that can aggregate gradients; prices per GiB-second, per vCPU-second and per million requests.
+    """A cloud function that can aggregate gradients; prices per GiB-second, per vCPU-second and per
+    million requests.
 
     Notes
     -----
-    ``gib_per_vcpu`` is the memory that comes with each vCPU; None where the price of memory has the CPU in it.
+    ``gib_per_vcpu`` is the memory that comes with each vCPU; None where the price of memory has the
+    CPU in it.
     """
 
     provider: str
@@ -121,7 +125,9 @@ class FunctionOffer(Placed):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreOffer(Placed):
-    """An object store; USD per GiB and month, per thousand requests of each kind, and per GiB that is read."""
+    """An object store; USD per GiB and month, per thousand requests of each kind, and per GiB that
+    is read.
+    """
 
     provider: str
     region: str
@@ -157,7 +163,9 @@ class EgressPrice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredLink:
-    """A measured directed link: one and many TCP streams in Gb/s, round-trip time in ms; None where nobody measured."""
+    """A measured directed link: one and many TCP streams in Gb/s, round-trip time in ms; None where
+    nobody measured.
+    """
 
     src: str
     dst: str
@@ -173,7 +181,9 @@ class MeasuredLink:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
-    """A device: memory, the throughput figures of its data sheet, the class of its usual host and its board power in W, if known."""
+    """A device: memory, the throughput figures of its data sheet, the class of its usual host and
+    its board power in W, if known.
+    """
 
     gpu: str
     kind: str
@@ -202,7 +212,9 @@ class Catalog:
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What was worked out of this catalog once and is wanted by every question about it; no part of its value."""
+        """What was worked out of this catalog once and is wanted by every question about it; no
+        part of its value.
+        """
         return {}
 
     @cached_property
@@ -219,7 +231,9 @@ class Catalog:
 
     @cached_property
     def usual_usd_per_gpu_hour(self) -> dict[tuple[str, str], float]:
-        """Median price of each device by device and market, without machines that are paid for anyway."""
+        """Median price of each device by device and market, without machines that are paid for
+        anyway.
+        """
         each: dict[tuple[str, str], list[float]] = {}
         for offer in self.offers:
             if offer.price_basis not in FREE:
@@ -249,7 +263,9 @@ class Catalog:
             found.setdefault((o.place, o.instance_type, o.gpu, o.gpu_count, o.market), o)
         return found
 
-    def offer(self, place: str, instance_type: str, gpu: str, gpu_count: int, market: str) -> VmOffer | None:
+    def offer(
+        self, place: str, instance_type: str, gpu: str, gpu_count: int, market: str
+    ) -> VmOffer | None:
         """The first offer of a kind of machine in the order of the book; None if there is none."""
         return self._offers_by_kind.get((place, instance_type, gpu, gpu_count, market))
 
@@ -299,7 +315,9 @@ class Catalog:
         found = self._functions_by_name.get(name)
         if found is None:
             names = [*self._functions_by_name]
-            raise unknown("aggregator", name, names, "" if names else f"catalog {self.name} has no functions")
+            raise unknown(
+                "aggregator", name, names, "" if names else f"catalog {self.name} has no functions"
+            )
         return found
 
     def store(self, name: str) -> StoreOffer:
@@ -309,5 +327,15 @@ class Catalog:
             return matches[0]
         names = [s.place for s in self.stores]
         if not matches:
-            raise unknown("store", name, [*names, *{s.store for s in self.stores}], "" if names else f"catalog {self.name} has no stores")
-        raise unknown("store", name, names, f"'{name}' is in {len(matches)} places; name one, such as {matches[0].place}")
+            raise unknown(
+                "store",
+                name,
+                [*names, *{s.store for s in self.stores}],
+                "" if names else f"catalog {self.name} has no stores",
+            )
+        raise unknown(
+            "store",
+            name,
+            names,
+            f"'{name}' is in {len(matches)} places; name one, such as {matches[0].place}",
+        )

@@ -13,9 +13,15 @@ from placer.problem.words.data import places_of
 Words = str | Iterable[str] | None
 
 
-def filter_offers(catalog: Catalog, *, gpu: Words = None, places: Words = None, market: str = "any") -> list[VmOffer]:
+def filter_offers(
+    catalog: Catalog, *, gpu: Words = None, places: Words = None, market: str = "any"
+) -> list[VmOffer]:
     """Offers of a catalog with some GPUs, at some places, in one market; in the order of the book."""
-    wish = Requirements(gpus=gpus_of(gpu, catalog), places_in=patterns_of(places, catalog), market=market.replace("-", "_"))
+    wish = Requirements(
+        gpus=gpus_of(gpu, catalog),
+        places_in=patterns_of(places, catalog),
+        market=market.replace("-", "_"),
+    )
     return [
         offer
         for offer in catalog.offers
@@ -28,7 +34,9 @@ def filter_offers(catalog: Catalog, *, gpu: Words = None, places: Words = None, 
 def match_places(value: Words, catalog: Catalog) -> list[str]:
     """Places of a catalog that names or wildcards match, sorted."""
     patterns = patterns_of(value, catalog)
-    return sorted(place for place in catalog.regions if any(fnmatchcase(place, p) for p in patterns))
+    return sorted(
+        place for place in catalog.regions if any(fnmatchcase(place, p) for p in patterns)
+    )
 
 
 def words(value: Words, what: str) -> list[str]:
@@ -62,7 +70,10 @@ def gpus_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
         if not matches:
             raise unknown("GPU", word, catalog.rented_gpus)
         if not any(gpu in catalog.rented_gpus for gpu in matches):
-            raise PlacerError(f"catalog '{catalog.name}' rents no {word}", f"it has {', '.join(catalog.rented_gpus)}")
+            raise PlacerError(
+                f"catalog '{catalog.name}' rents no {word}",
+                f"it has {', '.join(catalog.rented_gpus)}",
+            )
         found += matches
     return tuple(dict.fromkeys(found))
 

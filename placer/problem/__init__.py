@@ -1,1 +1,3 @@
-"""The validated question and the decision: wishes, placements, exchanges. Imports `workload` and below."""
+"""The validated question and the decision: wishes, placements, exchanges. Imports `workload` and
+below.
+"""

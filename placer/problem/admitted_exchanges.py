@@ -1,4 +1,6 @@
-"""Every exchange that a request admits for some workers: what a solver chooses among, and a hand-made placement too."""
+"""Every exchange that a request admits for some workers: what a solver chooses among, and a
+hand-made placement too.
+"""
 
 from __future__ import annotations
 
@@ -62,13 +64,17 @@ def exchange_for(
         streams=wish.streams if chosen.transport != "none" else 1,
         overlap=wish.overlap and chosen.may_overlap,
         aggregator=aggregator if chosen.hub else None,
-        aggregator_memory_gib=memory_gib(problem.gradient_bytes, gradients) if chosen.hub == "function" else None,
+        aggregator_memory_gib=memory_gib(problem.gradient_bytes, gradients)
+        if chosen.hub == "function"
+        else None,
         server=server,
         storage=storage if chosen.hub == "function" else None,
     )
 
 
-def exchanges_of(name: str, local_steps: int, problem: Problem, counts: Mapping[str, int]) -> Iterator[Exchange]:
+def exchanges_of(
+    name: str, local_steps: int, problem: Problem, counts: Mapping[str, int]
+) -> Iterator[Exchange]:
     """Yield one strategy with every place that its aggregator and store may have."""
     workers, hub, wanted = sum(counts.values()), traits(name).hub, problem.requirements.aggregator
     if hub == "function":
@@ -98,40 +104,59 @@ def server_offer(server: WorkerGroup, problem: Problem) -> VmOffer:
     PlacerError
         If the catalog has no such machine.
     """
-    offer = problem.catalog.offer(server.place, server.instance_type, server.gpu, server.gpu_count, server.market)
+    offer = problem.catalog.offer(
+        server.place, server.instance_type, server.gpu, server.gpu_count, server.market
+    )
     if offer is not None and WorkerGroup.of(offer, 1) == server:
         return offer
     raise PlacerError(
-        f"catalog {problem.catalog.name} has no {server.instance_type} {server.market} in {server.place}", "see placer offers"
+        f"catalog {problem.catalog.name} has no {server.instance_type} {server.market} in "
+        f"{server.place}",
+        "see placer offers",
     )
 
 
 def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
-    """Find the cheapest machine at a place that can hold N gradients and the sum; None if there is none: `servers_at`."""
-    return next((offer for offer in servers_at(place, problem) if holds(offer, workers, problem)), None)
+    """Find the cheapest machine at a place that can hold N gradients and the sum; None if there is
+    none: `servers_at`.
+    """
+    return next(
+        (offer for offer in servers_at(place, problem) if holds(offer, workers, problem)), None
+    )
 
 
 def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
-    """Machines at a place that may be a parameter server; the first one that holds the gradients is taken.
+    """Machines at a place that may be a parameter server; the first one that holds the gradients is
+    taken.
 
     Notes
     -----
-    On demand unless only spot is wanted: without its server nothing goes on. Machines of limited number are left to the
-    workers. A server with GPUs counts against their quota. Small machines get a small share of the network, so one with
-    `SERVER_VCPUS` is taken where there is one.
+    On demand unless only spot is wanted: without its server nothing goes on. Machines of limited
+    number are left to the workers. A server with GPUs counts against their quota. Small machines
+    get a small share of the network, so one with `SERVER_VCPUS` is taken where there is one.
     """
-    kept: Recent[dict[str, tuple[VmOffer, ...]]] = problem.catalog.memo.setdefault("servers", Recent(KEPT_SERVERS))
+    kept: Recent[dict[str, tuple[VmOffer, ...]]] = problem.catalog.memo.setdefault(
+        "servers", Recent(KEPT_SERVERS)
+    )
     market = "spot" if problem.requirements.market == "spot" else "on_demand"
     places = kept.get((market, problem.requirements.quotas), dict)
     if place not in places:
-        able = [o for o in problem.catalog.offers_at(place) if o.available is None and o.market == market and _within_quota(o, problem)]
-        order = sorted(able, key=lambda o: (o.vcpus < SERVER_VCPUS, o.usd_per_hour, o.instance_type, o.market))
+        able = [
+            o
+            for o in problem.catalog.offers_at(place)
+            if o.available is None and o.market == market and _within_quota(o, problem)
+        ]
+        order = sorted(
+            able, key=lambda o: (o.vcpus < SERVER_VCPUS, o.usd_per_hour, o.instance_type, o.market)
+        )
         places[place] = tuple(order)
     return places[place]
 
 
 def holds(offer: VmOffer, workers: Any, problem: Problem) -> Any:
-    """Whether a machine can hold N gradients and the sum; of the shape of ``workers``, a number or an array."""
+    """Whether a machine can hold N gradients and the sum; of the shape of ``workers``, a number or
+    an array.
+    """
     return offer.memory_gib * GIB >= server_bytes(workers, problem)
 
 
@@ -141,9 +166,14 @@ def needs_quota(offer: VmOffer, problem: Problem) -> bool:
 
 
 def _within_quota(offer: VmOffer, problem: Problem) -> bool:
-    return not needs_quota(offer, problem) or problem.quota(offer.place, offer.gpu, offer.market) >= offer.gpu_count
+    return (
+        not needs_quota(offer, problem)
+        or problem.quota(offer.place, offer.gpu, offer.market) >= offer.gpu_count
+    )
 
 
 def server_bytes(workers: Any, problem: Problem) -> Any:
-    """Memory of a parameter server: the model and its sum in FP32, and N gradients as they arrive; of the shape of ``workers``."""
+    """Memory of a parameter server: the model and its sum in FP32, and N gradients as they arrive;
+    of the shape of ``workers``.
+    """
     return 2 * problem.profile.gradient_bytes_fp32 + workers * problem.gradient_bytes

@@ -1,4 +1,6 @@
-"""Wishes that contradict each other, or that would change nothing: refused before anything is searched."""
+"""Wishes that contradict each other, or that would change nothing: refused before anything is
+searched.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from placer.problem.residency import homeless, parted
 
 
 class ContradictionError(PlacerError):
-    """Wishes that no placement can meet together; ``problem`` is the question, which `placer explain` takes apart."""
+    """Wishes that no placement can meet together; ``problem`` is the question, which `placer
+    explain` takes apart.
+    """
 
     def __init__(self, error: PlacerError, problem: Problem) -> None:
         super().__init__(error.message, error.hint, error.exit_code)
@@ -39,7 +43,9 @@ def without_contradictions(problem: Problem) -> Problem:
 
 
 def contradiction(problem: Problem) -> PlacerError | None:
-    """The first contradiction among the wishes that is seen without a search; None if there is none."""
+    """The first contradiction among the wishes that is seen without a search; None if there is
+    none.
+    """
     return _no_mode(problem) if not problem.modes else next(_contradictions(problem), None)
 
 
@@ -49,15 +55,24 @@ def _no_mode(problem: Problem) -> PlacerError:
     if wish.exchange in ("auto", *LOCAL) and (wish.min_local_steps or 1) > MOST_KNOWN_LOCAL_STEPS:
         return PlacerError(
             f"nobody says how {wish.min_local_steps} local steps converge",
-            f"take at most {MOST_KNOWN_LOCAL_STEPS}, or say it with --samples-to-target STRATEGY=FACTOR",
+            f"take at most {MOST_KNOWN_LOCAL_STEPS}, or say it with --samples-to-target "
+            f"STRATEGY=FACTOR",
         )
     if wish.overlap:
-        return PlacerError(f"the exchange {wish.exchange} cannot run beside the next step", "leave out --overlap, or use all-reduce")
-    return PlacerError(f"{wish.exchange} exchanges in every step", f"leave out --local-steps, or use {', '.join(LOCAL)}")
+        return PlacerError(
+            f"the exchange {wish.exchange} cannot run beside the next step",
+            "leave out --overlap, or use all-reduce",
+        )
+    return PlacerError(
+        f"{wish.exchange} exchanges in every step",
+        f"leave out --local-steps, or use {', '.join(LOCAL)}",
+    )
 
 
 def _contradictions(problem: Problem) -> Iterator[PlacerError]:
-    """Data that can be used nowhere, machines that must be used and cannot be, and places that cannot be had together."""
+    """Data that can be used nowhere, machines that must be used and cannot be, and places that
+    cannot be had together.
+    """
     for sentence in homeless(problem):
         yield PlacerError(sentence, "change --data, --keep, or the wish that excludes its place")
     for sentence in unusable(problem):
@@ -70,26 +85,45 @@ def _check_idle(problem: Problem) -> None:
     wish, names = problem.requirements, {name for name, _ in problem.modes}
     for name, _ in wish.samples_to_target:
         if name not in names:
-            raise PlacerError(f"samples to target of {name}, which the request does not admit", "allow it with --exchange or --local-steps")
-    if wish.critical_batch is not None and wish.batch_range is None and problem.batch == problem.profile.target_batch_size:
+            raise PlacerError(
+                f"samples to target of {name}, which the request does not admit",
+                "allow it with --exchange or --local-steps",
+            )
+    if (
+        wish.critical_batch is not None
+        and wish.batch_range is None
+        and problem.batch == problem.profile.target_batch_size
+    ):
         raise PlacerError(
-            f"critical batch {wish.critical_batch:,} at the profile's own batch of {problem.batch:,} changes nothing",
+            f"critical batch {wish.critical_batch:,} at the profile's own batch of "
+            f"{problem.batch:,} changes nothing",
             "give another --tbs or a range of them, or leave it out",
         )
     if wish.passes != 1 and not wish.data_moves:
-        raise PlacerError(f"passes {wish.passes:g} without data that may move", "give --data PLACE=SAMPLES:move, or leave --passes out")
+        raise PlacerError(
+            f"passes {wish.passes:g} without data that may move",
+            "give --data PLACE=SAMPLES:move, or leave --passes out",
+        )
 
 
 def _places(problem: Problem) -> Iterator[PlacerError]:
     """Wishes about places that no placement can meet."""
     wish, stay = problem.requirements, needs_place(problem.requirements.datasets)
     fixed = bool(stay) and not wish.data_moves
-    for what, most in (("regions", wish.max_regions), ("workers", wish.max_workers), ("samples a step", problem.batch)):
+    for what, most in (
+        ("regions", wish.max_regions),
+        ("workers", wish.max_workers),
+        ("samples a step", problem.batch),
+    ):
         if len(stay) > most:
-            yield PlacerError(f"data stays in {len(stay)} places, but at most {most} {what} are allowed", "allow more, or let data move")
+            yield PlacerError(
+                f"data stays in {len(stay)} places, but at most {most} {what} are allowed",
+                "allow more, or let data move",
+            )
     if fixed and wish.min_regions > len(stay):
         yield PlacerError(
-            f"data stays in {len(stay)} places, but {wish.min_regions} regions are wanted", "lower --regions, or let data move"
+            f"data stays in {len(stay)} places, but {wish.min_regions} regions are wanted",
+            "lower --regions, or let data move",
         )
     for sentence in (*parted(problem), *_server_outside(problem)):
         yield PlacerError(sentence, "change --keep, --data, --aggregator or the places")
@@ -103,4 +137,7 @@ def _server_outside(problem: Problem) -> Iterator[str]:
         if outside:
             yield f"the parameter server is wanted in {wish.aggregator}, but {outside}"
         elif server_at(wish.aggregator, 2, problem) is None:
-            yield f"{wish.aggregator} rents no machine that could serve: enough memory, {wish.market} market, quota"
+            yield (
+                f"{wish.aggregator} rents no machine that could serve: enough memory, "
+                f"{wish.market} market, quota"
+            )

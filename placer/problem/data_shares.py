@@ -1,4 +1,6 @@
-"""Elastic scheduling (Cloudless-Training): which share of a step each region does when data has a place."""
+"""Elastic scheduling (Cloudless-Training): which share of a step each region does when data has a
+place.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,14 @@ class Dataset:
     def __post_init__(self) -> None:
         """Refuse empty datasets."""
         if self.samples < 1:
-            raise PlacerError(f"dataset in {self.place} has {self.samples} samples", "give a whole number above 0")
+            raise PlacerError(
+                f"dataset in {self.place} has {self.samples} samples", "give a whole number above 0"
+            )
 
 
 def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str, float]:
-    """Share of all samples that each region with workers does, so that the last region finishes as early as it can.
+    """Share of all samples that each region with workers does, so that the last region finishes as
+    early as it can.
 
     Parameters
     ----------
@@ -44,22 +49,26 @@ def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str,
 
     Notes
     -----
-    Water-filling: regions whose own data takes longer than the common time keep only that; the others share
-    what may move in proportion to their speed.
+    Water-filling: regions whose own data takes longer than the common time keep only that; the
+    others share what may move in proportion to their speed.
 
     Examples
     --------
     >>> two = [Dataset(place="a", samples=300, may_move=False), Dataset(place="b", samples=100, may_move=False)]
     >>> shares(two, {"a": 10.0, "b": 10.0})
     {'a': 0.75, 'b': 0.25}
-    >>> shares([two[0], Dataset(place="b", samples=100, may_move=True)], {"a": 10.0, "c": 10.0})  # 300 stay, 100 move to c
+    # 300 stay, 100 move to c
+    >>> shares([two[0], Dataset(place="b", samples=100, may_move=True)], {"a": 10.0, "c": 10.0})
     {'a': 0.75, 'c': 0.25}
     """
     stay = dict.fromkeys(speed, 0.0)
     for data in datasets:
         if not data.may_move:
             if data.place not in speed:
-                raise PlacerError(f"{data.samples:,} samples must stay in {data.place}, where no worker is", "put workers there")
+                raise PlacerError(
+                    f"{data.samples:,} samples must stay in {data.place}, where no worker is",
+                    "put workers there",
+                )
             stay[data.place] += data.samples
     total = fsum(data.samples for data in datasets)
     free = total - fsum(stay.values())
@@ -70,7 +79,10 @@ def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str,
         level = (free + fsum(stay[p] for p in filled)) / fsum(speed[p] for p in filled)
         if level >= stay[filled[-1]] / speed[filled[-1]]:
             break
-    return {place: max(stay[place], level * speed[place] if free else stay[place]) / total for place in speed}
+    return {
+        place: max(stay[place], level * speed[place] if free else stay[place]) / total
+        for place in speed
+    }
 
 
 def needs_place(datasets: Sequence[Dataset]) -> tuple[str, ...]:
@@ -90,8 +102,14 @@ class Move:
     seconds: float
 
 
-def moves(datasets: Sequence[Dataset], part: Mapping[str, float], bytes_per_sample: float, network: Network) -> tuple[Move, ...]:
-    """List what has to move so that each region can do its share; data at home is used first, then the cheapest way.
+def moves(
+    datasets: Sequence[Dataset],
+    part: Mapping[str, float],
+    bytes_per_sample: float,
+    network: Network,
+) -> tuple[Move, ...]:
+    """List what has to move so that each region can do its share; data at home is used first, then
+    the cheapest way.
 
     Parameters
     ----------
@@ -107,7 +125,9 @@ def moves(datasets: Sequence[Dataset], part: Mapping[str, float], bytes_per_samp
     for data in datasets:
         if data.may_move:
             left[data.place] += data.samples
-    ways = sorted((src != dst, network.usd_per_byte(src, dst), src, dst) for src in left for dst in wanted)
+    ways = sorted(
+        (src != dst, network.usd_per_byte(src, dst), src, dst) for src in left for dst in wanted
+    )
     found = []
     for away, usd_per_byte, src, dst in ways:
         samples = min(left[src], wanted[dst])
@@ -115,5 +135,14 @@ def moves(datasets: Sequence[Dataset], part: Mapping[str, float], bytes_per_samp
         if away and samples >= 1:
             size = samples * bytes_per_sample
             seconds = size / network.link(src, dst).speed(COPY_STREAMS)
-            found.append(Move(src=src, dst=dst, samples=samples, bytes=size, usd=size * usd_per_byte, seconds=seconds))
+            found.append(
+                Move(
+                    src=src,
+                    dst=dst,
+                    samples=samples,
+                    bytes=size,
+                    usd=size * usd_per_byte,
+                    seconds=seconds,
+                )
+            )
     return tuple(found)

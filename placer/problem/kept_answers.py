@@ -1,4 +1,6 @@
-"""A few answers that are wanted again, the latest used: memory stays bounded however many questions come."""
+"""A few answers that are wanted again, the latest used: memory stays bounded however many questions
+come.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Recent(Generic[T]):
         return type(self), (self.most,)
 
     def get(self, key: Hashable, build: Callable[[], T]) -> T:
-        """The answer to ``key``; worked out by ``build`` where it is not kept, outside the lock, so perhaps twice at once."""
+        """The answer to ``key``; worked out by ``build`` where it is not kept, outside the lock, so
+        perhaps twice at once.
+        """
         with self._lock:
             if key in self._held:
                 found = self._held[key] = self._held.pop(key)

@@ -1,4 +1,6 @@
-"""The answer as a decision only: which machines where, and how they exchange gradients. No prices in it."""
+"""The answer as a decision only: which machines where, and how they exchange gradients. No prices
+in it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class WorkerGroup:
         """Refuse groups without workers and absurd ones."""
         if not 1 <= self.count <= MOST_WORKERS or self.gpu_count < 1:
             raise PlacerError(
-                f"{self.count} workers with {self.gpu_count} GPUs in {self.place}", f"a group has 1 to {MOST_WORKERS:,} workers"
+                f"{self.count} workers with {self.gpu_count} GPUs in {self.place}",
+                f"a group has 1 to {MOST_WORKERS:,} workers",
             )
 
     @staticmethod
@@ -60,10 +63,11 @@ class Exchange:
 
     Notes
     -----
-    ``strategy`` is a name of `placer.problem.exchange.STRATEGIES`. ``local_steps`` optimizer steps pass from exchange to
-    exchange (H); ``streams`` TCP streams run side by side on each pair; ``overlap``: the exchange runs beside the
-    calculation of the next step. ``aggregator`` is the place of the function, server or hub that the strategy needs,
-    with the function's memory in GiB or the server machine; ``storage`` the place of its store.
+    ``strategy`` is a name of `placer.problem.exchange.STRATEGIES`. ``local_steps`` optimizer steps
+    pass from exchange to exchange (H); ``streams`` TCP streams run side by side on each pair;
+    ``overlap``: the exchange runs beside the calculation of the next step. ``aggregator`` is the
+    place of the function, server or hub that the strategy needs, with the function's memory in GiB
+    or the server machine; ``storage`` the place of its store.
     """
 
     strategy: str
@@ -115,7 +119,14 @@ class Placement:
             kind = replace(group, count=1)
             counts[kind] = counts.get(kind, 0) + group.count
         groups = (replace(kind, count=count) for kind, count in counts.items())
-        return replace(self, groups=tuple(sorted(groups, key=lambda g: (g.place, g.gpu, g.gpu_count, g.market, g.instance_type))))
+        return replace(
+            self,
+            groups=tuple(
+                sorted(
+                    groups, key=lambda g: (g.place, g.gpu, g.gpu_count, g.market, g.instance_type)
+                )
+            ),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,17 +159,24 @@ def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
         If a group does not follow the grammar or has no worker.
     """
     if not isinstance(text, str):
-        raise PlacerError(f"workers {text!r} is not text", "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot")
+        raise PlacerError(
+            f"workers {text!r} is not text",
+            "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot",
+        )
     specs = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         match = _SPEC.fullmatch(part)
         if match is None:
             raise PlacerError(
-                f"workers '{part}' is not a group", "write place=COUNTxGPU[:GPUS][:spot|on-demand], such as gcp/us-central1=4xT4:spot"
+                f"workers '{part}' is not a group",
+                "write place=COUNTxGPU[:GPUS][:spot|on-demand], such as gcp/us-central1=4xT4:spot",
             )
         count, gpus = int(match["count"]), int(match["gpus"] or 1)
         if count < 1 or gpus < 1:
-            raise PlacerError(f"workers '{part}': at least 1 is needed", "a group has at least one worker with one GPU")
+            raise PlacerError(
+                f"workers '{part}': at least 1 is needed",
+                "a group has at least one worker with one GPU",
+            )
         specs.append(
             WorkerSpec(
                 place=match["place"],
@@ -169,5 +187,8 @@ def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
             )
         )
     if not specs:
-        raise PlacerError(f"workers '{text}' has no group", "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot")
+        raise PlacerError(
+            f"workers '{text}' has no group",
+            "write place=COUNTxGPU, such as gcp/us-central1=4xT4:spot",
+        )
     return tuple(specs)

@@ -1,4 +1,6 @@
-"""The validated question: a model, a market, a network and the user's wishes. Saves to one JSON file."""
+"""The validated question: a model, a market, a network and the user's wishes. Saves to one JSON
+file.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ MOST_KNOWN_LOCAL_STEPS = 512
 MOST_LOCAL_STEPS = 64
 """Local steps that are tried where a local strategy is asked for without a number."""
 DEFAULT_QUOTA_GPUS = 8
-"""GPUs per region, type and market when no quota file says otherwise: a small account's usual limit."""
+"""GPUs per region, type and market when no quota file says otherwise: a small account's usual
+limit.
+"""
 KEPT_POOLS = 8
 """Sets of admitted offers that a catalog keeps for further questions."""
 KM_PER_DEGREE = 111.0
@@ -79,9 +83,13 @@ class Problem:
 
     @property
     def batch(self) -> int:
-        """Target batch size: samples of one step over all workers, B in the formulas; of batches still to choose from, the smallest."""
+        """Target batch size: samples of one step over all workers, B in the formulas; of batches
+        still to choose from, the smallest.
+        """
         wish = self.requirements
-        return wish.target_batch_size or min(wish.open_batches, default=self.profile.target_batch_size)
+        return wish.target_batch_size or min(
+            wish.open_batches, default=self.profile.target_batch_size
+        )
 
     @property
     def compression(self) -> str:
@@ -101,7 +109,9 @@ class Problem:
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
-        """Offers that the request admits, in the order of the book; questions that admit the same share them."""
+        """Offers that the request admits, in the order of the book; questions that admit the same
+        share them.
+        """
         wish = self.requirements
         limits = (
             wish.gpus,
@@ -114,7 +124,9 @@ class Problem:
             wish.oldest_price,
             wish.counts_carbon,
         )
-        kept: Recent[tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault("pools", Recent(KEPT_POOLS))
+        kept: Recent[tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault(
+            "pools", Recent(KEPT_POOLS)
+        )
         return kept.get((id(self.profile), limits), lambda: (self.profile, self._admitted()))[1]
 
     def _admitted(self) -> tuple[Pool, ...]:
@@ -125,7 +137,13 @@ class Problem:
             where = offer.provider, offer.region, offer.price_basis == "owned"
             if where not in places:
                 places[where] = self._place_admitted(offer)
-            kind = offer.gpu, offer.gpu_count, offer.market, offer.memory_gib, offer.as_of  # all that `offer_problems` looks at
+            kind = (
+                offer.gpu,
+                offer.gpu_count,
+                offer.market,
+                offer.memory_gib,
+                offer.as_of,
+            )  # all that `offer_problems` looks at
             if places[where] and kind not in kinds:
                 kinds[kind] = not self.offer_problems(offer)
             if places[where] and kinds[kind]:
@@ -136,9 +154,15 @@ class Problem:
 
     @cached_property
     def aggregator_places(self) -> tuple[tuple[str, str], ...]:
-        """Pairs (function place, store place) that a central exchange may use, sorted; worked out once for a catalog."""
-        kept: Recent[tuple[tuple[str, str], ...]] = self.catalog.memo.setdefault("aggregator-places", Recent(KEPT_POOLS))
-        return kept.get((self.requirements.aggregator, self.requirements.storage), self._aggregator_places)
+        """Pairs (function place, store place) that a central exchange may use, sorted; worked out
+        once for a catalog.
+        """
+        kept: Recent[tuple[tuple[str, str], ...]] = self.catalog.memo.setdefault(
+            "aggregator-places", Recent(KEPT_POOLS)
+        )
+        return kept.get(
+            (self.requirements.aggregator, self.requirements.storage), self._aggregator_places
+        )
 
     def _aggregator_places(self) -> tuple[tuple[str, str], ...]:
         functions = list(dict.fromkeys(f.place for f in self.catalog.functions))
@@ -159,18 +183,30 @@ class Problem:
 
         Notes
         -----
-        ``auto`` admits what is synchronous, and with local steps also what exchanges every H steps. Local steps are
-        tried as powers of two between the ends of their range.
+        ``auto`` admits what is synchronous, and with local steps also what exchanges every H steps.
+        Local steps are tried as powers of two between the ends of their range.
         """
         wish = self.requirements
         least, most = wish.min_local_steps or 1, wish.max_local_steps or MOST_LOCAL_STEPS
-        counts = sorted({least, most, *(2**k for k in range(most.bit_length()) if least <= 2**k <= most)})
+        counts = sorted(
+            {least, most, *(2**k for k in range(most.bit_length()) if least <= 2**k <= most)}
+        )
         wanted = wish.exchange
-        named = SYNCHRONOUS + (LOCAL if wish.max_local_steps is not None else ()) if wanted == "auto" else (wanted,)
+        named = (
+            SYNCHRONOUS + (LOCAL if wish.max_local_steps is not None else ())
+            if wanted == "auto"
+            else (wanted,)
+        )
         given = {name for name, _ in wish.samples_to_target}
         able = [name for name in named if traits(name).may_overlap or not wish.overlap]
         found = [(name, 1) for name in able if name not in LOCAL and least == 1]
-        known = [(name, h) for name in able if name in LOCAL for h in counts if h <= MOST_KNOWN_LOCAL_STEPS or name in given]
+        known = [
+            (name, h)
+            for name in able
+            if name in LOCAL
+            for h in counts
+            if h <= MOST_KNOWN_LOCAL_STEPS or name in given
+        ]
         return tuple(found + known)
 
     @cached_property
@@ -180,7 +216,8 @@ class Problem:
         return frozenset(f.place for f in self.catalog.functions if stores.count(f.place) == 1)
 
     def function(self, place: str) -> FunctionOffer:
-        """Find the function of a place: the one that the user names where the place has it, else the first of the book.
+        """Find the function of a place: the one that the user names where the place has it, else
+        the first of the book.
 
         Raises
         ------
@@ -188,12 +225,16 @@ class Problem:
             If the place has no function.
         """
         wanted = self.requirements.function
-        if wanted is not None and any(f.place == place and f.function == wanted for f in self.catalog.functions):
+        if wanted is not None and any(
+            f.place == place and f.function == wanted for f in self.catalog.functions
+        ):
             return self.catalog.function(f"{wanted}@{place}")
         return self.catalog.function(place)
 
     def quota(self, place: str, gpu: str, market: str) -> int:
-        """GPUs allowed for a place, type and market: the last matching row of the quota file, and no more than any joint quota."""
+        """GPUs allowed for a place, type and market: the last matching row of the quota file, and
+        no more than any joint quota.
+        """
         rows = [row for row in self.requirements.quotas if row.covers(place, gpu, market)]
         own = next((row.gpus for row in reversed(rows) if row.scope == "each"), DEFAULT_QUOTA_GPUS)
         return min([own, *(row.gpus for row in rows if row.scope == "together")])
@@ -204,12 +245,19 @@ class Problem:
         rates = self._rates.get(kind)
         if rates is None:
             gpu = self.catalog.gpu(offer.gpu)
-            found = (self.profile.rate(gpu, offer.gpu_count, f, self.catalog) for f in ("none", "hivemind"))
+            found = (
+                self.profile.rate(gpu, offer.gpu_count, f, self.catalog)
+                for f in ("none", "hivemind")
+            )
             rates = self._rates[kind] = tuple(found)
         alone, shared = rates
         if alone is None or shared is None:
             return None
-        quota = self.quota(offer.place, offer.gpu, offer.market) if self.requirements.quotas else DEFAULT_QUOTA_GPUS
+        quota = (
+            self.quota(offer.place, offer.gpu, offer.market)
+            if self.requirements.quotas
+            else DEFAULT_QUOTA_GPUS
+        )
         return Pool(offer=offer, alone=alone, shared=shared, gpu_quota=quota)
 
     @cached_property
@@ -222,21 +270,45 @@ class Problem:
         if wish.gpus and offer.gpu not in wish.gpus:
             found.append(("gpu", f"{offer.gpu} is not among --gpu {','.join(wish.gpus)}"))
         if wish.market not in ("any", offer.market):
-            found.append(("market", f"{offer.instance_type} in {offer.place} is {offer.market}, not {wish.market}"))
+            found.append(
+                (
+                    "market",
+                    f"{offer.instance_type} in {offer.place} is {offer.market}, not {wish.market}",
+                )
+            )
         device_gib = self.catalog.gpu(offer.gpu).memory_gib
         if self.profile.device_memory_bytes > device_gib * GIB:
             need = self.profile.device_memory_bytes / GIB
-            found.append(("device-memory", f"{self.profile.name} needs {need:.1f} GiB on each device; {offer.gpu} has {device_gib:g} GiB"))
+            found.append(
+                (
+                    "device-memory",
+                    (
+                        f"{self.profile.name} needs {need:.1f} GiB on each device; {offer.gpu} has "
+                        f"{device_gib:g} GiB"
+                    ),
+                )
+            )
         if self.profile.host_memory_bytes > offer.memory_gib * GIB:
             need = self.profile.host_memory_bytes / GIB
             found.append(
                 (
                     "host-memory",
-                    f"{self.profile.name} needs {need:.1f} GiB of host memory; {offer.instance_type} has {offer.memory_gib:g} GiB",
+                    (
+                        f"{self.profile.name} needs {need:.1f} GiB of host memory; "
+                        f"{offer.instance_type} has {offer.memory_gib:g} GiB"
+                    ),
                 )
             )
         if wish.oldest_price is not None and offer.as_of < wish.oldest_price:
-            found.append((STALE, f"the newest price is of {offer.as_of}, older than --max-price-age allows ({wish.oldest_price})"))
+            found.append(
+                (
+                    STALE,
+                    (
+                        f"the newest price is of {offer.as_of}, older than --max-price-age allows "
+                        f"({wish.oldest_price})"
+                    ),
+                )
+            )
         if wish.counts_carbon and carbon_unknown(offer, self.catalog) == NO_POWER:
             found.append(("carbon", f"{offer.gpu}: {NO_POWER}"))
         if wish.require_measured and not self._measured(offer):
@@ -250,7 +322,11 @@ class Problem:
             return f"{place} is not in --in {','.join(wish.places_in)}"
         if any(fnmatchcase(place, p) for p in wish.places_not_in):
             return f"{place} is excluded by --not-in {','.join(wish.places_not_in)}"
-        if wish.counts_carbon and place in self.catalog.regions and self.catalog.regions[place].grid_carbon_g_per_kwh is None:
+        if (
+            wish.counts_carbon
+            and place in self.catalog.regions
+            and self.catalog.regions[place].grid_carbon_g_per_kwh is None
+        ):
             return f"{place}: {NO_GRID}"
         return ""
 
@@ -260,7 +336,9 @@ class Problem:
             return False
         wish = self.requirements
         named = *wish.places_in, *(rule.place for rule in wish.used)
-        return offer.price_basis != "owned" or any(fnmatchcase(offer.place, p) and not p.startswith("*") for p in named)
+        return offer.price_basis != "owned" or any(
+            fnmatchcase(offer.place, p) and not p.startswith("*") for p in named
+        )
 
     def _measured(self, offer: VmOffer) -> bool:
         pool = self.pool(offer)
@@ -273,12 +351,24 @@ class Problem:
         return a == b or great_circle_km(here, there) <= SAME_CITY_KM
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything that the answer depends on, ready for JSON: admitted offers, others that may serve, the largest network cards."""
-        built = msgspec.to_builtins({name: getattr(self, name) for name in PARTS if name != "profile"})
+        """Everything that the answer depends on, ready for JSON: admitted offers, others that may
+        serve, the largest network cards.
+        """
+        built = msgspec.to_builtins(
+            {name: getattr(self, name) for name in PARTS if name != "profile"}
+        )
         built = {"profile": profile_document(self.profile, measurements=False), **built}
-        kept = {id(offer) for offer in (*(pool.offer for pool in self.pools), *largest_cards(self.catalog, self.catalog.regions))}
+        kept = {
+            id(offer)
+            for offer in (
+                *(pool.offer for pool in self.pools),
+                *largest_cards(self.catalog, self.catalog.regions),
+            )
+        }
         servers = "parameter-server" in {name for name, _ in self.modes}
-        built["catalog"]["offers"] = [msgspec.to_builtins(o) for o in self.catalog.offers if servers or id(o) in kept]
+        built["catalog"]["offers"] = [
+            msgspec.to_builtins(o) for o in self.catalog.offers if servers or id(o) in kept
+        ]
         return {"schema": SCHEMA, **built}
 
     @staticmethod

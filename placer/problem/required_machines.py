@@ -1,4 +1,6 @@
-"""Machines that must be used against the rest of the request: what can be seen to be impossible without a search."""
+"""Machines that must be used against the rest of the request: what can be seen to be impossible
+without a search.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,33 @@ def unusable(problem: Problem) -> Iterator[str]:
             yield f"--use {rule.spec}: {_why_none(rule, problem)}"
         elif most < rule.count:
             limited = all(pool.offer.available is not None for pool in pools)
-            yield f"--use {rule.spec}: {'only' if limited else 'the quota allows only'} {most} {'exist' if limited else 'of them'}"
+            yield (
+                f"--use {rule.spec}: {'only' if limited else 'the quota allows only'} {most} "
+                f"{'exist' if limited else 'of them'}"
+            )
         elif rule.count > min(wish.max_workers, batch):
-            limit = f"{wish.max_workers} workers" if wish.max_workers <= batch else f"{batch} samples a step"
+            limit = (
+                f"{wish.max_workers} workers"
+                if wish.max_workers <= batch
+                else f"{batch} samples a step"
+            )
             yield f"--use {rule.spec}: at most {limit} are allowed"
-        elif wish.datasets and not wish.data_moves and not any(p.offer.place == data.place for p in pools for data in wish.datasets):
-            yield f"--use {rule.spec}: workers are only where the data stays, in {', '.join(sorted(d.place for d in wish.datasets))}"
+        elif (
+            wish.datasets
+            and not wish.data_moves
+            and not any(p.offer.place == data.place for p in pools for data in wish.datasets)
+        ):
+            yield (
+                f"--use {rule.spec}: workers are only where the data stays, in "
+                f"{', '.join(sorted(d.place for d in wish.datasets))}"
+            )
     apart = disjoint(wish.used, problem.pools)
     if sum(rule.count for rule in apart) > wish.max_workers:
         named = " ".join(f"--use {rule.spec}" for rule in apart)
-        yield f"{named}: {sum(rule.count for rule in apart)} machines must be used, but at most {wish.max_workers} workers are allowed"
+        yield (
+            f"{named}: {sum(rule.count for rule in apart)} machines must be used, but at most "
+            f"{wish.max_workers} workers are allowed"
+        )
     if wish.used and len(wish.required_places) > wish.max_regions:
         places = ", ".join(wish.required_places)
         yield f"workers are needed in {places}, but at most {wish.max_regions} regions are allowed"
@@ -38,11 +57,15 @@ def unusable(problem: Problem) -> Iterator[str]:
 
 def pools_of(rule: Used, pools: Sequence[Pool]) -> list[Pool]:
     """Admitted offers that a rule is about."""
-    return [pool for pool in pools if uses(rule, pool.offer.place, pool.offer.device, pool.offer.market)]
+    return [
+        pool for pool in pools if uses(rule, pool.offer.place, pool.offer.device, pool.offer.market)
+    ]
 
 
 def disjoint(rules: Sequence[Used], pools: Sequence[Pool]) -> tuple[Used, ...]:
-    """Rules of which no two ask for machines of the same quota, so that their counts add up; the first ones win."""
+    """Rules of which no two ask for machines of the same quota, so that their counts add up; the
+    first ones win.
+    """
     taken: set[tuple[str, str, str]] = set()
     found = []
     for rule in rules:
@@ -54,13 +77,19 @@ def disjoint(rules: Sequence[Used], pools: Sequence[Pool]) -> tuple[Used, ...]:
 
 
 def _most_machines(pools: Sequence[Pool], joint: Sequence[Quota]) -> int:
-    """Machines that quotas and numbers allow at most, with the joint quota that allows the fewest: the smallest ones first."""
+    """Machines that quotas and numbers allow at most, with the joint quota that allows the fewest:
+    the smallest ones first.
+    """
     return min(_within(pools, row) for row in (None, *joint))
 
 
 def _within(pools: Sequence[Pool], joint: Quota | None) -> int:
     """Most machines under the quotas of the pools and one that several of them share."""
-    left, most, shared = {pool.bucket: pool.gpu_quota for pool in pools}, 0, 0 if joint is None else joint.gpus
+    left, most, shared = (
+        {pool.bucket: pool.gpu_quota for pool in pools},
+        0,
+        0 if joint is None else joint.gpus,
+    )
     for pool in sorted(pools, key=lambda pool: pool.offer.gpu_count):
         devices = pool.offer.gpu_count
         count = min(pool.max_count, left[pool.bucket] // devices)
@@ -78,7 +107,10 @@ def _why_none(rule: Used, problem: Problem) -> str:
     offers = [offer for offer in there if uses(rule, offer.place, offer.device, offer.market)]
     if not offers:
         sold = sorted({f"{offer.device}:{offer.market.replace('_', '-')}" for offer in there})
-        return f"catalog '{problem.catalog.name}' rents none there; it has {', '.join(sold[:12]) or 'no machines there'}"
+        return (
+            f"catalog '{problem.catalog.name}' rents none there; it has "
+            f"{', '.join(sold[:12]) or 'no machines there'}"
+        )
     reasons = [_reason(offer, problem) for offer in offers]
     return max(sorted(set(reasons)), key=reasons.count)
 
@@ -89,7 +121,13 @@ def _reason(offer: VmOffer, problem: Problem) -> str:
     if where or broken:
         return where or broken[0][1]
     if offer.price_basis == "owned" and problem.pool(offer) is not None:
-        return f"{offer.place} has machines of your own, which are used only where their site is named, not by a pattern"
+        return (
+            f"{offer.place} has machines of your own, which are used only where their site is "
+            f"named, not by a pattern"
+        )
     if problem.pool(offer) is None:
         return f"nobody knows how fast {problem.profile.name} runs on {offer.device}"
-    return f"the quota of {problem.quota(offer.place, offer.gpu, offer.market)} GPUs allows no {offer.device} in {offer.place}"
+    return (
+        f"the quota of {problem.quota(offer.place, offer.gpu, offer.market)} GPUs allows no "
+        f"{offer.device} in {offer.place}"
+    )

@@ -35,7 +35,9 @@ ALL_REGIONS = 1_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """At most ``gpus`` devices wherever place, GPU and market match (wildcards): ``each`` of these apart, or all ``together``."""
+    """At most ``gpus`` devices wherever place, GPU and market match (wildcards): ``each`` of these
+    apart, or all ``together``.
+    """
 
     place: str
     gpu: str
@@ -45,7 +47,11 @@ class Quota:
 
     def covers(self, place: str, gpu: str, market: str) -> bool:
         """Whether devices of a place and market count."""
-        return fnmatchcase(place, self.place) and fnmatchcase(gpu, self.gpu) and fnmatchcase(market, self.market)
+        return (
+            fnmatchcase(place, self.place)
+            and fnmatchcase(gpu, self.gpu)
+            and fnmatchcase(market, self.market)
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +65,9 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Used:
-    """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match (wildcards)."""
+    """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match
+    (wildcards).
+    """
 
     place: str
     device: str = "*"
@@ -69,14 +77,19 @@ class Used:
     def __post_init__(self) -> None:
         """Refuse rules that ask for nothing."""
         if self.count < 1:
-            raise PlacerError(f"{self.count} machines of {self.device} in {self.place} must be used", "at least 1, or leave it out")
+            raise PlacerError(
+                f"{self.count} machines of {self.device} in {self.place} must be used",
+                "at least 1, or leave it out",
+            )
 
     @property
     def spec(self) -> str:
         """The rule as ``--use`` takes it: ``gcp/*=2xT4:spot``, or a place alone."""
         if (self.device, self.market, self.count) == ("*", "*", 1):
             return self.place
-        return f"{self.place}={self.count}x{self.device}" + ("" if self.market == "*" else f":{self.market.replace('_', '-')}")
+        return f"{self.place}={self.count}x{self.device}" + (
+            "" if self.market == "*" else f":{self.market.replace('_', '-')}"
+        )
 
     @property
     def named_place(self) -> str | None:
@@ -90,9 +103,10 @@ class Requirements:
 
     Notes
     -----
-    ``samples`` is how many to train on, at equal progress; ``deadline_s`` and ``budget_usd`` are for all of them. ``oldest_price`` is an
-    ISO date: older machine prices are left out. With a ``batch_range`` and no ``target_batch_size`` a solver chooses the batch;
-    ``critical_batch`` is the gradient noise scale in samples.
+    ``samples`` is how many to train on, at equal progress; ``deadline_s`` and ``budget_usd`` are
+    for all of them. ``oldest_price`` is an ISO date: older machine prices are left out. With a
+    ``batch_range`` and no ``target_batch_size`` a solver chooses the batch; ``critical_batch`` is
+    the gradient noise scale in samples.
     """
 
     objective: str = "throughput"
@@ -144,13 +158,21 @@ class Requirements:
     @property
     def floor_samples_per_second(self) -> float | None:
         """Least samples/s that count: the floor, or what the deadline asks for if that is more."""
-        needed = [self.min_samples_per_second, None if self.deadline_s is None else (self.samples or 0) / self.deadline_s]
+        needed = [
+            self.min_samples_per_second,
+            None if self.deadline_s is None else (self.samples or 0) / self.deadline_s,
+        ]
         return max((floor for floor in needed if floor is not None), default=None)
 
     @property
     def max_usd_per_million_samples(self) -> float | None:
-        """Most USD for a million samples that count: the budget in total over the samples, or a limit of its own if that is less."""
-        given = [self.most_usd_per_million_samples, None if self.budget_usd is None else self.budget_usd / (self.samples or 1) * 1e6]
+        """Most USD for a million samples that count: the budget in total over the samples, or a
+        limit of its own if that is less.
+        """
+        given = [
+            self.most_usd_per_million_samples,
+            None if self.budget_usd is None else self.budget_usd / (self.samples or 1) * 1e6,
+        ]
         return min((limit for limit in given if limit is not None), default=None)
 
     @property
@@ -160,16 +182,32 @@ class Requirements:
 
     @property
     def counts_carbon(self) -> bool:
-        """Whether emissions are limited or the objective: machines whose emissions nobody knows are left out."""
+        """Whether emissions are limited or the objective: machines whose emissions nobody knows are
+        left out.
+        """
         return self.max_carbon_g_per_hour is not None or self.objective == "carbon"
 
     @property
     def open_batches(self) -> tuple[int, ...]:
-        """Batches to choose from: the ends of the range and the powers of two between; empty where one batch is given."""
+        """Batches to choose from: the ends of the range and the powers of two between; empty where
+        one batch is given.
+        """
         if self.batch_range is None or self.target_batch_size is not None:
             return ()
         low, high = self.batch_range
-        return tuple(sorted({low, high, *(2**k for k in range(low.bit_length(), high.bit_length()) if low <= 2**k <= high)}))
+        return tuple(
+            sorted(
+                {
+                    low,
+                    high,
+                    *(
+                        2**k
+                        for k in range(low.bit_length(), high.bit_length())
+                        if low <= 2**k <= high
+                    ),
+                }
+            )
+        )
 
     def __post_init__(self) -> None:
         """Refuse unknown words and limits that are not positive."""
@@ -187,7 +225,10 @@ class Requirements:
             if strategy not in EXCHANGES[1:]:
                 raise unknown("exchange", strategy, EXCHANGES[1:])
             if not LEAST_MULTIPLIER <= factor <= 1 / LEAST_MULTIPLIER:
-                raise PlacerError(f"samples to target of {strategy} is {factor}", "1 is as good as synchronous training, 2 needs twice")
+                raise PlacerError(
+                    f"samples to target of {strategy} is {factor}",
+                    "1 is as good as synchronous training, 2 needs twice",
+                )
         for name in AMOUNTS:
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
@@ -196,7 +237,9 @@ class Requirements:
 
     @property
     def required_places(self) -> tuple[str, ...]:
-        """Places that need a worker: where data must stay, and where machines that must be used are; sorted."""
+        """Places that need a worker: where data must stay, and where machines that must be used
+        are; sorted.
+        """
         named = {rule.named_place for rule in self.used if rule.named_place is not None}
         return tuple(sorted({*needs_place(self.datasets), *named}))
 
@@ -206,8 +249,14 @@ class Requirements:
         return any(data.may_move for data in self.datasets)
 
     def with_data_staying(self) -> Requirements:
-        """The same wishes with all data left where it is: nothing moves, so there are no passes to spread a move over."""
-        return replace(self, datasets=tuple(replace(data, may_move=False) for data in self.datasets), passes=1.0)
+        """The same wishes with all data left where it is: nothing moves, so there are no passes to
+        spread a move over.
+        """
+        return replace(
+            self,
+            datasets=tuple(replace(data, may_move=False) for data in self.datasets),
+            passes=1.0,
+        )
 
     def _check_totals(self) -> None:
         """Refuse what is meant for all samples where nobody says how many."""
@@ -218,18 +267,29 @@ class Requirements:
         )
         for what, wanted in totals:
             if wanted and self.samples is None:
-                raise PlacerError(f"{what} without a number of samples", "say how many to train on, such as --samples 10M")
+                raise PlacerError(
+                    f"{what} without a number of samples",
+                    "say how many to train on, such as --samples 10M",
+                )
 
     def _check_data(self) -> None:
         """Refuse shares that are none, passes out of any range, and two kinds of data at once."""
         for name in ("interruption", "unavailable"):
             share = getattr(self, name)
             if share is not None and not 0 <= share < 1:
-                raise PlacerError(f"{name} is {share}", "give a share from 0 to below 1, such as 20%")
+                raise PlacerError(
+                    f"{name} is {share}", "give a share from 0 to below 1, such as 20%"
+                )
         if not 1 / MOST_PASSES <= self.passes <= MOST_PASSES:
-            raise PlacerError(f"passes is {self.passes:g}", f"give how often the data is read, {1 / MOST_PASSES:g} to {MOST_PASSES:,g}")
+            raise PlacerError(
+                f"passes is {self.passes:g}",
+                f"give how often the data is read, {1 / MOST_PASSES:g} to {MOST_PASSES:,g}",
+            )
         if self.datasets and self.data_store is not None:
-            raise PlacerError(f"data in {self.data_store} beside datasets with a place", "give a store, or datasets")
+            raise PlacerError(
+                f"data in {self.data_store} beside datasets with a place",
+                "give a store, or datasets",
+            )
 
     def _check_ranges(self) -> None:
         """Refuse ranges whose lower end is below one or above the upper end."""
@@ -237,12 +297,18 @@ class Requirements:
             ("workers", self.min_workers, self.max_workers),
             ("regions", self.min_regions, self.max_regions),
             ("tbs", *(self.batch_range or (1, 1))),
-            ("local steps", self.min_local_steps or 1, self.max_local_steps or self.min_local_steps or 1),
+            (
+                "local steps",
+                self.min_local_steps or 1,
+                self.max_local_steps or self.min_local_steps or 1,
+            ),
         ):
             if not 1 <= low <= high:
                 raise PlacerError(f"{what} {low}..{high}", "at least 1, and the lower end first")
         if not 1 <= self.streams <= MOST_STREAMS:
-            raise PlacerError(f"streams is {self.streams}", f"give 1 to {MOST_STREAMS} TCP streams for each pair")
+            raise PlacerError(
+                f"streams is {self.streams}", f"give 1 to {MOST_STREAMS} TCP streams for each pair"
+            )
 
 
 def uses(rule: Used, place: str, device: str, market: str) -> bool:
@@ -255,9 +321,15 @@ def uses(rule: Used, place: str, device: str, market: str) -> bool:
     >>> uses(Used(place="gcp/*", device="V100:8"), "gcp/us-west1", "V100", "spot")
     False
     """
-    return fnmatchcase(place, rule.place) and fnmatchcase(device, rule.device) and fnmatchcase(market, rule.market)
+    return (
+        fnmatchcase(place, rule.place)
+        and fnmatchcase(device, rule.device)
+        and fnmatchcase(market, rule.market)
+    )
 
 
 def missing(rule: Used, groups: Iterable[WorkerGroup]) -> int:
     """Machines that some groups lack of what a rule asks for."""
-    return max(0, rule.count - sum(g.count for g in groups if uses(rule, g.place, g.device, g.market)))
+    return max(
+        0, rule.count - sum(g.count for g in groups if uses(rule, g.place, g.device, g.market))
+    )

@@ -11,13 +11,15 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 
 
-def leaks(placement: Placement, phases: Sequence[Phase], moved: Sequence[Move], problem: Problem) -> Iterator[str]:
+def leaks(
+    placement: Placement, phases: Sequence[Phase], moved: Sequence[Move], problem: Problem
+) -> Iterator[str]:
     """Yield one sentence for each rule and first way in which a placement breaks it.
 
     Notes
     -----
-    Gradients leave with the transfers of strategies that send them, checkpoints with those that send
-    the model, raw data with moves and with reads from the dataset's store.
+    Gradients leave with the transfers of strategies that send them, checkpoints with those that
+    send the model, raw data with moves and with reads from the dataset's store.
     """
     sends = [(t.src, t.dst) for phase in phases for t in phase.transfers if t.src != t.dst]
     store = problem.data_store
@@ -32,17 +34,30 @@ def leaks(placement: Placement, phases: Sequence[Phase], moved: Sequence[Move], 
 
 
 def homeless(problem: Problem) -> Iterator[str]:
-    """Yield one sentence for each dataset that may be used nowhere: it must stay where no worker may be."""
+    """Yield one sentence for each dataset that may be used nowhere: it must stay where no worker
+    may be.
+    """
     for data in problem.requirements.datasets:
-        rules = [rule for rule in problem.requirements.kept if rule.kind == "raw-data" and data.place in rule.places]
+        rules = [
+            rule
+            for rule in problem.requirements.kept
+            if rule.kind == "raw-data" and data.place in rule.places
+        ]
         if data.may_move and not rules:
             continue
         allowed = {data.place} if not data.may_move else set(problem.catalog.regions)
         for rule in rules:
             allowed &= set(rule.places)
         if not any(pool.offer.place in allowed for pool in problem.pools):
-            why = "must stay there" if not data.may_move else f"must not leave {', '.join(rule.area for rule in rules)}"
-            yield f"the {data.samples:,} samples in {data.place} can be used nowhere: they {why}, and {_why_none(data.place, problem)}"
+            why = (
+                "must stay there"
+                if not data.may_move
+                else f"must not leave {', '.join(rule.area for rule in rules)}"
+            )
+            yield (
+                f"the {data.samples:,} samples in {data.place} can be used nowhere: they {why}, "
+                f"and {_why_none(data.place, problem)}"
+            )
 
 
 def _why_none(place: str, problem: Problem) -> str:
@@ -60,20 +75,32 @@ def _why_none(place: str, problem: Problem) -> str:
 
 
 def parted(problem: Problem) -> Iterator[str]:
-    """Yield one sentence if data that stays in several places can use no exchange, because nothing may pass between them.
+    """Yield one sentence if data that stays in several places can use no exchange, because nothing
+    may pass between them.
 
     Notes
     -----
-    A rule parts two places if one is in its area and the other is not: the exchanges whose payload is of its kind cannot run.
+    A rule parts two places if one is in its area and the other is not: the exchanges whose payload
+    is of its kind cannot run.
     """
     stay, wish = needs_place(problem.requirements.datasets), problem.requirements
     store = problem.data_store
     for rule in wish.kept:
         kept = rule.kind == "raw-data" and store is not None and store.place in rule.places
         if kept and not any(pool.offer.place in rule.places for pool in problem.pools):
-            yield f"raw-data must not leave {rule.area}, where the store of the data is, and no worker may be there"
-    blocked = {rule.kind for rule in wish.kept if 0 < sum(place in rule.places for place in stay) < len(stay)}
+            yield (
+                f"raw-data must not leave {rule.area}, where the store of the data is, and no "
+                f"worker may be there"
+            )
+    blocked = {
+        rule.kind
+        for rule in wish.kept
+        if 0 < sum(place in rule.places for place in stay) < len(stay)
+    }
     payloads = {traits(name).payload for name, _ in problem.modes}
     if payloads and payloads <= blocked:
         areas = ", ".join(f"{rule.kind}={rule.area}" for rule in wish.kept if rule.kind in payloads)
-        yield f"data stays in {', '.join(stay)}, and --keep {areas} lets no exchange pass between them"
+        yield (
+            f"data stays in {', '.join(stay)}, and --keep {areas} lets no exchange pass between "
+            f"them"
+        )

@@ -1,1 +1,3 @@
-"""What a model needs and how fast a device trains it, measured with PyTorch: what `placer profile` writes."""
+"""What a model needs and how fast a device trains it, measured with PyTorch: what `placer profile`
+writes.
+"""

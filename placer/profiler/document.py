@@ -1,4 +1,6 @@
-"""From measurements to a profile that `placer recommend --model` takes, and into one that is there already."""
+"""From measurements to a profile that `placer recommend --model` takes, and into one that is there
+already.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """What does not depend on speed: parameters, tensors with a gradient, bytes, and memory that was worked out."""
+    """What does not depend on speed: parameters, tensors with a gradient, bytes, and memory that
+    was worked out.
+    """
 
     name: str
     title: str
@@ -83,13 +87,19 @@ def measurement_of(
         knee_batch_size=findings.knee,
         largest_batch_size=max(findings.rates),
         failed_batch_size=findings.smallest_failed,
-        failure=None if findings.smallest_failed is None else findings.failed[findings.smallest_failed],
+        failure=None
+        if findings.smallest_failed is None
+        else findings.failed[findings.smallest_failed],
         flops_per_sample=flops_per_sample,
         loading_seconds_per_sample=loading_seconds_per_sample,
         loading_share=None,
         partial=partial or any(point.partial for point in points),
     )
-    return made if loading_seconds_per_sample is None else replace(made, loading_share=_share(made.best, loading_seconds_per_sample))
+    return (
+        made
+        if loading_seconds_per_sample is None
+        else replace(made, loading_share=_share(made.best, loading_seconds_per_sample))
+    )
 
 
 def _share(point: Point, seconds_per_sample: float) -> float:
@@ -99,14 +109,19 @@ def _share(point: Point, seconds_per_sample: float) -> float:
 
 
 def rate_of(measurements: Sequence[Measurement]) -> Rate:
-    """Rate of one device: of the precision in which it is fastest, at the knee, accumulated if that was measured.
+    """Rate of one device: of the precision in which it is fastest, at the knee, accumulated if that
+    was measured.
 
     Of two devices that the catalog calls by one name, the one measured last counts.
     """
     last = [m for m in measurements if m.device_name == measurements[-1].device_name]
     fastest = max(last, key=lambda m: m.best.samples_per_second)
     point = fastest.best
-    batch = f"{point.accumulation:,} x {point.batch_size:,}" if point.accumulation > 1 else f"{point.batch_size:,}"
+    batch = (
+        f"{point.accumulation:,} x {point.batch_size:,}"
+        if point.accumulation > 1
+        else f"{point.batch_size:,}"
+    )
     how = ", stopped early" if fastest.partial else ""
     threads = f" ({counted(fastest.threads, 'thread')})" if fastest.device == "cpu" else ""
     return Rate(
@@ -117,20 +132,30 @@ def rate_of(measurements: Sequence[Measurement]) -> Rate:
         low=point.low,
         high=point.high,
         basis="measured",
-        source=f"placer profile on {fastest.device_name}{threads}, torch {fastest.torch}, {fastest.precision}, batch {batch}, "
+        source=f"placer profile on {fastest.device_name}{threads}, torch {fastest.torch}, "
+        f"{fastest.precision}, batch {batch}, "
         f"{fastest.date}: median of {point.steps:,} steps, {point.confidence:.0%} interval{how}",
     )
 
 
-def merged_measurements(old: Iterable[Measurement], new: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """Put new measurements after the old ones, and leave out the old ones of the same device in the same precision."""
+def merged_measurements(
+    old: Iterable[Measurement], new: Sequence[Measurement]
+) -> tuple[Measurement, ...]:
+    """Put new measurements after the old ones, and leave out the old ones of the same device in the
+    same precision.
+    """
     again = {(m.gpu, m.device_name, m.precision) for m in new}
     return (*(m for m in old if (m.gpu, m.device_name, m.precision) not in again), *new)
 
 
 def main_measurement(measurements: Sequence[Measurement]) -> Measurement:
-    """The measurement that sets microbatch and memory of the profile: on a GPU if there is one, the newest, the fastest."""
-    return max(measurements, key=lambda m: (m.best.device_memory_bytes is not None, m.date, m.best.samples_per_second))
+    """The measurement that sets microbatch and memory of the profile: on a GPU if there is one, the
+    newest, the fastest.
+    """
+    return max(
+        measurements,
+        key=lambda m: (m.best.device_memory_bytes is not None, m.date, m.best.samples_per_second),
+    )
 
 
 def check_same_model(sizes: Sizes, old: ModelProfile, path: str) -> None:
@@ -142,7 +167,10 @@ def check_same_model(sizes: Sizes, old: ModelProfile, path: str) -> None:
         If the number of parameters or bytes of gradients differ.
     """
     if (sizes.parameters, sizes.gradient_bytes_fp32) != (old.parameters, old.gradient_bytes_fp32):
-        said = f"{sizes.name} has {sizes.parameters:,} parameters and {sizes.gradient_bytes_fp32:,} bytes of gradients"
+        said = (
+            f"{sizes.name} has {sizes.parameters:,} parameters and "
+            f"{sizes.gradient_bytes_fp32:,} bytes of gradients"
+        )
         there = f"{old.name} in {path} has {old.parameters:,} and {old.gradient_bytes_fp32:,}"
         raise PlacerError(f"{said}, {there}", "give another --out, or --name and no --out")
 
@@ -154,10 +182,19 @@ def measured_rates(measurements: Sequence[Measurement]) -> tuple[Rate, ...]:
 
 
 def known_rates(old: ModelProfile | None, measured: Sequence[Rate]) -> tuple[Rate, ...]:
-    """Rates that nobody has to estimate: the measured ones, and those of the old profile that they do not replace."""
+    """Rates that nobody has to estimate: the measured ones, and those of the old profile that they
+    do not replace.
+    """
     again = {rate.gpu for rate in measured}
     old_rates = () if old is None else old.rates
-    return (*(rate for rate in old_rates if rate.basis != "estimated" and not (_is_plain(rate) and rate.gpu in again)), *measured)
+    return (
+        *(
+            rate
+            for rate in old_rates
+            if rate.basis != "estimated" and not (_is_plain(rate) and rate.gpu in again)
+        ),
+        *measured,
+    )
 
 
 def with_estimates(known: Sequence[Rate], estimated: Iterable[Rate]) -> tuple[Rate, ...]:
@@ -205,10 +242,13 @@ def profile_of(
         gradient_source=sizes.gradient_source,
         device_memory_bytes=memory or sizes.device_memory_bytes,
         host_memory_bytes=host or sizes.host_memory_bytes,
-        memory_source=source if memory else f"device: {sizes.memory_source}" + (f"; host: {source}" if host else ""),
+        memory_source=source
+        if memory
+        else f"device: {sizes.memory_source}" + (f"; host: {source}" if host else ""),
         bytes_per_sample=old.bytes_per_sample if old else None,
         bytes_per_sample_source=old.bytes_per_sample_source if old else None,
-        target_batch_size=target_batch_size or (old.target_batch_size if old else USUAL_TARGET_BATCH_SIZE),
+        target_batch_size=target_batch_size
+        or (old.target_batch_size if old else USUAL_TARGET_BATCH_SIZE),
         microbatch=main.knee_batch_size if main else old.microbatch if old else 1,
         compression=old.compression if old else USUAL_COMPRESSION,
         efficiency=tuple(frameworks.values()),
@@ -222,4 +262,7 @@ def _is_plain(rate: Rate) -> bool:
 
 
 def _memory_source(main: Measurement) -> str:
-    return f"measured on {main.device_name}, {main.precision}, batch {main.knee_batch_size:,}, torch {main.torch}, {main.date}"
+    return (
+        f"measured on {main.device_name}, {main.precision}, batch {main.knee_batch_size:,}, "
+        f"torch {main.torch}, {main.date}"
+    )

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.profiler.devices.peak_speeds import device
-from placer.profiler.document import Sizes, check_same_model, known_rates, profile_of, with_estimates
+from placer.profiler.document import (
+    Sizes,
+    check_same_model,
+    known_rates,
+    profile_of,
+    with_estimates,
+)
 from placer.profiler.target.workload import Workload
 from placer.workload.measurement import Measurement
 from placer.workload.profile import ModelProfile, Rate
@@ -27,7 +33,9 @@ def peak_flops(gpu: str, precision: str) -> float | None:
     return None if found is None else found.peak(precision)
 
 
-def worked_out(workload: Workload, catalog: Catalog, main: Measurement | None, known: Sequence[Rate]) -> Estimate | str:
+def worked_out(
+    workload: Workload, catalog: Catalog, main: Measurement | None, known: Sequence[Rate]
+) -> Estimate | str:
     """Estimate a workload on the GPUs of a catalog, from rates that are known.
 
     Parameters
@@ -35,7 +43,8 @@ def worked_out(workload: Workload, catalog: Catalog, main: Measurement | None, k
     workload, catalog
         The model, and the GPUs.
     main
-        Gives batch size and precision if it is of a GPU of the catalog; None before anything was measured.
+        Gives batch size and precision if it is of a GPU of the catalog; None before anything was
+        measured.
     known
         Rates from which others are worked out.
 
@@ -46,8 +55,12 @@ def worked_out(workload: Workload, catalog: Catalog, main: Measurement | None, k
     """
     from placer.profiler.estimate.estimate import estimate
 
-    alike = main if main is not None and main.gpu in catalog.gpus else None  # a CPU's batch size would leave a GPU idle
-    precision, microbatch = (USUAL_PRECISION, None) if alike is None else (alike.precision, alike.knee_batch_size)
+    alike = (
+        main if main is not None and main.gpu in catalog.gpus else None
+    )  # a CPU's batch size would leave a GPU idle
+    precision, microbatch = (
+        (USUAL_PRECISION, None) if alike is None else (alike.precision, alike.knee_batch_size)
+    )
     try:
         return estimate(workload, catalog, microbatch, precision, known=known)
     except PlacerError as error:
@@ -56,11 +69,15 @@ def worked_out(workload: Workload, catalog: Catalog, main: Measurement | None, k
 
 def with_memory(sizes: Sizes, found: Estimate) -> Sizes:
     """Sizes with the memory that was worked out."""
-    source = f"estimated for {found.microbatch:,} at once in {found.precision} with {found.optimizer}"
+    source = (
+        f"estimated for {found.microbatch:,} at once in {found.precision} with {found.optimizer}"
+    )
     return replace(sizes, device_memory_bytes=found.device_memory_bytes, memory_source=source)
 
 
-def estimated_profile(found: Estimate, old: ModelProfile | None, path: str, target_batch_size: int | None) -> ModelProfile:
+def estimated_profile(
+    found: Estimate, old: ModelProfile | None, path: str, target_batch_size: int | None
+) -> ModelProfile:
     """Profile of a model that nobody measured here, or its estimates in the place of older ones.
 
     Raises
@@ -70,7 +87,11 @@ def estimated_profile(found: Estimate, old: ModelProfile | None, path: str, targ
     """
     made = found.to_profile()
     if old is None:
-        return made if target_batch_size is None else replace(made, target_batch_size=target_batch_size)
+        return (
+            made
+            if target_batch_size is None
+            else replace(made, target_batch_size=target_batch_size)
+        )
     sizes = Sizes(**{name: getattr(made, name) for name in Sizes.__slots__})
     check_same_model(sizes, old, path)
     rates = with_estimates(known_rates(old, ()), found.rates)

@@ -21,33 +21,41 @@ FP32_BYTES = 4
 INDEX_BYTES = 8
 """Of an index of a sparse gradient: int64."""
 SAMPLES = 2
-"""Batch of the step that is counted; one sample is too few for batch norm on features without width and height."""
+"""Batch of the step that is counted; one sample is too few for batch norm on features without width
+and height.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSizes:
-    """Gradients of one training step. Every tensor counts once, however often the model uses it (tied weights).
+    """Gradients of one training step. Every tensor counts once, however often the model uses it
+    (tied weights).
 
     Parameters
     ----------
     parameters
         Elements of all parameters, frozen ones too.
     trainable, tensors
-        Elements and tensors that can have a gradient: what is exchanged. DistributedDataParallel reduces all of them
-        (with ``find_unused_parameters=True`` also those that the step did not use, as zeros; without it, it stops with an
-        error), and hivemind's GradientAverager fills those without a gradient with zeros before it averages.
+        Elements and tensors that can have a gradient: what is exchanged. DistributedDataParallel
+        reduces all of them (with ``find_unused_parameters=True`` also those that the step did not
+        use, as zeros; without it, it stops with an error), and hivemind's GradientAverager fills
+        those without a gradient with zeros before it averages.
     used, used_tensors
-        Elements and tensors whose gradient arrived in the counted step; less than ``trainable`` if parts of the model
-        had nothing to do. A hand-written loop over ``p.grad`` that skips None sends these alone. None if no step could be run.
+        Elements and tensors whose gradient arrived in the counted step; less than ``trainable`` if
+        parts of the model had nothing to do. A hand-written loop over ``p.grad`` that skips None
+        sends these alone. None if no step could be run.
     bytes_fp32
-        Bytes of the trainable elements at 4 bytes each, 8 if complex: S of the formulas without compression.
+        Bytes of the trainable elements at 4 bytes each, 8 if complex: S of the formulas without
+        compression.
     bytes_native
-        The same in the types that the parameters have: what an all-reduce of them is handed if all are dense.
+        The same in the types that the parameters have: what an all-reduce of them is handed if all
+        are dense.
     sparse_bytes
-        Bytes of the sparse (COO) gradients of the step: 8 for each index, and rows of values in their own type, each row
-        once. Grows with the batch. 0 if there are none.
+        Bytes of the sparse (COO) gradients of the step: 8 for each index, and rows of values in
+        their own type, each row once. Grows with the batch. 0 if there are none.
     sparse_as_dense_bytes
-        What these tensors are in ``bytes_native``. Gloo's all-reduce gathers indices and values of all ranks; hivemind sends dense tensors.
+        What these tensors are in ``bytes_native``. Gloo's all-reduce gathers indices and values of
+        all ranks; hivemind sends dense tensors.
     notes
         What is worth knowing, in words.
     """
@@ -65,7 +73,9 @@ class GradientSizes:
 
     @property
     def gloo_bytes(self) -> int:
-        """What a rank hands to gloo's all-reduce under DistributedDataParallel: sparse gradients as indices and values."""
+        """What a rank hands to gloo's all-reduce under DistributedDataParallel: sparse gradients as
+        indices and values.
+        """
         return self.bytes_native - self.sparse_as_dense_bytes + self.sparse_bytes
 
 
@@ -78,16 +88,17 @@ class _Gradient:
 
 
 def gradient_sizes(workload: Workload, device: torch.device) -> GradientSizes:
-    """Run one step forward and backward and count its gradients; weights, gradients and statistics stay as they were.
+    """Run one step forward and backward and count its gradients; weights, gradients and statistics
+    stay as they were.
 
     Parameters
     ----------
     workload
         The model. If it is not on ``device``, a copy is counted there.
     device
-        Where to run the step. On the meta device nothing is calculated; a model that needs values (``.item()``, shapes
-        that depend on data) is then counted by its parameters, and a note says so. Sparse gradients have no values there either:
-        every index counts, also repeated ones.
+        Where to run the step. On the meta device nothing is calculated; a model that needs values
+        (``.item()``, shapes that depend on data) is then counted by its parameters, and a note says
+        so. Sparse gradients have no values there either: every index counts, also repeated ones.
 
     Raises
     ------
@@ -100,7 +111,10 @@ def gradient_sizes(workload: Workload, device: torch.device) -> GradientSizes:
         _shape_lazy_parameters(workload)
     declared = _declared(workload.module)
     if not declared.trainable:
-        raise PlacerError(f"model '{workload.name}' has no trainable parameter", "leave requires_grad of some parameters true")
+        raise PlacerError(
+            f"model '{workload.name}' has no trainable parameter",
+            "leave requires_grad of some parameters true",
+        )
     try:
         with _said_of(workload, SAMPLES, device):
             module = _on_device(workload.module, device)
@@ -111,7 +125,10 @@ def gradient_sizes(workload: Workload, device: torch.device) -> GradientSizes:
     except PlacerError as error:
         if device.type != "meta":
             raise
-        return replace(declared, notes=(f"counted by its parameters, without a step: {error.message}", *declared.notes))
+        return replace(
+            declared,
+            notes=(f"counted by its parameters, without a step: {error.message}", *declared.notes),
+        )
     return _counted(workload, declared, arrived)
 
 
@@ -124,7 +141,10 @@ def _said_of(workload: Workload, samples: int, device: torch.device) -> Iterator
         raise
     except BaseException as error:  # also sys.exit
         said = next(iter(str(error).splitlines()), "")[:200]
-        what = f"model '{workload.name}' fails with {counted(samples, 'sample')} on {device}: {type(error).__name__}: {said}"
+        what = (
+            f"model '{workload.name}' fails with {counted(samples, 'sample')} on {device}: "
+            f"{type(error).__name__}: {said}"
+        )
         raise PlacerError(what, "correct the model, its batches or its loss") from error
 
 
@@ -141,7 +161,8 @@ def _declared(module: torch.nn.Module) -> GradientSizes:
     if frozen:
         elements = sum(p.numel() for p in frozen)
         notes.append(
-            f"{counted(len(frozen), 'frozen tensor')} ({elements:,} parameters) not exchanged; hivemind sends what its optimizer is given"
+            f"{counted(len(frozen), 'frozen tensor')} ({elements:,} parameters) not exchanged; "
+            f"hivemind sends what its optimizer is given"
         )
     if kinds and kinds != ["float32"]:
         notes.append(f"parameters are {', '.join(kinds)}: bytes_native counts their own sizes")
@@ -157,23 +178,36 @@ def _declared(module: torch.nn.Module) -> GradientSizes:
     )
 
 
-def _counted(workload: Workload, declared: GradientSizes, arrived: Sequence[_Gradient]) -> GradientSizes:
+def _counted(
+    workload: Workload, declared: GradientSizes, arrived: Sequence[_Gradient]
+) -> GradientSizes:
     """Add to what is declared what arrived."""
     parameters = dict(workload.module.named_parameters())
     if not arrived:
-        raise PlacerError(f"no parameter of model '{workload.name}' gets a gradient", "its loss must use the module that it is given")
+        raise PlacerError(
+            f"no parameter of model '{workload.name}' gets a gradient",
+            "its loss must use the module that it is given",
+        )
     sparse = [g for g in arrived if g.sparse_bytes is not None]
     notes = list(declared.notes)
     if len(arrived) < declared.tensors:
-        idle = sorted({name for name, p in parameters.items() if p.requires_grad} - {g.name for g in arrived})
-        some = ", ".join(name if name.isprintable() else ascii(name) for name in idle[:3]) + (" ..." if len(idle) > 3 else "")
+        idle = sorted(
+            {name for name, p in parameters.items() if p.requires_grad} - {g.name for g in arrived}
+        )
+        some = ", ".join(name if name.isprintable() else ascii(name) for name in idle[:3]) + (
+            " ..." if len(idle) > 3 else ""
+        )
         notes.append(
-            f"{counted(len(idle), 'tensor')} without a gradient ({some}): frameworks exchange zeros; "
+            f"{counted(len(idle), 'tensor')} without a gradient ({some}): frameworks exchange "
+            f"zeros; "
             "DistributedDataParallel needs find_unused_parameters=True"
         )
     if sparse:
         batch = counted(_batch_of(workload), "sample")
-        notes.append(f"{counted(len(sparse), 'sparse gradient')} with the rows of {batch}: gloo sends these rows, hivemind whole tensors")
+        notes.append(
+            f"{counted(len(sparse), 'sparse gradient')} with the rows of {batch}: gloo sends these "
+            f"rows, hivemind whole tensors"
+        )
     return replace(
         declared,
         used=sum(parameters[g.name].numel() for g in arrived),
@@ -197,7 +231,9 @@ def _native_bytes(tensor: torch.Tensor) -> int:
     return int(tensor.numel() * tensor.element_size())
 
 
-def _step(workload: Workload, module: torch.nn.Module, samples: int, device: torch.device) -> list[_Gradient]:
+def _step(
+    workload: Workload, module: torch.nn.Module, samples: int, device: torch.device
+) -> list[_Gradient]:
     """Run forward and backward; what arrived at each parameter, in the order of the module."""
     torch = load_torch()
     arrived: dict[str, _Gradient] = {}
@@ -208,9 +244,17 @@ def _step(workload: Workload, module: torch.nn.Module, samples: int, device: tor
 
         return note
 
-    parameters: dict[str, Any] = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    with _unchanged(module), torch.random.fork_rng([device] if device.type == "cuda" else []), torch.enable_grad():
-        handles = [p.register_post_accumulate_grad_hook(hook(name)) for name, p in parameters.items()]
+    parameters: dict[str, Any] = {
+        name: p for name, p in module.named_parameters() if p.requires_grad
+    }
+    with (
+        _unchanged(module),
+        torch.random.fork_rng([device] if device.type == "cuda" else []),
+        torch.enable_grad(),
+    ):
+        handles = [
+            p.register_post_accumulate_grad_hook(hook(name)) for name, p in parameters.items()
+        ]
         try:
             loss: Any = workload.loss(module, workload.batch(samples, device))
             check_loss(workload, loss)
@@ -249,13 +293,20 @@ def _unchanged(module: torch.nn.Module) -> Iterator[None]:
 
 
 def _on_device(module: torch.nn.Module, device: torch.device) -> torch.nn.Module:
-    """Give the module itself if it is there, else a copy; tied parameters stay tied, and nothing is copied to the meta device."""
+    """Give the module itself if it is there, else a copy; tied parameters stay tied, and nothing is
+    copied to the meta device.
+    """
     torch = load_torch()
     tensors = [*module.parameters(), *module.buffers()]
-    if all(t.device.type == device.type and device.index in {None, t.device.index} for t in tensors):
+    if all(
+        t.device.type == device.type and device.index in {None, t.device.index} for t in tensors
+    ):
         return module
     # Known copies of parameters and buffers: deepcopy takes these and never copies the tensors themselves.
-    there: dict[int, Any] = {id(p): torch.nn.Parameter(p.detach().to(device), p.requires_grad) for p in module.parameters()}
+    there: dict[int, Any] = {
+        id(p): torch.nn.Parameter(p.detach().to(device), p.requires_grad)
+        for p in module.parameters()
+    }
     there |= {id(b): b.detach().to(device) for b in module.buffers()}
     return copy.deepcopy(module, there)
 

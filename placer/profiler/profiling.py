@@ -1,4 +1,6 @@
-"""All of `placer profile` but words and tables: measure a target, and write what is known so far into its profile."""
+"""All of `placer profile` but words and tables: measure a target, and write what is known so far
+into its profile.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ HOST_BYTES = 2 * 2**30
 
 @dataclass(kw_only=True)
 class Profiling:
-    """One target on one device: `run` measures, `profile` is what is known so far, whether it ended or not.
+    """One target on one device: `run` measures, `profile` is what is known so far, whether it ended
+    or not.
 
     Parameters
     ----------
@@ -115,7 +118,9 @@ class Profiling:
             measurement_of(
                 found,
                 known,
-                flops_per_sample=None if self.estimate is None else self.estimate.flops_per_sample or None,
+                flops_per_sample=None
+                if self.estimate is None
+                else self.estimate.flops_per_sample or None,
                 peak_flops=peak_flops(known.gpu, found.precision),
                 loading_seconds_per_sample=session.loading_seconds_per_sample,
                 date=today,
@@ -132,7 +137,9 @@ class Profiling:
             return None
         rows = self._rows()
         known, sizes = known_rates(self.old, measured_rates(rows)), self.sizes
-        estimated = [rate for rate in (self.old.rates if self.old else ()) if rate.basis == "estimated"]
+        estimated = [
+            rate for rate in (self.old.rates if self.old else ()) if rate.basis == "estimated"
+        ]
         if self.estimate is not None:
             estimated, sizes = list(self.estimate.rates), with_memory(sizes, self.estimate)
         return profile_of(
@@ -141,7 +148,8 @@ class Profiling:
             with_estimates(known, estimated),
             efficiency=self.efficiency,
             old=self.old,
-            target_batch_size=self.plan.target_batch_size or getattr(self.subject, "target_batch_size", None),
+            target_batch_size=self.plan.target_batch_size
+            or getattr(self.subject, "target_batch_size", None),
         )
 
     def _count(self) -> None:
@@ -186,7 +194,9 @@ def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
         except PlacerError as error:
             if error.__cause__ is None or not is_out_of_memory(error.__cause__):
                 raise
-            found = gradient_sizes(subject, load_torch().device("meta"))  # the search over batch sizes will say what fits
+            found = gradient_sizes(
+                subject, load_torch().device("meta")
+            )  # the search over batch sizes will say what fits
         parameters, tensors, size = found.parameters, found.tensors, found.bytes_fp32
         source = "; ".join(("counted by hooks in a step: placer profile", *found.notes))
         title, family = subject.title, subject.family
@@ -195,8 +205,14 @@ def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
         trained = [p for p in subject.module.parameters() if p.requires_grad]
         parameters, tensors = sum(p.numel() for p in subject.module.parameters()), len(trained)
         if not trained:
-            raise PlacerError(f"the module of {subject.source} has no trainable parameter", "leave requires_grad of some parameters true")
-        size, source = sum(p.numel() for p in trained) * 4, "trainable parameters of the module of a step function x 4"
+            raise PlacerError(
+                f"the module of {subject.source} has no trainable parameter",
+                "leave requires_grad of some parameters true",
+            )
+        size, source = (
+            sum(p.numel() for p in trained) * 4,
+            "trainable parameters of the module of a step function x 4",
+        )
         title, family = f"step function {subject.source}", "other"
     state = STATE_BYTES_PER_PARAMETER * parameters
     return Sizes(
@@ -209,5 +225,6 @@ def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
         gradient_source=source,
         device_memory_bytes=state,
         host_memory_bytes=HOST_BYTES + state,
-        memory_source=f"assumed: {STATE_BYTES_PER_PARAMETER} bytes per parameter, without activations",
+        memory_source=f"assumed: {STATE_BYTES_PER_PARAMETER} bytes per parameter, without "
+        f"activations",
     )

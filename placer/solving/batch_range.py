@@ -1,4 +1,6 @@
-"""The best target batch size of a range: one search for each, the later ones only for what beats the best so far."""
+"""The best target batch size of a range: one search for each, the later ones only for what beats
+the best so far.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
     Parameters
     ----------
     problem
-        Its wishes have a range of batches and none chosen: the ends and the powers of two between are tried.
+        Its wishes have a range of batches and none chosen: the ends and the powers of two between
+        are tried.
     ask
         The solver.
     options
@@ -33,36 +36,59 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
     Returns
     -------
     Result
-        Its problem has the chosen batch; of batches with the same value the smallest. The bound holds for every batch of the list.
+        Its problem has the chosen batch; of batches with the same value the smallest. The bound
+        holds for every batch of the list.
 
     Notes
     -----
-    Largest first: where nobody says that large batches need more samples, the largest wins, and the others are cut by
-    the limit that only a better value keeps.
+    Largest first: where nobody says that large batches need more samples, the largest wins, and the
+    others are cut by the limit that only a better value keeps.
     """
     started, batches = time.perf_counter(), problem.requirements.open_batches
     best: Result | None = None
     rows: list[BatchRow] = []
     for done, batch in enumerate(batches[::-1]):
         asked = _with_batch(problem, batch)
-        limit = None if best is None or best.value is None else _to_beat(best.value, asked.requirements, options.gap)
+        limit = (
+            None
+            if best is None or best.value is None
+            else _to_beat(best.value, asked.requirements, options.gap)
+        )
         if limit == 0:
-            rows.append(BatchRow(target_batch_size=batch, value=None, bound=0.0, status=Status.INFEASIBLE))
+            rows.append(
+                BatchRow(target_batch_size=batch, value=None, bound=0.0, status=Status.INFEASIBLE)
+            )
             continue
         spent = time.perf_counter() - started
-        own = replace(options, time_limit_s=max(0.0, options.time_limit_s - spent) / (len(batches) - done))
+        own = replace(
+            options, time_limit_s=max(0.0, options.time_limit_s - spent) / (len(batches) - done)
+        )
         own = own if best is None else replace(own, start=best.placement)
         found = ask(asked if limit is None else limited(asked, limit), own)
         rows.append(_row(batch, found, limit))
-        if found.placement is not None and found.value is not None and (best is None or _better(found.value, best)):
+        if (
+            found.placement is not None
+            and found.value is not None
+            and (best is None or _better(found.value, best))
+        ):
             best = replace(found, problem=asked)
     rows.reverse()
     seconds = time.perf_counter() - started
     if best is None:
         statuses = {row.status for row in rows}
-        status = next(s for s in (Status.TIME_LIMIT, Status.UNKNOWN, Status.INFEASIBLE) if s in statuses)
-        return replace(found, problem=problem, status=status, bound=None, seconds=seconds, batches=tuple(rows))
-    return replace(_smallest(best, problem), status=_status(rows), bound=_bound(rows, best), seconds=seconds, batches=tuple(rows))
+        status = next(
+            s for s in (Status.TIME_LIMIT, Status.UNKNOWN, Status.INFEASIBLE) if s in statuses
+        )
+        return replace(
+            found, problem=problem, status=status, bound=None, seconds=seconds, batches=tuple(rows)
+        )
+    return replace(
+        _smallest(best, problem),
+        status=_status(rows),
+        bound=_bound(rows, best),
+        seconds=seconds,
+        batches=tuple(rows),
+    )
 
 
 def _with_batch(problem: Problem, batch: int) -> Problem:
@@ -84,21 +110,32 @@ def limited(problem: Problem, limit: float) -> Problem:
     elif wish.objective == "cost":
         wish = replace(wish, budget_usd_per_hour=min(limit, wish.budget_usd_per_hour or unlimited))
     elif wish.objective == "carbon":
-        wish = replace(wish, max_carbon_g_per_hour=min(limit, wish.max_carbon_g_per_hour or unlimited))
+        wish = replace(
+            wish, max_carbon_g_per_hour=min(limit, wish.max_carbon_g_per_hour or unlimited)
+        )
     else:
-        wish = replace(wish, most_usd_per_million_samples=min(limit, wish.most_usd_per_million_samples or unlimited))
+        wish = replace(
+            wish,
+            most_usd_per_million_samples=min(limit, wish.most_usd_per_million_samples or unlimited),
+        )
     return replace(problem, requirements=wish)
 
 
 def _row(batch: int, found: Result, limit: float | None) -> BatchRow:
-    """What a search says of its batch: nothing better is infeasible under the limit, which is then the bound."""
+    """What a search says of its batch: nothing better is infeasible under the limit, which is then
+    the bound.
+    """
     bound = limit if found.status is Status.INFEASIBLE else found.bound
     return BatchRow(target_batch_size=batch, value=found.value, bound=bound, status=found.status)
 
 
 def _better(value: float, best: Result) -> bool:
     assert best.value is not None
-    return value > best.value if best.problem.requirements.objective == "throughput" else value < best.value
+    return (
+        value > best.value
+        if best.problem.requirements.objective == "throughput"
+        else value < best.value
+    )
 
 
 def _status(rows: list[BatchRow]) -> Status:
@@ -115,7 +152,11 @@ def _bound(rows: list[BatchRow], best: Result) -> float | None:
         return None
     bounds = [row.bound for row in rows if row.bound is not None]
     assert best.value is not None
-    return max([best.value, *bounds]) if best.problem.requirements.objective == "throughput" else min([best.value, *bounds])
+    return (
+        max([best.value, *bounds])
+        if best.problem.requirements.objective == "throughput"
+        else min([best.value, *bounds])
+    )
 
 
 def _smallest(best: Result, problem: Problem) -> Result:

@@ -22,8 +22,8 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
 
     Notes
     -----
-    ``auto`` is an all-reduce, unless more than one local step is asked for. What the request leaves open (aggregator, store,
-    number of local steps) is chosen for the most samples/s that count.
+    ``auto`` is an all-reduce, unless more than one local step is asked for. What the request leaves
+    open (aggregator, store, number of local steps) is chosen for the most samples/s that count.
 
     Raises
     ------
@@ -32,9 +32,14 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
     """
     if problem.requirements.open_batches:
         low, high = problem.requirements.open_batches[0], problem.requirements.open_batches[-1]
-        raise PlacerError(f"tbs {low:,}..{high:,} is a range; a placement by hand needs one batch", "give --tbs N, or use placer recommend")
+        raise PlacerError(
+            f"tbs {low:,}..{high:,} is a range; a placement by hand needs one batch",
+            "give --tbs N, or use placer recommend",
+        )
     groups = tuple(_find_group(spec, problem) for spec in parse_workers(workers))
-    counts = Placement(groups=groups, exchange=Exchange(strategy=PLAIN, compression=problem.compression)).workers_by_place
+    counts = Placement(
+        groups=groups, exchange=Exchange(strategy=PLAIN, compression=problem.compression)
+    ).workers_by_place
     open_ = [Placement(groups=groups, exchange=exchange) for exchange in exchanges(problem, counts)]
     plain = [placement for placement in open_ if placement.exchange.strategy == PLAIN]
     if problem.requirements.exchange == "auto" and plain:
@@ -45,7 +50,8 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
 
 
 def every_exchange(workers: str, problem: Problem) -> tuple[tuple[Placement, Problem], ...]:
-    """Place the same workers with each strategy that can run, each at its best; the most samples/s that count first.
+    """Place the same workers with each strategy that can run, each at its best; the most samples/s
+    that count first.
 
     Returns
     -------
@@ -54,13 +60,19 @@ def every_exchange(workers: str, problem: Problem) -> tuple[tuple[Placement, Pro
 
     Notes
     -----
-    Strategies with local steps count as well: with those of the request, else with what is best up to 64. Strategies that cannot
-    do what the request asks for (overlap, the place of an aggregator or store) are left out.
+    Strategies with local steps count as well: with those of the request, else with what is best up
+    to 64. Strategies that cannot do what the request asks for (overlap, the place of an aggregator
+    or store) are left out.
     """
     found: dict[Placement, Problem] = {}
     for name in (*SYNCHRONOUS, *LOCAL):
         wish = replace(problem.requirements, exchange=name)
-        asked = replace(problem, requirements=wish if name in LOCAL else replace(wish, min_local_steps=None, max_local_steps=None))
+        asked = replace(
+            problem,
+            requirements=wish
+            if name in LOCAL
+            else replace(wish, min_local_steps=None, max_local_steps=None),
+        )
         hub = traits(name).hub
         if not asked.modes or (wish.aggregator and not hub) or (wish.storage and hub != "function"):
             continue
@@ -68,7 +80,9 @@ def every_exchange(workers: str, problem: Problem) -> tuple[tuple[Placement, Pro
             found.setdefault(place_by_hand(workers, asked), asked)
         except ImpossibleError:
             continue
-    return tuple(sorted(found.items(), key=lambda pair: -evaluate(pair[0], problem).samples_per_second))
+    return tuple(
+        sorted(found.items(), key=lambda pair: -evaluate(pair[0], problem).samples_per_second)
+    )
 
 
 class ImpossibleError(PlacerError):
@@ -78,35 +92,58 @@ class ImpossibleError(PlacerError):
 def impossible(problem: Problem, counts: dict[str, int]) -> ImpossibleError:
     """Say why no exchange of the request can run with some workers."""
     wish = problem.requirements
-    wanted, chosen = wish.exchange, traits("all-reduce" if wish.exchange == "auto" else wish.exchange)
+    wanted, chosen = (
+        wish.exchange,
+        traits("all-reduce" if wish.exchange == "auto" else wish.exchange),
+    )
     if len(counts) < chosen.least_regions:
-        return ImpossibleError(f"the exchange {wanted} needs workers in {chosen.least_regions} regions", "use --exchange all-reduce here")
+        return ImpossibleError(
+            f"the exchange {wanted} needs workers in {chosen.least_regions} regions",
+            "use --exchange all-reduce here",
+        )
     if wish.aggregator not in (None, *counts) and chosen.hub == "region":
-        return ImpossibleError(f"no worker is in {wish.aggregator}", "the hub is one of the regions with workers")
+        return ImpossibleError(
+            f"no worker is in {wish.aggregator}", "the hub is one of the regions with workers"
+        )
     lacking = sorted(place for place in counts if place not in problem.serverless_places)
     if wanted == "hierarchical" and lacking:
-        return ImpossibleError(f"{lacking[0]} has no function and store", "each region of a hierarchical exchange needs both")
+        return ImpossibleError(
+            f"{lacking[0]} has no function and store",
+            "each region of a hierarchical exchange needs both",
+        )
     return ImpossibleError(
-        f"no {wanted} exchange can run with these workers", "name its --aggregator and --storage, or take another exchange"
+        f"no {wanted} exchange can run with these workers",
+        "name its --aggregator and --storage, or take another exchange",
     )
 
 
 def _find_group(spec: WorkerSpec, problem: Problem) -> WorkerGroup:
     problem.catalog.region(spec.place)
-    gpu = next((name for name in problem.catalog.gpus if name.upper() == spec.gpu.upper()), spec.gpu)
+    gpu = next(
+        (name for name in problem.catalog.gpus if name.upper() == spec.gpu.upper()), spec.gpu
+    )
     problem.catalog.gpu(gpu)
     matches = [
         offer
         for offer in problem.catalog.offers_at(spec.place)
-        if (offer.gpu, offer.gpu_count) == (gpu, spec.gpu_count) and spec.market in (None, offer.market)
+        if (offer.gpu, offer.gpu_count) == (gpu, spec.gpu_count)
+        and spec.market in (None, offer.market)
     ]
     if not matches:
         device = device_name(gpu, spec.gpu_count)
-        there = sorted({f"{o.device}:{o.market.replace('_', '-')}" for o in problem.catalog.offers_at(spec.place)})
+        there = sorted(
+            {
+                f"{o.device}:{o.market.replace('_', '-')}"
+                for o in problem.catalog.offers_at(spec.place)
+            }
+        )
         wanted = f" {spec.market.replace('_', '-')}" if spec.market else ""
         raise PlacerError(
-            f"catalog '{problem.catalog.name}' has no {device}{wanted} in {spec.place}", f"it has {', '.join(there) or 'no machines there'}"
+            f"catalog '{problem.catalog.name}' has no {device}{wanted} in {spec.place}",
+            f"it has {', '.join(there) or 'no machines there'}",
         )
-    fitting = [o for o in matches if not any("memory" in code for code, _ in problem.offer_problems(o))] or matches
+    fitting = [
+        o for o in matches if not any("memory" in code for code, _ in problem.offer_problems(o))
+    ] or matches
     offer = min(fitting, key=lambda o: (o.usd_per_hour, o.instance_type))
     return WorkerGroup.of(offer, spec.count)

@@ -12,7 +12,9 @@ from placer.solving.solve import solve, solver_names
 from placer.units import format_seconds
 
 SAME = 2e-5
-"""Relative difference that two solvers may have beside their gaps: programs in floating point prove no closer."""
+"""Relative difference that two solvers may have beside their gaps: programs in floating point prove
+no closer.
+"""
 CODE = "disagreement"
 """Code of the warning when two solvers contradict each other."""
 
@@ -28,14 +30,18 @@ def check_verifier(solver: str, verifier: str) -> None:
     if verifier not in solver_names():
         raise unknown("solver", verifier, solver_names())
     if verifier == solver:
-        raise PlacerError(f"--verify {verifier} is the solver that answers", "name another one, such as cpsat or highs")
+        raise PlacerError(
+            f"--verify {verifier} is the solver that answers",
+            "name another one, such as cpsat or highs",
+        )
     needs = getattr(importlib.import_module(f"placer.solvers.{verifier}"), "NEEDS", None)
     if needs is not None and importlib.util.find_spec(needs[0]) is None:
         raise PlacerError(f"the solver '{verifier}' needs the package {needs[1]}", needs[2])
 
 
 def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
-    """Solve the problem of a result again with another solver, which is told nothing of the answer, and say whether both agree.
+    """Solve the problem of a result again with another solver, which is told nothing of the answer,
+    and say whether both agree.
 
     Parameters
     ----------
@@ -49,7 +55,8 @@ def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
     Returns
     -------
     Result
-        With ``verification``; with a warning if the solvers contradict each other, or the second one failed.
+        With ``verification``; with a warning if the solvers contradict each other, or the second
+        one failed.
     """
     try:
         second = solve(result.problem, verifier, replace(options, start=None, on_better=None))
@@ -63,7 +70,8 @@ def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
     warnings = result.warnings
     if found.verdict == "disagree":
         said = (
-            f"the solvers contradict each other: {result.solver} says {value_words(result)}, {verifier} says {value_words(second)}; "
+            f"the solvers contradict each other: {result.solver} says {value_words(result)}, "
+            f"{verifier} says {value_words(second)}; "
             "do not rely on either, and report it with the file that -o writes"
         )
         warnings = (*warnings, Warn(code=CODE, message=said))
@@ -106,14 +114,20 @@ def _settled(result: Result) -> bool:
 
 
 def _contradiction(one: Result, other: Result) -> bool:
-    """Whether one answer has a placement where the other proved that there is none, or a value that beats the other's bound."""
+    """Whether one answer has a placement where the other proved that there is none, or a value that
+    beats the other's bound.
+    """
     for a, b in ((one, other), (other, one)):
         if a.value is None:
             continue
         if b.status is Status.INFEASIBLE:
             return True
         if b.bound is not None:
-            beaten = a.value - b.bound if a.problem.requirements.objective == "throughput" else b.bound - a.value
+            beaten = (
+                a.value - b.bound
+                if a.problem.requirements.objective == "throughput"
+                else b.bound - a.value
+            )
             if beaten > SAME * max(abs(a.value), abs(b.bound)):
                 return True
     return False

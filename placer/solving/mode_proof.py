@@ -15,11 +15,13 @@ class ModeProof:
 
     Notes
     -----
-    ``method`` is ``alone`` (every single machine was looked at), ``root`` (the relaxation alone rules the mode out, no node
-    was searched), ``search`` (branch and bound, finished) or ``stopped`` (not finished: only the relaxation holds).
-    ``bound``: no placement of this mode is better, on the objective (samples/s, USD/h or USD per million samples);
-    ``root_bound`` is what the relaxation alone proves. Of a closed mode, a bound of None says that no placement of it keeps the
-    limits; of a stopped one, that nothing is known. ``nodes`` were searched, ``priced`` placements priced in full.
+    ``method`` is ``alone`` (every single machine was looked at), ``root`` (the relaxation alone
+    rules the mode out, no node was searched), ``search`` (branch and bound, finished) or
+    ``stopped`` (not finished: only the relaxation holds). ``bound``: no placement of this mode is
+    better, on the objective (samples/s, USD/h or USD per million samples); ``root_bound`` is what
+    the relaxation alone proves. Of a closed mode, a bound of None says that no placement of it
+    keeps the limits; of a stopped one, that nothing is known. ``nodes`` were searched, ``priced``
+    placements priced in full.
     """
 
     strategy: str
@@ -32,7 +34,8 @@ class ModeProof:
 
 
 def total_bound(proofs: Iterable[ModeProof], objective: str) -> float | None:
-    """Bound on all modes together: the best of theirs; None if one is not known, or none holds a placement.
+    """Bound on all modes together: the best of theirs; None if one is not known, or none holds a
+    placement.
 
     Examples
     --------

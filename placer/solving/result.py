@@ -23,8 +23,8 @@ class Status(StrEnum):
 
     Notes
     -----
-    ``feasible`` and ``unknown`` come from solvers that prove nothing: the placement keeps every limit, but a better one may exist;
-    none was found, but one may exist.
+    ``feasible`` and ``unknown`` come from solvers that prove nothing: the placement keeps every
+    limit, but a better one may exist; none was found, but one may exist.
     """
 
     OPTIMAL = "optimal"
@@ -40,10 +40,10 @@ class SolveOptions:
 
     Notes
     -----
-    Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if one
-    is known, a function that hears the objective value of every better placement, whether a stopped search
-    should work out a bound, whether to stop at the first placement that keeps every limit (`exact` alone), and whether ties
-    are broken by a second search.
+    Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if
+    one is known, a function that hears the objective value of every better placement, whether a
+    stopped search should work out a bound, whether to stop at the first placement that keeps every
+    limit (`exact` alone), and whether ties are broken by a second search.
     """
 
     gap: float = 0.001
@@ -64,10 +64,10 @@ class Answer:
 
     Notes
     -----
-    ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h); None if nothing is
-    proved. ``candidates`` counts placements that were evaluated, ``nodes`` those of the search tree; ``proof``
-    says how the bound came about, mode by mode, and is empty where nothing is proved that way.
-    ``interrupted`` says that Ctrl-C ended the search.
+    ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h);
+    None if nothing is proved. ``candidates`` counts placements that were evaluated, ``nodes`` those
+    of the search tree; ``proof`` says how the bound came about, mode by mode, and is empty where
+    nothing is proved that way. ``interrupted`` says that Ctrl-C ended the search.
     """
 
     status: Status
@@ -81,8 +81,8 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Option:
-    """A placement that was considered, with its estimate and what is said about it; ``same`` as the answer or not,
-    ``proved`` best of its kind or only found.
+    """A placement that was considered, with its estimate and what is said about it; ``same`` as the
+    answer or not, ``proved`` best of its kind or only found.
     """
 
     placement: Placement
@@ -103,7 +103,9 @@ class Warn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchRow:
-    """What was found with one target batch size of a range; no value: nothing that is better than with the others."""
+    """What was found with one target batch size of a range; no value: nothing that is better than
+    with the others.
+    """
 
     target_batch_size: int
     value: float | None
@@ -117,8 +119,9 @@ class Verification:
 
     Notes
     -----
-    ``verdict`` is ``agree`` (both proved, neither beats the other's bound), ``disagree`` (one has what the other proved
-    impossible) or ``open`` (no contradiction, but one of them proved nothing).
+    ``verdict`` is ``agree`` (both proved, neither beats the other's bound), ``disagree`` (one has
+    what the other proved impossible) or ``open`` (no contradiction, but one of them proved
+    nothing).
     """
 
     solver: str
@@ -135,11 +138,13 @@ class Result:
 
     Notes
     -----
-    `placer.solving.solve` fills the first fields; `placer.recommend` adds what was considered: ``options``
-    (best equal machines of each kind), ``baselines`` (what a single-region and an egress-blind tool
-    would choose), ``near_misses`` (just outside a limit), ``verdict`` (sentences), ``notes`` (what its shape implies) and ``warnings``;
-    ``verification`` is what a second solver says, if one was asked. ``batches`` holds a row for each batch of a range;
-    ``problem`` has the one that was chosen. If nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
+    `placer.solving.solve` fills the first fields; `placer.recommend` adds what was considered:
+    ``options`` (best equal machines of each kind), ``baselines`` (what a single-region and an
+    egress-blind tool would choose), ``near_misses`` (just outside a limit), ``verdict``
+    (sentences), ``notes`` (what its shape implies) and ``warnings``; ``verification`` is what a
+    second solver says, if one was asked. ``batches`` holds a row for each batch of a range;
+    ``problem`` has the one that was chosen. If nothing fits, ``nearest`` holds placements that fit
+    after one change, named in their notes.
     """
 
     problem: Problem = field(repr=False)
@@ -176,7 +181,9 @@ class Result:
     def gap(self) -> float | None:
         """Relative distance of the value from its bound; 0 is proved optimal."""
         value, bound = self.value, self.bound
-        return None if value is None or bound is None else abs(bound - value) / max(abs(value), 1e-12)
+        return (
+            None if value is None or bound is None else abs(bound - value) / max(abs(value), 1e-12)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.result/v1`` document: plain types, ready for JSON."""
@@ -185,7 +192,8 @@ class Result:
         return result_document(self)
 
     def to_saved(self, *, whole: bool = False) -> dict[str, Any]:
-        """Build the document that ``placer recommend -o`` writes: with the problem, so that it can be priced again.
+        """Build the document that ``placer recommend -o`` writes: with the problem, so that it can
+        be priced again.
 
         Parameters
         ----------
@@ -197,7 +205,9 @@ class Result:
         return saved_document(self, whole=whole)
 
     def to_manifest(self) -> dict[str, Any]:
-        """Build the ``placer.manifest/v1`` document that an executor can start; see `placer.documents.manifest`."""
+        """Build the ``placer.manifest/v1`` document that an executor can start; see
+        `placer.documents.manifest`.
+        """
         from placer.documents.manifest import manifest_document
 
         return manifest_document(self)
@@ -216,25 +226,43 @@ class Result:
 def value_of(got: Estimate, wish: Requirements) -> float:
     """Objective of an estimated placement; see `objective_value`."""
     carbon = None if got.carbon_g_per_hour is None else got.carbon_g_per_hour.value
-    return objective_value(wish.objective, got.effective_samples_per_second.value, got.usd_per_hour.total, wish.samples, carbon)
+    return objective_value(
+        wish.objective,
+        got.effective_samples_per_second.value,
+        got.usd_per_hour.total,
+        wish.samples,
+        carbon,
+    )
 
 
 def outcome_value(objective: str, got: Outcome, samples: int | None = None) -> float:
     """Objective of an evaluated placement; see `objective_value`."""
-    return objective_value(objective, got.samples_per_second, got.usd.total, samples, got.carbon_g_per_hour)
+    return objective_value(
+        objective, got.samples_per_second, got.usd.total, samples, got.carbon_g_per_hour
+    )
 
 
 def objective_value(
-    objective: str, samples_per_second: float, usd_per_hour: float, samples: int | None = None, carbon_g_per_hour: float | None = None
+    objective: str,
+    samples_per_second: float,
+    usd_per_hour: float,
+    samples: int | None = None,
+    carbon_g_per_hour: float | None = None,
 ) -> float:
-    """Objective of a placement: samples/s that count, USD/h, USD per million samples that count, seconds for all samples or g CO2e/h."""
+    """Objective of a placement: samples/s that count, USD/h, USD per million samples that count,
+    seconds for all samples or g CO2e/h.
+    """
     if objective == "carbon":
         return float("inf") if carbon_g_per_hour is None else carbon_g_per_hour
     if objective == "throughput":
         return samples_per_second
     if objective == "time":
         return (samples or 1) / samples_per_second
-    return usd_per_hour if objective == "cost" else usd_per_million_samples(usd_per_hour, samples_per_second)
+    return (
+        usd_per_hour
+        if objective == "cost"
+        else usd_per_million_samples(usd_per_hour, samples_per_second)
+    )
 
 
 def score(objective: str, got: Outcome) -> tuple[float, float]:

@@ -27,9 +27,15 @@ SAME = 1e-9
 
 
 def solver_names() -> list[str]:
-    """List the solvers: modules and packages in solvers/ whose names do not start with an underscore, sorted."""
+    """List the solvers: modules and packages in solvers/ whose names do not start with an
+    underscore, sorted.
+    """
     package = importlib.import_module("placer.solvers")
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
+    return sorted(
+        module.name
+        for module in pkgutil.iter_modules(package.__path__)
+        if not module.name.startswith("_")
+    )
 
 
 def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None = None) -> Result:
@@ -47,15 +53,16 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     Returns
     -------
     Result
-        Infeasible is a status; a placement in it breaks no limit. With a range of batches its problem has the best one.
+        Infeasible is a status; a placement in it breaks no limit. With a range of batches its
+        problem has the best one.
 
     Raises
     ------
     PlacerError
         If there is no such solver.
     AssertionError
-        If a solver returned a placement that breaks a limit, or a bound that its value beats: an internal
-        error, never shown as an answer. The message names a file with the problem.
+        If a solver returned a placement that breaks a limit, or a bound that its value beats: an
+        internal error, never shown as an answer. The message names a file with the problem.
     """
     module, options = _module(solver), options or SolveOptions()
     if problem.requirements.open_batches:
@@ -64,7 +71,8 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
 
 
 def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, SolveOptions], Result]:
-    """Make a solver ready for many questions that differ from one in objective, budget and floor alone.
+    """Make a solver ready for many questions that differ from one in objective, budget and floor
+    alone.
 
     Parameters
     ----------
@@ -74,7 +82,8 @@ def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, Solve
     Returns
     -------
     Callable[[Problem, SolveOptions], Result]
-        Answers one question as `solve` does; a solver with a `prepare` of its own works out only once what they share.
+        Answers one question as `solve` does; a solver with a `prepare` of its own works out only
+        once what they share.
 
     Raises
     ------
@@ -115,7 +124,9 @@ def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
         return result
     wrong = "; ".join(v.message for v in violations(answer.placement, problem)) or _beaten(result)
     if wrong:
-        raise AssertionError(f"solver {solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}")
+        raise AssertionError(
+            f"solver {solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}"
+        )
     return result
 
 
@@ -132,7 +143,10 @@ def _asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
     def seconds(speed: float | None) -> float | None:
         return None if speed is None else samples / speed
 
-    proof = tuple(replace(mode, bound=seconds(mode.bound), root_bound=seconds(mode.root_bound)) for mode in answer.proof)
+    proof = tuple(
+        replace(mode, bound=seconds(mode.bound), root_bound=seconds(mode.root_bound))
+        for mode in answer.proof
+    )
     return replace(answer, bound=seconds(answer.bound), proof=proof)
 
 
@@ -141,8 +155,14 @@ def _beaten(result: Result) -> str:
     value, bound = result.value, result.bound
     if value is None or bound is None:
         return ""
-    excess = value - bound if result.problem.requirements.objective == "throughput" else bound - value
-    return f"its bound {bound:.9g} is beaten by its value {value:.9g}" if excess > SAME * max(1.0, abs(value)) else ""
+    excess = (
+        value - bound if result.problem.requirements.objective == "throughput" else bound - value
+    )
+    return (
+        f"its bound {bound:.9g} is beaten by its value {value:.9g}"
+        if excess > SAME * max(1.0, abs(value))
+        else ""
+    )
 
 
 def _reproducer(problem: Problem) -> Path:
@@ -157,7 +177,9 @@ def _reproducer(problem: Problem) -> Path:
     return path
 
 
-def _result(problem: Problem, answer: Answer, solver: str, seconds: float, options: SolveOptions) -> Result:
+def _result(
+    problem: Problem, answer: Answer, solver: str, seconds: float, options: SolveOptions
+) -> Result:
     placement = answer.placement
     return Result(
         problem=problem,
@@ -200,16 +222,19 @@ def require_pools(problem: Problem) -> None:
     common = max(reasons, key=lambda r: (reasons[r], r), default="the catalog has no offers")
     if newest:
         raise PlacerError(
-            f"catalog '{problem.catalog.name}': all prices that fit are from before {problem.requirements.oldest_price} (newest {newest})",
+            f"catalog '{problem.catalog.name}': all prices that fit are from before "
+            f"{problem.requirements.oldest_price} (newest {newest})",
             "raise --max-price-age, or fetch new prices with 'placer catalog refresh'",
             exit_code=5,
         )
     if common.endswith(NO_GRID):
         raise PlacerError(
             f"catalog '{problem.catalog.name}' cannot say what its machines emit: {common}",
-            "leave out --max-carbon and --objective carbon, or choose a catalog with grids, such as default",
+            "leave out --max-carbon and --objective carbon, or choose a catalog with grids, such "
+            "as default",
             exit_code=5,
         )
     raise PlacerError(
-        f"no machine of catalog '{problem.catalog.name}' is admitted for {problem.profile.name}", f"widen the request; most often: {common}"
+        f"no machine of catalog '{problem.catalog.name}' is admitted for {problem.profile.name}",
+        f"widen the request; most often: {common}",
     )

@@ -27,39 +27,66 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
     Raises
     ------
     PlacerError
-        If the market is neither in the file nor on this machine, or if the second answer is better than the bound of the first.
+        If the market is neither in the file nor on this machine, or if the second answer is better
+        than the bound of the first.
     """
     certificate = document.get("certificate")
     if certificate is None or "problem" not in document:
-        raise PlacerError(f"{where}: holds no question that could be solved again", "write it again with --certificate -o")
+        raise PlacerError(
+            f"{where}: holds no question that could be solved again",
+            "write it again with --certificate -o",
+        )
     problem = _whole(document, where)
-    limit = SolveOptions(gap=certificate["gap"], time_limit_s=certificate["time_limit_s"], seed=certificate["seed"])
+    limit = SolveOptions(
+        gap=certificate["gap"], time_limit_s=certificate["time_limit_s"], seed=certificate["seed"]
+    )
     result = solve(problem, solver, limit)
-    name, bound, before = problem.requirements.objective, document["objective"]["bound"], document["objective"]["value"]
+    name, bound, before = (
+        problem.requirements.objective,
+        document["objective"]["bound"],
+        document["objective"]["value"],
+    )
     if result.estimate is None or before is None:
         if result.estimate is not None and document["status"] == "infeasible":
             raise PlacerError(
-                f"{where}: {solver} finds a placement where nothing is said to fit", "the file was edited, or placer has changed"
+                f"{where}: {solver} finds a placement where nothing is said to fit",
+                "the file was edited, or placer has changed",
             )
         if result.estimate is not None:
             return f"{solver} found a placement this time, where the first search found none"
         if document["placement"] is None:
-            return f"{solver} solved it again: it found nothing either ({result.status}, {result.seconds:.1f} s)"
+            return (
+                f"{solver} solved it again: it found nothing either ({result.status}, "
+                f"{result.seconds:.1f} s)"
+            )
         if result.status == "infeasible":
-            raise PlacerError(f"{where}: {solver} finds that nothing fits", "the file was edited, or placer has changed")
+            raise PlacerError(
+                f"{where}: {solver} finds that nothing fits",
+                "the file was edited, or placer has changed",
+            )
         return f"{solver} found no placement this time; that says nothing about the first"
     assert result.value is not None
     value = result.value
     upwards = name == "throughput"
-    for text, one, other in (("the bound", value, bound), ("the bound of the second answer", before, result.bound)):
-        if other is not None and (one - other if upwards else other - one) > SAME * max(1.0, abs(other)):
-            raise PlacerError(f"{where}: {text}, {other:.9g}, is beaten by {one:.9g}", "one of the two searches is wrong: please report it")
+    for text, one, other in (
+        ("the bound", value, bound),
+        ("the bound of the second answer", before, result.bound),
+    ):
+        if other is not None and (one - other if upwards else other - one) > SAME * max(
+            1.0, abs(other)
+        ):
+            raise PlacerError(
+                f"{where}: {text}, {other:.9g}, is beaten by {one:.9g}",
+                "one of the two searches is wrong: please report it",
+            )
     said = f"{format_number(value)}, where the file has {format_number(before)}"
     return f"{solver} solved it again: {said} ({result.status}, {result.seconds:.1f} s)"
 
 
 def _whole(document: Mapping[str, Any], where: str) -> Problem:
-    """The whole problem: from the file if it holds the market, else with the book of the same digest on this machine."""
+    """The whole problem: from the file if it holds the market, else with the book of the same
+    digest on this machine.
+    """
     problem, certificate = Problem.from_dict(document["problem"]), document["certificate"]
     if certificate["relaxation"] is not None:
         return problem

@@ -1,1 +1,3 @@
-"""How far the figures are right: calibration on runs, simulation, published papers. Imports `solving` and below."""
+"""How far the figures are right: calibration on runs, simulation, published papers. Imports
+`solving` and below.
+"""

@@ -1,1 +1,3 @@
-"""What one model needs, how fast devices run it, and the constants of a host. Imports `market` and below."""
+"""What one model needs, how fast devices run it, and the constants of a host. Imports `market` and
+below.
+"""

@@ -1,4 +1,6 @@
-"""What `placer profile` measured on one device: seconds by phase, samples/s with an interval, memory, by batch size."""
+"""What `placer profile` measured on one device: seconds by phase, samples/s with an interval,
+memory, by batch size.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ class Seconds:
     def __post_init__(self) -> None:
         """Refuse quartiles out of order."""
         if not 0 <= self.low <= self.median <= self.high:
-            raise PlacerError(f"seconds are {self.low} .. {self.median} .. {self.high}", "0 <= low <= median <= high")
+            raise PlacerError(
+                f"seconds are {self.low} .. {self.median} .. {self.high}",
+                "0 <= low <= median <= high",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,13 +47,15 @@ class Point:
     accumulation
         Batches of that size for one optimizer step.
     step, forward, backward, optimizer
-        Seconds of an optimizer step and of its phases; phases are None where only whole steps can be timed.
+        Seconds of an optimizer step and of its phases; phases are None where only whole steps can
+        be timed.
     samples_per_second, low, high, confidence
         From the median of blocks of steps, with an interval that covers it with this probability.
     steps
         Steps measured, warm-up apart.
     device_memory_bytes, host_memory_bytes
-        Most memory during the steps: allocated on the device (None on a CPU), resident on the host (None where unknown).
+        Most memory during the steps: allocated on the device (None on a CPU), resident on the host
+        (None where unknown).
     fraction_of_peak
         FLOP/s reached over the data sheet's; None where one of them is unknown.
     partial
@@ -75,11 +82,24 @@ class Point:
         """Refuse rates that are not positive and ordered."""
         if not 0 < self.low <= self.samples_per_second <= self.high <= LARGEST_RATE:
             said = f"{self.low} .. {self.samples_per_second} .. {self.high}"
-            raise PlacerError(f"batch size {self.batch_size}: samples/s are {said}", "0 < low <= samples_per_second <= high")
-        _check_sizes(f"batch size {self.batch_size}", self, ("batch_size", "accumulation", "steps"), least=1)
-        _check_sizes(f"batch size {self.batch_size}", self, ("device_memory_bytes", "host_memory_bytes", "fraction_of_peak"), least=0)
+            raise PlacerError(
+                f"batch size {self.batch_size}: samples/s are {said}",
+                "0 < low <= samples_per_second <= high",
+            )
+        _check_sizes(
+            f"batch size {self.batch_size}", self, ("batch_size", "accumulation", "steps"), least=1
+        )
+        _check_sizes(
+            f"batch size {self.batch_size}",
+            self,
+            ("device_memory_bytes", "host_memory_bytes", "fraction_of_peak"),
+            least=0,
+        )
         if not 0 <= self.confidence <= 1:
-            raise PlacerError(f"batch size {self.batch_size}: confidence is {self.confidence}", "give a share between 0 and 1")
+            raise PlacerError(
+                f"batch size {self.batch_size}: confidence is {self.confidence}",
+                "give a share between 0 and 1",
+            )
 
     @property
     def half_width(self) -> float:
@@ -112,9 +132,11 @@ class Measurement:
     largest_batch_size, failed_batch_size, failure
         Largest that was seen to fit, the smallest that did not, and what went wrong there.
     flops_per_sample
-        Floating-point operations of forward and backward pass, as PyTorch counts them: matrix products and convolutions.
+        Floating-point operations of forward and backward pass, as PyTorch counts them: matrix
+        products and convolutions.
     loading_seconds_per_sample, loading_share
-        Time to get a sample from the dataset, and its share of a step that waits for it; None without a dataset.
+        Time to get a sample from the dataset, and its share of a step that waits for it; None
+        without a dataset.
     partial
         Stopped before the end: by Ctrl-C, or because the measured code failed.
     """
@@ -146,25 +168,57 @@ class Measurement:
             raise unknown("precision", self.precision, PRECISIONS)
         where = f"measurement on {self.gpu}"
         words = {name: getattr(self, name) or "" for name in WORDS}
-        broken = next((name for name, text in words.items() if not text.isprintable() or not (text or name in MAY_BE_EMPTY)), None)
+        broken = next(
+            (
+                name
+                for name, text in words.items()
+                if not text.isprintable() or not (text or name in MAY_BE_EMPTY)
+            ),
+            None,
+        )
         if broken is not None:
-            raise PlacerError(f"measurement: {broken} is {ascii(words[broken])[:60]}", "give printable text")
-        _check_sizes(where, self, ("threads", "knee_batch_size", "largest_batch_size", "failed_batch_size"), least=1)
-        _check_sizes(where, self, ("clock_mhz", "memory_clock_mhz", "flops_per_sample", "loading_seconds_per_sample"), least=0)
+            raise PlacerError(
+                f"measurement: {broken} is {ascii(words[broken])[:60]}", "give printable text"
+            )
+        _check_sizes(
+            where,
+            self,
+            ("threads", "knee_batch_size", "largest_batch_size", "failed_batch_size"),
+            least=1,
+        )
+        _check_sizes(
+            where,
+            self,
+            ("clock_mhz", "memory_clock_mhz", "flops_per_sample", "loading_seconds_per_sample"),
+            least=0,
+        )
         if not 0 <= (self.loading_share or 0) <= 1:
-            raise PlacerError(f"{where}: loading_share is {self.loading_share}", "give a share between 0 and 1")
+            raise PlacerError(
+                f"{where}: loading_share is {self.loading_share}", "give a share between 0 and 1"
+            )
         if not self.points:
-            raise PlacerError(f"measurement on {self.gpu} in {self.precision} has no points", "measure it again")
+            raise PlacerError(
+                f"measurement on {self.gpu} in {self.precision} has no points", "measure it again"
+            )
         if self.knee_batch_size not in {point.batch_size for point in self.points}:
-            raise PlacerError(f"measurement on {self.gpu}: knee_batch_size {self.knee_batch_size} was not measured", "measure it again")
+            raise PlacerError(
+                f"measurement on {self.gpu}: knee_batch_size {self.knee_batch_size} was not "
+                f"measured",
+                "measure it again",
+            )
 
     @property
     def best(self) -> Point:
         """The point that stands for the device: the knee with most accumulation."""
-        return max((p for p in self.points if p.batch_size == self.knee_batch_size), key=lambda p: p.accumulation)
+        return max(
+            (p for p in self.points if p.batch_size == self.knee_batch_size),
+            key=lambda p: p.accumulation,
+        )
 
 
-def _check_sizes(where: str, row: Point | Measurement, names: tuple[str, ...], *, least: int) -> None:
+def _check_sizes(
+    where: str, row: Point | Measurement, names: tuple[str, ...], *, least: int
+) -> None:
     """Refuse figures that nothing could have measured; None is unknown."""
     for name in names:
         value = getattr(row, name)

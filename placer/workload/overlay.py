@@ -1,4 +1,6 @@
-"""What a user's own runs put over the published figures: host constants, kappa, speeds of devices and links."""
+"""What a user's own runs put over the published figures: host constants, kappa, speeds of devices
+and links.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,17 @@ from placer.workload.profile import Efficiency, ModelProfile, Rate
 SCHEMA = "placer.calibration/v1"
 FAMILY = "placer.calibration/v"
 KEYS = (
-    *("schema", "name", "created", "placer_version", "catalog", "runs", "hosts", "kappa", "averaging_spread"),
+    *(
+        "schema",
+        "name",
+        "created",
+        "placer_version",
+        "catalog",
+        "runs",
+        "hosts",
+        "kappa",
+        "averaging_spread",
+    ),
     *("spreads", "most_workers", "rates", "efficiencies", "links", "report"),
 )
 """Keys of an overlay file; ``report`` is for people and changes nothing."""
@@ -35,7 +47,9 @@ class ModelRate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelEfficiency:
-    """Measured local rate under a framework over the rate alone, for the devices of one model that nobody measured."""
+    """Measured local rate under a framework over the rate alone, for the devices of one model that
+    nobody measured.
+    """
 
     model: str
     efficiency: Efficiency
@@ -43,7 +57,9 @@ class ModelEfficiency:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkSpeed:
-    """Effective bandwidth of one TCP stream from ``src`` to ``dst``; the round-trip time stays as the book knows it."""
+    """Effective bandwidth of one TCP stream from ``src`` to ``dst``; the round-trip time stays as
+    the book knows it.
+    """
 
     src: str
     dst: str
@@ -57,7 +73,10 @@ class LinkSpeed:
         """Refuse bandwidths that are not positive and ordered."""
         if not 0 < self.gbps_low <= self.gbps_one_stream <= self.gbps_high < float("inf"):
             low, value, high = self.gbps_low, self.gbps_one_stream, self.gbps_high
-            raise PlacerError(f"link {self.src}:{self.dst} has {low} .. {value} .. {high} Gb/s", "0 < low <= value <= high")
+            raise PlacerError(
+                f"link {self.src}:{self.dst} has {low} .. {value} .. {high} Gb/s",
+                "0 < low <= value <= high",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,18 +91,31 @@ class Overlay:
     def over_profile(self, profile: ModelProfile) -> ModelProfile:
         """Put measured speeds over those of a profile of the same name."""
         rates = {_rate_key(row.rate): row.rate for row in self.rates if row.model == profile.name}
-        efficiencies = {row.efficiency.framework: row.efficiency for row in self.efficiencies if row.model == profile.name}
+        efficiencies = {
+            row.efficiency.framework: row.efficiency
+            for row in self.efficiencies
+            if row.model == profile.name
+        }
         if not rates and not efficiencies:
             return profile
         return replace(
             profile,
             rates=(*(r for r in profile.rates if _rate_key(r) not in rates), *rates.values()),
-            efficiency=(*(e for e in profile.efficiency if e.framework not in efficiencies), *efficiencies.values()),
+            efficiency=(
+                *(e for e in profile.efficiency if e.framework not in efficiencies),
+                *efficiencies.values(),
+            ),
         )
 
     def over_catalog(self, catalog: Catalog) -> Catalog:
-        """Put measured links over those of a book; links to places that the book does not have are left out."""
-        mine = [link for link in self.links if link.src in catalog.regions and link.dst in catalog.regions]
+        """Put measured links over those of a book; links to places that the book does not have are
+        left out.
+        """
+        mine = [
+            link
+            for link in self.links
+            if link.src in catalog.regions and link.dst in catalog.regions
+        ]
         return with_link_speeds(catalog, mine)
 
 
@@ -123,7 +155,11 @@ def as_overlay(given: str | os.PathLike[str] | Calibration | Overlay | None) -> 
         return NOTHING
     if isinstance(given, Overlay):
         return given
-    return Overlay(calibration=given) if isinstance(given, Calibration) else read_overlay(str(os.fspath(given)))
+    return (
+        Overlay(calibration=given)
+        if isinstance(given, Calibration)
+        else read_overlay(str(os.fspath(given)))
+    )
 
 
 def read_overlay(path: str) -> Overlay:
@@ -138,7 +174,10 @@ def read_overlay(path: str) -> Overlay:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise PlacerError(f"cannot read calibration '{path}': {reason}", "make it with placer calibrate RUNS.csv -o FILE") from None
+        raise PlacerError(
+            f"cannot read calibration '{path}': {reason}",
+            "make it with placer calibrate RUNS.csv -o FILE",
+        ) from None
     try:
         raw = json.loads(data, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -156,19 +195,34 @@ def overlay_from(raw: Any, where: str) -> Overlay:
     """
     schema = raw.get("schema") if isinstance(raw, Mapping) else None
     if schema != SCHEMA:
-        newer = isinstance(schema, str) and schema.startswith(FAMILY) and schema.removeprefix(FAMILY).isdigit()
-        hint = f"this placer reads {SCHEMA}: update placer" if newer else f'its "schema" must be "{SCHEMA}"; {WRITE_AGAIN}'
-        raise PlacerError(f"{where}: {f'schema {schema} is newer' if newer else f'not a {SCHEMA} file'}", hint)
+        newer = (
+            isinstance(schema, str)
+            and schema.startswith(FAMILY)
+            and schema.removeprefix(FAMILY).isdigit()
+        )
+        hint = (
+            f"this placer reads {SCHEMA}: update placer"
+            if newer
+            else f'its "schema" must be "{SCHEMA}"; {WRITE_AGAIN}'
+        )
+        raise PlacerError(
+            f"{where}: {f'schema {schema} is newer' if newer else f'not a {SCHEMA} file'}", hint
+        )
     _check_keys(raw, KEYS, where)
     try:
         return Overlay(
             calibration=_calibration(raw, where),
-            rates=tuple(ModelRate(model=row.pop("model"), rate=_made(Rate, row, at)) for row, at in _rows(raw, "rates", Rate, where)),
+            rates=tuple(
+                ModelRate(model=row.pop("model"), rate=_made(Rate, row, at))
+                for row, at in _rows(raw, "rates", Rate, where)
+            ),
             efficiencies=tuple(
                 ModelEfficiency(model=row.pop("model"), efficiency=_made(Efficiency, row, at))
                 for row, at in _rows(raw, "efficiencies", Efficiency, where)
             ),
-            links=tuple(_made(LinkSpeed, row, at) for row, at in _rows(raw, "links", LinkSpeed, where, ())),
+            links=tuple(
+                _made(LinkSpeed, row, at) for row, at in _rows(raw, "links", LinkSpeed, where, ())
+            ),
         )
     except PlacerError as error:
         message = error.message if error.message.startswith(where) else f"{where}: {error.message}"
@@ -188,7 +242,10 @@ def overlay_document(overlay: Overlay) -> dict[str, Any]:
         "spreads": {host: _triple(spread) for host, spread in fitted.spreads.items()},
         "most_workers": fitted.most_workers,
         "rates": [{"model": row.model, **msgspec.to_builtins(row.rate)} for row in overlay.rates],
-        "efficiencies": [{"model": row.model, **msgspec.to_builtins(row.efficiency)} for row in overlay.efficiencies],
+        "efficiencies": [
+            {"model": row.model, **msgspec.to_builtins(row.efficiency)}
+            for row in overlay.efficiencies
+        ],
         "links": [msgspec.to_builtins(link) for link in overlay.links],
     }
 
@@ -206,10 +263,18 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
         Calibration,
         {
             "name": raw["name"],
-            "hosts": {**PUBLISHED.hosts, **{host: _host(row, f"{where}: hosts.{host}") for host, row in raw["hosts"].items()}},
+            "hosts": {
+                **PUBLISHED.hosts,
+                **{
+                    host: _host(row, f"{where}: hosts.{host}") for host, row in raw["hosts"].items()
+                },
+            },
             "kappa": _three(raw["kappa"], f"{where}: kappa"),
             "averaging_spread": _three(raw["averaging_spread"], f"{where}: averaging_spread"),
-            "spreads": {host: _three(row, f"{where}: spreads.{host}") for host, row in raw["spreads"].items()},
+            "spreads": {
+                host: _three(row, f"{where}: spreads.{host}")
+                for host, row in raw["spreads"].items()
+            },
             "most_workers": raw["most_workers"],
         },
         where,
@@ -233,7 +298,11 @@ def _triple(given: tuple[float, float, float]) -> dict[str, float]:
 
 
 def _rows(
-    raw: Mapping[str, Any], key: str, kind: type[Any], where: str, more: tuple[str, ...] = ("model",)
+    raw: Mapping[str, Any],
+    key: str,
+    kind: type[Any],
+    where: str,
+    more: tuple[str, ...] = ("model",),
 ) -> Iterable[tuple[dict[str, Any], str]]:
     """Rows of a list of the file, checked for their keys."""
     if not isinstance(raw[key], list):

@@ -46,7 +46,10 @@ class Rate:
     def __post_init__(self) -> None:
         """Refuse rates that are not positive and ordered."""
         if not 0 < self.low <= self.value <= self.high <= LARGEST or self.gpu_count < 1:
-            raise PlacerError(f"rate of {self.gpu} is {self.low} .. {self.value} .. {self.high}", "0 < low <= value <= high samples/s")
+            raise PlacerError(
+                f"rate of {self.gpu} is {self.low} .. {self.value} .. {self.high}",
+                "0 < low <= value <= high samples/s",
+            )
         if self.basis not in BASES:
             raise unknown("basis", self.basis, BASES)
 
@@ -65,12 +68,17 @@ class Efficiency:
     def __post_init__(self) -> None:
         """Refuse shares outside (0, 1]."""
         if not 0 < self.low <= self.value <= self.high <= 1:
-            raise PlacerError(f"efficiency {self.low} .. {self.value} .. {self.high} of {self.framework}", "0 < low <= value <= high <= 1")
+            raise PlacerError(
+                f"efficiency {self.low} .. {self.value} .. {self.high} of {self.framework}",
+                "0 < low <= value <= high <= 1",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelProfile:
-    """One model: sizes in bytes, memory of one device and of its host, rates by device, and what they were measured from."""
+    """One model: sizes in bytes, memory of one device and of its host, rates by device, and what
+    they were measured from.
+    """
 
     name: str
     title: str
@@ -93,25 +101,51 @@ class ModelProfile:
 
     def __post_init__(self) -> None:
         """Refuse sizes that are not positive."""
-        for name in ("parameters", "gradient_bytes_fp32", "device_memory_bytes", "host_memory_bytes", "target_batch_size", "microbatch"):
+        for name in (
+            "parameters",
+            "gradient_bytes_fp32",
+            "device_memory_bytes",
+            "host_memory_bytes",
+            "target_batch_size",
+            "microbatch",
+        ):
             value = getattr(self, name)
             if not 0 < value <= LARGEST:
-                raise PlacerError(f"profile {self.name}: {name} is {str(value)[:24]}", "give a whole number above 0")
+                raise PlacerError(
+                    f"profile {self.name}: {name} is {str(value)[:24]}",
+                    "give a whole number above 0",
+                )
         if self.tensors is not None and not 0 < self.tensors <= LARGEST:
-            raise PlacerError(f"profile {self.name}: tensors is {str(self.tensors)[:24]}", "give a whole number above 0, or null")
-        if not self.name.strip() or any(not c.isprintable() for c in f"{self.name}{self.title}{self.family}"):
-            raise PlacerError(f"profile {self.name!r}: name, title and family must be printable", "correct the file")
+            raise PlacerError(
+                f"profile {self.name}: tensors is {str(self.tensors)[:24]}",
+                "give a whole number above 0, or null",
+            )
+        if not self.name.strip() or any(
+            not c.isprintable() for c in f"{self.name}{self.title}{self.family}"
+        ):
+            raise PlacerError(
+                f"profile {self.name!r}: name, title and family must be printable",
+                "correct the file",
+            )
         kinds = [(rate.gpu, rate.gpu_count, rate.framework) for rate in self.rates]
         if len(set(kinds)) < len(kinds):
             twice = next(kind for kind in kinds if kinds.count(kind) > 1)
-            raise PlacerError(f"profile {self.name}: two rates for {twice[1]} x {twice[0]} under {twice[2]}", "keep one")
+            raise PlacerError(
+                f"profile {self.name}: two rates for {twice[1]} x {twice[0]} under {twice[2]}",
+                "keep one",
+            )
         measured = [(m.gpu, m.device_name, m.precision) for m in self.measurements]
         if len(set(measured)) < len(measured):
-            raise PlacerError(f"profile {self.name}: two measurements of one device in one precision", "keep one")
+            raise PlacerError(
+                f"profile {self.name}: two measurements of one device in one precision", "keep one"
+            )
         if self.compression not in COMPRESSION_BYTES:
             raise unknown("compression", self.compression, COMPRESSION_BYTES)
         if not self.rates:
-            raise PlacerError(f"profile {self.name} has no rates", "measure one device with placer profile, or add a published rate")
+            raise PlacerError(
+                f"profile {self.name} has no rates",
+                "measure one device with placer profile, or add a published rate",
+            )
 
     def gradient_bytes(self, compression: str) -> float:
         """Bytes of one gradient on the wire, S in the formulas."""
@@ -125,7 +159,8 @@ class ModelProfile:
         gpu, gpu_count
             The devices of the machine.
         framework
-            ``none`` for a machine alone, else the framework whose accumulation slows it (``hivemind``).
+            ``none`` for a machine alone, else the framework whose accumulation slows it
+            (``hivemind``).
         catalog
             Gives the data-sheet figures from which unmeasured devices are estimated.
 
@@ -154,16 +189,29 @@ class ModelProfile:
             if row.framework == framework:
                 return row
         return Efficiency(
-            framework=framework, value=1.0, low=0.8, high=1.0, basis="assumed", source=f"no figure for {framework}: taken as 1"
+            framework=framework,
+            value=1.0,
+            low=0.8,
+            high=1.0,
+            basis="assumed",
+            source=f"no figure for {framework}: taken as 1",
         )
 
     def _estimated(self, gpu: Gpu, gpu_count: int, catalog: Catalog) -> Rate | None:
-        """Scale the most similar measured device by the square root of its FLOP/s and bandwidth ratios."""
-        single = [r for r in self.rates if r.gpu_count == 1 and r.framework == "none" and r.gpu in catalog.gpus]
+        """Scale the most similar measured device by the square root of its FLOP/s and bandwidth
+        ratios.
+        """
+        single = [
+            r
+            for r in self.rates
+            if r.gpu_count == 1 and r.framework == "none" and r.gpu in catalog.gpus
+        ]
         measured = [r for r in single if catalog.gpus[r.gpu].kind == gpu.kind]
         if not measured:
             return None
-        nearest = min(measured, key=lambda r: (abs(math.log(device_ratio(gpu, catalog.gpus[r.gpu]))), r.gpu))
+        nearest = min(
+            measured, key=lambda r: (abs(math.log(device_ratio(gpu, catalog.gpus[r.gpu]))), r.gpu)
+        )
         ratio = device_ratio(gpu, catalog.gpus[nearest.gpu])
         low, high = (1.0, 1.0) if nearest.gpu == gpu.gpu else DEVICE_ESTIMATE_SPREAD
         one = Rate(
@@ -179,22 +227,46 @@ class ModelProfile:
         return one if gpu_count == 1 else self._node(one, gpu_count)
 
     def _node(self, one: Rate, gpu_count: int) -> Rate:
-        """Speed of an unmeasured node: in proportion to a known node of the same device, else `NODE_EFFICIENCY`."""
-        nodes = [r for r in self.rates if r.gpu == one.gpu and r.gpu_count > 1 and r.framework == "none"]
+        """Speed of an unmeasured node: in proportion to a known node of the same device, else
+        `NODE_EFFICIENCY`.
+        """
+        nodes = [
+            r for r in self.rates if r.gpu == one.gpu and r.gpu_count > 1 and r.framework == "none"
+        ]
         node, node_low, node_high = NODE_EFFICIENCY
         value, low = one.value * gpu_count * node, one.low * gpu_count * node_low
         source = f"{gpu_count} x {node:g} x {one.source}"
         if nodes:
             known = min(nodes, key=lambda r: (abs(math.log(r.gpu_count / gpu_count)), r.gpu_count))
             share = gpu_count / known.gpu_count
-            value, low = min(value, max(one.value, known.value * share)), min(low, known.low * share)
-            source = f"in proportion to the {known.basis} node of {known.gpu_count} x {known.gpu}, not below one device"
-        return replace(one, gpu_count=gpu_count, value=value, low=low, high=one.high * gpu_count * node_high, source=source)
+            value, low = (
+                min(value, max(one.value, known.value * share)),
+                min(low, known.low * share),
+            )
+            source = (
+                f"in proportion to the {known.basis} node of {known.gpu_count} x {known.gpu}, "
+                f"not below one device"
+            )
+        return replace(
+            one,
+            gpu_count=gpu_count,
+            value=value,
+            low=low,
+            high=one.high * gpu_count * node_high,
+            source=source,
+        )
 
 
 def device_ratio(device: Gpu, reference: Gpu) -> float:
-    """Expected speed of a device over a reference: geometric mean of FP16 FLOP/s and memory bandwidth ratios."""
-    return math.sqrt(device.fp16_tflops / reference.fp16_tflops * device.memory_gb_per_s / reference.memory_gb_per_s)
+    """Expected speed of a device over a reference: geometric mean of FP16 FLOP/s and memory
+    bandwidth ratios.
+    """
+    return math.sqrt(
+        device.fp16_tflops
+        / reference.fp16_tflops
+        * device.memory_gb_per_s
+        / reference.memory_gb_per_s
+    )
 
 
 def shipped_profiles() -> Path:
@@ -223,7 +295,10 @@ def load_profile(name: str) -> ModelProfile:
         data = path.read_bytes()
     except (OSError, ValueError):
         if is_file:
-            raise PlacerError(f"no profile file '{name}' can be read", "check the path, or give a model name (placer models)") from None
+            raise PlacerError(
+                f"no profile file '{name}' can be read",
+                "check the path, or give a model name (placer models)",
+            ) from None
         raise unknown("model", name, profile_names()) from None
     return profile_from_json(data, str(path))
 
@@ -254,7 +329,8 @@ def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dic
     Parameters
     ----------
     measurements
-        Keep them, if there are any. Problems and manifests leave them out: nothing is priced from them.
+        Keep them, if there are any. Problems and manifests leave them out: nothing is priced from
+        them.
     """
     import msgspec
 

@@ -34,7 +34,9 @@ class Start:
 
 
 def judge_of(market: Market, options: SolveOptions) -> Judge:
-    """Build the judge of a question; it counts its own drafts, so a limit on nodes means nothing to it."""
+    """Build the judge of a question; it counts its own drafts, so a limit on nodes means nothing to
+    it.
+    """
     target = Target.of(
         market.problem,
         gap=0.0,
@@ -47,7 +49,9 @@ def judge_of(market: Market, options: SolveOptions) -> Judge:
 
 
 def construct(judge: Judge) -> Start:
-    """Rank single machines, equal machines and spread ones, and grow the best of each while that helps."""
+    """Rank single machines, equal machines and spread ones, and grow the best of each while that
+    helps.
+    """
     near, wish = NearPlaces(judge), judge.wish
     modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
     drafts: list[Draft] = []
@@ -57,7 +61,11 @@ def construct(judge: Judge) -> Start:
         if judge.most > 1:
             one = OnePlace(judge)
             drafts += [draft for mode in modes for draft in one.drafts(mode)]
-    if judge.most > 1 and wish.max_regions > 1 and (judge.market.fewest_regions > 1 or judge.target.best is None):
+    if (
+        judge.most > 1
+        and wish.max_regions > 1
+        and (judge.market.fewest_regions > 1 or judge.target.best is None)
+    ):
         drafts += SpreadDrafts(judge, near).of(modes, SPREAD)
     if not drafts:
         drafts += _anything(judge, modes)
@@ -73,8 +81,15 @@ def construct(judge: Judge) -> Start:
 
 def _with_used(near: NearPlaces, drafts: list[Draft], modes: list[Mode]) -> list[Draft]:
     """The machines that must be used alone, and beside the drafts or half of each."""
-    alone = [near.judge.fitted(Draft.of(base, (mode.strategy, mode.local_steps))) for base in near.bases.all() for mode in modes]
-    halves = [Draft.of({i: (n + 1) // 2 for i, n in draft.counts}, draft.mode, draft.hub) for draft in drafts]
+    alone = [
+        near.judge.fitted(Draft.of(base, (mode.strategy, mode.local_steps)))
+        for base in near.bases.all()
+        for mode in modes
+    ]
+    halves = [
+        Draft.of({i: (n + 1) // 2 for i, n in draft.counts}, draft.mode, draft.hub)
+        for draft in drafts
+    ]
     return [*alone, *(near.with_used(draft) for draft in (*drafts, *halves))]
 
 
@@ -96,12 +111,28 @@ def _anything(judge: Judge, modes: list[Mode]) -> list[Draft]:
     market = judge.market
     value = min(range(len(market.pools)), key=lambda i: (market.usd[i] / market.speed[i], i))
     fast = min(range(len(market.pools)), key=lambda i: (-market.speed[i], i))
-    return [Draft.of({i: 1}, (mode.strategy, mode.local_steps)) for i in dict.fromkeys((value, fast)) for mode in modes]
+    return [
+        Draft.of({i: 1}, (mode.strategy, mode.local_steps))
+        for i in dict.fromkeys((value, fast))
+        for mode in modes
+    ]
 
 
 def answered(judge: Judge, out_of_time: bool, interrupted: bool = False) -> Answer:
     """The best that was found; nothing is proved."""
     best = judge.target.best
-    status = Status.TIME_LIMIT if out_of_time else Status.FEASIBLE if best is not None else Status.UNKNOWN
+    status = (
+        Status.TIME_LIMIT
+        if out_of_time
+        else Status.FEASIBLE
+        if best is not None
+        else Status.UNKNOWN
+    )
     placement = None if best is None else best.canonical()
-    return Answer(status=status, placement=placement, bound=None, candidates=judge.tried, interrupted=interrupted)
+    return Answer(
+        status=status,
+        placement=placement,
+        bound=None,
+        candidates=judge.tried,
+        interrupted=interrupted,
+    )

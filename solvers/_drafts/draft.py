@@ -23,14 +23,18 @@ from .._target import Target
 from .hub_places import Hub, HubPlaces
 
 Rank = tuple[float, float, float]
-"""What is lacking, relative to the limits and wishes, then the objective and its tie-break; lowest is best."""
+"""What is lacking, relative to the limits and wishes, then the objective and its tie-break; lowest
+is best.
+"""
 NEVER: Rank = (inf, inf, inf)
 """Rank of what may not be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Machines by position of their pool, sorted; strategy and local steps; places of its aggregator and store."""
+    """Machines by position of their pool, sorted; strategy and local steps; places of its
+    aggregator and store.
+    """
 
     counts: tuple[tuple[int, int], ...]
     mode: tuple[str, int]
@@ -50,7 +54,8 @@ class Draft:
 
 
 class Judge:
-    """Ranks drafts with the functions that price the final answer, each once, and keeps the best in its target.
+    """Ranks drafts with the functions that price the final answer, each once, and keeps the best in
+    its target.
 
     Parameters
     ----------
@@ -67,7 +72,9 @@ class Judge:
         self.most = min(self.wish.max_workers, self.problem.batch)
         self.needed = frozenset(needs_place(self.wish.datasets))
         self.best: Draft | None = None
-        self.rules = [(rule.count, frozenset(rule.owns.nonzero()[0].tolist())) for rule in market.forced.rules]
+        self.rules = [
+            (rule.count, frozenset(rule.owns.nonzero()[0].tolist())) for rule in market.forced.rules
+        ]
         self._place = [pool.offer.place for pool in market.pools]
         self._bucket = [pool.bucket for pool in market.pools]
         self._gpus = [pool.offer.gpu_count for pool in market.pools]
@@ -95,20 +102,39 @@ class Judge:
     def bound(self, draft: Draft) -> Rank:
         """A rank that the draft does not beat: as if exchanges took no time and cost nothing."""
         market, workers = self.market, sum(n for _, n in draft.counts)
-        usd, speed = sum(self._usd[i] * n for i, n in draft.counts), sum(self._speed[i] * n for i, n in draft.counts)
-        speed = float(market.alone[draft.counts[0][0]]) if workers == 1 else speed / self._multiplier(draft.mode)
+        usd, speed = (
+            sum(self._usd[i] * n for i, n in draft.counts),
+            sum(self._speed[i] * n for i, n in draft.counts),
+        )
+        speed = (
+            float(market.alone[draft.counts[0][0]])
+            if workers == 1
+            else speed / self._multiplier(draft.mode)
+        )
         carbon = sum(self._carbon[i] * n for i, n in draft.counts)
         lacking = self._over(usd, speed, carbon)
         lacking += max(0.0, 1 - workers / self.wish.min_workers) + self._owed(draft)
         value = objective_value(self.target.objective, speed, usd, carbon_g_per_hour=carbon)
-        return (lacking, -value, usd) if self.target.objective == "throughput" else (lacking, value, -speed)
+        return (
+            (lacking, -value, usd)
+            if self.target.objective == "throughput"
+            else (lacking, value, -speed)
+        )
 
-    def _over(self, usd_per_hour: float, samples_per_second: float, carbon_g_per_hour: float) -> float:
+    def _over(
+        self, usd_per_hour: float, samples_per_second: float, carbon_g_per_hour: float
+    ) -> float:
         """By how much price, speed and emissions miss their limits, as shares of these."""
         target = self.target
-        budget, floor, per_sample = target.budget_usd_per_hour, target.floor_samples_per_second, target.limit_usd_per_sample
+        budget, floor, per_sample = (
+            target.budget_usd_per_hour,
+            target.floor_samples_per_second,
+            target.limit_usd_per_sample,
+        )
         each = usd_per_million_samples(usd_per_hour, samples_per_second) / 1e6
-        lacking = max(0.0, usd_per_hour / budget - 1 - TOLERANCE) + max(0.0, each / per_sample - 1 - TOLERANCE)
+        lacking = max(0.0, usd_per_hour / budget - 1 - TOLERANCE) + max(
+            0.0, each / per_sample - 1 - TOLERANCE
+        )
         lacking += max(0.0, carbon_g_per_hour / target.limit_carbon_g_per_hour - 1 - TOLERANCE)
         return lacking + (max(0.0, 1 - TOLERANCE - samples_per_second / floor) if floor else 0.0)
 
@@ -132,7 +158,9 @@ class Judge:
         return draft if draft.hub in hubs or not hubs else replace(draft, hub=hubs[0])
 
     def room(self, draft: Draft, pool: int) -> int:
-        """Machines of a pool that quotas, number and the range of workers still allow beside a draft."""
+        """Machines of a pool that quotas, number and the range of workers still allow beside a
+        draft.
+        """
         bucket, used, there, workers = self._bucket[pool], 0, 0, 0
         for i, n in draft.counts:
             workers += n
@@ -141,7 +169,9 @@ class Judge:
         free = (self.market.pools[pool].gpu_quota - used) // self._gpus[pool]
         for row in self.wish.joint_quotas:
             if row.covers(*bucket):
-                taken = sum(n * self._gpus[i] for i, n in draft.counts if row.covers(*self._bucket[i]))
+                taken = sum(
+                    n * self._gpus[i] for i, n in draft.counts if row.covers(*self._bucket[i])
+                )
                 free = min(free, (row.gpus - taken) // self._gpus[pool])
         return max(0, min(free, self._most[pool] - there, self.most - workers))
 
@@ -150,7 +180,9 @@ class Judge:
         exchange = self._exchange(draft, self.by_place(draft))
         if exchange is None:
             return None
-        return Placement(groups=tuple(self._group(i, n) for i, n in draft.counts), exchange=exchange)
+        return Placement(
+            groups=tuple(self._group(i, n) for i, n in draft.counts), exchange=exchange
+        )
 
     def _group(self, pool: int, count: int) -> WorkerGroup:
         found = self._groups.get((pool, count))
@@ -163,11 +195,19 @@ class Judge:
         if workers == 1:
             return exchange_for(NO_EXCHANGE, 1, self.problem)
         chosen = traits(name)
-        if len(counts) < chosen.least_regions or draft.hub not in self.hubs.of(name, tuple(sorted(counts))):
+        if len(counts) < chosen.least_regions or draft.hub not in self.hubs.of(
+            name, tuple(sorted(counts))
+        ):
             return None
         if chosen.hub == "server":
             offer = self._server(place or "", workers)
-            return None if offer is None else exchange_for(name, workers, self.problem, place, server=WorkerGroup.of(offer, 1))
+            return (
+                None
+                if offer is None
+                else exchange_for(
+                    name, workers, self.problem, place, server=WorkerGroup.of(offer, 1)
+                )
+            )
         regional = chosen.transport == "regional-stores"
         gradients = max(*counts.values(), len(counts)) if regional else workers
         return exchange_for(name, gradients, self.problem, place, store, local_steps=steps)
@@ -180,14 +220,20 @@ class Judge:
     def _ranked(self, draft: Draft) -> Rank:
         counts = self.by_place(draft)
         lacking = self._lacking(counts) + self._owed(draft)
-        placement = self.placement(draft) if lacking < inf and self._within_quotas(draft, sum(counts.values())) else None
+        placement = (
+            self.placement(draft)
+            if lacking < inf and self._within_quotas(draft, sum(counts.values()))
+            else None
+        )
         if placement is None:
             return NEVER
         if not self.needed <= counts.keys():
             return lacking, 0.0, 0.0
         got = evaluate(placement, self.problem)
         lacking += self._over(got.usd.total, got.samples_per_second, got.carbon_g_per_hour or 0.0)
-        if self.wish.kept and any(leaks(placement, exchange_phases(placement, self.problem), (), self.problem)):
+        if self.wish.kept and any(
+            leaks(placement, exchange_phases(placement, self.problem), (), self.problem)
+        ):
             lacking += 1  # data that moves is looked at when the draft is offered
         key = score(self.target.objective, got)
         if lacking == 0 and key < self.target.best_key:
@@ -198,16 +244,25 @@ class Judge:
         return lacking, *key
 
     def _lacking(self, counts: Mapping[str, int]) -> float:
-        """Workers, regions and places of data that are missing, as shares of what is wished for; infinite if there are too many."""
+        """Workers, regions and places of data that are missing, as shares of what is wished for;
+        infinite if there are too many.
+        """
         workers, wish = sum(counts.values()), self.wish
         if not 1 <= workers <= self.most or len(counts) > wish.max_regions:
             return inf
         missing = len(self.needed - counts.keys()) / max(1, len(self.needed))
-        return max(0.0, 1 - workers / wish.min_workers) + max(0.0, 1 - len(counts) / wish.min_regions) + missing
+        return (
+            max(0.0, 1 - workers / wish.min_workers)
+            + max(0.0, 1 - len(counts) / wish.min_regions)
+            + missing
+        )
 
     def _owed(self, draft: Draft) -> float:
         """Machines that must be used and are missing, as shares of what each rule asks for."""
-        return sum(max(0.0, 1 - sum(n for i, n in draft.counts if i in owns) / count) for count, owns in self.rules)
+        return sum(
+            max(0.0, 1 - sum(n for i, n in draft.counts if i in owns) / count)
+            for count, owns in self.rules
+        )
 
     def _within_quotas(self, draft: Draft, workers: int) -> bool:
         used: dict[tuple[str, str, str], int] = {}
@@ -224,6 +279,9 @@ class Judge:
             if server is not None and bucket in used and needs_quota(server, self.problem):
                 used[bucket] += server.gpu_count
         rows = self.wish.joint_quotas
-        if any(sum(gpus for bucket, gpus in used.items() if row.covers(*bucket)) > row.gpus for row in rows):
+        if any(
+            sum(gpus for bucket, gpus in used.items() if row.covers(*bucket)) > row.gpus
+            for row in rows
+        ):
             return False
         return all(gpus <= quotas[bucket] for bucket, gpus in used.items())

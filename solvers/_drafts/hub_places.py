@@ -37,7 +37,9 @@ class HubPlaces:
     def _list(self, strategy: str, places: tuple[str, ...]) -> list[Hub]:
         chosen, wanted = traits(strategy), self.problem.requirements.aggregator
         if chosen.hub == "function":
-            if chosen.transport == "regional-stores" and not all(p in self.problem.serverless_places for p in places):
+            if chosen.transport == "regional-stores" and not all(
+                p in self.problem.serverless_places for p in places
+            ):
                 return []
             return list(dict.fromkeys(hub for place in places for hub in self._nearest(place)))
         if chosen.hub == "server":
@@ -49,13 +51,19 @@ class HubPlaces:
     def _nearest(self, place: str) -> list[Hub]:
         if place not in self._near:
             network = self.problem.network
-            pairs = sorted(self._by_store, key=lambda store: (network.link(place, store).rtt_s, store))
-            self._near[place] = [pair for store in pairs[:NEAREST] for pair in self._by_store[store][:NEAREST]]
+            pairs = sorted(
+                self._by_store, key=lambda store: (network.link(place, store).rtt_s, store)
+            )
+            self._near[place] = [
+                pair for store in pairs[:NEAREST] for pair in self._by_store[store][:NEAREST]
+            ]
         return self._near[place]
 
     @cached_property
     def _by_store(self) -> dict[str, list[Hub]]:
         found: dict[str, list[Hub]] = {}
-        for function, store in sorted(self.problem.aggregator_places, key=lambda pair: (pair[0] != pair[1], pair)):
+        for function, store in sorted(
+            self.problem.aggregator_places, key=lambda pair: (pair[0] != pair[1], pair)
+        ):
             found.setdefault(store, []).append((function, store))
         return found

@@ -28,7 +28,9 @@ class Neighbourhood:
         Pools that are not added.
     """
 
-    def __init__(self, judge: Judge, near: NearPlaces, barred: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, judge: Judge, near: NearPlaces, barred: frozenset[int] = frozenset()
+    ) -> None:
         self.judge, self.near, self.market, self.barred = judge, near, judge.market, barred
 
     def grown(self, draft: Draft) -> Iterator[Draft]:
@@ -50,7 +52,9 @@ class Neighbourhood:
                     yield draft.changed({pool: -less})
 
     def swapped(self, draft: Draft) -> Iterator[Draft]:
-        """Another pool for one machine or for all of a group: as many, as fast together, or as dear together."""
+        """Another pool for one machine or for all of a group: as many, as fast together, or as dear
+        together.
+        """
         others = self.near.of(draft)
         for pool, count in draft.counts:
             for other in others:
@@ -60,19 +64,27 @@ class Neighbourhood:
                 as_dear = self.market.usd[pool] * count / max(1e-9, self.market.usd[other])
                 without = draft.changed({pool: -count})
                 room = self.judge.room(without, other)
-                for n in sorted({count, int(as_fast) + 1, int(as_dear), room if room < as_dear else count}):
+                for n in sorted(
+                    {count, int(as_fast) + 1, int(as_dear), room if room < as_dear else count}
+                ):
                     if 0 < n <= room:
                         yield without.changed({other: n})
                 if count > 1 and self.judge.room(draft.changed({pool: -1}), other):
                     yield draft.changed({pool: -1, other: 1})
 
     def moved(self, draft: Draft) -> Iterator[Draft]:
-        """All workers of one place at another: the same kinds of machines where it has them, else its best ones."""
+        """All workers of one place at another: the same kinds of machines where it has them, else
+        its best ones.
+        """
         own = list(dict.fromkeys(int(self.market.place_of[i]) for i, _ in draft.counts))
         for place in own:
             rest = [p for p in own if p != place]
-            around = [j for p in (rest or own) for j in self.near.neighbours[p]] + list(self.near.neighbours[place])
-            for other in list(dict.fromkeys(j for j in around if j != place))[: MOVED_TO + len(own)]:
+            around = [j for p in (rest or own) for j in self.near.neighbours[p]] + list(
+                self.near.neighbours[place]
+            )
+            for other in list(dict.fromkeys(j for j in around if j != place))[
+                : MOVED_TO + len(own)
+            ]:
                 yield from self._at(draft, place, other)
 
     def exchanged(self, draft: Draft) -> Iterator[Draft]:
@@ -84,7 +96,9 @@ class Neighbourhood:
 
     def _payable(self, draft: Draft, pool: int) -> int:
         """Machines that the rest of the budget pays for; many without a budget."""
-        left = self.judge.target.budget_usd_per_hour - sum(float(self.market.usd[i]) * n for i, n in draft.counts)
+        left = self.judge.target.budget_usd_per_hour - sum(
+            float(self.market.usd[i]) * n for i, n in draft.counts
+        )
         return int(max(0.0, min(left / max(1e-9, float(self.market.usd[pool])), 1e6)))
 
     def _at(self, draft: Draft, place: int, other: int) -> Iterator[Draft]:
@@ -106,7 +120,11 @@ class Neighbourhood:
     def _kind_at(self, pool: int, place: int) -> int | None:
         """The cheapest pool of a place with the same devices."""
         offer = self.market.pools[pool].offer
-        alike = [i for i in self.near.pools_at(place) if self.market.pools[i].offer.device == offer.device]
+        alike = [
+            i
+            for i in self.near.pools_at(place)
+            if self.market.pools[i].offer.device == offer.device
+        ]
         return min(alike, key=lambda i: (self.market.usd[i], i), default=None)
 
 
@@ -125,7 +143,9 @@ class Descent:
         self.judge, self.kinds = judge, kinds
 
     def run(self, draft: Draft, most: int) -> Draft:
-        """Follow the changes from a draft until none helps, or so many drafts have been ranked in all."""
+        """Follow the changes from a draft until none helps, or so many drafts have been ranked in
+        all.
+        """
         idle, turn = 0, 0
         while idle < len(self.kinds) and self.judge.tried < most:
             better = self._best(draft, self.kinds[turn % len(self.kinds)])
@@ -137,9 +157,18 @@ class Descent:
         return draft
 
     def _best(self, draft: Draft, kind: Change) -> Draft | None:
-        """The best of the changes that promise most; a few more are tried after the first that helps."""
+        """The best of the changes that promise most; a few more are tried after the first that
+        helps.
+        """
         best, found, patience = self.judge.rank(draft), None, PATIENCE
-        promised = sorted(((self.judge.bound(other), other.counts, other) for other in kind(draft) if other.counts), key=itemgetter(0, 1))
+        promised = sorted(
+            (
+                (self.judge.bound(other), other.counts, other)
+                for other in kind(draft)
+                if other.counts
+            ),
+            key=itemgetter(0, 1),
+        )
         for bound, _, other in promised:
             if bound >= best or patience == 0:
                 break

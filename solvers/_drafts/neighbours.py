@@ -40,10 +40,15 @@ class NearPlaces:
     def km(self) -> Array:
         """Distances; infinite where no exchange may pass between the two; shape (places, places)."""
         regions = [self.market.problem.catalog.region(place) for place in self.market.places]
-        latitude, longitude = np.radians([r.latitude_deg for r in regions]), np.radians([r.longitude_deg for r in regions])
+        latitude, longitude = (
+            np.radians([r.latitude_deg for r in regions]),
+            np.radians([r.longitude_deg for r in regions]),
+        )
         half = (
             np.sin((latitude[:, None] - latitude) / 2) ** 2
-            + np.cos(latitude[:, None]) * np.cos(latitude) * np.sin((longitude[:, None] - longitude) / 2) ** 2
+            + np.cos(latitude[:, None])
+            * np.cos(latitude)
+            * np.sin((longitude[:, None] - longitude) / 2) ** 2
         )
         built: Array = 2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(half, 0, 1)))
         built[self._parted] = np.inf
@@ -52,15 +57,24 @@ class NearPlaces:
 
     @cached_property
     def _parted(self) -> Array:
-        """Pairs of places between which rules of residency let no admitted exchange pass; shape (places, places)."""
+        """Pairs of places between which rules of residency let no admitted exchange pass; shape
+        (places, places).
+        """
         places = self.market.places
         blocked: dict[str, Array] = {}
         for rule in self.judge.wish.kept:
             inside = np.array([place in rule.places for place in places])
             blocked[rule.kind] = blocked.get(rule.kind, False) | (inside[:, None] != inside)
         payloads = {traits(name).payload for name, _ in self.judge.problem.modes}
-        parts = [blocked.get(payload, np.zeros((len(places), len(places)), dtype=bool)) for payload in sorted(payloads)]
-        return np.logical_and.reduce(parts) if parts else np.zeros((len(places), len(places)), dtype=bool)
+        parts = [
+            blocked.get(payload, np.zeros((len(places), len(places)), dtype=bool))
+            for payload in sorted(payloads)
+        ]
+        return (
+            np.logical_and.reduce(parts)
+            if parts
+            else np.zeros((len(places), len(places)), dtype=bool)
+        )
 
     @cached_property
     def bases(self) -> Bases:
@@ -70,7 +84,9 @@ class NearPlaces:
     def with_used(self, draft: Draft) -> Draft:
         """The draft with the machines that must be used; unchanged if there is no room for them."""
         counts = self.bases.completed(dict(draft.counts))
-        return draft if counts is None else self.judge.fitted(Draft.of(counts, draft.mode, draft.hub))
+        return (
+            draft if counts is None else self.judge.fitted(Draft.of(counts, draft.mode, draft.hub))
+        )
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
@@ -79,7 +95,13 @@ class NearPlaces:
         found = []
         for i, row in enumerate(self.km):
             order = [int(j) for j in np.argsort(row, kind="stable") if j != i and row[j] < np.inf]
-            found.append(tuple(dict.fromkeys([*order[:NEAR], *[j for j in order if provider[j] == provider[i]][:AT_HOME]])))
+            found.append(
+                tuple(
+                    dict.fromkeys(
+                        [*order[:NEAR], *[j for j in order if provider[j] == provider[i]][:AT_HOME]]
+                    )
+                )
+            )
         return tuple(found)
 
     @cached_property
@@ -90,7 +112,9 @@ class NearPlaces:
         return tuple(dict.fromkeys(self.market.place_of[order].tolist()))[:CHEAPEST]
 
     def pools(self, place: int) -> tuple[int, ...]:
-        """Pools of a place with the best value, and the fastest ones that the budget pays; best value first."""
+        """Pools of a place with the best value, and the fastest ones that the budget pays; best
+        value first.
+        """
         if place not in self._pools:
             market, there = self.market, self._by_place[place]
             payable = [i for i in there if market.usd[i] <= self.judge.target.budget_usd_per_hour]
@@ -104,7 +128,9 @@ class NearPlaces:
         return self._by_place[place]
 
     def of(self, draft: Draft, reach: int = 4) -> list[int]:
-        """Pools worth adding to a draft: of its own places, and of a few neighbours if it may use more."""
+        """Pools worth adding to a draft: of its own places, and of a few neighbours if it may use
+        more.
+        """
         own = list(dict.fromkeys(int(self.market.place_of[i]) for i, _ in draft.counts))
         found = [i for place in own for i in self.pools(place)]
         if len(own) < self.judge.wish.max_regions:
@@ -116,12 +142,18 @@ class NearPlaces:
 
     def _brief(self, place: int) -> tuple[int, ...]:
         pools = self.pools(place)
-        return tuple(dict.fromkeys((*pools[:1], *sorted(pools, key=lambda i: -self.market.speed[i])[:1])))
+        return tuple(
+            dict.fromkeys((*pools[:1], *sorted(pools, key=lambda i: -self.market.speed[i])[:1]))
+        )
 
     def _lacking(self, own: list[int]) -> list[int]:
         """Places that need a worker and have none."""
         used = {self.market.places[place] for place in own}
-        return [i for i, place in enumerate(self.market.places) if place in self.judge.wish.required_places and place not in used]
+        return [
+            i
+            for i, place in enumerate(self.market.places)
+            if place in self.judge.wish.required_places and place not in used
+        ]
 
     @cached_property
     def _by_place(self) -> tuple[tuple[int, ...], ...]:

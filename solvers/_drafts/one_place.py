@@ -1,4 +1,6 @@
-"""First drafts in one region: one machine, equal machines, or all that the budget pays; screened as arrays, ranked by their promise."""
+"""First drafts in one region: one machine, equal machines, or all that the budget pays; screened as
+arrays, ranked by their promise.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from .draft import NEVER, Draft, Judge
 COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 """Numbers of equal machines that are tried, beside as many as the budget pays."""
 PROBES = (2, 8)
-"""Numbers of workers at which the exchange of a place is worked out; between and beyond it is taken as a line."""
+"""Numbers of workers at which the exchange of a place is worked out; between and beyond it is taken
+as a line.
+"""
 PLACES = 24
 """Places whose exchange is worked out where it depends on the place."""
 DRAFTS = 6
@@ -29,7 +33,9 @@ SINGLES = 40
 
 @dataclass(frozen=True)
 class Exchanges:
-    """What an exchange among equal machines takes: intercept and slope by workers of seconds and USD, and USD/h of a server."""
+    """What an exchange among equal machines takes: intercept and slope by workers of seconds and
+    USD, and USD/h of a server.
+    """
 
     seconds: tuple[float, float]
     usd: tuple[float, float]
@@ -38,7 +44,9 @@ class Exchanges:
 
 
 def single_machines(judge: Judge) -> list[Draft]:
-    """Rank single machines in the order in which they could be best, until none can improve; return those that may be."""
+    """Rank single machines in the order in which they could be best, until none can improve; return
+    those that may be.
+    """
     market, mode, found = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
     order, values = promise(judge, market.alone, market.usd)
     able = [i for i in order.tolist() if market.forced.allows_alone(i)] if judge.rules else order
@@ -54,10 +62,16 @@ def single_machines(judge: Judge) -> list[Draft]:
 def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
     """Order by objective and tie-break of what keeps the limits; and the objective, lowest is best."""
     target = judge.target
-    value = {"throughput": -speed, "cost": usd, "cost-per-sample": usd / speed * 1e6 / SECONDS_PER_HOUR}.get(
+    value = {
+        "throughput": -speed,
+        "cost": usd,
+        "cost-per-sample": usd / speed * 1e6 / SECONDS_PER_HOUR,
+    }.get(
         target.objective, np.zeros(len(usd))
     )  # of carbon nothing is known here: no draft is left out, the cheapest come first
-    within = (usd <= target.budget_usd_per_hour * (1 + 1e-6)) & (speed >= target.floor_samples_per_second * (1 - 1e-6))
+    within = (usd <= target.budget_usd_per_hour * (1 + 1e-6)) & (
+        speed >= target.floor_samples_per_second * (1 - 1e-6)
+    )
     if target.limit_usd_per_sample < np.inf:
         within &= usd <= target.limit_usd_per_sample * SECONDS_PER_HOUR * speed * (1 + 1e-6)
     keep = np.flatnonzero(within)
@@ -66,7 +80,8 @@ def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
 
 
 class OnePlace:
-    """Machines of one place: equal ones of one pool in every number, and mixes that take the best kinds one after the other.
+    """Machines of one place: equal ones of one pool in every number, and mixes that take the best
+    kinds one after the other.
 
     Parameters
     ----------
@@ -77,28 +92,52 @@ class OnePlace:
     def __init__(self, judge: Judge) -> None:
         self.judge, market = judge, judge.market
         budget = judge.target.budget_usd_per_hour
-        payable = np.full(len(market.pools), 1e9) if budget == np.inf else budget // np.maximum(market.usd, 1e-9)
-        has_data = np.array([judge.needed <= {place} for place in market.places])[market.place_of] & market.forced.complete(market.place_of)
+        payable = (
+            np.full(len(market.pools), 1e9)
+            if budget == np.inf
+            else budget // np.maximum(market.usd, 1e-9)
+        )
+        has_data = np.array([judge.needed <= {place} for place in market.places])[
+            market.place_of
+        ] & market.forced.complete(market.place_of)
         cap = np.where(has_data, np.minimum(market.cap, judge.most), 0)
         columns = np.column_stack([np.tile(COUNTS, (len(cap), 1)), np.minimum(payable, cap), cap])
-        self.pool, column = np.nonzero((columns <= cap[:, None]) & (columns >= max(2, judge.wish.min_workers)))
+        self.pool, column = np.nonzero(
+            (columns <= cap[:, None]) & (columns >= max(2, judge.wish.min_workers))
+        )
         count = columns[self.pool, column]
         self.mixes = self._mixes(has_data)
         self.equal = len(self.pool)
-        pools = np.concatenate([list(mix) for mix in self.mixes]) if self.mixes else np.array([], dtype=np.intp)
-        machines = np.concatenate([[*mix.values()] for mix in self.mixes]) if self.mixes else np.array([], dtype=np.intp)
+        pools = (
+            np.concatenate([list(mix) for mix in self.mixes])
+            if self.mixes
+            else np.array([], dtype=np.intp)
+        )
+        machines = (
+            np.concatenate([[*mix.values()] for mix in self.mixes])
+            if self.mixes
+            else np.array([], dtype=np.intp)
+        )
         owner = np.repeat(np.arange(len(self.mixes)), [len(mix) for mix in self.mixes])
 
         def sums(values: Array) -> Array:
             return np.bincount(owner, weights=values, minlength=len(self.mixes))
 
-        self.speed = np.concatenate([market.speed[self.pool] * count, sums(market.speed[pools] * machines)])
-        self.usd = np.concatenate([market.usd[self.pool] * count, sums(market.usd[pools] * machines)])
+        self.speed = np.concatenate(
+            [market.speed[self.pool] * count, sums(market.speed[pools] * machines)]
+        )
+        self.usd = np.concatenate(
+            [market.usd[self.pool] * count, sums(market.usd[pools] * machines)]
+        )
         self.count = np.concatenate([count, sums(machines)])
-        self.pool = np.concatenate([self.pool, [next(iter(mix)) for mix in self.mixes]]).astype(np.intp)
+        self.pool = np.concatenate([self.pool, [next(iter(mix)) for mix in self.mixes]]).astype(
+            np.intp
+        )
 
     def drafts(self, mode: Mode) -> list[Draft]:
-        """Rank the most promising drafts of a mode; empty if none can beat the best even with exchanges that take no time."""
+        """Rank the most promising drafts of a mode; empty if none can beat the best even with
+        exchanges that take no time.
+        """
         order, values = promise(self.judge, self.speed / mode.multiplier, self.usd)
         if self.judge.target.best is not None:
             order = order[values[order] < self.judge.target.best_key[0]]
@@ -106,27 +145,45 @@ class OnePlace:
             return []
         keys = self._keys(mode)
         chosen = list(dict.fromkeys(keys[self.pool[order]].tolist()))[:PLACES]
-        known = {key: self._exchanges(mode, int(self.pool[order][keys[self.pool[order]] == key][0])) for key in chosen}
-        cells = order[np.isin(keys[self.pool[order]], [key for key in chosen if known[key] is not None])]
-        best, _ = self._promise(mode, cells, [known[key] for key in keys[self.pool[cells]].tolist()])
+        known = {
+            key: self._exchanges(mode, int(self.pool[order][keys[self.pool[order]] == key][0]))
+            for key in chosen
+        }
+        cells = order[
+            np.isin(keys[self.pool[order]], [key for key in chosen if known[key] is not None])
+        ]
+        best, _ = self._promise(
+            mode, cells, [known[key] for key in keys[self.pool[cells]].tolist()]
+        )
         found: list[Draft] = []
         for cell in cells[best][:DRAFTS].tolist():
             pool = int(self.pool[cell])
-            counts = {pool: int(self.count[cell])} if cell < self.equal else self.mixes[cell - self.equal]
+            counts = (
+                {pool: int(self.count[cell])}
+                if cell < self.equal
+                else self.mixes[cell - self.equal]
+            )
             exchange = known[int(keys[pool])]
             assert exchange is not None
             draft = Draft.of(counts, (mode.strategy, mode.local_steps), exchange.hub)
-            fewer = (draft.changed({i: -1}) for i in counts)  # a server may need the room of a worker
+            fewer = (
+                draft.changed({i: -1}) for i in counts
+            )  # a server may need the room of a worker
             found += islice((d for d in (draft, *fewer) if self.judge.rank(d) < NEVER), 1)
         return found
 
     def _mixes(self, has_data: Array) -> list[dict[int, int]]:
-        """What each place gives when its kinds are taken in the order of value, or of speed, as many as quotas and budget allow."""
+        """What each place gives when its kinds are taken in the order of value, or of speed, as
+        many as quotas and budget allow.
+        """
         market, budget = self.judge.market, self.judge.target.budget_usd_per_hour
         found: list[dict[int, int]] = []
         value = market.usd / market.speed
         has_data = has_data & self._may_win(value)[market.place_of]
-        for order in (np.lexsort((value, market.place_of)), np.lexsort((-market.speed, market.place_of))):
+        for order in (
+            np.lexsort((value, market.place_of)),
+            np.lexsort((-market.speed, market.place_of)),
+        ):
             place, usd = -1, 0.0
             mix: dict[int, int] = {}
             used: dict[tuple[str, str, str], int] = {}
@@ -134,7 +191,10 @@ class OnePlace:
                 if market.place_of[i] != place:
                     place, mix, used, usd = market.place_of[i], {}, {}, 0.0
                 pool = market.pools[i]
-                room = min(int(market.cap[i]), (pool.gpu_quota - used.get(pool.bucket, 0)) // pool.offer.gpu_count)
+                room = min(
+                    int(market.cap[i]),
+                    (pool.gpu_quota - used.get(pool.bucket, 0)) // pool.offer.gpu_count,
+                )
                 payable = room if market.usd[i] <= 0 else (budget - usd) / market.usd[i]
                 count = int(min(room, payable, self.judge.most - sum(mix.values())))
                 if count > 0:
@@ -146,7 +206,9 @@ class OnePlace:
         return found
 
     def _may_win(self, value: Array) -> Array:
-        """Places whose best machine has a value at which a mix could beat the best so far; shape (places,)."""
+        """Places whose best machine has a value at which a mix could beat the best so far; shape
+        (places,).
+        """
         judge, target = self.judge, self.judge.target
         least = np.full(len(judge.market.places), np.inf)
         np.minimum.at(least, judge.market.place_of, value)
@@ -155,20 +217,34 @@ class OnePlace:
         least = least * min(Mode(judge.problem, *mode).multiplier for mode in judge.problem.modes)
         if target.objective == "throughput":
             return least * -target.best_key[0] < target.budget_usd_per_hour
-        bound: Array = least * (target.floor_samples_per_second if target.objective == "cost" else 1e6 / SECONDS_PER_HOUR)
+        bound: Array = least * (
+            target.floor_samples_per_second
+            if target.objective == "cost"
+            else 1e6 / SECONDS_PER_HOUR
+        )
         return bound < target.best_key[0]
 
-    def _promise(self, mode: Mode, cells: Indices, exchanges: list[Exchanges | None]) -> tuple[Indices, Array]:
+    def _promise(
+        self, mode: Mode, cells: Indices, exchanges: list[Exchanges | None]
+    ) -> tuple[Indices, Array]:
         rows = [(*e.seconds, *e.usd, e.server_usd_per_hour) for e in exchanges if e is not None]
         base_s, each_s, base_usd, each_usd, server = np.array(rows).reshape(-1, 5).T
         count, calculation = self.count[cells], mode.samples / self.speed[cells]
         communication = base_s + each_s * count
-        seconds = np.maximum(calculation, communication) if mode.overlap else calculation + communication
-        usd = self.usd[cells] + server + SECONDS_PER_HOUR / seconds * np.maximum(0.0, base_usd + each_usd * count)
+        seconds = (
+            np.maximum(calculation, communication) if mode.overlap else calculation + communication
+        )
+        usd = (
+            self.usd[cells]
+            + server
+            + SECONDS_PER_HOUR / seconds * np.maximum(0.0, base_usd + each_usd * count)
+        )
         return promise(self.judge, mode.samples / mode.multiplier / seconds, usd)
 
     def _keys(self, mode: Mode) -> Indices:
-        """What the exchange depends on: the host, or the place where there is a hub; shape (pools,)."""
+        """What the exchange depends on: the host, or the place where there is a hub; shape
+        (pools,).
+        """
         market = self.judge.market
         if traits(mode.strategy).hub:
             return market.place_of
@@ -176,19 +252,29 @@ class OnePlace:
         return np.array([hosts.index(host) for host in market.host_of], dtype=np.intp)
 
     def _exchanges(self, mode: Mode, pool: int) -> Exchanges | None:
-        """Work out the exchange of equal machines of a pool twice, and draw a line; None if it cannot be had."""
+        """Work out the exchange of equal machines of a pool twice, and draw a line; None if it
+        cannot be had.
+        """
         judge, place = self.judge, self.judge.market.pools[pool].offer.place
         hubs = judge.hubs.of(mode.strategy, (place,))
         if not hubs:
             return None
         rows = []
         for count in PROBES:
-            placement = judge.placement(Draft.of({pool: count}, (mode.strategy, mode.local_steps), hubs[0]))
+            placement = judge.placement(
+                Draft.of({pool: count}, (mode.strategy, mode.local_steps), hubs[0])
+            )
             if placement is None:
                 return None
             got = evaluate(placement, judge.problem)
             server = got.usd.compute - count * judge.market.pools[pool].offer.usd_per_hour
-            rows.append((got.step.communication, (got.usd.total - got.usd.compute) * got.step.total / SECONDS_PER_HOUR, server))
+            rows.append(
+                (
+                    got.step.communication,
+                    (got.usd.total - got.usd.compute) * got.step.total / SECONDS_PER_HOUR,
+                    server,
+                )
+            )
         (few_s, few_usd, server), (many_s, many_usd, _) = rows
         width = PROBES[1] - PROBES[0]
         slope_s, slope_usd = (many_s - few_s) / width, (many_usd - few_usd) / width

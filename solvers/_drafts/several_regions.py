@@ -1,4 +1,6 @@
-"""First drafts over several regions: neighbours, screened as arrays by a rough round, and the places where data stays."""
+"""First drafts over several regions: neighbours, screened as arrays by a rough round, and the
+places where data stays.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ MOST_REGIONS = 6
 
 @dataclass(frozen=True)
 class Side:
-    """The machines that each place would give: pool, samples/s and USD/h of all of them; shape (places,)."""
+    """The machines that each place would give: pool, samples/s and USD/h of all of them; shape
+    (places,).
+    """
 
     count: int
     pool: Indices
@@ -46,13 +50,21 @@ class SpreadDrafts:
         self.judge, self.near, self.market = judge, near, judge.market
         self.sets = self._sets(min(max(2, judge.wish.min_regions), MOST_REGIONS))
         problem, places = judge.problem, self.market.places
-        speed, size = speed_table(problem, places, problem.requirements.streams), problem.gradient_bytes
-        ways = [(self.sets[:, a], self.sets[:, b]) for a, b in permutations(range(self.sets.shape[1]), 2)]
+        speed, size = (
+            speed_table(problem, places, problem.requirements.streams),
+            problem.gradient_bytes,
+        )
+        ways = [
+            (self.sets[:, a], self.sets[:, b])
+            for a, b in permutations(range(self.sets.shape[1]), 2)
+        ]
         self.seconds: Array = size / np.min([speed[way] for way in ways], axis=0)
         self.usd: Array = np.sum([size * self.market.prices[way] for way in ways], axis=0)
 
     def _sets(self, regions: int) -> Indices:
-        """Pairs of neighbours, each with the places that lie nearest to all of it; shape (sets, regions)."""
+        """Pairs of neighbours, each with the places that lie nearest to all of it; shape (sets,
+        regions).
+        """
         rows = {(min(i, j), max(i, j)) for i, row in enumerate(self.near.neighbours) for j in row}
         sets: Indices = np.array(sorted(rows), dtype=np.intp).reshape(-1, 2)
         for _ in range(min(regions, len(self.market.places)) - 2):
@@ -68,7 +80,10 @@ class SpreadDrafts:
         if self.judge.needed:
             return self._where_data_stays(modes)
         found: dict[Draft, None] = {}
-        for steps in sorted({mode.local_steps for mode in modes} & {1, max((mode.local_steps for mode in modes), default=1)}):
+        for steps in sorted(
+            {mode.local_steps for mode in modes}
+            & {1, max((mode.local_steps for mode in modes), default=1)}
+        ):
             alike = [mode for mode in modes if mode.local_steps == steps]
             for counts in self._promising(alike[0], most):
                 for mode in alike:
@@ -81,11 +96,16 @@ class SpreadDrafts:
         places = tuple(sorted({self.market.pools[i].offer.place for i in counts}))
         if len(places) < traits(mode.strategy).least_regions:
             return []
-        drafts = [Draft.of(counts, (mode.strategy, mode.local_steps), hub) for hub in self.judge.hubs.of(mode.strategy, places)[:3]]
+        drafts = [
+            Draft.of(counts, (mode.strategy, mode.local_steps), hub)
+            for hub in self.judge.hubs.of(mode.strategy, places)[:3]
+        ]
         return [draft for draft in drafts if self.judge.rank(draft) < NEVER]
 
     def _promising(self, mode: Mode, most: int) -> list[dict[int, int]]:
-        """Machines of the best sets by a rough round: calculation, and what one pair of workers sends over the slowest link."""
+        """Machines of the best sets by a rough round: calculation, and what one pair of workers
+        sends over the slowest link.
+        """
         found: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
         if not len(self.sets):
             return []
@@ -94,11 +114,21 @@ class SpreadDrafts:
             there = np.all(side.pool[self.sets] >= 0, axis=1)
             with np.errstate(divide="ignore", invalid="ignore"):
                 communication = self.seconds * 2 / (regions * side.count)
-                calculation = mode.samples / np.where(there, side.speed[self.sets].sum(axis=1), np.nan)
-                seconds = np.maximum(calculation, communication) if mode.overlap else calculation + communication
+                calculation = mode.samples / np.where(
+                    there, side.speed[self.sets].sum(axis=1), np.nan
+                )
+                seconds = (
+                    np.maximum(calculation, communication)
+                    if mode.overlap
+                    else calculation + communication
+                )
                 egress = SECONDS_PER_HOUR / seconds * self.usd * 2 * side.count / regions
             speed = np.nan_to_num(mode.samples / mode.multiplier / seconds)
-            order, _ = promise(self.judge, speed, np.nan_to_num(side.usd[self.sets].sum(axis=1) + egress, nan=np.inf))
+            order, _ = promise(
+                self.judge,
+                speed,
+                np.nan_to_num(side.usd[self.sets].sum(axis=1) + egress, nan=np.inf),
+            )
             if not order.size:
                 order = np.argsort(-speed, kind="stable")
             for row in self.sets[[k for k in order[:most] if there[k]]].tolist():
@@ -107,7 +137,9 @@ class SpreadDrafts:
         return list(found.values())
 
     def _sides(self) -> list[Side]:
-        """The fastest machines that their part of the budget pays, and those with the best value, by their number."""
+        """The fastest machines that their part of the budget pays, and those with the best value,
+        by their number.
+        """
         market, found = self.market, []
         part = self.judge.target.budget_usd_per_hour / max(2, self.judge.wish.min_regions)
         for count in SIDES:
@@ -119,7 +151,9 @@ class SpreadDrafts:
                 pool = np.full(len(market.places), -1)
                 places, first = np.unique(market.place_of[order], return_index=True)
                 pool[places] = order[first]
-                found.append(Side(count, pool, market.speed[pool] * count, market.usd[pool] * count))
+                found.append(
+                    Side(count, pool, market.speed[pool] * count, market.usd[pool] * count)
+                )
         return found
 
     def _where_data_stays(self, modes: list[Mode]) -> list[Draft]:
@@ -132,7 +166,12 @@ class SpreadDrafts:
                 for place in homes:
                     pools = self.near.pools(place)
                     if pools:
-                        pool = pools[0] if choose == 0 else max(pools, key=lambda i: market.speed[i])
+                        pool = (
+                            pools[0] if choose == 0 else max(pools, key=lambda i: market.speed[i])
+                        )
                         counts[pool] = min(count, int(market.cap[pool]))
                 found += [draft for mode in modes for draft in self._exchanged(counts, mode)]
-        return sorted(dict.fromkeys(found), key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode))
+        return sorted(
+            dict.fromkeys(found),
+            key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode),
+        )

@@ -1,4 +1,6 @@
-"""Largest weighted sums of n machines at some places: one partial sort a row, the latest answers kept."""
+"""Largest weighted sums of n machines at some places: one partial sort a row, the latest answers
+kept.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,22 @@ class BestSums:
     """
 
     def __init__(
-        self, values: Array, owner: Indices, place: Indices, of_hosts: Callable[[frozenset[str]], Mask], places: int, forced: Forced
+        self,
+        values: Array,
+        owner: Indices,
+        place: Indices,
+        of_hosts: Callable[[frozenset[str]], Mask],
+        places: int,
+        forced: Forced,
     ) -> None:
-        self.values, self.owner, self.place, self.of_hosts, self.places, self.forced = values, owner, place, of_hosts, places, forced
+        self.values, self.owner, self.place, self.of_hosts, self.places, self.forced = (
+            values,
+            owner,
+            place,
+            of_hosts,
+            places,
+            forced,
+        )
         self._kept_sums = lru_cache(maxsize=KEPT_SUMS)(self._sums)
         self._kept_totals = lru_cache(maxsize=KEPT_SUMS)(self._totals)
 
@@ -66,7 +81,9 @@ class BestSums:
         """
         return self._kept_sums(places.astype(np.intp).tobytes(), hosts, most)
 
-    def with_forced(self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None) -> Array:
+    def with_forced(
+        self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
+    ) -> Array:
         """`of` some places where the machines that must be used are among the n.
 
         Parameters
@@ -74,12 +91,15 @@ class BestSums:
         places, hosts, most
             As in `of`.
         among
-            All places of a placement, if ``places`` are a part of them: rules count whose machines can only be in that part. None: these.
+            All places of a placement, if ``places`` are a part of them: rules count whose machines
+            can only be in that part. None: these.
         """
         if not self.forced.rules:
             return self.of(places, hosts, most)
         every = places if among is None else among
-        return self._kept_totals(places.astype(np.intp).tobytes(), every.astype(np.intp).tobytes(), hosts, most)
+        return self._kept_totals(
+            places.astype(np.intp).tobytes(), every.astype(np.intp).tobytes(), hosts, most
+        )
 
     def _sums(self, places: bytes, hosts: frozenset[str], most: int) -> Array:
         built = best_of(self.values[:, self._open_units(places, hosts)], most)

@@ -1,4 +1,6 @@
-"""Best weighted sums of so many workers in exactly so many regions, each of which has a price of its own."""
+"""Best weighted sums of so many workers in exactly so many regions, each of which has a price of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ class Conjugates:
 
     Notes
     -----
-    Lagrangian bound on the number of workers: for every price mu, the best R regions by max over k of S(k) - mu k, plus mu times the
-    workers, is at least the best sum. Concave sums make it tight where mu fits; the least over the prices counts.
+    Lagrangian bound on the number of workers: for every price mu, the best R regions by max over k
+    of S(k) - mu k, plus mu times the workers, is at least the best sum. Concave sums make it tight
+    where mu fits; the least over the prices counts.
     """
 
     def __init__(self, sums: Array, steps: Array) -> None:
@@ -35,7 +38,9 @@ class Conjugates:
         self._levels: dict[int, Array] = {}
 
     def _level(self, together: int) -> Array:
-        """Worth of each place with at most so many workers, rounded up to a power of two; shape (rows, prices, places)."""
+        """Worth of each place with at most so many workers, rounded up to a power of two; shape
+        (rows, prices, places).
+        """
         most = min(2 ** (together - 1).bit_length(), self.sums.shape[2] - 1)
         if most not in self._levels:
             worth = self.sums[:, None, :, 1] - self.prices[:, :, None]
@@ -44,7 +49,16 @@ class Conjugates:
             self._levels[most] = worth
         return self._levels[most]
 
-    def best(self, rows: Indices, able: Indices, regions: int, together: int, left: Indices, charge: Array, must: Indices) -> Array:
+    def best(
+        self,
+        rows: Indices,
+        able: Indices,
+        regions: int,
+        together: int,
+        left: Indices,
+        charge: Array,
+        must: Indices,
+    ) -> Array:
         """Largest sums of ``left`` workers in exactly ``regions`` of some places.
 
         Parameters
@@ -75,12 +89,16 @@ class Conjugates:
         if more:
             others = np.delete(worth, must, axis=2) if len(must) else worth
             top = top - np.partition(-others, more - 1, axis=2)[:, :, :more].sum(axis=2)
-        bound: Array = (top[:, :, None] + self.prices[np.ix_(rows, tried)][:, :, None] * left).min(axis=1)
+        bound: Array = (top[:, :, None] + self.prices[np.ix_(rows, tried)][:, :, None] * left).min(
+            axis=1
+        )
         return np.where(left >= regions, bound, -np.inf)
 
 
 def prices_for(workers: int) -> Indices:
-    """Which of `RANKS` may fit so many workers: with fewer regions than machines that are good, one pays a lower price."""
+    """Which of `RANKS` may fit so many workers: with fewer regions than machines that are good, one
+    pays a lower price.
+    """
     ranks = np.array(RANKS)
     found = np.flatnonzero((ranks >= workers / 2) & (ranks <= 8 * workers))
     return found if len(found) else np.array([len(RANKS) - 1])

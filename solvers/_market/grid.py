@@ -1,4 +1,6 @@
-"""Best weighted sums of every place and number of machines, for many prices of a dollar: what a tree takes its rows from."""
+"""Best weighted sums of every place and number of machines, for many prices of a dollar: what a
+tree takes its rows from.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ STEP = 1.2
 LIMITED = 4
 """Rows of emissions and joint quotas that a tree uses."""
 BELOW, ABOVE = 0.25, 1.5
-"""Multipliers that a tree uses, over the one that is tightest before egress and links: these make speed dearer in dollars."""
+"""Multipliers that a tree uses, over the one that is tightest before egress and links: these make
+speed dearer in dollars.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,9 @@ class Grid:
 
     @cached_property
     def weights(self) -> Array:
-        """The market's rows with other limits than the price, speed alone, price alone, then multipliers in steps of `STEP`."""
+        """The market's rows with other limits than the price, speed alone, price alone, then
+        multipliers in steps of `STEP`.
+        """
         market = self.market.weights
         ends, coarse = market[[0, -1]], market[(market[:, 0] > 0) & (market[:, 1] > 0), 1]
         count = int(np.ceil(np.log(coarse[-1] / coarse[0]) / np.log(STEP))) + 1
@@ -55,7 +61,8 @@ class Grid:
 
     @cached_property
     def sums(self) -> Array:
-        """Best sums of n machines in each place; shape (rows, places, most + 1); minus infinity where quotas do not allow n.
+        """Best sums of n machines in each place; shape (rows, places, most + 1); minus infinity
+        where quotas do not allow n.
 
         Notes
         -----
@@ -65,12 +72,19 @@ class Grid:
         owner, place = self._owner, self.market.place_of[self._owner]
         built = place_sums(values, place, len(self.market.places), self.most)
         for at in self._forced:
-            built[:, at] = best_with(values, place == at, self.market.forced.within(owner, place == at, place >= 0), self.most)
+            built[:, at] = best_with(
+                values,
+                place == at,
+                self.market.forced.within(owner, place == at, place >= 0),
+                self.most,
+            )
         return built
 
     @cached_property
     def least(self) -> dict[int, int]:
-        """Fewest machines of each place that every placement uses: where a worker must be, and what must be used and is only there."""
+        """Fewest machines of each place that every placement uses: where a worker must be, and what
+        must be used and is only there.
+        """
         required = self.market.problem.requirements.required_places
         named = {at: 1 for at, place in enumerate(self.market.places) if place in required}
         return named | self._forced
@@ -81,7 +95,11 @@ class Grid:
         owner, place = self._owner, self.market.place_of[self._owner]
         found = {}
         for at in np.unique(place).tolist() if self.market.forced.rules else ():
-            count = sum(count for count, mine in self.market.forced.within(owner, place == at, place >= 0) if np.any(mine))
+            count = sum(
+                count
+                for count, mine in self.market.forced.within(owner, place == at, place >= 0)
+                if np.any(mine)
+            )
             if count:
                 found[at] = count
         return found
@@ -99,7 +117,9 @@ class Grid:
     def steps(self) -> Array:
         """What each further machine of a place adds; shape (rows, places, most)."""
         with np.errstate(invalid="ignore"):
-            built: Array = np.nan_to_num(np.diff(self.sums, axis=2), nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
+            built: Array = np.nan_to_num(
+                np.diff(self.sums, axis=2), nan=-np.inf, posinf=-np.inf, neginf=-np.inf
+            )
         return built
 
     @cached_property
@@ -119,7 +139,8 @@ class Grid:
         return built
 
     def rows(self, needed: Array, workers: int) -> Indices:
-        """Rows for a number of workers: the ends, those around the multiplier that asks most, and the tightest of the other limits.
+        """Rows for a number of workers: the ends, those around the multiplier that asks most, and
+        the tightest of the other limits.
 
         Parameters
         ----------
@@ -127,7 +148,11 @@ class Grid:
             Thresholds of an improvement before egress and links; shape (rows,).
         """
         first = int(self._limited.sum())
-        own = self.weights[:, 1] if first == 0 else np.maximum(self.weights[:, 1], self.weights[:, 2:].max(axis=1))
+        own = (
+            self.weights[:, 1]
+            if first == 0
+            else np.maximum(self.weights[:, 1], self.weights[:, 2:].max(axis=1))
+        )
         with np.errstate(invalid="ignore"):
             spare = (self.everywhere[:, workers] - needed) / np.maximum(own, 1e-12)
         limited = np.argsort(spare[:first], kind="stable")[:LIMITED]

@@ -1,4 +1,6 @@
-"""What one more machine adds at most: where machines of several sizes share a quota, and over the rest of a list of pools."""
+"""What one more machine adds at most: where machines of several sizes share a quota, and over the
+rest of a list of pools.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,14 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 MOST_COUPLED_GPUS = 16
-"""Up to this quota the bound knows that machines of several sizes share it; above, each size has its own."""
+"""Up to this quota the bound knows that machines of several sizes share it; above, each size has
+its own.
+"""
 
 
 def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> Array:
-    """Increments of the concave majorant of the best value of m machines, for buckets alike in size and quota.
+    """Increments of the concave majorant of the best value of m machines, for buckets alike in size
+    and quota.
 
     Parameters
     ----------
@@ -34,7 +39,9 @@ def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quo
         Shape (rows, buckets, machines), not increasing along the last axis.
     """
     if _apart(sizes, quota):
-        return np.concatenate([np.repeat(values[:, :, k : k + 1], cap, axis=2) for k, cap in enumerate(caps)], axis=2)
+        return np.concatenate(
+            [np.repeat(values[:, :, k : k + 1], cap, axis=2) for k, cap in enumerate(caps)], axis=2
+        )
     mixes = _mixes(sizes, caps, quota)
     machines = machines_of(sizes, caps, quota)
     best = np.full((*values.shape[:2], machines + 1), -np.inf)
@@ -51,14 +58,17 @@ def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quo
 
 
 def machines_of(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> int:
-    """Increments of one bucket: most machines that its quota and caps allow, as far as the bound knows them.
+    """Increments of one bucket: most machines that its quota and caps allow, as far as the bound
+    knows them.
 
     Examples
     --------
     >>> machines_of((1, 4), (8, 2), 8), machines_of((4,), (2,), 8)
     (8, 2)
     """
-    return sum(caps) if _apart(sizes, quota) else max(sum(mix) for mix in _mixes(sizes, caps, quota))
+    return (
+        sum(caps) if _apart(sizes, quota) else max(sum(mix) for mix in _mixes(sizes, caps, quota))
+    )
 
 
 def _apart(sizes: tuple[int, ...], quota: int) -> bool:
@@ -69,7 +79,11 @@ def _apart(sizes: tuple[int, ...], quota: int) -> bool:
 @lru_cache(maxsize=1024)
 def _mixes(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> list[tuple[int, ...]]:
     """Counts of each size that a quota holds."""
-    return [mix for mix in product(*(range(cap + 1) for cap in caps)) if sum(map(mul, mix, sizes)) <= quota]
+    return [
+        mix
+        for mix in product(*(range(cap + 1) for cap in caps))
+        if sum(map(mul, mix, sizes)) <= quota
+    ]
 
 
 def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list[list[float]]:

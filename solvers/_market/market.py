@@ -39,8 +39,8 @@ class Market:
     Notes
     -----
     A pool is dominated by a cheaper one with the same place, device, number of devices and market,
-    unless either is limited in number: then both may be needed. ``moving_usd`` is what moving data adds to the
-    price of one machine of each pool at least, in USD/h.
+    unless either is limited in number: then both may be needed. ``moving_usd`` is what moving data
+    adds to the price of one machine of each pool at least, in USD/h.
     """
 
     problem: Problem
@@ -50,7 +50,9 @@ class Market:
 
     @staticmethod
     def of(problem: Problem) -> Market:
-        """The market of a problem; what does not depend on limits and exchanges is shared with those of other questions."""
+        """The market of a problem; what does not depend on limits and exchanges is shared with
+        those of other questions.
+        """
         tables = shared_tables(problem)
         if "pools" not in tables:
             tables["pools"] = Market.admitted(problem)
@@ -58,7 +60,9 @@ class Market:
 
     @staticmethod
     def admitted(problem: Problem) -> tuple[Pool, ...]:
-        """Keep the cheapest offer of each kind; the first of the book where prices tie. Data that stays keeps workers to its places."""
+        """Keep the cheapest offer of each kind; the first of the book where prices tie. Data that
+        stays keeps workers to its places.
+        """
         kept: dict[tuple[object, ...], Pool] = {}
         datasets = problem.requirements.datasets
         only = set() if problem.requirements.data_moves else {data.place for data in datasets}
@@ -66,13 +70,27 @@ class Market:
             offer = pool.offer
             if only and offer.place not in only:
                 continue
-            host = offer.vcpus if problem.requirements.counts_carbon else None  # more vCPUs emit more
+            host = (
+                offer.vcpus if problem.requirements.counts_carbon else None
+            )  # more vCPUs emit more
             limited = None if offer.available is None else number
-            kind = (offer.provider, offer.region, offer.gpu, offer.gpu_count, offer.market, limited, host)
+            kind = (
+                offer.provider,
+                offer.region,
+                offer.gpu,
+                offer.gpu_count,
+                offer.market,
+                limited,
+                host,
+            )
             if kind not in kept or offer.usd_per_hour < kept[kind].offer.usd_per_hour:
                 kept[kind] = pool
         least: dict[tuple[object, ...], float] = {}
-        for key in sorted(kept, key=lambda key: kept[key].offer.usd_per_hour) if problem.requirements.counts_carbon else ():
+        for key in (
+            sorted(kept, key=lambda key: kept[key].offer.usd_per_hour)
+            if problem.requirements.counts_carbon
+            else ()
+        ):
             size, smallest = kept[key].offer.vcpus, least.get(key[:-1], float("inf"))
             if size >= smallest:
                 del kept[key]  # dearer, and emits more
@@ -103,7 +121,9 @@ class Market:
 
     @shared_property
     def carbon(self) -> Array:
-        """Emissions of one machine in g CO2e per hour, 0 where the request does not count them; shape (pools,)."""
+        """Emissions of one machine in g CO2e per hour, 0 where the request does not count them;
+        shape (pools,).
+        """
         if not self.problem.requirements.counts_carbon:
             return np.zeros(len(self.pools))
         found = [offer_carbon(pool.offer, self.problem.catalog) for pool in self.pools]
@@ -113,13 +133,22 @@ class Market:
     def joint(self) -> Array:
         """Devices that one machine takes of each joint quota; shape (quotas, pools)."""
         rows = self.problem.requirements.joint_quotas
-        taken = [[pool.offer.gpu_count if row.covers(*pool.bucket) else 0 for pool in self.pools] for row in rows]
+        taken = [
+            [pool.offer.gpu_count if row.covers(*pool.bucket) else 0 for pool in self.pools]
+            for row in rows
+        ]
         return np.array(taken, dtype=np.float64).reshape(len(rows), len(self.pools))
 
     @shared_property
     def limited(self) -> Array:
-        """What one machine takes of each sum that has a limit: emissions, devices of joint quotas; shape (sums, pools)."""
-        return np.vstack([self.carbon, self.joint]) if self.problem.requirements.counts_carbon else self.joint
+        """What one machine takes of each sum that has a limit: emissions, devices of joint quotas;
+        shape (sums, pools).
+        """
+        return (
+            np.vstack([self.carbon, self.joint])
+            if self.problem.requirements.counts_carbon
+            else self.joint
+        )
 
     @shared_property
     def cap(self) -> Array:
@@ -153,7 +182,9 @@ class Market:
 
     @network_property
     def data_usd(self) -> tuple[float, ...]:
-        """Least price of reading one sample at each place, in the order of `places`; data that moves is paid when it does."""
+        """Least price of reading one sample at each place, in the order of `places`; data that
+        moves is paid when it does.
+        """
         return tuple(sample_usd(place, self.problem) for place in self.places)
 
     def with_moving_data(self, samples_per_second: float, usd_per_hour: float) -> Market:
@@ -166,34 +197,58 @@ class Market:
 
         Notes
         -----
-        Where all data may move, a machine does the share v / V of all samples, and V is at most the largest speed that
-        the limit pays for: the smallest over the multipliers of (best sum of v - lambda c) + lambda USD/h.
+        Where all data may move, a machine does the share v / V of all samples, and V is at most the
+        largest speed that the limit pays for: the smallest over the multipliers of (best sum of v -
+        lambda c) + lambda USD/h.
         """
         if not np.any(self._moved_usd) or samples_per_second <= 0:
             return self
-        everywhere = self.best_sums(np.arange(len(self.places)), frozenset(self.host_of), int(min(self.cap.sum(), MOST_WORKERS)))
+        everywhere = self.best_sums(
+            np.arange(len(self.places)),
+            frozenset(self.host_of),
+            int(min(self.cap.sum(), MOST_WORKERS)),
+        )
         rows = (self.weights[:, 0] > 0) & ~np.any(self.weights[:, 2:] > 0, axis=1)
         price, reached = self.weights[rows, 1], everywhere[rows].max(axis=1)
-        limits = np.where(price > 0, reached + price * usd_per_hour, reached) if usd_per_hour < np.inf else reached[price == 0]
+        limits = (
+            np.where(price > 0, reached + price * usd_per_hour, reached)
+            if usd_per_hour < np.inf
+            else reached[price == 0]
+        )
         share = self.speed / float(limits.min())
         moving = SECONDS_PER_HOUR * samples_per_second * share * self._moved_usd[self.place_of]
         return replace(self, moving_usd=tuple(moving.tolist()), tables={})
 
     @network_property
     def _moved_usd(self) -> Array:
-        """Least price of a sample that moves to each place, where all data may move and none of it lies there; shape (places,)."""
+        """Least price of a sample that moves to each place, where all data may move and none of it
+        lies there; shape (places,).
+        """
         wish, network = self.problem.requirements, self.problem.network
         if not wish.datasets or needs_place(wish.datasets):
             return np.zeros(len(self.places))
-        homes, size = {data.place for data in wish.datasets}, self.problem.profile.bytes_per_sample or 0
-        return np.array([0.0 if p in homes else min(network.usd_per_byte(h, p) for h in homes) * size / wish.passes for p in self.places])
+        homes, size = (
+            {data.place for data in wish.datasets},
+            self.problem.profile.bytes_per_sample or 0,
+        )
+        return np.array(
+            [
+                0.0
+                if p in homes
+                else min(network.usd_per_byte(h, p) for h in homes) * size / wish.passes
+                for p in self.places
+            ]
+        )
 
     @shared_property
     def stay_share(self) -> Array:
         """Share of every step that the data at each place makes its workers do; shape (places,)."""
         datasets = self.problem.requirements.datasets
         total = sum(data.samples for data in datasets)
-        stay = [sum(data.samples for data in datasets if data.place == place and not data.may_move) for place in self.places]
+        stay = [
+            sum(data.samples for data in datasets if data.place == place and not data.may_move)
+            for place in self.places
+        ]
         return np.array(stay) / max(1, total)
 
     @shared_property
@@ -203,7 +258,9 @@ class Market:
 
     @shared_property
     def weights(self) -> Array:
-        """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold; the last is (0, 1, 0 ...)."""
+        """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold;
+        the last is (0, 1, 0 ...).
+        """
         return bound_rows(self.speed, self.usd, self.limited)
 
     @shared_property
@@ -213,7 +270,9 @@ class Market:
 
     def values_at(self, weights: Array) -> Array:
         """Alpha v - beta c - gamma g of other rows and each pool; shape (rows, pools)."""
-        built: Array = weights[:, :1] * self.speed - weights[:, 1:2] * self.usd - weights[:, 2:] @ self.limited
+        built: Array = (
+            weights[:, :1] * self.speed - weights[:, 1:2] * self.usd - weights[:, 2:] @ self.limited
+        )
         return built
 
     @shared_property
@@ -222,11 +281,15 @@ class Market:
 
     @shared_property
     def units(self) -> tuple[Array, Indices]:
-        """Increments of `increments_at` for the rows of `weights`, and the first pool of each increment's bucket."""
+        """Increments of `increments_at` for the rows of `weights`, and the first pool of each
+        increment's bucket.
+        """
         return self.increments_at(self.weights), self._buckets.owners
 
     def increments_at(self, weights: Array) -> Array:
-        """Concave increments of every quota bucket for some rows (alpha, beta, gammas); shape (rows, units)."""
+        """Concave increments of every quota bucket for some rows (alpha, beta, gammas); shape
+        (rows, units).
+        """
         return self._buckets.increments(self.values_at(weights))
 
     @network_property
@@ -236,7 +299,9 @@ class Market:
 
     @network_property
     def both_ways(self) -> Array:
-        """Egress price of a byte each way between the places, 0 from a place to itself; shape (places, places)."""
+        """Egress price of a byte each way between the places, 0 from a place to itself; shape
+        (places, places).
+        """
         built: Array = self.prices + self.prices.T
         np.fill_diagonal(built, 0.0)
         return built
@@ -248,7 +313,9 @@ class Market:
     def family_places(self, hosts: frozenset[str]) -> tuple[int, ...]:
         """Places with a pool whose host is of some classes, sorted."""
         if hosts not in self._family_places:
-            self._family_places[hosts] = tuple(np.unique(self.place_of[self.pools_of_hosts(hosts)]).tolist())
+            self._family_places[hosts] = tuple(
+                np.unique(self.place_of[self.pools_of_hosts(hosts)]).tolist()
+            )
         return self._family_places[hosts]
 
     @shared_property
@@ -276,13 +343,19 @@ class Market:
     @shared_property
     def _best(self) -> BestSums:
         values, owner = self.units
-        return BestSums(values, owner, self.place_of[owner], self.of_hosts, len(self.places), self.forced)
+        return BestSums(
+            values, owner, self.place_of[owner], self.of_hosts, len(self.places), self.forced
+        )
 
     def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
-        """Largest sum (alpha v - beta c) of exactly n machines at some places, quotas within: `BestSums.of`."""
+        """Largest sum (alpha v - beta c) of exactly n machines at some places, quotas within:
+        `BestSums.of`.
+        """
         return self._best.of(places, hosts, most)
 
-    def total_sums(self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None) -> Array:
+    def total_sums(
+        self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
+    ) -> Array:
         """`best_sums` where the machines that must be used are among the n: `BestSums.with_forced`."""
         return self._best.with_forced(places, hosts, most, among)
 
@@ -290,7 +363,9 @@ class Market:
         """Which increments belong to pools whose hosts are of some classes; shape (units,)."""
         found = self._host_masks.get(hosts)
         if found is None:
-            found = self._host_masks[hosts] = np.array([self.host_of[i] in hosts for i in self.units[1]])
+            found = self._host_masks[hosts] = np.array(
+                [self.host_of[i] in hosts for i in self.units[1]]
+            )
         return found
 
     @shared_property

@@ -21,28 +21,42 @@ def bound_rows(speed: Array, usd: Array, limited: Array) -> Array:
     speed, usd
         Samples/s and USD/h of one machine; shape (pools,).
     limited
-        What one machine takes of each sum that has a limit, g: emissions, devices; shape (sums, pools).
+        What one machine takes of each sum that has a limit, g: emissions, devices; shape (sums,
+        pools).
 
     Returns
     -------
     Array
-        Shape (rows, 2 + sums): speed alone, multipliers of the price, rows of each sum that some machine adds to, the price alone.
+        Shape (rows, 2 + sums): speed alone, multipliers of the price, rows of each sum that some
+        machine adds to, the price alone.
     """
     ratio = speed / np.maximum(usd, 1e-6)
     multipliers = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
-    priced = np.column_stack([np.ones(MULTIPLIERS + 1), np.concatenate([[0.0], multipliers]), np.zeros((MULTIPLIERS + 1, len(limited)))])
-    return np.vstack([priced, *_limited_rows(speed, limited), [[0.0, 1.0, *np.zeros(len(limited))]]])
+    priced = np.column_stack(
+        [
+            np.ones(MULTIPLIERS + 1),
+            np.concatenate([[0.0], multipliers]),
+            np.zeros((MULTIPLIERS + 1, len(limited))),
+        ]
+    )
+    return np.vstack(
+        [priced, *_limited_rows(speed, limited), [[0.0, 1.0, *np.zeros(len(limited))]]]
+    )
 
 
 def _limited_rows(speed: Array, limited: Array) -> list[Array]:
-    """Rows (1, 0, gamma) and (0, 0, 1) of each sum that some machine adds to; each of shape (rows, 2 + sums)."""
+    """Rows (1, 0, gamma) and (0, 0, 1) of each sum that some machine adds to; each of shape (rows,
+    2 + sums).
+    """
     built = []
     for k, each in enumerate(limited):
         if np.any(each > 0):
             rows = np.zeros((MULTIPLIERS + 1, 2 + len(limited)))
             ratio = speed / np.maximum(each, 1e-6)
             rows[:-1, 0] = 1.0
-            rows[:-1, 2 + k] = np.geomspace(ratio.min() / 20, ratio[each > 0].max() * 5, MULTIPLIERS)
+            rows[:-1, 2 + k] = np.geomspace(
+                ratio.min() / 20, ratio[each > 0].max() * 5, MULTIPLIERS
+            )
             rows[-1, 2 + k] = 1.0
             built.append(rows)
     return built

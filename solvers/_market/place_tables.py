@@ -1,4 +1,6 @@
-"""Egress prices and links between all places of a market: worked out once for a network, since questions ask for the same ones."""
+"""Egress prices and links between all places of a market: worked out once for a network, since
+questions ask for the same ones.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,29 @@ def egress_table(problem: Problem, places: Places) -> Array:
     network, same_zone = problem.network, problem.requirements.same_zone
 
     def build() -> Array:
-        return np.array([[network.usd_per_byte(a, b, same_zone=same_zone) for b in places] for a in places])
+        return np.array(
+            [[network.usd_per_byte(a, b, same_zone=same_zone) for b in places] for a in places]
+        )
 
     return _kept(problem, ("egress", places, same_zone), build)
 
 
 def stream_table(problem: Problem, places: Places, streams: int) -> Array:
-    """Seconds per byte between places over so many streams, the slower direction, 0 from a place to itself; shape (places, places)."""
+    """Seconds per byte between places over so many streams, the slower direction, 0 from a place to
+    itself; shape (places, places).
+    """
     network = problem.network
 
     def build() -> Array:
-        one_way = np.array([[0.0 if a == b else transfer_seconds(1.0, network.link(a, b), streams) for b in places] for a in places])
+        one_way = np.array(
+            [
+                [
+                    0.0 if a == b else transfer_seconds(1.0, network.link(a, b), streams)
+                    for b in places
+                ]
+                for a in places
+            ]
+        )
         built: Array = np.maximum(one_way, one_way.T)
         return built
 
@@ -45,14 +59,20 @@ def stream_table(problem: Problem, places: Places, streams: int) -> Array:
 def rtt_table(problem: Problem, places: Places) -> Array:
     """Round-trip time in seconds from place to place; shape (places, places)."""
     network = problem.network
-    return _kept(problem, ("rtt", places, None), lambda: np.array([[network.link(a, b).rtt_s for b in places] for a in places]))
+    return _kept(
+        problem,
+        ("rtt", places, None),
+        lambda: np.array([[network.link(a, b).rtt_s for b in places] for a in places]),
+    )
 
 
 def speed_table(problem: Problem, places: Places, streams: int) -> Array:
     """Bytes/s of so many streams from place to place; shape (places, places)."""
     network = problem.network
     return _kept(
-        problem, ("speed", places, streams), lambda: np.array([[network.link(a, b).speed(streams) for b in places] for a in places])
+        problem,
+        ("speed", places, streams),
+        lambda: np.array([[network.link(a, b).speed(streams) for b in places] for a in places]),
     )
 
 

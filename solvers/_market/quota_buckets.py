@@ -1,4 +1,6 @@
-"""Pools that share a quota, as units of one machine each: the concave majorant of what their quota holds."""
+"""Pools that share a quota, as units of one machine each: the concave majorant of what their quota
+holds.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +59,8 @@ class Buckets:
         Returns
         -------
         Array
-            Shape (rows, units). Taking the n largest increments of a row bounds the row's sum over any n machines that
-            respect the quotas.
+            Shape (rows, units). Taking the n largest increments of a row bounds the row's sum over
+            any n machines that respect the quotas.
         """
         blocks = [
             increments(values[:, np.array(group)], sizes, caps, quota).reshape(len(values), -1)

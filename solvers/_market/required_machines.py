@@ -1,4 +1,6 @@
-"""Machines that must be used: what they add to bounds, and what is still owed while machines are chosen."""
+"""Machines that must be used: what they add to bounds, and what is still owed while machines are
+chosen.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """At least ``count`` machines of some pools; ``owns`` says which, ``shares`` which pools have the quota of one of them."""
+    """At least ``count`` machines of some pools; ``owns`` says which, ``shares`` which pools have
+    the quota of one of them.
+    """
 
     count: int
     owns: Mask
@@ -29,7 +33,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class Forced:
-    """Rules of a market; no two of ``apart`` ask for machines of the same quota, so that bounds may add them up."""
+    """Rules of a market; no two of ``apart`` ask for machines of the same quota, so that bounds may
+    add them up.
+    """
 
     rules: tuple[Rule, ...]
     apart: tuple[Rule, ...]
@@ -39,13 +45,23 @@ class Forced:
         """Look up the pools of each rule."""
         made: dict[Used, Rule] = {}
         for rule in used:
-            owns = np.array([uses(rule, pool.offer.place, pool.offer.device, pool.offer.market) for pool in pools], dtype=bool)
+            owns = np.array(
+                [
+                    uses(rule, pool.offer.place, pool.offer.device, pool.offer.market)
+                    for pool in pools
+                ],
+                dtype=bool,
+            )
             buckets = {pool.bucket for pool, own in zip(pools, owns, strict=True) if own}
-            made[rule] = Rule(rule.count, owns, np.array([pool.bucket in buckets for pool in pools], dtype=bool))
+            made[rule] = Rule(
+                rule.count, owns, np.array([pool.bucket in buckets for pool in pools], dtype=bool)
+            )
         return Forced(tuple(made.values()), tuple(made[rule] for rule in disjoint(used, pools)))
 
     def within(self, owner: Array, inside: Mask, among: Mask) -> list[tuple[int, Mask]]:
-        """Rules, apart from each other, of which no unit among some lies outside of a part of them, with their units."""
+        """Rules, apart from each other, of which no unit among some lies outside of a part of them,
+        with their units.
+        """
         shares = [(rule.count, rule.shares[owner]) for rule in self.apart]
         return [(count, mine) for count, mine in shares if not np.any(mine & among & ~inside)]
 
@@ -54,7 +70,9 @@ class Forced:
         return [any(rule.owns[i] for rule in self.rules) for i in pools]
 
     def complete(self, place_of: Array) -> Mask:
-        """Pools of the places that have machines for every rule; all pools if no place has; shape (pools,)."""
+        """Pools of the places that have machines for every rule; all pools if no place has; shape
+        (pools,).
+        """
         able = np.full(len(place_of), True)
         for rule in self.rules:
             able &= np.isin(place_of, place_of[rule.owns])
@@ -77,7 +95,11 @@ def best_of(values: Array, most: int) -> Array:
     built[:, 0] = 0.0
     taken = min(most, values.shape[1])
     if taken:
-        top = -np.partition(-values, taken - 1, axis=1)[:, :taken] if taken < values.shape[1] else values
+        top = (
+            -np.partition(-values, taken - 1, axis=1)[:, :taken]
+            if taken < values.shape[1]
+            else values
+        )
         built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)
     return built
 
@@ -96,8 +118,8 @@ def best_with(values: Array, inside: Mask, forced: Sequence[tuple[int, Mask]], m
 
     Notes
     -----
-    The c largest of the forced ones, then the largest of all that is left: whatever else has c of them is not better, because
-    each of its units can be exchanged for one of these without loss.
+    The c largest of the forced ones, then the largest of all that is left: whatever else has c of
+    them is not better, because each of its units can be exchanged for one of these without loss.
 
     Examples
     --------
@@ -118,14 +140,17 @@ def best_with(values: Array, inside: Mask, forced: Sequence[tuple[int, Mask]], m
         blocks.append(-block[:, least:])
         count, free = count + least, free & ~here
     if count <= most:
-        built[:, count:] = base + best_of(np.concatenate([values[:, free], *blocks], axis=1), most - count)
+        built[:, count:] = base + best_of(
+            np.concatenate([values[:, free], *blocks], axis=1), most - count
+        )
     return built
 
 
 def settled(
     required: Sequence[str], places: Sequence[str], used: tuple[int, ...], joining: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Places that are used and that may join, once places that need a worker count as used; None if one is missing.
+    """Places that are used and that may join, once places that need a worker count as used; None if
+    one is missing.
 
     Examples
     --------
@@ -137,11 +162,14 @@ def settled(
     needed = [places.index(name) if name in places else -1 for name in required]
     if not {*needed} <= {*used, *joining}:
         return None
-    return (*used, *(p for p in needed if p not in used)), tuple(p for p in joining if p not in needed)
+    return (*used, *(p for p in needed if p not in used)), tuple(
+        p for p in joining if p not in needed
+    )
 
 
 def least_usd(usd: Array, cap: Array, forced: Sequence[Rule], most: int) -> Array:
-    """Least price of n machines that keep some rules, for n = 0 .. most; infinite where there are none.
+    """Least price of n machines that keep some rules, for n = 0 .. most; infinite where there are
+    none.
 
     Parameters
     ----------
@@ -190,14 +218,19 @@ class Owed:
     def allows(self, at: int, count: int) -> bool:
         """Whether that would still be so after so many machines of the pool at a position."""
         hits = self.hits[at]
-        return all(owed - (count if r in hits else 0) <= self.room[r][at + 1] for r, owed in enumerate(self.owed))
+        return all(
+            owed - (count if r in hits else 0) <= self.room[r][at + 1]
+            for r, owed in enumerate(self.owed)
+        )
 
     def others(self, at: int) -> int:
         """Workers that must be left for other pools than the one at a position."""
         return max((owed for r, owed in enumerate(self.owed) if r not in self.hits[at]), default=0)
 
     def least_after(self, column: Sequence[float]) -> list[list[float]]:
-        """Least value of a machine of each rule from each position on; infinite where there is none."""
+        """Least value of a machine of each rule from each position on; infinite where there is
+        none.
+        """
         rows = []
         for r in range(len(self.owed)):
             row = [inf] * (len(column) + 1)
@@ -207,6 +240,8 @@ class Owed:
         return rows
 
     def rest(self, at: int, least: Sequence[Sequence[float]]) -> tuple[int, float]:
-        """Machines that are owed to rules apart from each other, and the least sum of something over them."""
+        """Machines that are owed to rules apart from each other, and the least sum of something
+        over them.
+        """
         open_ = [r for r in self.apart if self.owed[r] > 0]
         return sum(self.owed[r] for r in open_), sum(self.owed[r] * least[r][at] for r in open_)

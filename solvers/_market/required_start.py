@@ -1,4 +1,6 @@
-"""Machines that keep the rules on what must be used: what first placements and drafts are built around."""
+"""Machines that keep the rules on what must be used: what first placements and drafts are built
+around.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Bases:
         self.rankings: tuple[Array, ...] = (market.usd / market.speed, market.usd, -market.speed)
 
     def all(self) -> list[dict[int, int]]:
-        """Fewest machines that keep the rules: by value, by price, by speed; near each other, or the best anywhere."""
+        """Fewest machines that keep the rules: by value, by price, by speed; near each other, or
+        the best anywhere.
+        """
         found: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
         for ranking in self.rankings if self.rules else ():
             for near in (True, False):
@@ -39,8 +43,12 @@ class Bases:
                     found[tuple(sorted(base.items()))] = base
         return list(found.values())
 
-    def completed(self, counts: Mapping[int, int], ranking: Array | None = None, *, near: bool = True) -> dict[int, int] | None:
-        """Counts with what they lack of the rules added, at their own places or the nearest ones; None if there is no room."""
+    def completed(
+        self, counts: Mapping[int, int], ranking: Array | None = None, *, near: bool = True
+    ) -> dict[int, int] | None:
+        """Counts with what they lack of the rules added, at their own places or the nearest ones;
+        None if there is no room.
+        """
         made = dict(counts)
         ranked = self.rankings[0] if ranking is None else ranking
         for rule in self.rules:
@@ -58,24 +66,39 @@ class Bases:
                 return None
         return made
 
-    def _candidates(self, rule: Rule, counts: Mapping[int, int], ranking: Array, near: bool) -> Iterator[int]:
-        """Pools of a rule, best first; those of the places that are used, then of the nearest ones, go before."""
+    def _candidates(
+        self, rule: Rule, counts: Mapping[int, int], ranking: Array, near: bool
+    ) -> Iterator[int]:
+        """Pools of a rule, best first; those of the places that are used, then of the nearest ones,
+        go before.
+        """
         pools = np.flatnonzero(rule.owns)
         places = self.market.place_of[pools]
         km = np.zeros(len(pools))
         if counts and near:
             used = list(dict.fromkeys(int(self.market.place_of[i]) for i in counts))
-            distance = {int(p): min(self.away(int(p), q) for q in used) if int(p) not in used else -1.0 for p in np.unique(places)}
+            distance = {
+                int(p): min(self.away(int(p), q) for q in used) if int(p) not in used else -1.0
+                for p in np.unique(places)
+            }
             km = np.array([distance[int(p)] for p in places])
         yield from pools[np.lexsort((pools, ranking[pools], km))].tolist()
 
     def _room(self, counts: Mapping[int, int], pool: int) -> int:
         """Machines of a pool that its quota and number still allow beside some counts."""
         market, bucket = self.market, self.market.pools[pool].bucket
-        used = sum(n * market.pools[i].offer.gpu_count for i, n in counts.items() if market.pools[i].bucket == bucket)
+        used = sum(
+            n * market.pools[i].offer.gpu_count
+            for i, n in counts.items()
+            if market.pools[i].bucket == bucket
+        )
         free = (market.pools[pool].gpu_quota - used) // market.pools[pool].offer.gpu_count
         for row in market.problem.requirements.joint_quotas:
             if row.covers(*bucket):
-                taken = sum(n * market.pools[i].offer.gpu_count for i, n in counts.items() if row.covers(*market.pools[i].bucket))
+                taken = sum(
+                    n * market.pools[i].offer.gpu_count
+                    for i, n in counts.items()
+                    if row.covers(*market.pools[i].bucket)
+                )
                 free = min(free, (row.gpus - taken) // market.pools[pool].offer.gpu_count)
         return max(0, min(free, int(market.cap[pool]) - counts.get(pool, 0)))

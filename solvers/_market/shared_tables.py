@@ -1,4 +1,6 @@
-"""What markets with the same machines share: worked out once for the questions about them, whatever their limits and exchanges."""
+"""What markets with the same machines share: worked out once for the questions about them, whatever
+their limits and exchanges.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ APART = frozenset(
         "unavailable",
     }
 )
-"""Wishes that say nothing about the machines themselves: markets that differ in these alone share their tables."""
+"""Wishes that say nothing about the machines themselves: markets that differ in these alone share
+their tables.
+"""
 ALIKE = tuple(field.name for field in fields(Requirements) if field.name not in APART)
 
 
@@ -48,13 +52,18 @@ def shared_tables(problem: Problem) -> dict[Any, Any]:
 
     Notes
     -----
-    The key holds every wish but those of `APART`, so that a new one keeps markets apart until somebody knows better.
+    The key holds every wish but those of `APART`, so that a new one keeps markets apart until
+    somebody knows better.
     """
     wish = problem.requirements
     wishes = (*(getattr(wish, name) for name in ALIKE), wish.counts_carbon)
     key = id(problem.profile), id(problem.pools), problem.batch, wishes, threading.get_ident()
-    held: Recent[tuple[object, object, dict[Any, Any]]] = problem.catalog.memo.setdefault("markets", Recent(KEPT_MARKETS))
-    return held.get(key, lambda: (problem.profile, problem.pools, {}))[2]  # while these two are held, nothing else has their ids
+    held: Recent[tuple[object, object, dict[Any, Any]]] = problem.catalog.memo.setdefault(
+        "markets", Recent(KEPT_MARKETS)
+    )
+    return held.get(key, lambda: (problem.profile, problem.pools, {}))[
+        2
+    ]  # while these two are held, nothing else has their ids
 
 
 class Sharing(Protocol):
@@ -90,7 +99,9 @@ class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_prop
         if key not in tables:
             tables[key] = self.value(owner)
         found: T = tables[key][0]
-        owner.__dict__[self.name] = found  # asked for first from now on, as with functools.cached_property
+        owner.__dict__[self.name] = (
+            found  # asked for first from now on, as with functools.cached_property
+        )
         return found
 
     def key(self, owner: Sharing) -> object:
@@ -103,7 +114,9 @@ class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_prop
 
 
 class network_property(shared_property[T]):  # noqa: N801
-    """The same for what depends on egress prices too: those of a catalog with free egress are others."""
+    """The same for what depends on egress prices too: those of a catalog with free egress are
+    others.
+    """
 
     def key(self, owner: Sharing) -> object:
         """Name and network."""

@@ -1,8 +1,9 @@
-"""Runs a solver in a child process: bounded in time and memory, heard while it works, gone when its parent is.
+"""Runs a solver in a child process: bounded in time and memory, heard while it works, gone when its
+parent is.
 
-The child gets the problem as JSON, says one JSON line for each better placement and bound, and one for its answer. Nothing is pickled.
-It runs in a process group of its own, so that programs it starts (CBC) end with it; on Linux the kernel ends it when its parent
-dies, however that happens.
+The child gets the problem as JSON, says one JSON line for each better placement and bound, and one
+for its answer. Nothing is pickled. It runs in a process group of its own, so that programs it
+starts (CBC) end with it; on Linux the kernel ends it when its parent dies, however that happens.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ PR_SET_PDEATHSIG = 1
 RUN = "from placer.solvers._programs.child_process import main; main()"
 
 
-def solve_in_child(name: str, needs: tuple[str, str, str], problem: Problem, options: SolveOptions) -> Answer:
+def solve_in_child(
+    name: str, needs: tuple[str, str, str], problem: Problem, options: SolveOptions
+) -> Answer:
     """Solve a problem with the engine of a solver in a child process.
 
     Parameters
@@ -65,12 +68,14 @@ def solve_in_child(name: str, needs: tuple[str, str, str], problem: Problem, opt
 
 
 def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = RUN) -> Answer:
-    """Run a job in a child and return its answer, or the best that it said before it was stopped or failed.
+    """Run a job in a child and return its answer, or the best that it said before it was stopped or
+    failed.
 
     Notes
     -----
-    A child that is stopped by its watchdog or by Ctrl-C gives ``time_limit`` with the last placement and bound that it said. One
-    that dies gives the same if it had found something, else an error.
+    A child that is stopped by its watchdog or by Ctrl-C gives ``time_limit`` with the last
+    placement and bound that it said. One that dies gives the same if it had found something, else
+    an error.
     """
     paths = os.pathsep.join(p or str(Path.cwd()) for p in sys.path)
     child = subprocess.Popen(  # noqa: S603 - this interpreter, with a job that was built here
@@ -94,7 +99,9 @@ def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = 
         talk.start()
     heard: dict[str, Any] = {}
     try:
-        ended = _hear(lines, heard, options, time.monotonic() + options.time_limit_s + GRACE_S + START_S)
+        ended = _hear(
+            lines, heard, options, time.monotonic() + options.time_limit_s + GRACE_S + START_S
+        )
     except KeyboardInterrupt:
         ended = True
     finally:
@@ -104,8 +111,12 @@ def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = 
     return _answer(what, heard, ended, child.returncode, noise)
 
 
-def _hear(lines: queue.Queue[str | None], heard: dict[str, Any], options: SolveOptions, deadline: float) -> bool:
-    """Take lines until the answer, the end of the child (False) or the deadline, which starts anew when the work starts."""
+def _hear(
+    lines: queue.Queue[str | None], heard: dict[str, Any], options: SolveOptions, deadline: float
+) -> bool:
+    """Take lines until the answer, the end of the child (False) or the deadline, which starts anew
+    when the work starts.
+    """
     while True:
         left = deadline - time.monotonic()
         if left <= 0:
@@ -126,22 +137,45 @@ def _hear(lines: queue.Queue[str | None], heard: dict[str, Any], options: SolveO
             return True
 
 
-def _answer(what: str, heard: dict[str, Any], ended: bool, code: int | None, noise: list[str]) -> Answer:
+def _answer(
+    what: str, heard: dict[str, Any], ended: bool, code: int | None, noise: list[str]
+) -> Answer:
     if "error" in heard:
         raise PlacerError(*heard["error"])
-    placement = None if heard.get("placement") is None else msgspec.convert(heard["placement"], Placement)
+    placement = (
+        None if heard.get("placement") is None else msgspec.convert(heard["placement"], Placement)
+    )
     if "status" in heard:
-        return Answer(status=Status(heard["status"]), placement=placement, bound=heard["bound"], candidates=heard["candidates"])
+        return Answer(
+            status=Status(heard["status"]),
+            placement=placement,
+            bound=heard["bound"],
+            candidates=heard["candidates"],
+        )
     if not ended and placement is None:
-        raise PlacerError(f"{what} failed: {_why(code, noise)}", "use --solver exact, or narrow the request", exit_code=1)
-    return Answer(status=Status.TIME_LIMIT, placement=placement, bound=heard.get("bound"), candidates=heard.get("candidates", 0))
+        raise PlacerError(
+            f"{what} failed: {_why(code, noise)}",
+            "use --solver exact, or narrow the request",
+            exit_code=1,
+        )
+    return Answer(
+        status=Status.TIME_LIMIT,
+        placement=placement,
+        bound=heard.get("bound"),
+        candidates=heard.get("candidates", 0),
+    )
 
 
 def _why(code: int | None, noise: list[str]) -> str:
     """Say how a child ended."""
-    last = next((line.strip() for line in reversed("".join(noise).splitlines()) if line.strip()), "")
+    last = next(
+        (line.strip() for line in reversed("".join(noise).splitlines()) if line.strip()), ""
+    )
     if "MemoryError" in last or "bad_alloc" in "".join(noise):
-        return f"it needs more than {memory_gib():g} GiB of memory (PLACER_SOLVER_MEMORY_GIB sets the limit)"
+        return (
+            f"it needs more than {memory_gib():g} GiB of memory (PLACER_SOLVER_MEMORY_GIB sets "
+            f"the limit)"
+        )
     if code is not None and code < 0:
         return f"its process ended with {signal.Signals(-code).name}"
     return last[:200] or f"its process ended with code {code}"
@@ -198,7 +232,10 @@ def memory_gib() -> float:
     except ValueError:
         value = 0.0
     if not 0.25 <= value < float("inf"):
-        raise PlacerError(f"PLACER_SOLVER_MEMORY_GIB is '{given}'", "give the GiB that a solver may use, from 0.25")
+        raise PlacerError(
+            f"PLACER_SOLVER_MEMORY_GIB is '{given}'",
+            "give the GiB that a solver may use, from 0.25",
+        )
     return value
 
 
@@ -214,7 +251,9 @@ def guard() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
-    threading.Thread(target=_watch_parent, args=(int(os.environ["PLACER_PARENT"]),), daemon=True).start()
+    threading.Thread(
+        target=_watch_parent, args=(int(os.environ["PLACER_PARENT"]),), daemon=True
+    ).start()
     size = int(memory_gib() * 2**30)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
@@ -248,4 +287,9 @@ def main() -> None:
     except PlacerError as error:
         say(error=[error.message, error.hint, error.exit_code])
         return
-    say(status=str(answer.status), placement=msgspec.to_builtins(answer.placement), bound=answer.bound, candidates=answer.candidates)
+    say(
+        status=str(answer.status),
+        placement=msgspec.to_builtins(answer.placement),
+        bound=answer.bound,
+        candidates=answer.candidates,
+    )

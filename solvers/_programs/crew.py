@@ -1,8 +1,10 @@
-"""The common part of every program: counts of machines, regions in unary, calculation, quotas, limits and goal.
+"""The common part of every program: counts of machines, regions in unary, calculation, quotas,
+limits and goal.
 
-A program covers one frame (an exchange with its places) and a part of its numbers of workers and of its round times.
-Coefficients that hang on the number of workers are exact where it is one number, and on the optimistic side else; so is
-3600 / T at the end of the part. What a program says is therefore a bound on every placement of its part.
+A program covers one frame (an exchange with its places) and a part of its numbers of workers and of
+its round times. Coefficients that hang on the number of workers are exact where it is one number,
+and on the optimistic side else; so is 3600 / T at the end of the part. What a program says is
+therefore a bound on every placement of its part.
 """
 
 from __future__ import annotations
@@ -30,16 +32,25 @@ TANGENTS = 10
 
 
 class Crew:
-    """Variables for the machines of a part, and what only hangs on them; a coarse one knows no regions."""
+    """Variables for the machines of a part, and what only hangs on them; a coarse one knows no
+    regions.
+    """
 
     def __init__(self, part: Part, *, coarse: bool = False) -> None:
         self.part, self.frame, self.problem = part, part.frame, part.frame.problem
         self.model = Model()
         self.coarse = coarse
         self.places = () if coarse else self.frame.places
-        self.pools: list[Pool] = [pool for pool in self.problem.pools if coarse or pool.offer.place in self.places]
-        self.counts = [self.model.variable(0, min(pool.max_count, part.high), whole=True) for pool in self.pools]
-        self.rates = [worker_rate(pool, traits(self.frame.strategy).framework).value for pool in self.pools]
+        self.pools: list[Pool] = [
+            pool for pool in self.problem.pools if coarse or pool.offer.place in self.places
+        ]
+        self.counts = [
+            self.model.variable(0, min(pool.max_count, part.high), whole=True)
+            for pool in self.pools
+        ]
+        self.rates = [
+            worker_rate(pool, traits(self.frame.strategy).framework).value for pool in self.pools
+        ]
         self.total: dict[int, float] = dict.fromkeys(self.counts, 1.0)
         self.steps = {place: self._unary(place) for place in self.places}
         self.hubs_usd = 0.0
@@ -61,7 +72,11 @@ class Crew:
 
     def workers_at(self, place: str) -> dict[int, float]:
         """Number of workers of a place."""
-        return {n: 1.0 for n, pool in zip(self.counts, self.pools, strict=True) if pool.offer.place == place}
+        return {
+            n: 1.0
+            for n, pool in zip(self.counts, self.pools, strict=True)
+            if pool.offer.place == place
+        }
 
     def speed(self, place: str | None = None) -> dict[int, float]:
         """Samples/s of all workers, or of those of a place."""
@@ -69,9 +84,14 @@ class Crew:
         return {n: rate for n, pool, rate in rows if place in (None, pool.offer.place)}
 
     def by_count(self, place: str, value: Callable[[int], float]) -> dict[int, float]:
-        """Any function of the number of workers of a place, which is 0 for none, as an exact expression."""
+        """Any function of the number of workers of a place, which is 0 for none, as an exact
+        expression.
+        """
         values = [0.0, *(value(k) for k in range(1, len(self.steps[place]) + 1))]
-        return {z: after - before for z, (before, after) in zip(self.steps[place], pairwise(values), strict=True)}
+        return {
+            z: after - before
+            for z, (before, after) in zip(self.steps[place], pairwise(values), strict=True)
+        }
 
     def by_counts(self, value: Callable[[str, int], float]) -> list[dict[int, float]]:
         """The same for each place."""
@@ -93,7 +113,11 @@ class Crew:
     @cached_property
     def hosts_at(self) -> dict[tuple[str, str], int]:
         """Flag of each class of hosts in each place."""
-        return {(p, host): self.flag(counts) for p in self.places for host, counts in self._hosts((p,)).items()}
+        return {
+            (p, host): self.flag(counts)
+            for p in self.places
+            for host, counts in self._hosts((p,)).items()
+        }
 
     @cached_property
     def pool_flags(self) -> list[int]:
@@ -145,8 +169,14 @@ class Crew:
         self.model.at_least(self.total, self.part.low)
         self.model.at_most(self.total, self.part.high)
         for rule in wish.used:
-            named = (uses(rule, pool.offer.place, pool.offer.device, pool.offer.market) for pool in self.pools)
-            self.model.at_least({n: 1.0 for n, is_named in zip(self.counts, named, strict=True) if is_named}, rule.count)
+            named = (
+                uses(rule, pool.offer.place, pool.offer.device, pool.offer.market)
+                for pool in self.pools
+            )
+            self.model.at_least(
+                {n: 1.0 for n, is_named in zip(self.counts, named, strict=True) if is_named},
+                rule.count,
+            )
         if self.coarse:
             return
         flags = {self.used(place): 1.0 for place in self.places}
@@ -155,8 +185,13 @@ class Crew:
             least, most = max(least, self.frame.regions), min(most, self.frame.regions)
         self.model.at_least(flags, least)
         self.model.at_most(flags, most)
-        hub_at = self.frame.transport == "region-hub" or (self.frame.transport == "server" and wish.aggregator is None)
-        for place in {*needs_place(wish.datasets), *([str(self.frame.aggregator)] if hub_at else [])}:
+        hub_at = self.frame.transport == "region-hub" or (
+            self.frame.transport == "server" and wish.aggregator is None
+        )
+        for place in {
+            *needs_place(wish.datasets),
+            *([str(self.frame.aggregator)] if hub_at else []),
+        }:
             self.model.at_least({self.used(place): 1.0} if place in self.places else {}, 1.0)
         for i, a in enumerate(self.places):
             for b in self.places[i + 1 :]:
@@ -180,10 +215,15 @@ class Crew:
 
     def machines_usd(self) -> dict[int, float]:
         """USD/h of the machines."""
-        return {**{n: pool.offer.usd_per_hour for n, pool in zip(self.counts, self.pools, strict=True)}, CONSTANT: self.hubs_usd}
+        return {
+            **{n: pool.offer.usd_per_hour for n, pool in zip(self.counts, self.pools, strict=True)},
+            CONSTANT: self.hubs_usd,
+        }
 
     def hyperbola(self, key: str, amount: float, speed: Terms) -> int:
-        """Add a variable that is at least amount / speed, by tangents; ``key`` names it among the points of the part."""
+        """Add a variable that is at least amount / speed, by tangents; ``key`` names it among the
+        points of the part.
+        """
         least = min((v for n, v in speed.items() if n != CONSTANT and v > 0), default=0.0)
         most = self.model.reach(speed)[1]
         longest = min(self.part.most_s, amount / least if least else 0.0)
@@ -195,7 +235,10 @@ class Crew:
         for at in points:  # amount / V >= amount (2 / at - V / at^2)
             self.model.at_least(plus({this: 1.0}, times(amount / at**2, speed)), 2 * amount / at)
         if self.part.least_s > 0:  # and not above the chord
-            self.model.at_most(plus({this: 1.0}, times(amount / least / most, speed)), amount / least + amount / most)
+            self.model.at_most(
+                plus({this: 1.0}, times(amount / least / most, speed)),
+                amount / least + amount / most,
+            )
         return this
 
     def data_usd(self) -> dict[int, float]:
@@ -208,21 +251,32 @@ class Crew:
         above = {place: price - least for place, price in prices.items() if price > least}
         if above and traits(self.frame.strategy).division == "equal":
             share = self.frame.samples / self.part.high
-            usd = plus(usd, *(times(price * share, self.workers_at(place)) for place, price in above.items()))
+            usd = plus(
+                usd,
+                *(times(price * share, self.workers_at(place)) for place, price in above.items()),
+            )
             self.exact = self.exact and self.fixed_workers
         elif above:
             fastest = self.model.reach(self.speed())[1]
             self.exact = False
-            usd = plus(usd, *(times(price * self.frame.samples / fastest, self.speed(place)) for place, price in above.items()))
+            usd = plus(
+                usd,
+                *(
+                    times(price * self.frame.samples / fastest, self.speed(place))
+                    for place, price in above.items()
+                ),
+            )
         return usd
 
 
 def close(crew: Crew, round_s: Terms, round_usd: Terms, hourly_usd: float) -> None:
-    """Add limits and goal: T, and USD/h = machines + 3600 / T x USD of a round, with 3600 / T at the end of the part.
+    """Add limits and goal: T, and USD/h = machines + 3600 / T x USD of a round, with 3600 / T at
+    the end of the part.
 
     Notes
     -----
-    The goal is T, USD/h, or C T + 3600 E for the price of a sample, whose product lies above its two McCormick planes.
+    The goal is T, USD/h, or C T + 3600 E for the price of a sample, whose product lies above its
+    two McCormick planes.
     """
     part, wish, model = crew.part, crew.problem.requirements, crew.model
     if not crew.exact and part.least_s > 0:
@@ -244,7 +298,11 @@ def close(crew: Crew, round_s: Terms, round_usd: Terms, hourly_usd: float) -> No
     else:
         least, most = model.reach(machines)
         product = model.variable(0.0, most * min(part.most_s, model.reach(round_s)[1]))
-        planes = [(part.least_s, least), (part.most_s, most)] if part.most_s < inf else [(part.least_s, least)]
+        planes = (
+            [(part.least_s, least), (part.most_s, most)]
+            if part.most_s < inf
+            else [(part.least_s, least)]
+        )
         for t, c in planes:
             model.at_least(plus({product: 1.0}, times(-t, machines), times(-c, round_s)), -t * c)
         model.goal = plus({product: 1.0}, times(SECONDS_PER_HOUR, round_usd))

@@ -1,4 +1,6 @@
-"""What one program covers: an exchange with its places, and a part of its numbers of workers and seconds of a round."""
+"""What one program covers: an exchange with its places, and a part of its numbers of workers and
+seconds of a round.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from placer.problem.problem import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One way to exchange with its places fixed; ``regions`` is the number of regions where the transport hangs on it."""
+    """One way to exchange with its places fixed; ``regions`` is the number of regions where the
+    transport hangs on it.
+    """
 
     problem: Problem
     strategy: str
@@ -35,7 +39,14 @@ class Frame:
     @cached_property
     def exchange(self) -> Exchange:
         """An exchange of this frame, for what does not hang on the number of workers."""
-        return exchange_for(self.strategy, 1, self.problem, self.aggregator, self.storage, local_steps=self.local_steps)
+        return exchange_for(
+            self.strategy,
+            1,
+            self.problem,
+            self.aggregator,
+            self.storage,
+            local_steps=self.local_steps,
+        )
 
     @cached_property
     def samples(self) -> int:
@@ -68,17 +79,30 @@ class Frame:
         problem, payload = self.problem, traits(self.strategy).payload
         if not problem.requirements.kept:
             return False
-        at = dict.fromkeys([*([self.aggregator] if self.transport == "region-hub" else []), *places], 1)
-        phases = strategy(self.strategy).phases([(str(p), n) for p, n in at.items()], problem.gradient_bytes, self.exchange)
+        at = dict.fromkeys(
+            [*([self.aggregator] if self.transport == "region-hub" else []), *places], 1
+        )
+        phases = strategy(self.strategy).phases(
+            [(str(p), n) for p, n in at.items()], problem.gradient_bytes, self.exchange
+        )
         sends = [(t.src, t.dst) for phase in phases for t in phase.transfers]
         store = problem.data_store
-        ways = {"raw-data": [] if store is None else [(store.place, place) for place in places], payload: sends}
-        return any(s in rule.places and d not in rule.places for rule in problem.requirements.kept for s, d in ways.get(rule.kind, ()))
+        ways = {
+            "raw-data": [] if store is None else [(store.place, place) for place in places],
+            payload: sends,
+        }
+        return any(
+            s in rule.places and d not in rule.places
+            for rule in problem.requirements.kept
+            for s, d in ways.get(rule.kind, ())
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A part of a frame: numbers of workers, seconds of a round, counts that were tried, points where tangents touch."""
+    """A part of a frame: numbers of workers, seconds of a round, counts that were tried, points
+    where tangents touch.
+    """
 
     frame: Frame
     low: int

@@ -1,4 +1,6 @@
-"""Rounds around a server, a store and function, or stores of regions, in linear form: workers of a region get equal parts."""
+"""Rounds around a server, a store and function, or stores of regions, in linear form: workers of a
+region get equal parts.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ from .linear import CONSTANT, Terms, plus, times
 from .readings import calculation, egress, staying
 
 
-def _equal_shares(crew: Crew, extra: Callable[[str], float], per_count: Callable[[str, int], float] | None = None) -> list[Terms]:
-    """Seconds of each pool that is used: its equal part of the batch, what follows it at its place, and by its place's count."""
+def _equal_shares(
+    crew: Crew, extra: Callable[[str], float], per_count: Callable[[str, int], float] | None = None
+) -> list[Terms]:
+    """Seconds of each pool that is used: its equal part of the batch, what follows it at its place,
+    and by its place's count.
+    """
     wish, batch = crew.problem.requirements, crew.problem.batch
     total = float(sum(data.samples for data in wish.datasets))
     items: list[Terms] = []
@@ -41,9 +47,15 @@ def _equal_shares(crew: Crew, extra: Callable[[str], float], per_count: Callable
 
 
 def server(crew: Crew) -> None:
-    """Last push by what each machine needs alone and by what the server can take after any start; then the same for pulls."""
+    """Last push by what each machine needs alone and by what the server can take after any start;
+    then the same for pulls.
+    """
     problem, part, network = crew.problem, crew.part, crew.problem.network
-    hub, size, streams = str(crew.frame.aggregator), problem.gradient_bytes, crew.frame.exchange.streams
+    hub, size, streams = (
+        str(crew.frame.aggregator),
+        problem.gradient_bytes,
+        crew.frame.exchange.streams,
+    )
     shared = share_seconds(size, network.machine_bytes_per_s(hub))
 
     def direct(src: str, dst: str) -> float:
@@ -55,7 +67,8 @@ def server(crew: Crew) -> None:
     pulled: list[Terms] = [{crew.used(p): direct(hub, p)} for p in crew.places]
     if not problem.requirements.datasets:
         starts = [
-            problem.batch / part.high / r + network.link(p.offer.place, hub).rtt_s / 2 for p, r in zip(crew.pools, crew.rates, strict=True)
+            problem.batch / part.high / r + network.link(p.offer.place, hub).rtt_s / 2
+            for p, r in zip(crew.pools, crew.rates, strict=True)
         ]
         for start, flag in zip(starts, crew.pool_flags, strict=True):
             late = {n: shared for n, s in zip(crew.counts, starts, strict=True) if s >= start}
@@ -67,16 +80,27 @@ def server(crew: Crew) -> None:
         {CONSTANT: sum_seconds(size, part.low, problem.calibration.services)},
         crew.model.largest(pulled, exact=False),
     )
-    each = [strategy("parameter-server").phases([(p, 1)], size, crew.frame.exchange) for p in crew.places]
-    usd = [times(egress(crew, phases), crew.workers_at(p)) for p, phases in zip(crew.places, each, strict=True)]
+    each = [
+        strategy("parameter-server").phases([(p, 1)], size, crew.frame.exchange)
+        for p in crew.places
+    ]
+    usd = [
+        times(egress(crew, phases), crew.workers_at(p))
+        for p, phases in zip(crew.places, each, strict=True)
+    ]
     close(crew, round_s, plus(*usd, crew.data_usd()), 0.0)
 
 
 def _function_usd(crew: Crew, place: str, gradients: int) -> tuple[float, float]:
     """Dollars of a function for each second and for no time at all, from below."""
-    function, memory = crew.problem.function(place), memory_gib(crew.problem.gradient_bytes, gradients)
+    function, memory = (
+        crew.problem.function(place),
+        memory_gib(crew.problem.gradient_bytes, gradients),
+    )
     least = cost.function_usd(function, memory, 0.0)
-    return (cost.function_usd(function, memory, 1e6) - least) / 1e6, function.usd_per_million_requests / 1e6
+    return (
+        cost.function_usd(function, memory, 1e6) - least
+    ) / 1e6, function.usd_per_million_requests / 1e6
 
 
 def store(crew: Crew) -> None:
@@ -91,18 +115,24 @@ def store(crew: Crew) -> None:
     ways = {p: moved(store, p) + moved(p, store) for p in crew.places}
     ready = _equal_shares(crew, lambda p: ways[p])
     last = crew.model.largest(ready, exact=exact and crew.exact)
-    aggregate = stores.aggregate_seconds(size, part.low, network.link(store, function), network.link(function, store), services)
+    aggregate = stores.aggregate_seconds(
+        size, part.low, network.link(store, function), network.link(function, store), services
+    )
     round_s = plus(last, {CONSTANT: aggregate})
     per_second, per_run = _function_usd(crew, function, part.low)
     waiting = _waiting(crew, ready, last)
     crew.model.at_most(waiting, problem.function(function).max_seconds - aggregate)
     usd = [times(per_second, waiting), {CONSTANT: per_second * aggregate + per_run}]
-    phases = {p: strategy("central").phases([(p, 1)], size, crew.frame.exchange) for p in crew.places}
+    phases = {
+        p: strategy("central").phases([(p, 1)], size, crew.frame.exchange) for p in crew.places
+    }
     put = egress(crew, [phase for phase in next(iter(phases.values()), ()) if phase.name == "put"])
     usd += [times(egress(crew, found) - put, crew.workers_at(p)) for p, found in phases.items()]
     offer = problem.catalog.store(store)
     usd.append({CONSTANT: put + cost.storage_usd(offer, size, part.low, 0.0, 0)})
-    kept = cost.storage_usd(offer, size, part.low, 3600.0, 0) - cost.storage_usd(offer, size, part.low, 0.0, 0)
+    kept = cost.storage_usd(offer, size, part.low, 3600.0, 0) - cost.storage_usd(
+        offer, size, part.low, 0.0, 0
+    )
     close(crew, round_s, plus(*usd, crew.data_usd()), kept)
 
 
@@ -111,8 +141,8 @@ def _waiting(crew: Crew, ready: list[Terms], last: Terms) -> dict[int, float]:
 
     Notes
     -----
-    Nothing is known of it where the number of workers is not: with fewer, each calculates longer, and a slow near worker may come
-    no sooner than a fast far one any more.
+    Nothing is known of it where the number of workers is not: with fewer, each calculates longer,
+    and a slow near worker may come no sooner than a fast far one any more.
     """
     model = crew.model
     if not model.reach(last)[1] or crew.problem.requirements.datasets or not crew.fixed_workers:
@@ -127,21 +157,43 @@ def _waiting(crew: Crew, ready: list[Terms], last: Terms) -> dict[int, float]:
 
 def regional_stores(crew: Crew) -> None:
     problem, network = crew.problem, crew.problem.network
-    function, store, regions = str(crew.frame.aggregator), str(crew.frame.storage), crew.frame.regions or 2
-    size, streams, services = problem.gradient_bytes, crew.frame.exchange.streams, problem.calibration.services
+    function, store, regions = (
+        str(crew.frame.aggregator),
+        str(crew.frame.storage),
+        crew.frame.regions or 2,
+    )
+    size, streams, services = (
+        problem.gradient_bytes,
+        crew.frame.exchange.streams,
+        problem.calibration.services,
+    )
 
     def moved(p: str) -> float:
         return stores.worker_transfer_seconds(size, network.link(p, p), services, streams)
 
     def forward(p: str, k: int) -> float:
-        return stores.aggregate_seconds(size, k, network.link(p, p), network.link(p, store), services)
+        return stores.aggregate_seconds(
+            size, k, network.link(p, p), network.link(p, store), services
+        )
 
-    copies = {p: stores.copy_seconds(size, network.link(store, p), network.link(p, p), services) for p in crew.places}
-    arrived = crew.model.largest(_equal_shares(crew, lambda p: copies[p] + 2 * moved(p), forward), exact=False)
-    aggregate = stores.aggregate_seconds(size, regions, network.link(store, function), network.link(function, store), services)
+    copies = {
+        p: stores.copy_seconds(size, network.link(store, p), network.link(p, p), services)
+        for p in crew.places
+    }
+    arrived = crew.model.largest(
+        _equal_shares(crew, lambda p: copies[p] + 2 * moved(p), forward), exact=False
+    )
+    aggregate = stores.aggregate_seconds(
+        size, regions, network.link(store, function), network.link(function, store), services
+    )
     crew.exact = False
     round_s = plus(arrived, {CONSTANT: aggregate})
-    usd = [{CONSTANT: _run_usd(crew, function, aggregate) + cost.storage_usd(problem.catalog.store(store), size, regions, 0.0, 0)}]
+    usd = [
+        {
+            CONSTANT: _run_usd(crew, function, aggregate)
+            + cost.storage_usd(problem.catalog.store(store), size, regions, 0.0, 0)
+        }
+    ]
     for p in crew.places:
         phases = strategy("hierarchical").phases([(p, 1)], size, crew.frame.exchange)
         common = egress(crew, [phase for phase in phases if phase.name == "put"])
@@ -149,7 +201,12 @@ def regional_stores(crew: Crew) -> None:
         def region(k: int, p: str = p, common: float = common) -> float:
             sent = strategy("hierarchical").phases([(p, k)], size, crew.frame.exchange)
             runs = _run_usd(crew, p, forward(p, k)) + _run_usd(crew, p, copies[p])
-            return egress(crew, sent) - common + runs + cost.storage_usd(problem.catalog.store(p), size, k, 0.0, 0)
+            return (
+                egress(crew, sent)
+                - common
+                + runs
+                + cost.storage_usd(problem.catalog.store(p), size, k, 0.0, 0)
+            )
 
         usd.append(crew.by_count(p, region))
     put = egress(crew, (Phase("put", (Transfer(function, store, size),)),))
@@ -157,6 +214,8 @@ def regional_stores(crew: Crew) -> None:
 
 
 def _run_usd(crew: Crew, place: str, seconds: float) -> float:
-    """Dollars of one run of a function, from below: with the least memory that sums two gradients at most."""
+    """Dollars of one run of a function, from below: with the least memory that sums two gradients
+    at most.
+    """
     per_second, per_run = _function_usd(crew, place, 1)
     return per_second * seconds + per_run

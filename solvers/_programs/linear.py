@@ -1,4 +1,6 @@
-"""A mixed-integer linear program in plain lists: what `milp`, `highs` and `cpsat` translate for their solvers."""
+"""A mixed-integer linear program in plain lists: what `milp`, `highs` and `cpsat` translate for
+their solvers.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Model:
 
     Notes
     -----
-    Mutable while it is built. Variables have numbers, no names: names that a solver changes cannot clash.
+    Mutable while it is built. Variables have numbers, no names: names that a solver changes cannot
+    clash.
     """
 
     low: list[float] = field(default_factory=list)
@@ -82,7 +85,9 @@ class Model:
         return least, most
 
     def largest(self, items: list[Terms], *, exact: bool) -> dict[int, float]:
-        """Expression that is at least every item; with ``exact`` also not more than the largest of them and 0."""
+        """Expression that is at least every item; with ``exact`` also not more than the largest of
+        them and 0.
+        """
         items = [item for item in items if self.reach(item)[1] > 0]
         if not items:
             return {}
@@ -102,7 +107,9 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Solved:
-    """How one program ended: ``optimal``, ``infeasible`` or ``stopped``; a bound on its goal, and values if there are any."""
+    """How one program ended: ``optimal``, ``infeasible`` or ``stopped``; a bound on its goal, and
+    values if there are any.
+    """
 
     status: str
     bound: float = float("-inf")
@@ -120,13 +127,24 @@ Report = Callable[[float, float | None], None]
 
 
 def broken(model: Model, values: tuple[float, ...], tolerance: float = 1e-5) -> bool:
-    """Whether values that a solver returned break a bound, a row or are not whole: they are not read then."""
+    """Whether values that a solver returned break a bound, a row or are not whole: they are not
+    read then.
+    """
     for value, low, high, whole in zip(values, model.low, model.high, model.whole, strict=True):
         slack = tolerance * max(1.0, high - low)
-        if not low - slack <= value <= high + slack or (whole and abs(value - round(value)) > tolerance):
+        if not low - slack <= value <= high + slack or (
+            whole and abs(value - round(value)) > tolerance
+        ):
             return True
     for terms, limit in model.rows:
-        size = max([abs(limit), *(abs(value) * (model.high[n] - model.low[n]) for n, value in terms.items())])
-        if sum(value * values[name] for name, value in terms.items()) - limit > tolerance * max(1e-9, size):
+        size = max(
+            [
+                abs(limit),
+                *(abs(value) * (model.high[n] - model.low[n]) for n, value in terms.items()),
+            ]
+        )
+        if sum(value * values[name] for name, value in terms.items()) - limit > tolerance * max(
+            1e-9, size
+        ):
             return True
     return False

@@ -17,11 +17,15 @@ def averaging(crew: Crew, host: str, workers: int) -> float:
     problem = crew.problem
     spread = problem.calibration.spread({host}, 0)
     crew.exact = crew.exact and not problem.calibration.spreads
-    return spread * averaging_seconds({host}, problem.gradient_bytes, workers, problem.profile.tensors, problem.calibration)
+    return spread * averaging_seconds(
+        {host}, problem.gradient_bytes, workers, problem.profile.tensors, problem.calibration
+    )
 
 
 def egress(crew: Crew, phases: Sequence[Phase]) -> float:
-    return cost.egress_usd(phases, crew.problem.network, same_zone=crew.problem.requirements.same_zone)
+    return cost.egress_usd(
+        phases, crew.problem.network, same_zone=crew.problem.requirements.same_zone
+    )
 
 
 def calculation(crew: Crew) -> dict[int, float]:
@@ -39,4 +43,10 @@ def calculation(crew: Crew) -> dict[int, float]:
 
 
 def staying(crew: Crew, place: str) -> float:
-    return float(sum(d.samples for d in crew.problem.requirements.datasets if d.place == place and not d.may_move))
+    return float(
+        sum(
+            d.samples
+            for d in crew.problem.requirements.datasets
+            if d.place == place and not d.may_move
+        )
+    )

@@ -1,6 +1,8 @@
-"""Rounds in linear form: for each transport the seconds of its parts, as largest items, and the dollars of one exchange.
+"""Rounds in linear form: for each transport the seconds of its parts, as largest items, and the
+dollars of one exchange.
 
-Every coefficient is asked of `placer.cost_model.timing`, `placer.cost_model.dollars.components` and the exchange modules for one place, pair or count.
+Every coefficient is asked of `placer.cost_model.timing`, `placer.cost_model.dollars.components` and
+the exchange modules for one place, pair or count.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ def program(crew: Crew) -> None:
 
 
 def coarse_program(crew: Crew) -> None:
-    """Bound of every place of an exchange at once: machines, quotas and calculation, nothing that is sent."""
+    """Bound of every place of an exchange at once: machines, quotas and calculation, nothing that
+    is sent.
+    """
     least = 0.0
     if crew.frame.transport == "butterfly" and not crew.frame.exchange.overlap:
         hosts = {crew.problem.catalog.gpu(pool.offer.gpu).host for pool in crew.pools}
         least = min((averaging(crew, host, crew.part.low) for host in hosts), default=0.0)
-    calculation_s = {crew.hyperbola("all", crew.problem.batch, crew.speed()): float(crew.frame.local_steps)}
+    calculation_s = {
+        crew.hyperbola("all", crew.problem.batch, crew.speed()): float(crew.frame.local_steps)
+    }
     crew.exact = False
     close(crew, plus(calculation_s, {CONSTANT: least}), {}, 0.0)
 
@@ -45,10 +51,14 @@ def _butterfly(crew: Crew) -> None:
     problem, part = crew.problem, crew.part
     size, exact = problem.gradient_bytes, part.least_s > 0
     crew.exact = crew.exact and crew.fixed_workers
-    hosts: list[Terms] = [{flag: averaging(crew, host, part.low)} for host, flag in crew.host_flags.items()]
+    hosts: list[Terms] = [
+        {flag: averaging(crew, host, part.low)} for host, flag in crew.host_flags.items()
+    ]
     shard = size / part.high
     wan = [*_slowest_pairs(crew, shard), *_loads(crew, shard)]
-    communication = plus(crew.model.largest(hosts, exact=exact), times(2.0, crew.model.largest(wan, exact=exact)))
+    communication = plus(
+        crew.model.largest(hosts, exact=exact), times(2.0, crew.model.largest(wan, exact=exact))
+    )
     round_s = _overlap(crew, times(crew.frame.local_steps, calculation(crew)), communication)
 
     def inside(place: str, k: int) -> float:
@@ -63,7 +73,9 @@ def _slowest_pairs(crew: Crew, shard: float) -> Iterable[Terms]:
     problem = crew.problem
     for a, b in _pairs(crew):
         both = Phase("", (Transfer(a, b, shard), Transfer(b, a, shard)))
-        seconds = wan_seconds((both,), problem.network, problem.calibration, crew.frame.exchange.streams)
+        seconds = wan_seconds(
+            (both,), problem.network, problem.calibration, crew.frame.exchange.streams
+        )
         yield {crew.used(a): seconds, crew.used(b): seconds, CONSTANT: -seconds}
 
 
@@ -73,9 +85,13 @@ def _loads(crew: Crew, shard: float) -> Iterable[Terms]:
         each = shard / crew.problem.network.machine_bytes_per_s(place)
         away = plus(crew.total, times(-1.0, crew.workers_at(place)))
         if crew.fixed_workers:
-            yield times(each, plus({crew.used(place): crew.part.low}, times(-1.0, crew.workers_at(place))))
+            yield times(
+                each, plus({crew.used(place): crew.part.low}, times(-1.0, crew.workers_at(place)))
+            )
         else:
-            yield times(each, plus(away, {crew.used(place): crew.part.high, CONSTANT: -crew.part.high}))
+            yield times(
+                each, plus(away, {crew.used(place): crew.part.high, CONSTANT: -crew.part.high})
+            )
 
 
 def _pairs(crew: Crew) -> list[tuple[str, str]]:
@@ -83,8 +99,15 @@ def _pairs(crew: Crew) -> list[tuple[str, str]]:
 
 
 def _crossing(crew: Crew, size: float) -> Iterable[Terms]:
-    """Dollars of the pairs of workers in two places: products of counts, exact by the unary steps of one of them."""
-    usd = {(a, b): egress(crew, (Phase("", (Transfer(a, b, size, 1, True), Transfer(b, a, size, 1, True))),)) for a, b in _pairs(crew)}
+    """Dollars of the pairs of workers in two places: products of counts, exact by the unary steps
+    of one of them.
+    """
+    usd = {
+        (a, b): egress(
+            crew, (Phase("", (Transfer(a, b, size, 1, True), Transfer(b, a, size, 1, True))),)
+        )
+        for a, b in _pairs(crew)
+    }
     if not any(usd.values()):
         return
     model, products = crew.model, {}
@@ -109,7 +132,9 @@ def _crossing(crew: Crew, size: float) -> Iterable[Terms]:
 def _meeting(crew: Crew, size: float) -> Iterable[Terms]:
     """Dollars of one transfer each way between every two places that are used."""
     for a, b in _pairs(crew):
-        usd = egress(crew, (Phase("", (Transfer(a, b, size, 1, True), Transfer(b, a, size, 1, True))),))
+        usd = egress(
+            crew, (Phase("", (Transfer(a, b, size, 1, True), Transfer(b, a, size, 1, True))),)
+        )
         if usd:
             both = crew.model.variable(0, 1)
             crew.model.at_least({both: 1.0, crew.used(a): -1.0, crew.used(b): -1.0}, -1.0)
@@ -129,7 +154,10 @@ def _broadcasts(crew: Crew) -> dict[int, float]:
 
     def seconds(place: str, k: int) -> float:
         found = broadcast([(place, k)], problem.gradient_bytes)
-        return sum(direct_phase_seconds(phase, problem.network, crew.frame.exchange.streams) for phase in found)
+        return sum(
+            direct_phase_seconds(phase, problem.network, crew.frame.exchange.streams)
+            for phase in found
+        )
 
     return crew.model.largest(list(crew.by_counts(seconds)), exact=crew.part.least_s > 0)
 
@@ -140,19 +168,32 @@ def _regional_usd(crew: Crew, *, broadcasts: bool = True) -> Iterable[Terms]:
 
     def usd(place: str, k: int) -> float:
         own = [(place, k)]
-        return egress(crew, (*inside_regions(own, size, steps), *(broadcast(own, size) if broadcasts else ())))
+        return egress(
+            crew, (*inside_regions(own, size, steps), *(broadcast(own, size) if broadcasts else ()))
+        )
 
     return crew.by_counts(usd)
 
 
 def _leaders(crew: Crew) -> None:
-    size, exact, regions = crew.problem.gradient_bytes, crew.part.least_s > 0, crew.frame.regions or 2
+    size, exact, regions = (
+        crew.problem.gradient_bytes,
+        crew.part.least_s > 0,
+        crew.frame.regions or 2,
+    )
     inside = crew.model.largest([_inside(crew, *key) for key in crew.hosts_at], exact=exact)
-    hosts: list[Terms] = [{flag: averaging(crew, host, regions)} for host, flag in crew.host_flags.items()]
+    hosts: list[Terms] = [
+        {flag: averaging(crew, host, regions)} for host, flag in crew.host_flags.items()
+    ]
     shard = size / regions
-    loads = [{crew.used(p): (regions - 1) * shard / crew.problem.network.machine_bytes_per_s(p)} for p in crew.places]
+    loads = [
+        {crew.used(p): (regions - 1) * shard / crew.problem.network.machine_bytes_per_s(p)}
+        for p in crew.places
+    ]
     wan = crew.model.largest([*_slowest_pairs(crew, shard), *loads], exact=exact)
-    communication = plus(inside, crew.model.largest(hosts, exact=exact), times(2.0, wan), _broadcasts(crew))
+    communication = plus(
+        inside, crew.model.largest(hosts, exact=exact), times(2.0, wan), _broadcasts(crew)
+    )
     usd = plus(*_regional_usd(crew), *_meeting(crew, 2 * shard), crew.data_usd())
     close(crew, _overlap(crew, calculation(crew), communication), usd, 0.0)
 
@@ -163,8 +204,17 @@ def _steps_inside(crew: Crew) -> dict[int, float]:
     wish = crew.problem.requirements
     if wish.datasets and not wish.data_moves:
         total = float(sum(data.samples for data in wish.datasets))
-        own = {p: crew.hyperbola(p, crew.problem.batch * staying(crew, p) / total, crew.speed(p)) for p in crew.places}
-        return times(steps, model.largest([plus(_inside(crew, *key), {own[key[0]]: 1.0}) for key in crew.hosts_at], exact=exact))
+        own = {
+            p: crew.hyperbola(p, crew.problem.batch * staying(crew, p) / total, crew.speed(p))
+            for p in crew.places
+        }
+        return times(
+            steps,
+            model.largest(
+                [plus(_inside(crew, *key), {own[key[0]]: 1.0}) for key in crew.hosts_at],
+                exact=exact,
+            ),
+        )
     if wish.datasets:
         return times(steps, calculation(crew))
     inside = model.largest([_inside(crew, *key) for key in crew.hosts_at], exact=exact)
@@ -172,29 +222,60 @@ def _steps_inside(crew: Crew) -> dict[int, float]:
 
 
 def _region_hub(crew: Crew) -> None:
-    size, network, streams = crew.problem.gradient_bytes, crew.problem.network, crew.frame.exchange.streams
+    size, network, streams = (
+        crew.problem.gradient_bytes,
+        crew.problem.network,
+        crew.frame.exchange.streams,
+    )
     hub, others = str(crew.frame.aggregator), [p for p in crew.places if p != crew.frame.aggregator]
     load = share_seconds(((crew.frame.regions or 2) - 1) * size, network.machine_bytes_per_s(hub))
     round_s, usd = [_steps_inside(crew), _broadcasts(crew)], [*_regional_usd(crew)]
     for ways in ([(p, hub) for p in others], [(hub, p) for p in others]):
-        phases = {p: Phase("", (Transfer(*way, size, 1, True),)) for p, way in zip(others, ways, strict=True)}
-        items: list[Terms] = [{crew.used(p): direct_phase_seconds(phase, network, streams)} for p, phase in phases.items()]
+        phases = {
+            p: Phase("", (Transfer(*way, size, 1, True),))
+            for p, way in zip(others, ways, strict=True)
+        }
+        items: list[Terms] = [
+            {crew.used(p): direct_phase_seconds(phase, network, streams)}
+            for p, phase in phases.items()
+        ]
         round_s.append(crew.model.largest([*items, {CONSTANT: load}], exact=crew.part.least_s > 0))
         usd += [{crew.used(p): egress(crew, (phase,))} for p, phase in phases.items()]
     close(crew, plus(*round_s), plus(*usd, crew.data_usd()), 0.0)
 
 
 def _region_gossip(crew: Crew) -> None:
-    """From below: a round takes as long as the calculation, and as the mean send of the region that waits least."""
-    size, network, streams = crew.problem.gradient_bytes, crew.problem.network, crew.frame.exchange.streams
+    """From below: a round takes as long as the calculation, and as the mean send of the region that
+    waits least.
+    """
+    size, network, streams = (
+        crew.problem.gradient_bytes,
+        crew.problem.network,
+        crew.frame.exchange.streams,
+    )
     regions, steps, model = crew.frame.regions or 2, crew.frame.local_steps, crew.model
-    sends = {(a, b): direct_seconds(size, network.link(a, b), streams) for a in crew.places for b in crew.places if a != b}
-    means = [sum(sorted(s for (a, _), s in sends.items() if a == p)[: regions - 1]) / (regions - 1) for p in crew.places]
+    sends = {
+        (a, b): direct_seconds(size, network.link(a, b), streams)
+        for a in crew.places
+        for b in crew.places
+        if a != b
+    }
+    means = [
+        sum(sorted(s for (a, _), s in sends.items() if a == p)[: regions - 1]) / (regions - 1)
+        for p in crew.places
+    ]
     crew.exact = False
-    this = model.variable(min(means, default=0.0), float("inf") if crew.part.most_s == float("inf") else crew.part.most_s)
+    this = model.variable(
+        min(means, default=0.0),
+        float("inf") if crew.part.most_s == float("inf") else crew.part.most_s,
+    )
     model.high[this] = min(model.high[this], 1e9)
     model.at_least(plus({this: 1.0}, times(-steps, calculation(crew))))
-    usd = plus(*_regional_usd(crew, broadcasts=False), *_meeting(crew, size / (regions - 1)), crew.data_usd())
+    usd = plus(
+        *_regional_usd(crew, broadcasts=False),
+        *_meeting(crew, size / (regions - 1)),
+        crew.data_usd(),
+    )
     close(crew, {this: 1.0}, usd, 0.0)
 
 

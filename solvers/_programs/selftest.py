@@ -1,4 +1,6 @@
-"""Does an installed solver tell the truth? Tiny random programs against plain enumeration, in a process of its own."""
+"""Does an installed solver tell the truth? Tiny random programs against plain enumeration, in a
+process of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +13,35 @@ from itertools import product
 from .linear import Engine, Model
 
 PROGRAMS = 60
-"""A build that lies in 1 of 5 programs, as HiGHS 1.14.0 did, passes all with a chance of 1 in 600,000."""
+"""A build that lies in 1 of 5 programs, as HiGHS 1.14.0 did, passes all with a chance of 1 in
+600,000.
+"""
 SECONDS = 60.0
 TOLERANCE = 1e-5
 
 
 def wrong_answers(engine: Engine, programs: int = PROGRAMS) -> int:
-    """Count programs of 2 to 4 whole variables whose status or optimum differs from plain enumeration."""
+    """Count programs of 2 to 4 whole variables whose status or optimum differs from plain
+    enumeration.
+    """
     wrong = 0
     for seed in range(programs):
         draw = random.Random(seed)  # noqa: S311 - no secret
         model = Model()
-        names = [model.variable(0, draw.randint(1, 4), whole=True) for _ in range(draw.randint(2, 4))]
+        names = [
+            model.variable(0, draw.randint(1, 4), whole=True) for _ in range(draw.randint(2, 4))
+        ]
         for _ in range(draw.randint(1, 4)):
-            model.at_most({n: float(draw.randint(-9, 9)) for n in names}, float(draw.randint(-6, 20)))
+            model.at_most(
+                {n: float(draw.randint(-9, 9)) for n in names}, float(draw.randint(-6, 20))
+            )
         model.goal = {n: draw.randint(-90, 90) / 10 for n in names}
         points = product(*(range(int(model.high[n]) + 1) for n in names))
-        kept = [p for p in points if all(sum(c * p[n] for n, c in terms.items()) <= limit for terms, limit in model.rows)]
+        kept = [
+            p
+            for p in points
+            if all(sum(c * p[n] for n, c in terms.items()) <= limit for terms, limit in model.rows)
+        ]
         best = min((sum(model.goal[n] * p[n] for n in names) for p in kept), default=None)
         got = engine(model, 10.0)
         if best is None:
@@ -39,18 +53,31 @@ def wrong_answers(engine: Engine, programs: int = PROGRAMS) -> int:
 
 
 def check_in_child(name: str) -> str:
-    """Run the self-test of a solver in a process of its own; empty if it passes, else what is wrong."""
+    """Run the self-test of a solver in a process of its own; empty if it passes, else what is
+    wrong.
+    """
     run = f"from placer.solvers._programs.selftest import say_wrong; say_wrong({name!r})"
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter
-            [sys.executable, "-c", run], capture_output=True, text=True, timeout=SECONDS, check=False
+            [sys.executable, "-c", run],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return f"the self-test did not end in {SECONDS:.0f} s"
     if done.returncode:
-        return (done.stderr.strip().splitlines() or [f"the process ended with code {done.returncode}"])[-1]
+        return (
+            done.stderr.strip().splitlines() or [f"the process ended with code {done.returncode}"]
+        )[-1]
     return (
-        "" if done.stdout.strip() == "0" else f"{done.stdout.strip()} of {PROGRAMS} tiny programs got a wrong answer: do not use this build"
+        ""
+        if done.stdout.strip() == "0"
+        else (
+            f"{done.stdout.strip()} of {PROGRAMS} tiny programs got a wrong answer: do not use "
+            f"this build"
+        )
     )
 
 

@@ -1,8 +1,10 @@
-"""Branch and bound over parts: each part is one program, each solution of it is priced by the one model.
+"""Branch and bound over parts: each part is one program, each solution of it is priced by the one
+model.
 
-A part is pruned when its program is infeasible or its bound no better than the incumbent within the gap. Else it is split: by the
-number of workers, by the seconds of a round at what its solution really takes, by a tangent, or by leaving out the one vector of
-counts that was just priced. Every rule leaves the bound valid whatever the program misses.
+A part is pruned when its program is infeasible or its bound no better than the incumbent within the
+gap. Else it is split: by the number of workers, by the seconds of a round at what its solution
+really takes, by a tangent, or by leaving out the one vector of counts that was just priced. Every
+rule leaves the bound valid whatever the program misses.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from .linear import CONSTANT, Engine, Model, Solved, broken
 from .rounds import coarse_program, program
 
 LEAST_GAP = 1e-5
-"""Programs are solved in floating point, or in scaled integers: nothing closer is claimed to be proved."""
+"""Programs are solved in floating point, or in scaled integers: nothing closer is claimed to be
+proved.
+"""
 COARSE_POOLS = 30
 """Markets with more pools get a bound for each exchange before their places are looked at."""
 COARSE_SHARE = 4
@@ -52,8 +56,8 @@ class Search:
 
     Notes
     -----
-    Mutable. Keys are minimised and comparable between frames: seconds of a sample that counts, USD/h, or USD per
-    million samples. ``heap`` holds (key, number, part).
+    Mutable. Keys are minimised and comparable between frames: seconds of a sample that counts,
+    USD/h, or USD per million samples. ``heap`` holds (key, number, part).
     """
 
     problem: Problem
@@ -78,30 +82,52 @@ class Search:
     @property
     def cutoff(self) -> float:
         """Key below which a placement is worth finding."""
-        return self.best_key / (1 + self.gap) if self.problem.requirements.objective == "throughput" else self.best_key * (1 - self.gap)
+        return (
+            self.best_key / (1 + self.gap)
+            if self.problem.requirements.objective == "throughput"
+            else self.best_key * (1 - self.gap)
+        )
 
     def offer(self, placement: Placement) -> Outcome | None:
-        """Price a placement and keep it if it is better and breaks nothing; None if it has no price."""
+        """Price a placement and keep it if it is better and breaks nothing; None if it has no
+        price.
+        """
         self.tried += 1
-        if any(place not in placement.places for place in needs_place(self.problem.requirements.datasets)):
+        if any(
+            place not in placement.places
+            for place in needs_place(self.problem.requirements.datasets)
+        ):
             return None
         got = evaluate(placement, self.problem)
         key = _key(got, self.problem)
         if key < self.best_key and not violations(placement, self.problem):
             self.best, self.best_key = placement.canonical(), key
-            self.say(better=self.value_of(key), placement=msgspec.to_builtins(self.best), bound=self.bound(), candidates=self.tried)
+            self.say(
+                better=self.value_of(key),
+                placement=msgspec.to_builtins(self.best),
+                bound=self.bound(),
+                candidates=self.tried,
+            )
         return got
 
     def bound(self) -> float | None:
         """Objective value that no placement beats; None if nothing is known."""
         if not self.started:
             return None
-        value = self.value_of(min([self.cutoff, *(key for key, _, _ in self.heap[:1]), *self.working]))
+        value = self.value_of(
+            min([self.cutoff, *(key for key, _, _ in self.heap[:1]), *self.working])
+        )
         return value if value < inf else None
 
     def value_of(self, key: float) -> float:
         """Objective value of a key."""
-        return key if self.problem.requirements.objective != "throughput" else 1 / key if key > 0 else inf
+        return (
+            key
+            if self.problem.requirements.objective != "throughput"
+            else 1 / key
+            if key > 0
+            else inf
+        )
 
     def push(self, key: float, part: Part) -> None:
         """Keep a part for later unless it cannot improve."""
@@ -131,12 +157,18 @@ class Search:
         return True
 
     def coarse_key(self, part: Part) -> float:
-        """Key that nothing in any place of an exchange beats: one small program for large markets; infinite if nothing is there."""
+        """Key that nothing in any place of an exchange beats: one small program for large markets;
+        infinite if nothing is there.
+        """
         crew = Crew(self._narrowed(part), coarse=True)
         coarse_program(crew)
         left = min(self.deadline - time.monotonic(), self.options.time_limit_s / COARSE_SHARE)
         got = self.engine(crew.model, left)
-        return inf if got.status == "infeasible" else max(0.0, got.bound * _unit(part.frame) * (1 - CLOSE))
+        return (
+            inf
+            if got.status == "infeasible"
+            else max(0.0, got.bound * _unit(part.frame) * (1 - CLOSE))
+        )
 
     def _work(self, floor: float, part: Part) -> None:
         part = self._narrowed(part)
@@ -156,7 +188,13 @@ class Search:
         frame, wish = part.frame, self.problem.requirements
         most = part.most_s
         if wish.min_samples_per_second is not None:
-            most = min(most, frame.samples / frame.multiplier / wish.min_samples_per_second * (1 + 2 * TOLERANCE))
+            most = min(
+                most,
+                frame.samples
+                / frame.multiplier
+                / wish.min_samples_per_second
+                * (1 + 2 * TOLERANCE),
+            )
         if wish.objective == "throughput" and self.best is not None:
             most = min(most, self.cutoff / _unit(frame))
         cheapest = min((pool.offer.usd_per_hour for pool in self.problem.pools), default=0.0)
@@ -191,7 +229,11 @@ class Search:
         placement = placement_of(crew, counts)
         truth = None if placement is None else self.offer(placement)
         if part.frame.needs_workers and part.low < part.high:
-            for low, high in ((part.low, workers - 1), (workers, workers), (workers + 1, part.high)):
+            for low, high in (
+                (part.low, workers - 1),
+                (workers, workers),
+                (workers + 1, part.high),
+            ):
                 self.push(key, replace(part, low=low, high=high))
             return
         rest = replace(part, tried=(*part.tried, counts))
@@ -199,7 +241,10 @@ class Search:
             self.push(key, rest)
             return
         seconds = truth.step.total
-        said = sum(value * (1.0 if name == CONSTANT else got.values[name]) for name, value in crew.round_s.items())
+        said = sum(
+            value * (1.0 if name == CONSTANT else got.values[name])
+            for name, value in crew.round_s.items()
+        )
         touches = _touches(part, crew, counts)
         if crew.exact and touches and said < seconds * (1 - CLOSE):
             self.push(key, replace(part, touched=(*part.touched, *touches)))
@@ -222,9 +267,15 @@ def _touches(part: Part, crew: Crew, counts: Sequence[int]) -> tuple[tuple[str, 
 
 
 def placement_of(crew: Crew, counts: Sequence[int]) -> Placement | None:
-    """Placement of some counts in the frame of a crew; None if the frame admits no exchange for them."""
+    """Placement of some counts in the frame of a crew; None if the frame admits no exchange for
+    them.
+    """
     frame = crew.frame
-    groups = tuple(WorkerGroup.of(pool.offer, count) for pool, count in zip(crew.pools, counts, strict=True) if count)
+    groups = tuple(
+        WorkerGroup.of(pool.offer, count)
+        for pool, count in zip(crew.pools, counts, strict=True)
+        if count
+    )
     if not groups:
         return None
     at: dict[str, int] = {}
@@ -237,7 +288,9 @@ def placement_of(crew: Crew, counts: Sequence[int]) -> Placement | None:
 
 
 def frames(problem: Problem) -> Iterator[Frame]:
-    """Yield every exchange that the request admits with its places, and its number of regions where the transport hangs on it."""
+    """Yield every exchange that the request admits with its places, and its number of regions where
+    the transport hangs on it.
+    """
     wish = problem.requirements
     homes = sorted({pool.offer.place for pool in problem.pools})
     for name, steps in problem.modes:
@@ -246,13 +299,27 @@ def frames(problem: Problem) -> Iterator[Frame]:
         if chosen.hub == "function":
             hubs = list(problem.aggregator_places)
         elif chosen.hub:
-            hubs = [(place, None) for place in (homes if wish.aggregator is None else [wish.aggregator])]
+            hubs = [
+                (place, None) for place in (homes if wish.aggregator is None else [wish.aggregator])
+            ]
         numbers: list[int | None] = [None]
         if chosen.transport in ("leaders", "region-hub", "region-gossip", "regional-stores"):
-            numbers = list(range(max(2, wish.min_regions), min(len(homes), wish.max_regions, wish.max_workers) + 1))
+            numbers = list(
+                range(
+                    max(2, wish.min_regions),
+                    min(len(homes), wish.max_regions, wish.max_workers) + 1,
+                )
+            )
         for aggregator, storage in hubs:
             for regions in numbers:
-                yield Frame(problem=problem, strategy=name, local_steps=steps, aggregator=aggregator, storage=storage, regions=regions)
+                yield Frame(
+                    problem=problem,
+                    strategy=name,
+                    local_steps=steps,
+                    aggregator=aggregator,
+                    storage=storage,
+                    regions=regions,
+                )
 
 
 def _nothing(**words: object) -> None:
@@ -261,34 +328,64 @@ def _nothing(**words: object) -> None:
 
 def most_workers(problem: Problem) -> int:
     """Workers that range, batch and quotas allow."""
-    return min(problem.requirements.max_workers, problem.batch, sum(pool.max_count for pool in problem.pools))
+    return min(
+        problem.requirements.max_workers,
+        problem.batch,
+        sum(pool.max_count for pool in problem.pools),
+    )
 
 
-def search(problem: Problem, options: SolveOptions, engine: Engine, say: Callable[..., None] = _nothing) -> Answer:
+def search(
+    problem: Problem, options: SolveOptions, engine: Engine, say: Callable[..., None] = _nothing
+) -> Answer:
     """Find the best placement with programs that an engine solves.
 
     Returns
     -------
     Answer
-        Optimal within the gap, or `LEAST_GAP` if that is more; with a valid bound if it was stopped.
+        Optimal within the gap, or `LEAST_GAP` if that is more; with a valid bound if it was
+        stopped.
     """
-    this = Search(problem=problem, options=options, engine=engine, deadline=time.monotonic() + options.time_limit_s, say=say)
+    this = Search(
+        problem=problem,
+        options=options,
+        engine=engine,
+        deadline=time.monotonic() + options.time_limit_s,
+        say=say,
+    )
     wish = problem.requirements
     if options.start is not None:
         this.offer(options.start)
     if wish.min_workers == 1 == wish.min_regions:
         for pool in problem.pools:
-            this.offer(Placement(groups=(WorkerGroup.of(pool.offer, 1),), exchange=exchange_for(NO_EXCHANGE, 1, problem)))
+            this.offer(
+                Placement(
+                    groups=(WorkerGroup.of(pool.offer, 1),),
+                    exchange=exchange_for(NO_EXCHANGE, 1, problem),
+                )
+            )
     most = most_workers(problem)
     coarse: dict[tuple[str, int], float] = {}
     for frame in frames(problem):
-        part, kind = Part(frame=frame, low=max(2, wish.min_workers), high=most), (frame.strategy, frame.local_steps)
+        part, kind = (
+            Part(frame=frame, low=max(2, wish.min_workers), high=most),
+            (frame.strategy, frame.local_steps),
+        )
         if kind not in coarse:
-            coarse[kind] = this.coarse_key(part) if len(problem.pools) > COARSE_POOLS and part.low <= most else 0.0
+            coarse[kind] = (
+                this.coarse_key(part)
+                if len(problem.pools) > COARSE_POOLS and part.low <= most
+                else 0.0
+            )
         this.push(coarse[kind], part)
     finished = this.run()
     if this.best is None:
-        return Answer(status=Status.INFEASIBLE if finished else Status.TIME_LIMIT, placement=None, bound=None, candidates=this.tried)
+        return Answer(
+            status=Status.INFEASIBLE if finished else Status.TIME_LIMIT,
+            placement=None,
+            bound=None,
+            candidates=this.tried,
+        )
     return Answer(
         status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
         placement=this.best,
@@ -306,4 +403,8 @@ def _unit(frame: Frame) -> float:
     """Key of one unit of the goal of a frame's programs."""
     objective = frame.problem.requirements.objective
     counted = frame.multiplier / frame.samples
-    return {"throughput": counted, "cost": 1.0, "cost-per-sample": counted / SECONDS_PER_HOUR * 1e6}[objective]
+    return {
+        "throughput": counted,
+        "cost": 1.0,
+        "cost-per-sample": counted / SECONDS_PER_HOUR * 1e6,
+    }[objective]

@@ -1,8 +1,9 @@
 """The default: branch and bound that proves its gap, with NumPy alone.
 
-Single machines, then every strategy and number of local steps are searched one after the other with one incumbent. Ties
-are broken by a second search: the cheapest among the fastest, the fastest among the cheapest. What the searches know of
-the market does not depend on objective, budget and floor: questions that differ in these alone share it.
+Single machines, then every strategy and number of local steps are searched one after the other with
+one incumbent. Ties are broken by a second search: the cheapest among the fastest, the fastest among
+the cheapest. What the searches know of the market does not depend on objective, budget and floor:
+questions that differ in these alone share it.
 """
 
 from __future__ import annotations
@@ -65,11 +66,15 @@ def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
 
 
 TIE_NODES = 1_000
-"""Nodes of the second search, which breaks ties: what it looks for is rare, and the first has proved the value."""
+"""Nodes of the second search, which breaks ties: what it looks for is rare, and the first has
+proved the value.
+"""
 
 
 class Prepared:
-    """A market with its searches, kept from one question to the next; each is aimed at the target in hand."""
+    """A market with its searches, kept from one question to the next; each is aimed at the target
+    in hand.
+    """
 
     def __init__(self, market: Market) -> None:
         self.market = market
@@ -91,18 +96,40 @@ class Prepared:
         self._interrupted = False
         ledger = Ledger(target)
         try:
-            for start in () if options.first else (options.start, _staying(problem, options), _quick(problem, options)):
+            for start in (
+                ()
+                if options.first
+                else (options.start, _staying(problem, options), _quick(problem, options))
+            ):
                 if start is not None:
                     target.offer(start)
         except KeyboardInterrupt:
             self._interrupted = True
-        plain = not (options.first or options.start or options.node_limit or problem.requirements.used)
-        finished = not self._interrupted and self._search(target, ledger, replace(options, on_better=None) if plain else None)
+        plain = not (
+            options.first or options.start or options.node_limit or problem.requirements.used
+        )
+        finished = not self._interrupted and self._search(
+            target, ledger, replace(options, on_better=None) if plain else None
+        )
         if target.best is None:
-            status, proof, nodes = Status.INFEASIBLE if finished else Status.TIME_LIMIT, ledger.proofs({}), target.ticks
+            status, proof, nodes = (
+                Status.INFEASIBLE if finished else Status.TIME_LIMIT,
+                ledger.proofs({}),
+                target.ticks,
+            )
             stopped, tried = self._interrupted, target.candidates
-            return Answer(status=status, placement=None, bound=None, candidates=tried, nodes=nodes, proof=proof, interrupted=stopped)
-        best, second = self._break_tie(target) if finished and options.break_ties else (target.best, None)
+            return Answer(
+                status=status,
+                placement=None,
+                bound=None,
+                candidates=tried,
+                nodes=nodes,
+                proof=proof,
+                interrupted=stopped,
+            )
+        best, second = (
+            self._break_tie(target) if finished and options.break_ties else (target.best, None)
+        )
         wanted = options.certificate if finished else options.bound_if_stopped
         proof = ledger.proofs(self._root_bounds(target) if wanted else {})
         return Answer(
@@ -126,19 +153,27 @@ class Prepared:
         return self._kept
 
     def _search(self, target: Target, ledger: Ledger, opening: SolveOptions | None = None) -> bool:
-        """Run every search that the request admits; False if the time ran out or the user stopped it.
+        """Run every search that the request admits; False if the time ran out or the user stopped
+        it.
 
         Notes
         -----
-        With options for an ``opening``, local search finds something to beat first, if anything beats a single machine at all.
+        With options for an ``opening``, local search finds something to beat first, if anything
+        beats a single machine at all.
         """
         try:
             if self.market.fewest_regions <= 1 and target.problem.requirements.min_workers == 1:
                 with ledger.mode(NO_EXCHANGE, 1):
                     _alone(self.market, target)
-            market = self.market.with_moving_data(target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour)
+            market = self.market.with_moving_data(
+                target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour
+            )
             searches = self.searches(market, target)
-            closed = set() if opening is None else {id(search) for search in searches if not search.may_improve()}
+            closed = (
+                set()
+                if opening is None
+                else {id(search) for search in searches if not search.may_improve()}
+            )
             if opening is not None and len(closed) < len(searches):
                 start = local_search.solve(target.problem, opening).placement
                 if start is not None:
@@ -155,55 +190,106 @@ class Prepared:
         return not target.skipped
 
     def _break_tie(self, target: Target) -> tuple[Placement, Target | None]:
-        """Among placements as good as the best, find the cheapest (or the fastest, if cost is the objective)."""
+        """Among placements as good as the best, find the cheapest (or the fastest, if cost is the
+        objective).
+        """
         assert target.best is not None
         if target.objective == "cost-per-sample":
             return target.best, None
         if target.objective == "throughput":
-            second = replace(target, objective="cost", floor_samples_per_second=target.best_value * (1 - TOLERANCE))
+            second = replace(
+                target,
+                objective="cost",
+                floor_samples_per_second=target.best_value * (1 - TOLERANCE),
+            )
         elif target.objective == "carbon":
-            second = replace(target, objective="throughput", limit_carbon_g_per_hour=target.best_value * (1 + TOLERANCE))
+            second = replace(
+                target,
+                objective="throughput",
+                limit_carbon_g_per_hour=target.best_value * (1 + TOLERANCE),
+            )
         else:
-            second = replace(target, objective="throughput", budget_usd_per_hour=target.best_value * (1 + TOLERANCE))
-        second.on_better, second.best, second.best_key, second.candidates = None, None, (float("inf"), float("inf")), 0
+            second = replace(
+                target,
+                objective="throughput",
+                budget_usd_per_hour=target.best_value * (1 + TOLERANCE),
+            )
+        second.on_better, second.best, second.best_key, second.candidates = (
+            None,
+            None,
+            (float("inf"), float("inf")),
+            0,
+        )
         second.ticks, second.node_limit = 0, TIE_NODES
         second.offer(target.best)
         self._search(second, Ledger(second))
         return second.best or target.best, second
 
     def _root_bounds(self, target: Target) -> dict[tuple[str, int], float | None]:
-        """What the relaxation alone proves about each mode; None where it proves that the mode holds no placement."""
+        """What the relaxation alone proves about each mode; None where it proves that the mode
+        holds no placement.
+        """
         trial = replace(target, gap=0.0, on_better=None)
         outermost = _outermost(self.market, target.objective)
-        found: dict[tuple[str, int], float | None] = {(NO_EXCHANGE, 1): _best_alone(self.market, target)}
+        found: dict[tuple[str, int], float | None] = {
+            (NO_EXCHANGE, 1): _best_alone(self.market, target)
+        }
         for search in self.searches(self.market, trial):
             trial.best, trial.best_value = target.best, target.best_value
-            found[search.mode.strategy, search.mode.local_steps] = root_bound(search.may_improve, trial, outermost)
+            found[search.mode.strategy, search.mode.local_steps] = root_bound(
+                search.may_improve, trial, outermost
+            )
         return found
 
 
 def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
-    """Best placement that leaves data that may move where it is: cheap to find, and often hard to beat."""
+    """Best placement that leaves data that may move where it is: cheap to find, and often hard to
+    beat.
+    """
     if not problem.requirements.data_moves:
         return None
-    limits = replace(options, time_limit_s=options.time_limit_s / 3, start=None, bound_if_stopped=False, certificate=False, on_better=None)
-    return solve(replace(problem, requirements=problem.requirements.with_data_staying()), limits).placement
+    limits = replace(
+        options,
+        time_limit_s=options.time_limit_s / 3,
+        start=None,
+        bound_if_stopped=False,
+        certificate=False,
+        on_better=None,
+    )
+    return solve(
+        replace(problem, requirements=problem.requirements.with_data_staying()), limits
+    ).placement
 
 
 def _quick(problem: Problem, options: SolveOptions) -> Placement | None:
-    """A placement to beat where the seeds of the searches would take longer, or hardly know the machines that must be used."""
+    """A placement to beat where the seeds of the searches would take longer, or hardly know the
+    machines that must be used.
+    """
     if options.node_limit is not None:
-        return None if options.start else greedy.solve(problem, replace(options, on_better=None)).placement
-    return local_search.solve(problem, replace(options, start=None, on_better=None)).placement if problem.requirements.used else None
+        return (
+            None
+            if options.start
+            else greedy.solve(problem, replace(options, on_better=None)).placement
+        )
+    return (
+        local_search.solve(problem, replace(options, start=None, on_better=None)).placement
+        if problem.requirements.used
+        else None
+    )
 
 
 def _least_multiplier(problem: Problem) -> float:
-    """Least samples to target of any mode: what passes through the workers for each sample that counts."""
+    """Least samples to target of any mode: what passes through the workers for each sample that
+    counts.
+    """
     return min(Mode(problem, name, steps).multiplier for name, steps in problem.modes)
 
 
 def _searches(market: Market, target: Target) -> list[Search]:
-    return [SEARCHES[traits(name).transport](market, target, Mode(market.problem, name, steps)) for name, steps in market.problem.modes]
+    return [
+        SEARCHES[traits(name).transport](market, target, Mode(market.problem, name, steps))
+        for name, steps in market.problem.modes
+    ]
 
 
 Search = ButterflySearch | RegionSearch | HubSearch
@@ -237,8 +323,14 @@ def _alone(market: Market, target: Target) -> None:
         pool = market.pools[i]
         if not market.forced.allows_alone(i):
             continue
-        if market.alone[i] >= target.min_speed and pool.offer.usd_per_hour <= target.max_usd_per_hour:
-            if usd_per_million_samples(pool.offer.usd_per_hour, float(market.alone[i])) / 1e6 > target.max_usd_per_sample:
+        if (
+            market.alone[i] >= target.min_speed
+            and pool.offer.usd_per_hour <= target.max_usd_per_hour
+        ):
+            if (
+                usd_per_million_samples(pool.offer.usd_per_hour, float(market.alone[i])) / 1e6
+                > target.max_usd_per_sample
+            ):
                 continue
             if market.carbon[i] > target.max_carbon_g_per_hour:
                 continue
@@ -246,9 +338,16 @@ def _alone(market: Market, target: Target) -> None:
 
 
 def _best_alone(market: Market, target: Target) -> float | None:
-    """Best value of a single machine by its own price, speed and emissions; None if none keeps the limits."""
+    """Best value of a single machine by its own price, speed and emissions; None if none keeps the
+    limits.
+    """
     values = [
-        objective_value(target.objective, float(market.alone[i]), pool.offer.usd_per_hour, carbon_g_per_hour=float(market.carbon[i]))
+        objective_value(
+            target.objective,
+            float(market.alone[i]),
+            pool.offer.usd_per_hour,
+            carbon_g_per_hour=float(market.carbon[i]),
+        )
         for i, pool in enumerate(market.pools)
         if market.forced.allows_alone(i)
         and pool.offer.usd_per_hour <= target.budget_usd_per_hour * (1 + TOLERANCE)
@@ -262,4 +361,8 @@ def _outermost(market: Market, objective: str) -> float:
     if objective != "throughput":
         return 0.0
     fastest = max((max(pool.alone.value, pool.shared.value) for pool in market.pools), default=0.0)
-    return fastest * market.problem.requirements.max_workers / min(batch_factor(market.problem), _least_multiplier(market.problem))
+    return (
+        fastest
+        * market.problem.requirements.max_workers
+        / min(batch_factor(market.problem), _least_multiplier(market.problem))
+    )

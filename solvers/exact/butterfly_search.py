@@ -1,4 +1,6 @@
-"""Best all-reduce placement: counts of workers, then sets of regions, then machines, each pruned by its bound."""
+"""Best all-reduce placement: counts of workers, then sets of regions, then machines, each pruned by
+its bound.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class ButterflySearch:
         if self.first > self.most or self.fewest_regions > self.most_regions:
             return
         families = self.relaxation.families
-        Seeds(self.relaxation, self._offer).run([family for family in families if len(self._open(family))], self.fewest_regions)
+        Seeds(self.relaxation, self._offer).run(
+            [family for family in families if len(self._open(family))], self.fewest_regions
+        )
         for family in families:
             everywhere, alive = self.relaxation.places(family), self._open(family)
             if len(alive) and self.fewest_regions <= 1:
@@ -64,7 +68,9 @@ class ButterflySearch:
         """Worker counts at which some placement of a family may be an improvement."""
         workers = np.arange(self.first, self.most + 1)
         wan = self.relaxation.fastest_pair if self.fewest_regions > 1 else 0.0
-        return self.relaxation.alive(Node((), self.relaxation.places(family), workers, wan, self.fewest_regions), family)
+        return self.relaxation.alive(
+            Node((), self.relaxation.places(family), workers, wan, self.fewest_regions), family
+        )
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
@@ -74,7 +80,9 @@ class ButterflySearch:
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         workers = sum(group.count for group in groups)
-        exchange = exchange_for(self.mode.strategy, workers, self.problem, local_steps=self.mode.local_steps)
+        exchange = exchange_for(
+            self.mode.strategy, workers, self.problem, local_steps=self.mode.local_steps
+        )
         placement = Placement(groups=groups, exchange=exchange)
         if self.fewest_regions <= len(placement.places) <= self.most_regions:
             self.target.offer(placement)
@@ -84,7 +92,11 @@ class ButterflySearch:
         scored = []
         for place in places:
             margins = self.relaxation.bound(Node((place,), (), alive, 0.0), family).margins(0.0)
-            scored += [(-margin, place, int(n)) for n, margin in zip(alive, margins, strict=True) if margin >= 0]
+            scored += [
+                (-margin, place, int(n))
+                for n, margin in zip(alive, margins, strict=True)
+                if margin >= 0
+            ]
         for _, place, n in sorted(scored):
             self._leaf((place,), n, 0.0, family)
 
@@ -92,17 +104,24 @@ class ButterflySearch:
         """One tree for each number of workers, the most promising first."""
         fewest = max(2, self.fewest_regions)
         workers = np.arange(max(self.first, fewest), self.most + 1)
-        node = Node((), self.relaxation.places(family), workers, self.relaxation.fastest_pair, fewest)
+        node = Node(
+            (), self.relaxation.places(family), workers, self.relaxation.fastest_pair, fewest
+        )
         if len(node.joining) < fewest or len(workers) == 0:
             return
-        margins, grid = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte), self.market.grid(family.hosts, self.most)
+        margins, grid = (
+            self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte),
+            self.market.grid(family.hosts, self.most),
+        )
         open_ = [int(workers[at]) for at in np.argsort(-margins, kind="stable") if margins[at] >= 0]
         in_turns([partial(self._tree, grid, n, fewest, family) for n in open_], self._offer)
 
     def _tree(self, grid: Grid, workers: int, fewest: int, family: Family) -> Tree:
         """Placements of one number of workers over several regions."""
         leaf = partial(Leaf, self.relaxation, family=family)
-        return LargestFirst(self.relaxation, grid, self._meeting(workers, fewest, family), leaf).improvements()
+        return LargestFirst(
+            self.relaxation, grid, self._meeting(workers, fewest, family), leaf
+        ).improvements()
 
     def _meeting(self, workers: int, fewest: int, family: Family) -> Meeting:
         """All workers average with all others."""
@@ -117,5 +136,7 @@ class ButterflySearch:
 
     def _leaf(self, used: tuple[int, ...], workers: int, wan: float, family: Family) -> None:
         """Offer the placements of one set of regions and one N that may improve."""
-        for groups in Leaf(self.relaxation, Node(used, (), np.array([workers]), wan), family).improvements():
+        for groups in Leaf(
+            self.relaxation, Node(used, (), np.array([workers]), wan), family
+        ).improvements():
             self._offer(groups)

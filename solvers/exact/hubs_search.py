@@ -1,4 +1,6 @@
-"""Best placement around a hub: its place, number of workers, then machines, each pruned by its bound."""
+"""Best placement around a hub: its place, number of workers, then machines, each pruned by its
+bound.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from .hubs.walk import Walk
 from .hubs.workers import HubWorkers
 
 FIRST_ROWS = 16
-"""So many hubs are looked at together at first, then twice as many each time until something better is found."""
+"""So many hubs are looked at together at first, then twice as many each time until something better
+is found.
+"""
 
 
 class HubSearch:
@@ -42,14 +46,20 @@ class HubSearch:
     def __init__(self, market: Market, target: Target, mode: Mode) -> None:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
         wish = self.problem.requirements
-        self.fewest_regions, self.most_regions = max(market.fewest_regions, traits(mode.strategy).least_regions), wish.max_regions
+        self.fewest_regions, self.most_regions = (
+            max(market.fewest_regions, traits(mode.strategy).least_regions),
+            wish.max_regions,
+        )
         self.most = min(wish.max_workers, int(market.cap.sum()))
         self.counts = np.arange(max(2, wish.min_workers), self.most + 1)
         self.cleanest = self._least(market.carbon)
         self.workers = HubWorkers(market, mode, self.most)
         self.bounds, self.screen = HubBounds(self.workers), HubScreen(self.workers)
         meetings: dict[str | None, ByPlace] = {}
-        self.hubs = [Hub(market, mode, place, storage, self.workers.prices, meetings) for place, storage in self._places()]
+        self.hubs = [
+            Hub(market, mode, place, storage, self.workers.prices, meetings)
+            for place, storage in self._places()
+        ]
         self.table = HubTable(self.hubs, self.most)
 
     def _least(self, each: Array) -> Array:
@@ -64,7 +74,9 @@ class HubSearch:
         """Where the hub may be."""
         wanted = self.problem.requirements.aggregator
         if self.workers.ideal.transport == "server":
-            return [(place, None) for place in (self.market.places if wanted is None else (wanted,))]
+            return [
+                (place, None) for place in (self.market.places if wanted is None else (wanted,))
+            ]
         return list(self.problem.aggregator_places)
 
     def aim(self, target: Target) -> None:
@@ -105,22 +117,33 @@ class HubSearch:
     def _promising(self, rows: HubRows) -> Mask:
         """Which rows could be an improvement with ideal links."""
         found = self._open(rows)[0]
-        for some in np.array_split(np.flatnonzero(found), np.arange(self.workers.at_once, len(rows), self.workers.at_once)):
+        for some in np.array_split(
+            np.flatnonzero(found), np.arange(self.workers.at_once, len(rows), self.workers.at_once)
+        ):
             found[some] = self.screen.ideal_worth(self.target, rows[some])[0]
         return found
 
     def _search(self, rows: HubRows) -> int:
-        """Enumerate the machines of some rows one after the other until something better is found; how many rows are done."""
+        """Enumerate the machines of some rows one after the other until something better is found;
+        how many rows are done.
+        """
         limits = self.target.limits
         for done, found in self._worth(rows):
             self.target.check_time()
-            self._machines(self.hubs[int(rows.hubs[done])], int(rows.workers[done]), float(rows.usd[done]), found)
+            self._machines(
+                self.hubs[int(rows.hubs[done])],
+                int(rows.workers[done]),
+                float(rows.usd[done]),
+                found,
+            )
             if self.target.limits != limits:
                 return done + 1
         return len(rows)
 
     def _worth(self, rows: HubRows) -> Iterator[tuple[int, Machines]]:
-        """Positions of the rows that could be an improvement with the links that they have, each with the machines that it may have."""
+        """Positions of the rows that could be an improvement with the links that they have, each
+        with the machines that it may have.
+        """
         kept, places = self.screen.ideal_worth(self.target, rows)
         left = np.flatnonzero(kept)
         if len(left):
@@ -131,14 +154,30 @@ class HubSearch:
             yield from ((int(left[at]), found.row(at)) for at in np.flatnonzero(kept).tolist())
 
     def _ways(self, rows: HubRows, places: Indices) -> tuple[Array, Array]:
-        """Seconds to and from the hub of each row, known at some places, infinite where it may have no worker; shapes (rows, places)."""
+        """Seconds to and from the hub of each row, known at some places, infinite where it may have
+        no worker; shapes (rows, places).
+        """
         hubs = [self.hubs[k] for k in rows.hubs.tolist()]
-        up, down = (np.array(each) for each in zip(*(hub.ways(places) for hub in hubs), strict=True))
+        up, down = (
+            np.array(each) for each in zip(*(hub.ways(places) for hub in hubs), strict=True)
+        )
         return np.where(np.array([hub.open_places for hub in hubs]), up, np.inf), down
 
-    def improves(self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0) -> bool:
+    def improves(
+        self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0
+    ) -> bool:
         """Whether a round this short at these prices could be an improvement: `keeps`."""
-        return bool(keeps(self.target, self.mode, seconds, usd_per_hour, usd_per_round, usd_per_hour * seconds, slowest))
+        return bool(
+            keeps(
+                self.target,
+                self.mode,
+                seconds,
+                usd_per_hour,
+                usd_per_round,
+                usd_per_hour * seconds,
+                slowest,
+            )
+        )
 
     def _machines(self, hub: Hub, n: int, server_usd: float, found: Machines) -> None:
         """Enumerate the machines of one hub and one n that may improve."""
@@ -146,7 +185,9 @@ class HubSearch:
         chosen, seconds = self.screen.by_price[inside], found.seconds[inside]
         chosen = chosen[np.lexsort((seconds, market.usd[chosen]))]
         worker_usd, region_usd = self._egress(hub, n, chosen)
-        if not self.improves(float(found.shortest), float(found.usd), n * float(worker_usd.min()) + hub.fixed_usd(n)):
+        if not self.improves(
+            float(found.shortest), float(found.usd), n * float(worker_usd.min()) + hub.fixed_usd(n)
+        ):
             return
         pools = [market.pools[i] for i in chosen]
         for counts in Walk(self, n, chosen, hub, server_usd, (worker_usd, region_usd)).run():
@@ -160,7 +201,11 @@ class HubSearch:
                         self.target.offer(Placement(groups=groups, exchange=exchange))
 
     def _egress(self, hub: Hub, n: int, chosen: Indices) -> tuple[Array, Array]:
-        """USD that a worker of some pools pays a round for egress and for its part of the data, and its region beside; shapes (chosen,)."""
+        """USD that a worker of some pools pays a round for egress and for its part of the data, and
+        its region beside; shapes (chosen,).
+        """
         places, at = np.unique(self.market.place_of[chosen], return_inverse=True)
         worker, region = hub.egress(places)
-        return (worker + self.problem.batch / n * np.array(self.market.data_usd)[places])[at], region[at]
+        return (worker + self.problem.batch / n * np.array(self.market.data_usd)[places])[
+            at
+        ], region[at]

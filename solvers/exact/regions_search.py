@@ -1,4 +1,6 @@
-"""Best placement whose regions synchronise inside and meet through one machine each: sets of regions, then machines."""
+"""Best placement whose regions synchronise inside and meet through one machine each: sets of
+regions, then machines.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ class RegionSearch:
             return
         families = self.relaxation.families
         self._look_over(families)
-        open_ = [family for family in families if any(len(self._open(r, family)) for r in self._counts())]
+        open_ = [
+            family for family in families if any(len(self._open(r, family)) for r in self._counts())
+        ]
         Seeds(self.relaxation, self._offer).run(open_, self.fewest_regions)
         if self.transport != "region-hub":
             self._trees(open_)
@@ -75,33 +79,52 @@ class RegionSearch:
                     self._grow((), self.relaxation.places(family), alive, regions, family)
 
     def _trees(self, families: list[Family]) -> None:
-        """One tree for each family of hosts, number of regions and number of workers, the most promising first."""
+        """One tree for each family of hosts, number of regions and number of workers, the most
+        promising first.
+        """
         frames = []
         for family in families:
             for regions in self._counts():
                 margins = self._root_margins(regions, family)
-                frames += [(-margin, n, regions, family) for n, margin in margins.items() if margin >= 0]
+                frames += [
+                    (-margin, n, regions, family) for n, margin in margins.items() if margin >= 0
+                ]
         in_turns(
-            [partial(self._tree, n, regions, family) for _, n, regions, family in sorted(frames, key=lambda frame: frame[:3])], self._offer
+            [
+                partial(self._tree, n, regions, family)
+                for _, n, regions, family in sorted(frames, key=lambda frame: frame[:3])
+            ],
+            self._offer,
         )
 
     def _tree(self, workers: int, regions: int, family: Family) -> Tree:
-        """Placements of one number of workers over so many regions; none if they have been ruled out meanwhile."""
+        """Placements of one number of workers over so many regions; none if they have been ruled
+        out meanwhile.
+        """
         self.target.tick()
         if workers not in self._open(regions, family).tolist():
             return iter(())
         grid = self.market.grid(family.hosts, self.most)
-        return LargestFirst(self.relaxation, grid, self._meeting(workers, regions, family), partial(self._leaf, family)).improvements()
+        return LargestFirst(
+            self.relaxation,
+            grid,
+            self._meeting(workers, regions, family),
+            partial(self._leaf, family),
+        ).improvements()
 
     def _leaf(self, family: Family, node: Node) -> RegionLeaf:
         return RegionLeaf(self, node, family)
 
     def _meeting(self, workers: int, regions: int, family: Family) -> Meeting:
-        """Leaders average with each other after the workers of each region have, and before these hear of it."""
+        """Leaders average with each other after the workers of each region have, and before these
+        hear of it.
+        """
         counts = np.arange(workers + 1)
         own = np.full((len(self.market.places), workers + 1), np.inf)
         for place in self.relaxation.places(family):
-            own[place] = self._inside(counts, self.fastest_averaging((place,), family)[counts], regions, family)
+            own[place] = self._inside(
+                counts, self.fastest_averaging((place,), family)[counts], regions, family
+            )
         return Meeting(
             workers=workers,
             fewest=regions,
@@ -110,7 +133,9 @@ class RegionSearch:
             pair_bytes=self.between.pair_bytes(regions),
             waits=self.transport == "leaders",
             own_s=own,
-            home_usd=float(self.home_usd(np.array(self.relaxation.places(family)), workers - regions)),
+            home_usd=float(
+                self.home_usd(np.array(self.relaxation.places(family)), workers - regions)
+            ),
         )
 
     def may_improve(self) -> bool:
@@ -118,16 +143,24 @@ class RegionSearch:
         if self.first > self.most:
             return False
         self._look_over(self.relaxation.families)
-        return any(len(self._open(r, family)) > 0 for family in self.relaxation.families for r in self._counts())
+        return any(
+            len(self._open(r, family)) > 0
+            for family in self.relaxation.families
+            for r in self._counts()
+        )
 
     def _look_over(self, families: list[Family]) -> None:
-        """Work out `_margins` of all placements for all numbers of regions at once: what the root asks for one by one."""
+        """Work out `_margins` of all placements for all numbers of regions at once: what the root
+        asks for one by one.
+        """
         self._forget_others()
         if self.problem.requirements.required_places or self._roots or self._rough:
             return
         for family in families:
             places = self.relaxation.places(family)
-            counts = [r for r in self._counts() if r <= len(places) and max(self.first, r) <= self.most]
+            counts = [
+                r for r in self._counts() if r <= len(places) and max(self.first, r) <= self.most
+            ]
             if not counts:
                 continue
             averaging, at = self.fastest_averaging(places, family), np.array(places, dtype=np.intp)
@@ -137,14 +170,23 @@ class RegionSearch:
                 seconds, usd = self.between.least((), places, regions)
                 largest = -(-workers // regions)
                 inside = self._inside(largest, averaging[largest], regions, family)
-                parts.append((workers, inside + seconds, usd + self.home_usd(at, workers - regions)))
-            every, round_s, round_usd = (np.concatenate(column) for column in zip(*parts, strict=True))
+                parts.append(
+                    (workers, inside + seconds, usd + self.home_usd(at, workers - regions))
+                )
+            every, round_s, round_usd = (
+                np.concatenate(column) for column in zip(*parts, strict=True)
+            )
             data, rows = min(self.market.data_usd[p] for p in places), self.market.weights
-            needed = self.target.thresholds(self.mode, rows, round_s, round_usd, data, np.zeros(len(every)))
+            needed = self.target.thresholds(
+                self.mode, rows, round_s, round_usd, data, np.zeros(len(every))
+            )
             needed = np.where(np.isinf(round_s), np.inf, needed)
             found = margin(self.market.total_sums(at, family.hosts, self.most)[:, every], needed)
             ends = np.cumsum([len(part[0]) for part in parts])[:-1]
-            self._rough |= {(r, family.hosts): part for r, part in zip(counts, np.split(found, ends), strict=True)}
+            self._rough |= {
+                (r, family.hosts): part
+                for r, part in zip(counts, np.split(found, ends), strict=True)
+            }
 
     def _forget_others(self) -> None:
         """Margins stay as they are while an improvement needs the same."""
@@ -169,33 +211,55 @@ class RegionSearch:
         return self._roots[key]
 
     def _worked_out(self, regions: int, family: Family) -> dict[int, float]:
-        workers, places = np.arange(max(self.first, regions), self.most + 1), self.relaxation.places(family)
+        workers, places = (
+            np.arange(max(self.first, regions), self.most + 1),
+            self.relaxation.places(family),
+        )
         if len(places) < regions or len(workers) == 0:
             return {}
         rough = self._rough.get((regions, family.hosts))
         margins = self._margins((), places, workers, regions, family) if rough is None else rough
         if self.transport != "region-hub" and np.any(margins >= 0):
-            margins = np.where(margins >= 0, self._fixed_margins(places, workers, regions, family), margins)
+            margins = np.where(
+                margins >= 0, self._fixed_margins(places, workers, regions, family), margins
+            )
         return dict(zip(workers.tolist(), margins.tolist(), strict=True))
 
-    def _fixed_margins(self, places: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
-        """Margins of all placements over exactly so many regions, where each pays for its leader's pairs; shape (workers,)."""
+    def _fixed_margins(
+        self, places: tuple[int, ...], workers: Indices, regions: int, family: Family
+    ) -> Array:
+        """Margins of all placements over exactly so many regions, where each pays for its leader's
+        pairs; shape (workers,).
+        """
         grid, at = self.market.grid(family.hosts, self.most), np.array(places, dtype=np.intp)
         pair = self.between.pair_bytes(regions)
         slowest, pairs = self.between.nearest(places, regions)
-        rounds_per_hour = SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
+        rounds_per_hour = (
+            SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
+        )
         charge = grid.weights[:, 1:2] * rounds_per_hour * pair * (pairs - pairs.min())
         rows = np.arange(len(grid.weights))
         must = np.flatnonzero(np.isin(at, list(grid.least)))
-        reached = grid.conjugates.best(rows, at, regions, self.most - regions + 1, workers, charge, must)
+        reached = grid.conjugates.best(
+            rows, at, regions, self.most - regions + 1, workers, charge, must
+        )
         averaging = self.fastest_averaging(places, family)[-(-workers // regions)]
         waiting = slowest * pair if self.transport == "leaders" else 0.0
         seconds = self._inside(-(-workers // regions), averaging, regions, family) + waiting
         egress = regions * float(pairs.min()) * pair + self.home_usd(at, workers - regions)
         data, zero = min(self.market.data_usd[p] for p in places), np.zeros(len(workers))
-        return margin(reached, self.target.thresholds(self.mode, grid.weights, seconds, egress, data, zero))
+        return margin(
+            reached, self.target.thresholds(self.mode, grid.weights, seconds, egress, data, zero)
+        )
 
-    def _grow(self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, regions: int, family: Family) -> None:
+    def _grow(
+        self,
+        used: tuple[int, ...],
+        joining: tuple[int, ...],
+        workers: Indices,
+        regions: int,
+        family: Family,
+    ) -> None:
         """Add regions one by one; a set whose superset bound cannot improve is cut."""
         for at, place in enumerate(joining):
             self.target.tick()
@@ -215,9 +279,18 @@ class RegionSearch:
                 for groups in leaf.improvements():
                     self._offer(groups)
 
-    def _margins(self, used: tuple[int, ...], joining: tuple[int, ...], workers: Indices, regions: int, family: Family) -> Array:
+    def _margins(
+        self,
+        used: tuple[int, ...],
+        joining: tuple[int, ...],
+        workers: Indices,
+        regions: int,
+        family: Family,
+    ) -> Array:
         """Margins over an improvement for each worker count; negative is cut."""
-        found = settled(self.problem.requirements.required_places, self.market.places, used, joining)
+        found = settled(
+            self.problem.requirements.required_places, self.market.places, used, joining
+        )
         if found is None or len(found[0]) > regions:
             return np.full(len(workers), -np.inf)
         used, joining = found
@@ -225,7 +298,9 @@ class RegionSearch:
         sums = self.market.total_sums(places, family.hosts, self.most)[:, workers]
         largest = -(-workers // regions)
         averaging = self.fastest_averaging(tuple(sorted((*used, *joining))), family)[largest]
-        return margin(sums, self.thresholds(used, joining, workers, largest, averaging, regions, family))
+        return margin(
+            sums, self.thresholds(used, joining, workers, largest, averaging, regions, family)
+        )
 
     def thresholds(
         self,
@@ -237,7 +312,9 @@ class RegionSearch:
         regions: int,
         family: Family,
     ) -> Array:
-        """Thresholds of an improvement; ``largest`` is how many workers some region has, ``averaging`` what one average takes, at least."""
+        """Thresholds of an improvement; ``largest`` is how many workers some region has,
+        ``averaging`` what one average takes, at least.
+        """
         seconds, usd = self.between.least(used, joining, regions)
         if seconds == np.inf:
             return np.full((len(self.market.weights), len(workers)), np.inf)
@@ -245,23 +322,42 @@ class RegionSearch:
         inside_usd = self.home_usd(places, workers - regions)
         communication = self._inside(largest, averaging, regions, family) + seconds
         data = min(self.market.data_usd[p] for p in places)
-        return self.target.thresholds(self.mode, self.market.weights, communication, usd + inside_usd, data, np.zeros(len(workers)))
+        return self.target.thresholds(
+            self.mode,
+            self.market.weights,
+            communication,
+            usd + inside_usd,
+            data,
+            np.zeros(len(workers)),
+        )
 
     def home_usd(self, places: Indices, followers: Indices | int) -> Array:
         """Least egress inside the regions of so many workers that are no leaders."""
         home = float(self.market.prices[places, places].min())
         if home == np.inf:  # a network that carries nothing there
             return np.where(np.asarray(followers) > 0, np.inf, 0.0)
-        built: Array = np.asarray(followers) * self.size * (2 * self.mode.local_steps + self._broadcasts) * home
+        built: Array = (
+            np.asarray(followers)
+            * self.size
+            * (2 * self.mode.local_steps + self._broadcasts)
+            * home
+        )
         return built
 
     def fastest_averaging(self, places: tuple[int, ...], family: Family) -> Array:
-        """Least seconds of one average in any of some places, by workers: of the fastest hosts that can be there."""
+        """Least seconds of one average in any of some places, by workers: of the fastest hosts that
+        can be there.
+        """
         key = places, family.hosts
         found = self._fastest.get(key)
         if found is None:
-            hosts = frozenset[str]().union(*(self.market.hosts_at[place] for place in places)) & family.hosts
-            found = self._fastest[key] = np.minimum.reduce([family.averaging_by_host[h] for h in sorted(hosts)])
+            hosts = (
+                frozenset[str]().union(*(self.market.hosts_at[place] for place in places))
+                & family.hosts
+            )
+            found = self._fastest[key] = np.minimum.reduce(
+                [family.averaging_by_host[h] for h in sorted(hosts)]
+            )
         return found
 
     @property
@@ -273,8 +369,8 @@ class RegionSearch:
 
         Notes
         -----
-        Without a barrier a region of one worker goes ahead alone, so nothing is certain there. Where data has its place, the
-        region with the longest calculation may average among few.
+        Without a barrier a region of one worker goes ahead alone, so nothing is certain there.
+        Where data has its place, the region with the longest calculation may average among few.
         """
         if self.transport == "region-gossip":
             return np.zeros(len(largest))
@@ -292,8 +388,13 @@ class RegionSearch:
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         """Offer groups with every hub that the mode allows."""
-        first = Placement(groups=groups, exchange=Exchange(strategy=NO_EXCHANGE, compression=self.problem.compression))
+        first = Placement(
+            groups=groups,
+            exchange=Exchange(strategy=NO_EXCHANGE, compression=self.problem.compression),
+        )
         counts = first.workers_by_place
         if self.fewest_regions <= len(counts) <= self.most_regions:
-            for exchange in exchanges_of(self.mode.strategy, self.mode.local_steps, self.problem, counts):
+            for exchange in exchanges_of(
+                self.mode.strategy, self.mode.local_steps, self.problem, counts
+            ):
                 self.target.offer(Placement(groups=groups, exchange=exchange))

@@ -1,4 +1,5 @@
-"""Do the solvers agree? Runs exact, highs, milp and cpsat on medium markets and prints a table of disagreements, times and gaps.
+"""Do the solvers agree? Runs exact, highs, milp and cpsat on medium markets and prints a table of
+disagreements, times and gaps.
 
 python tests/benchmarks/agreement.py --seeds 0:200 --solvers exact,highs,milp,cpsat --time-limit 60
 """
@@ -13,7 +14,18 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from instances import AS_OF, CITIES, GPUS, _measured, _wide_prices, function_at, offer, profile, region, store_at
+from instances import (
+    AS_OF,
+    CITIES,
+    GPUS,
+    _measured,
+    _wide_prices,
+    function_at,
+    offer,
+    profile,
+    region,
+    store_at,
+)
 from placer.market.catalog import Catalog, Gpu
 from placer.problem.data_shares import Dataset
 from placer.problem.problem import Problem
@@ -24,14 +36,24 @@ from placer.solving.solve import solve
 
 
 def medium_problem(seed: int) -> Problem:
-    """Draw a market of 4 or 5 regions and 6 to 12 pools with quotas of 2 to 8 GPUs, and any strategy, objective and limits."""
+    """Draw a market of 4 or 5 regions and 6 to 12 pools with quotas of 2 to 8 GPUs, and any
+    strategy, objective and limits.
+    """
     draw = random.Random(seed)
     regions = [
         region(draw.choice(["aws", "gcp", "lambda"]), f"r{i}", city)
         for i, city in enumerate(draw.sample(range(len(CITIES)), draw.choice([4, 5])))
     ]
-    kinds = [(r, gpu, size, market) for r in regions for gpu in GPUS for size in (1, 1, 2) for market in ("spot", "on_demand")]
-    chosen = dict.fromkeys([*(draw.choice([k for k in kinds if k[0] is r]) for r in regions), *draw.sample(kinds, 20)])
+    kinds = [
+        (r, gpu, size, market)
+        for r in regions
+        for gpu in GPUS
+        for size in (1, 1, 2)
+        for market in ("spot", "on_demand")
+    ]
+    chosen = dict.fromkeys(
+        [*(draw.choice([k for k in kinds if k[0] is r]) for r in regions), *draw.sample(kinds, 20)]
+    )
     offers = tuple(
         offer(
             r.provider,
@@ -49,17 +71,40 @@ def medium_problem(seed: int) -> Problem:
         digest="0",
         regions=places,
         gpus={
-            n: Gpu(gpu=n, kind="gpu", memory_gib=m, fp16_tflops=f, memory_gb_per_s=b, host=h, source="test", as_of=AS_OF)
+            n: Gpu(
+                gpu=n,
+                kind="gpu",
+                memory_gib=m,
+                fp16_tflops=f,
+                memory_gb_per_s=b,
+                host=h,
+                source="test",
+                as_of=AS_OF,
+            )
             for n, (m, f, b, h) in GPUS.items()
         },
         offers=offers,
-        functions=tuple(replace(function_at(r), max_memory_gib=draw.choice([8, 32])) for r in regions if draw.random() < 0.7),
-        stores=(*(store_at(r) for r in regions if draw.random() < 0.7), store_at(places["backblaze/b"])),
+        functions=tuple(
+            replace(function_at(r), max_memory_gib=draw.choice([8, 32]))
+            for r in regions
+            if draw.random() < 0.7
+        ),
+        stores=(
+            *(store_at(r) for r in regions if draw.random() < 0.7),
+            store_at(places["backblaze/b"]),
+        ),
         egress=tuple(_wide_prices(draw)),
-        links=tuple(_measured(draw, a, b) for a in places for b in places if a != b and draw.random() < 0.2),
+        links=tuple(
+            _measured(draw, a, b) for a in places for b in places if a != b and draw.random() < 0.2
+        ),
     )
     rates = {gpu: round(draw.uniform(20, 400), 1) for gpu in GPUS}
-    model = profile(draw.choice([0.5, 20, 120, 1000]), rates, draw.choice([4096, 32768]), draw.choice([0.6, 0.9]))
+    model = profile(
+        draw.choice([0.5, 20, 120, 1000]),
+        rates,
+        draw.choice([4096, 32768]),
+        draw.choice([0.6, 0.9]),
+    )
     return Problem(profile=model, catalog=catalog, requirements=_wishes(draw, catalog))
 
 
@@ -73,7 +118,9 @@ def _wishes(draw: random.Random, catalog: Catalog) -> Requirements:
     least = draw.choice([1, 1, 2, 4])
     return Requirements(
         objective=draw.choice(("throughput", "cost", "cost-per-sample")),
-        budget_usd_per_hour=draw.choice([None, round(draw.uniform(1, 20), 2), round(draw.uniform(1, 20), 2)]),
+        budget_usd_per_hour=draw.choice(
+            [None, round(draw.uniform(1, 20), 2), round(draw.uniform(1, 20), 2)]
+        ),
         min_samples_per_second=draw.choice([None, None, round(draw.uniform(50, 2000), 1)]),
         min_workers=least,
         max_workers=draw.choice([8, 16, 24]),
@@ -112,21 +159,31 @@ def main() -> None:
             results[name] = solve(problem, name, options)
             seconds[name].append(time.perf_counter() - started)
             unproved[name] += results[name].status not in ("optimal", "infeasible")
-        wrong = [f"{a}/{b}" for i, a in enumerate(names) for b in names[i + 1 :] if _contradiction(results[a], results[b])]
+        wrong = [
+            f"{a}/{b}"
+            for i, a in enumerate(names)
+            for b in names[i + 1 :]
+            if _contradiction(results[a], results[b])
+        ]
         disagreements += bool(wrong)
         shown = "  ".join(
-            f"{n} {r.status} {r.value and round(r.value, 6)} <> {r.bound and round(r.bound, 6)} {seconds[n][-1]:.1f}s"
+            f"{n} {r.status} {r.value and round(r.value, 6)} <> {r.bound and round(r.bound, 6)} "
+            f"{seconds[n][-1]:.1f}s"
             for n, r in results.items()
         )
         print(
-            f"{seed:4d} {problem.requirements.exchange:24s} {problem.requirements.objective:15s} {shown} {','.join(wrong)}",
+            f"{seed:4d} {problem.requirements.exchange:24s} {problem.requirements.objective:15s} "
+            f"{shown} {','.join(wrong)}",
             flush=True,
         )
     print(f"\n{last - first} instances, {disagreements} with a disagreement")
     print(f"{'solver':8s} {'median s':>9s} {'mean s':>8s} {'most s':>8s} {'unproved':>9s}")
     for name in names:
         took = seconds[name]
-        print(f"{name:8s} {median(took):9.2f} {sum(took) / len(took):8.2f} {max(took):8.2f} {unproved[name]:9d}")
+        print(
+            f"{name:8s} {median(took):9.2f} {sum(took) / len(took):8.2f} {max(took):8.2f} "
+            f"{unproved[name]:9d}"
+        )
 
 
 if __name__ == "__main__":

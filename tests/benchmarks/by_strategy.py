@@ -1,4 +1,6 @@
-"""Which search of `exact` takes the time: CPU seconds and nodes of each strategy, tie-breaking apart."""
+"""Which search of `exact` takes the time: CPU seconds and nodes of each strategy, tie-breaking
+apart.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,14 @@ from typing import Any
 
 @contextmanager
 def watched(wanted: bool) -> Iterator[dict[str, dict[str, float]]]:
-    """While this lasts, sum what the searches of `exact` take, by strategy, local steps and objective.
+    """While this lasts, sum what the searches of `exact` take, by strategy, local steps and
+    objective.
 
     Notes
     -----
-    It wraps ``run`` of each class in ``exact.SEARCHES``; what lies outside of them (single machines, set-up, the bound of a stopped
-    search) is not in the sums. The cost is two readings of a clock for each search.
+    It wraps ``run`` of each class in ``exact.SEARCHES``; what lies outside of them (single
+    machines, set-up, the bound of a stopped search) is not in the sums. The cost is two readings of
+    a clock for each search.
     """
     exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
 

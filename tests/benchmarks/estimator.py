@@ -1,8 +1,9 @@
-"""The throughput estimate of `placer profile --estimate`: fit its constants to published rates, and how far it is off.
+"""The throughput estimate of `placer profile --estimate`: fit its constants to published rates, and
+how far it is off.
 
-python tests/benchmarks/estimator.py            errors with each model left out
-python tests/benchmarks/estimator.py --write    write the constants and docs/estimator.md
-python tests/benchmarks/estimator.py --count    count the published models anew first (needs PyTorch)
+python tests/benchmarks/estimator.py            errors with each model left out python
+tests/benchmarks/estimator.py --write    write the constants and docs/estimator.md python
+tests/benchmarks/estimator.py --count    count the published models anew first (needs PyTorch)
 """
 
 from __future__ import annotations
@@ -31,17 +32,30 @@ PAPER = "Erben et al. (PVLDB 17(6), 2024)"
 COUNTED = 32
 """Samples that a step counts in the paper's logs."""
 SOURCES = {
-    "cnn": f"placer on the meta device; architecture of torchvision, images of 224 x 224; 32 images a step as in {PAPER}",
-    "transformer": "placer on the meta device; architecture of the artifact; 1 sequence of 512 tokens a step that counts as 32 samples: "
-    f"the training loop of {PAPER} (experiments/code/param/bee.py) computes the first of 32 sequences",
+    "cnn": (
+        f"placer on the meta device; architecture of torchvision, images of 224 x 224; 32 "
+        f"images a step as in {PAPER}"
+    ),
+    "transformer": "placer on the meta device; architecture of the artifact; 1 sequence of 512 "
+    "tokens a step that counts as 32 samples: "
+    f"the training loop of {PAPER} (experiments/code/param/bee.py) computes the first of "
+    f"32 sequences",
 }
 
 
 def main() -> None:
     """Read the words and do it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write constants.json and docs/estimator.md")
-    parser.add_argument("--count", action="store_true", help="count the published models anew and write published.csv")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write constants.json and docs/estimator.md"
+    )
+    parser.add_argument(
+        "--count",
+        action="store_true",
+        help="count the published models anew and write published.csv",
+    )
     options = parser.parse_args()
     if options.count:
         count_models()
@@ -64,10 +78,25 @@ def count_models() -> None:
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["model", "family", "samples", "flops", "grouped_flops", "moved_bytes", "kernels", "source", "as_of"])
+    writer.writerow(
+        [
+            "model",
+            "family",
+            "samples",
+            "flops",
+            "grouped_flops",
+            "moved_bytes",
+            "kernels",
+            "source",
+            "as_of",
+        ]
+    )
     for name, (_, family, _) in REFERENCE.items():
         step = count(reference(name)).of(COUNTED if family == "cnn" else 1)
-        figures = [round(getattr(step, field)) for field in ("flops", "grouped_flops", "moved_bytes", "kernels")]
+        figures = [
+            round(getattr(step, field))
+            for field in ("flops", "grouped_flops", "moved_bytes", "kernels")
+        ]
         writer.writerow([name, family, COUNTED, *figures, SOURCES[family], AS_OF])
     write_text(str(PUBLISHED), out.getvalue())
 
@@ -78,7 +107,10 @@ def document(constants: Constants, points: tuple[Point, ...]) -> dict[str, Any]:
         "schema": "placer.estimator/v1",
         "as_of": AS_OF,
         "command": "python tests/benchmarks/estimator.py --write",
-        "source": f"fitted to {len(points)} published rates of one device: {PAPER}, as in profiles/*.json; FP16 autocast",
+        "source": (
+            f"fitted to {len(points)} published rates of one device: {PAPER}, as in "
+            f"profiles/*.json; FP16 autocast"
+        ),
         "families": {
             name: {
                 "flop_efficiency": digits(f.flop_efficiency),
@@ -104,7 +136,8 @@ def report(rows: tuple[LeftOut, ...], constants: Constants, catalog: Catalog) ->
     """Write the tables in Markdown."""
     lines = ["# How far estimates of throughput are off", "", INTRODUCTION, ""]
     lines += [
-        "| model | GPU | published samples/s | fitted | model never measured | family never measured "
+        "| model | GPU | published samples/s | fitted | model never measured | family never "
+        "measured "
         "| other device known | data sheet alone |"
     ]
     lines += ["|---|---|---:|---:|---:|---:|---:|---:|"]
@@ -115,7 +148,10 @@ def report(rows: tuple[LeftOut, ...], constants: Constants, catalog: Catalog) ->
             p.model,
             p.device.gpu,
             f"{p.rate.value:,.1f}",
-            *map(percent, (fitted, r.never_measured, r.family_never_measured, r.other_device, r.data_sheet)),
+            *map(
+                percent,
+                (fitted, r.never_measured, r.family_never_measured, r.other_device, r.data_sheet),
+            ),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "Errors as factors less one (too fast and too slow alike):", ""]
@@ -123,28 +159,57 @@ def report(rows: tuple[LeftOut, ...], constants: Constants, catalog: Catalog) ->
     for name, errors in groups(rows):
         got = summary(errors)
         if got is not None:
-            lines.append(f"| {name} | {got.rates} | {got.median:.0%} | {got.p90:.0%} | {got.worst:.0%} |")
-    lines += ["", NODES, "", "| model | node | published samples/s | estimated | low to high | error |", "|---|---|---:|---:|---:|---:|"]
-    return "\n".join([*lines, *nodes(constants, catalog), "", CONSTANTS_SAY, "", *table_of(constants)]) + "\n"
+            lines.append(
+                f"| {name} | {got.rates} | {got.median:.0%} | {got.p90:.0%} | {got.worst:.0%} |"
+            )
+    lines += [
+        "",
+        NODES,
+        "",
+        "| model | node | published samples/s | estimated | low to high | error |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    return (
+        "\n".join([*lines, *nodes(constants, catalog), "", CONSTANTS_SAY, "", *table_of(constants)])
+        + "\n"
+    )
 
 
 def groups(rows: tuple[LeftOut, ...]) -> list[tuple[str, list[float | None]]]:
     """Errors by what was left out and family."""
     found: list[tuple[str, list[float | None]]] = [
-        (f"model never measured, {family}", [r.never_measured for r in rows if r.point.family == family])
+        (
+            f"model never measured, {family}",
+            [r.never_measured for r in rows if r.point.family == family],
+        )
         for family in ("cnn", "transformer")
     ]
     found.append(("model never measured, all", [r.never_measured for r in rows]))
     found.append(("family never measured", [r.family_never_measured for r in rows]))
     for family in ("cnn", "transformer"):
-        found.append((f"other device of the model known, {family}", [r.other_device for r in rows if r.point.family == family]))
-        found.append((f"the same by the data sheet alone (profile.py), {family}", [r.data_sheet for r in rows if r.point.family == family]))
+        found.append(
+            (
+                f"other device of the model known, {family}",
+                [r.other_device for r in rows if r.point.family == family],
+            )
+        )
+        found.append(
+            (
+                f"the same by the data sheet alone (profile.py), {family}",
+                [r.data_sheet for r in rows if r.point.family == family],
+            )
+        )
     found.append(("other device of the model known, all", [r.other_device for r in rows]))
-    return [*found, ("the same by the data sheet alone (profile.py), all", [r.data_sheet for r in rows])]
+    return [
+        *found,
+        ("the same by the data sheet alone (profile.py), all", [r.data_sheet for r in rows]),
+    ]
 
 
 def nodes(constants: Constants, catalog: Catalog) -> list[str]:
-    """Published nodes of several GPUs against one estimated device times what profile.py takes for a node."""
+    """Published nodes of several GPUs against one estimated device times what profile.py takes for
+    a node.
+    """
     lines = []
     for p in published_points(catalog, nodes=True):
         value = estimated_rate(p, constants)
@@ -159,7 +224,9 @@ def nodes(constants: Constants, catalog: Catalog) -> list[str]:
             basis="estimated",
             source="-",
         )
-        alone = with_rates(load_profile(p.model), one).rate(catalog.gpus[p.device.gpu], p.rate.gpu_count, "none", catalog)
+        alone = with_rates(load_profile(p.model), one).rate(
+            catalog.gpus[p.device.gpu], p.rate.gpu_count, "none", catalog
+        )
         assert alone is not None
         cells = [
             p.model,
@@ -185,9 +252,15 @@ def percent(value: float | None) -> str:
 def table_of(constants: Constants) -> list[str]:
     """List the constants."""
     lines = ["| family | FLOP efficiency | byte efficiency | interval |", "|---|---:|---:|---:|"]
-    lines += [f"| {n} | {f.flop_efficiency:.2f} | {f.byte_efficiency:.2f} | x / {f.spread:.2f} |" for n, f in constants.families.items()]
+    lines += [
+        f"| {n} | {f.flop_efficiency:.2f} | {f.byte_efficiency:.2f} | x / {f.spread:.2f} |"
+        for n, f in constants.families.items()
+    ]
     shares = ", ".join(f"{name} {share:.2f}" for name, share in constants.generations.items())
-    grouped = f"grouped convolutions do {constants.grouped_flops_per_byte:.1f} FLOPs in the time of a byte"
+    grouped = (
+        f"grouped convolutions do {constants.grouped_flops_per_byte:.1f} FLOPs in the time "
+        f"of a byte"
+    )
     lines += ["", f"A kernel launch takes {constants.launch_seconds * 1e6:.0f} us; {grouped};"]
     return [*lines, f"share of the data sheet by generation: {shares}, others 1."]
 

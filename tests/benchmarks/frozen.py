@@ -1,10 +1,13 @@
-"""Instances with proved optima: python tests/benchmarks/frozen.py --freeze RUN.jsonl, or --check RUN.jsonl.
+"""Instances with proved optima: python tests/benchmarks/frozen.py --freeze RUN.jsonl, or --check
+RUN.jsonl.
 
-`frozen.csv` names each instance by the numbers it is drawn from, with a digest of the drawn problem, the optimum, its bound, the
-placement, and what proved it. A later run of the same questions must neither beat the bound nor prove a bound below the optimum.
+`frozen.csv` names each instance by the numbers it is drawn from, with a digest of the drawn
+problem, the optimum, its bound, the placement, and what proved it. A later run of the same
+questions must neither beat the bound nor prove a bound below the optimum.
 
-Three things can change an answer, and each is told apart. The instance: its digest differs. The formulas: the frozen placement is
-priced again and differs. The solver: instance and price are the same, and the answers contradict each other.
+Three things can change an answer, and each is told apart. The instance: its digest differs. The
+formulas: the frozen placement is priced again and differs. The solver: instance and price are the
+same, and the answers contradict each other.
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ SAME = 1e-9
 """Relative difference up to which a value counts as the same."""
 WRONG = ("drifted", "repriced", "beats the bound", "below the optimum")
 """Verdicts that need somebody to look."""
-AGAIN = "after a change that is meant: python tests/benchmarks/solving.py --freeze, again with --local-steps 16 and with --huge"
+AGAIN = (
+    "after a change that is meant: python tests/benchmarks/solving.py --freeze, again "
+    "with --local-steps 16 and with --huge"
+)
 QUESTION = tuple(field.name for field in fields(Question))
 """The numbers that an instance is drawn from."""
 
@@ -68,12 +74,18 @@ class Frozen:
     def worth(self) -> float:
         """Value of the frozen placement by today's formulas and books."""
         problem = self.question.problem()
-        return outcome_value("throughput", evaluate(msgspec.json.decode(self.placement, type=Placement), problem))
+        return outcome_value(
+            "throughput", evaluate(msgspec.json.decode(self.placement, type=Placement), problem)
+        )
 
 
 def key_of(question: Record) -> tuple[float, ...]:
     """The numbers of a question, in the order of the file."""
-    return question["huge"], question["local_steps"] or 0, *(question[name] for name in ("regions", "types", "budget", "seed"))
+    return (
+        question["huge"],
+        question["local_steps"] or 0,
+        *(question[name] for name in ("regions", "types", "budget", "seed")),
+    )
 
 
 def rows(path: Path = FILE) -> list[Frozen]:
@@ -81,7 +93,10 @@ def rows(path: Path = FILE) -> list[Frozen]:
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as handle:
-        return [msgspec.convert({k: v or None for k, v in row.items()}, Frozen, strict=False) for row in csv.DictReader(handle)]
+        return [
+            msgspec.convert({k: v or None for k, v in row.items()}, Frozen, strict=False)
+            for row in csv.DictReader(handle)
+        ]
 
 
 def verdict(row: Frozen, record: Record) -> str:
@@ -90,7 +105,8 @@ def verdict(row: Frozen, record: Record) -> str:
     Returns
     -------
     str
-        ``same`` (proved, and neither beats the other's bound), ``open`` (not proved in its time, no contradiction), or one of `WRONG`.
+        ``same`` (proved, and neither beats the other's bound), ``open`` (not proved in its time, no
+        contradiction), or one of `WRONG`.
     """
     if record["digest"] != row.digest:
         return "drifted"
@@ -108,7 +124,11 @@ def freeze(path: Path, into: Path = FILE) -> None:
     """Take what a run proved into the file; rows of the same questions are replaced, others stay."""
     run, records = read(path)
     kept = {row.key: row for row in rows(into)}
-    proved = [_row(record, run) for record in records if record["kind"] == "question" and record["status"] == "optimal"]
+    proved = [
+        _row(record, run)
+        for record in records
+        if record["kind"] == "question" and record["status"] == "optimal"
+    ]
     kept.update({row.key: row for row in proved})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -148,16 +168,26 @@ def check(path: Path, against: Path = FILE) -> None:
         said = "not frozen" if row is None else verdict(row, record)
         found[said] += 1
         if row is not None and said in WRONG:
-            print(f"{row.question}: {said}: {record['value']} (bound {record['bound']}), frozen {row.optimum} (bound {row.bound})")
-    print("frozen set: " + ", ".join(f"{count} {said}" for said, count in sorted(found.items())), file=sys.stderr)
+            print(
+                f"{row.question}: {said}: {record['value']} (bound {record['bound']}), frozen "
+                f"{row.optimum} (bound {row.bound})"
+            )
+    print(
+        "frozen set: " + ", ".join(f"{count} {said}" for said, count in sorted(found.items())),
+        file=sys.stderr,
+    )
     if any(found[said] for said in WRONG):
         raise SystemExit(f"error: answers differ from frozen.csv\n  tip: {AGAIN}")
 
 
 def main() -> None:
     """Freeze or check a run."""
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--freeze", type=Path, metavar="RUN", help="take what a run of solving.py proved")
+    words = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    words.add_argument(
+        "--freeze", type=Path, metavar="RUN", help="take what a run of solving.py proved"
+    )
     words.add_argument("--check", type=Path, metavar="RUN", help="compare a run of solving.py")
     given = words.parse_args()
     if given.freeze is None and given.check is None:

@@ -1,4 +1,6 @@
-"""How far `greedy` and `local_search` are from `exact`, and how long they take: python tests/benchmarks/heuristics.py [SECONDS]."""
+"""How far `greedy` and `local_search` are from `exact`, and how long they take: python
+tests/benchmarks/heuristics.py [SECONDS].
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,21 @@ def question(number: int, books: dict[str, Catalog]) -> Problem:
         "max_workers": draw.choice((16, 64)),
     }
     if wishes["objective"] != "throughput":
-        wishes |= {"budget_usd_per_hour": None, "min_samples_per_second": draw.choice((50.0, 200.0, 1000.0))}
-    return Problem(profile=load_profile(draw.choice(MODELS)), catalog=books[book], requirements=Requirements(**wishes))  # type: ignore[arg-type]
+        wishes |= {
+            "budget_usd_per_hour": None,
+            "min_samples_per_second": draw.choice((50.0, 200.0, 1000.0)),
+        }
+    return Problem(
+        profile=load_profile(draw.choice(MODELS)),
+        catalog=books[book],
+        requirements=Requirements(**wishes),  # type: ignore[arg-type]
+    )
 
 
 def gaps_of(results: dict[str, Result]) -> dict[str, float]:
-    """How much worse than the best answer known, in percent; infinite where only another solver found anything."""
+    """How much worse than the best answer known, in percent; infinite where only another solver
+    found anything.
+    """
     values = {solver: result.value for solver, result in results.items()}
     known = [value for value in values.values() if value is not None]
     if not known:
@@ -60,13 +71,17 @@ def gaps_of(results: dict[str, Result]) -> dict[str, float]:
     most = results["exact"].problem.requirements.objective == "throughput"
     best = max(known) if most else min(known)
     return {
-        solver: float("inf") if value is None else 100 * (1 - value / best if most else value / best - 1)
+        solver: float("inf")
+        if value is None
+        else 100 * (1 - value / best if most else value / best - 1)
         for solver, value in values.items()
     }
 
 
 def timed(problem: Problem, solver: str, options: SolveOptions) -> tuple[Result, float]:
-    """Solve a fresh copy of the question whose pools are known, and measure CPU milliseconds of the solver alone."""
+    """Solve a fresh copy of the question whose pools are known, and measure CPU milliseconds of the
+    solver alone.
+    """
     fresh = replace(problem)
     assert fresh.pools
     started = time.process_time()
@@ -83,20 +98,35 @@ def timed(problem: Problem, solver: str, options: SolveOptions) -> tuple[Result,
 def percentiles(values: list[float]) -> str:
     """Median, 95th percentile and worst."""
     ranked = sorted(values)
-    return f"median {ranked[len(ranked) // 2]:.2f}, p95 {ranked[int(0.95 * (len(ranked) - 1))]:.2f}, worst {ranked[-1]:.2f}"
+    return (
+        f"median {ranked[len(ranked) // 2]:.2f}, p95 "
+        f"{ranked[int(0.95 * (len(ranked) - 1))]:.2f}, worst {ranked[-1]:.2f}"
+    )
 
 
 def asked(problem: Problem) -> str:
     """The question in one line."""
     wish = problem.requirements
-    limits = f"{wish.objective}, {wish.budget_usd_per_hour} USD/h, {wish.min_samples_per_second} samples/s"
-    crew = f"{wish.min_workers}.. workers, {wish.min_regions}..{wish.max_regions} regions, {','.join(wish.gpus) or 'any GPU'}"
-    return f"{problem.catalog.name} {problem.profile.name}: {limits}, {wish.exchange} H {wish.max_local_steps}, {crew}"
+    limits = (
+        f"{wish.objective}, {wish.budget_usd_per_hour} USD/h, {wish.min_samples_per_second} "
+        f"samples/s"
+    )
+    crew = (
+        f"{wish.min_workers}.. workers, {wish.min_regions}..{wish.max_regions} regions, "
+        f"{','.join(wish.gpus) or 'any GPU'}"
+    )
+    return (
+        f"{problem.catalog.name} {problem.profile.name}: {limits}, {wish.exchange} H "
+        f"{wish.max_local_steps}, {crew}"
+    )
 
 
 def main() -> None:
     """Print a line for each question and a summary."""
-    limit, only = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0, {int(number) for number in sys.argv[2:]}
+    limit, only = (
+        float(sys.argv[1]) if len(sys.argv) > 1 else 20.0,
+        {int(number) for number in sys.argv[2:]},
+    )
     books = {name: load_catalog(name) for name in ("default", "erben-2023")}
     gaps: dict[str, list[float]] = {solver: [] for solver in SOLVERS}
     spent: dict[str, list[float]] = {solver: [] for solver in SOLVERS}
@@ -106,7 +136,9 @@ def main() -> None:
         if not problem.pools:
             continue
         timed(problem, "local_search", SolveOptions())  # works out links and prices once
-        found = {solver: timed(problem, solver, SolveOptions(time_limit_s=limit)) for solver in SOLVERS}
+        found = {
+            solver: timed(problem, solver, SolveOptions(time_limit_s=limit)) for solver in SOLVERS
+        }
         far = gaps_of({solver: result for solver, (result, _) in found.items()})
         proved += [len(gaps["exact"])] if far and found["exact"][0].status is Status.OPTIMAL else []
         print(number, asked(problem))
@@ -114,14 +146,21 @@ def main() -> None:
             spent[solver].append(ms)
             gaps[solver] += [far[solver]] if far else []
             print(
-                f"  {solver}: {result.status} {result.value} {far.get(solver, float('nan')):.2f} % {ms:.0f} ms {result.candidates}",
+                f"  {solver}: {result.status} {result.value} {far.get(solver, float('nan')):.2f} % "
+                f"{ms:.0f} ms {result.candidates}",
                 flush=True,
             )
             if only and result.placement is not None:
                 print("   ", [g.spec for g in result.placement.groups], result.placement.exchange)
     for solver in SOLVERS:
-        print(f"{solver}: percent from the best known: {percentiles(gaps[solver])}; CPU ms: {percentiles(spent[solver])}")
-        print(f"{solver}: percent from the best known in {len(proved)} that exact proved: {percentiles([gaps[solver][k] for k in proved])}")
+        print(
+            f"{solver}: percent from the best known: {percentiles(gaps[solver])}; CPU ms: "
+            f"{percentiles(spent[solver])}"
+        )
+        print(
+            f"{solver}: percent from the best known in {len(proved)} that exact proved: "
+            f"{percentiles([gaps[solver][k] for k in proved])}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What the benchmarks write: a line of JSON for each measurement, after one line that says where, when and with which code."""
+"""What the benchmarks write: a line of JSON for each measurement, after one line that says where,
+when and with which code.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Ledger:
 def where() -> Record:
     """Machine, date, commit and command of this run."""
     return {
-        "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        "machine": (
+            f"{processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+        ),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
         "started": now(),
@@ -73,14 +77,25 @@ WRITTEN = ("tests/benchmarks/frozen.csv", "docs/benchmarks")
 
 
 def commit() -> str:
-    """Commit of the code, with ``-dirty`` where other files than the benchmarks' own results differ from it."""
+    """Commit of the code, with ``-dirty`` where other files than the benchmarks' own results differ
+    from it.
+    """
     head = _git("rev-parse", "--short=10", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!{name}" for name in WRITTEN))
+    changed = _git(
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ".",
+        *(f":!{name}" for name in WRITTEN),
+    )
     return f"{head}-dirty" if head and changed else head or "unknown"
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
@@ -90,11 +105,18 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor() or "unknown")
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.processor() or "unknown",
+    )
 
 
 def _short(word: str) -> str:
-    return str(Path(word).resolve().relative_to(ROOT)) if Path(word).is_absolute() and Path(word).resolve().is_relative_to(ROOT) else word
+    return (
+        str(Path(word).resolve().relative_to(ROOT))
+        if Path(word).is_absolute() and Path(word).resolve().is_relative_to(ROOT)
+        else word
+    )
 
 
 def read(path: Path) -> tuple[Record, list[Record]]:
@@ -106,10 +128,16 @@ def read(path: Path) -> tuple[Record, list[Record]]:
         If there is no such file, or it is no ledger.
     """
     if not path.exists():
-        raise SystemExit(f"error: no measurements in '{path}'\n  tip: run the benchmark that writes it first, such as make bench")
+        raise SystemExit(
+            f"error: no measurements in '{path}'\n  tip: run the benchmark that writes it first, "
+            f"such as make bench"
+        )
     found = list(_documents(path.read_text(encoding="utf-8").splitlines()))
     if not found or found[0].get("kind") != "run":
-        raise SystemExit(f"error: '{path}' does not start with the line of a run\n  tip: run the benchmark that writes it again")
+        raise SystemExit(
+            f"error: '{path}' does not start with the line of a run\n  tip: run the benchmark that "
+            f"writes it again"
+        )
     return found[0], found[1:]
 
 
@@ -152,7 +180,13 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         if math.isnan(value):
             return "-"
-        return f"{value:.3f}" if 0 < abs(value) < 0.1 else f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
+        return (
+            f"{value:.3f}"
+            if 0 < abs(value) < 0.1
+            else f"{value:,.2f}"
+            if abs(value) < 100
+            else f"{value:,.0f}"
+        )
     return "-" if value is None else str(value)
 
 
@@ -185,17 +219,25 @@ def children_cpu_s() -> float:
 
 
 def problem_digest(problem: Problem) -> str:
-    """Digest of everything that the answer depends on beside placer's formulas: it tells whether two runs had the same instance.
+    """Digest of everything that the answer depends on beside placer's formulas: it tells whether
+    two runs had the same instance.
 
     Notes
     -----
-    Of the wishes and the times of services only those that differ from their defaults count, so a new one with a default does not
-    change old instances. The name and the digest of the book do not count, its rows do.
+    Of the wishes and the times of services only those that differ from their defaults count, so a
+    new one with a default does not change old instances. The name and the digest of the book do not
+    count, its rows do.
     """
     document = problem.to_dict()
     plain = type(problem.requirements)()
-    given = {name for name in plain.__slots__ if getattr(problem.requirements, name) != getattr(plain, name)}
-    document["requirements"] = {name: value for name, value in document["requirements"].items() if name in given}
+    given = {
+        name
+        for name in plain.__slots__
+        if getattr(problem.requirements, name) != getattr(plain, name)
+    }
+    document["requirements"] = {
+        name: value for name, value in document["requirements"].items() if name in given
+    }
     if problem.calibration.services == ServiceConstants():
         document["calibration"].pop("services")
     for name in ("name", "digest"):

@@ -1,7 +1,9 @@
-"""A synthetic market of about 40,000 offers in 100 regions in SkyPilot's format, to measure import and `recommend` at that size.
+"""A synthetic market of about 40,000 offers in 100 regions in SkyPilot's format, to measure import
+and `recommend` at that size.
 
-Prices are made up around list prices: the machines do not exist. Run it as ``python tests/benchmarks/market_40000.py DIR`` for a
-folder with aws/vms.csv, azure/vms.csv and gcp/vms.csv, with ``--book`` for a book of placer with the same offers.
+Prices are made up around list prices: the machines do not exist. Run it as ``python
+tests/benchmarks/market_40000.py DIR`` for a folder with aws/vms.csv, azure/vms.csv and gcp/vms.csv,
+with ``--book`` for a book of placer with the same offers.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ DEFAULT_BOOK = Path(__file__).resolve().parents[2] / "catalogs" / "default"
 REGIONS = {"aws": 29, "azure": 54, "gcp": 17}
 """How many regions of the default book have machines: 100 in all."""
 TYPES = 236
-"""Machines of each region of aws and azure; gcp has its own: (29 + 54) * 236 * 2 markets + 17 * 28 * 2 = 40,128 offers."""
+"""Machines of each region of aws and azure; gcp has its own: (29 + 54) * 236 * 2 markets + 17 * 28
+* 2 = 40,128 offers.
+"""
 ZONES = {"aws": 4, "azure": 1, "gcp": 2}
 """Rows of each machine and region: azure's file has no zones."""
 SEED = 40_000
@@ -56,7 +60,13 @@ VCPU_USD_PER_HOUR = 0.0332
 COUNTS = (1, 2, 4, 8)
 VCPUS_PER_DEVICE = (4, 6, 8, 12, 16, 24)
 GCP_HOSTS: dict[str, dict[int, tuple[str, ...]]] = {
-    "A100": {1: ("a2-highgpu-1g",), 2: ("a2-highgpu-2g",), 4: ("a2-highgpu-4g",), 8: ("a2-highgpu-8g",), 16: ("a2-megagpu-16g",)},
+    "A100": {
+        1: ("a2-highgpu-1g",),
+        2: ("a2-highgpu-2g",),
+        4: ("a2-highgpu-4g",),
+        8: ("a2-highgpu-8g",),
+        16: ("a2-megagpu-16g",),
+    },
     "A100-80GB": {n: (f"a2-ultragpu-{n}g",) for n in COUNTS},
     "H100": {n: (f"a3-highgpu-{n}g",) for n in COUNTS},
     "L4": {
@@ -66,7 +76,12 @@ GCP_HOSTS: dict[str, dict[int, tuple[str, ...]]] = {
         8: ("g2-standard-96",),
     },
     "T4": {1: ("n1-standard-4",), 2: ("n1-standard-8",), 4: ("n1-standard-64",)},
-    "V100": {1: ("n1-standard-8",), 2: ("n1-standard-16",), 4: ("n1-standard-32",), 8: ("n1-standard-64",)},
+    "V100": {
+        1: ("n1-standard-8",),
+        2: ("n1-standard-16",),
+        4: ("n1-standard-32",),
+        8: ("n1-standard-64",),
+    },
 }
 """Machines of gcp, as SkyPilot names them: the devices are rows of their own."""
 
@@ -86,14 +101,22 @@ class Part:
 def regions(provider: str) -> list[str]:
     """First regions of a provider in the default book."""
     with (DEFAULT_BOOK / "regions.csv").open(encoding="utf-8", newline="") as stream:
-        return [row["region"] for row in csv.DictReader(stream) if row["provider"] == provider][: REGIONS[provider]]
+        return [row["region"] for row in csv.DictReader(stream) if row["provider"] == provider][
+            : REGIONS[provider]
+        ]
 
 
 def machines(provider: str) -> list[tuple[str, str, int, int]]:
-    """Name, device, count and vCPUs of each row of a region; large hosts come last, so `TYPES` cuts those."""
+    """Name, device, count and vCPUs of each row of a region; large hosts come last, so `TYPES` cuts
+    those.
+    """
     if provider == "gcp":
-        hosts = sorted({host for counts in GCP_HOSTS.values() for names in counts.values() for host in names})
-        devices = [("", device, count, 0) for device, counts in GCP_HOSTS.items() for count in counts]
+        hosts = sorted(
+            {host for counts in GCP_HOSTS.values() for names in counts.values() for host in names}
+        )
+        devices = [
+            ("", device, count, 0) for device, counts in GCP_HOSTS.items() for count in counts
+        ]
         return [(host, "", 0, _host_vcpus(host)) for host in hosts] + devices
     return [
         (f"{provider[:2]}-{device.lower()}-{count}x.{count * vcpus}", device, count, count * vcpus)
@@ -107,7 +130,9 @@ def _host_vcpus(host: str) -> int:
     family, _, size = host.rpartition("-")
     if not size.endswith("g"):
         return int(size)
-    return {"a2-highgpu": 12, "a2-ultragpu": 12, "a2-megagpu": 6, "a3-highgpu": 26}[family] * int(size[:-1])
+    return {"a2-highgpu": 12, "a2-ultragpu": 12, "a2-megagpu": 6, "a3-highgpu": 26}[family] * int(
+        size[:-1]
+    )
 
 
 def market(provider: str) -> Iterator[tuple[str, Part]]:
@@ -116,12 +141,25 @@ def market(provider: str) -> Iterator[tuple[str, Part]]:
     for region in regions(provider):
         level = chance.uniform(0.95, 1.35)
         for name, device, count, vcpus in machines(provider):
-            usd = level * (vcpus * VCPU_USD_PER_HOUR + count * DEVICE_USD_PER_HOUR.get(device, 0.0)) * chance.uniform(0.98, 1.02)
+            usd = (
+                level
+                * (vcpus * VCPU_USD_PER_HOUR + count * DEVICE_USD_PER_HOUR.get(device, 0.0))
+                * chance.uniform(0.98, 1.02)
+            )
             discount = chance.uniform(0.3, 0.6)
-            spot = tuple(round(usd * discount * chance.uniform(0.9, 1.1), 5) for _ in range(ZONES[provider]))
+            spot = tuple(
+                round(usd * discount * chance.uniform(0.9, 1.1), 5) for _ in range(ZONES[provider])
+            )
             yield (
                 region,
-                Part(instance_type=name, device=device, count=count, vcpus=vcpus, usd_per_hour=round(usd, 5), spot_usd_per_hour=spot),
+                Part(
+                    instance_type=name,
+                    device=device,
+                    count=count,
+                    vcpus=vcpus,
+                    usd_per_hour=round(usd, 5),
+                    spot_usd_per_hour=spot,
+                ),
             )
 
 
@@ -137,14 +175,29 @@ def write_skypilot(folder: Path) -> int:
                 host = [float(part.vcpus), part.vcpus * 4.0] if part.vcpus else ["", ""]
                 for zone, spot in zip("abcdef", part.spot_usd_per_hour, strict=False):
                     device = [part.device, float(part.count) if part.count else ""]
-                    zones = {"azure": [], "gcp": [f"{region}-{zone}"], "aws": [f"{region}{zone}"]}[provider]
-                    writer.writerow([part.instance_type, *device, *host, part.device, part.usd_per_hour, spot, region, *zones])
+                    zones = {"azure": [], "gcp": [f"{region}-{zone}"], "aws": [f"{region}{zone}"]}[
+                        provider
+                    ]
+                    writer.writerow(
+                        [
+                            part.instance_type,
+                            *device,
+                            *host,
+                            part.device,
+                            part.usd_per_hour,
+                            spot,
+                            region,
+                            *zones,
+                        ]
+                    )
                     rows += 1
     return rows
 
 
 def write_book(folder: Path) -> int:
-    """Write a book with the same offers and the other files of the default book, and count the offers."""
+    """Write a book with the same offers and the other files of the default book, and count the
+    offers.
+    """
     shutil.copytree(DEFAULT_BOOK, folder, dirs_exist_ok=True)
     with (DEFAULT_BOOK / "offers.csv").open(encoding="utf-8", newline="") as stream:
         columns = next(csv.reader(stream))
@@ -169,14 +222,22 @@ def _offers(provider: str) -> Iterator[dict[str, object]]:
             spots = (
                 part.spot_usd_per_hour
                 if host is None
-                else [a + b for a, b in zip(part.spot_usd_per_hour, host.spot_usd_per_hour, strict=True)]
+                else [
+                    a + b
+                    for a, b in zip(part.spot_usd_per_hour, host.spot_usd_per_hour, strict=True)
+                ]
             )
             vcpus = part.vcpus if host is None else host.vcpus
-            for market_name, usd in (("on_demand", part.usd_per_hour + extra), ("spot", min(spots))):
+            for market_name, usd in (
+                ("on_demand", part.usd_per_hour + extra),
+                ("spot", min(spots)),
+            ):
                 yield {
                     "provider": provider,
                     "region": region,
-                    "instance_type": f"{name}+{part.count}x{part.device}" if name.startswith("n1-") else name,
+                    "instance_type": f"{name}+{part.count}x{part.device}"
+                    if name.startswith("n1-")
+                    else name,
                     "gpu": NAMES.get(part.device, part.device),
                     "gpu_count": part.count,
                     "vcpus": vcpus,
@@ -193,7 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Write the folder that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--book", action="store_true", help="write a book of placer instead of SkyPilot's files")
+    parser.add_argument(
+        "--book", action="store_true", help="write a book of placer instead of SkyPilot's files"
+    )
     words = parser.parse_args(arguments)
     if words.book:
         sys.stdout.write(f"{write_book(words.folder):,} offers in {words.folder}\n")

@@ -1,7 +1,8 @@
 """Seconds and memory at the size of a whole market: 40,000 offers in 100 regions.
 
-``python tests/benchmarks/market_size.py`` imports a synthetic market from SkyPilot's format, loads it cold (CSV) and warm
-(SQLite), and asks for a recommendation. CPU seconds; ratios within one run are what compares between machines.
+``python tests/benchmarks/market_size.py`` imports a synthetic market from SkyPilot's format, loads
+it cold (CSV) and warm (SQLite), and asks for a recommendation. CPU seconds; ratios within one run
+are what compares between machines.
 """
 
 from __future__ import annotations
@@ -31,10 +32,15 @@ def main() -> None:
         write_skypilot(Path(folder) / "v8")
         write_book(Path(folder) / "book")
         placer = [sys.executable, "-m", "placer"]
-        timed("import of SkyPilot's files", [*placer, "catalog", "import", "skypilot", f"{folder}/v8", "--as", "market"])
+        timed(
+            "import of SkyPilot's files",
+            [*placer, "catalog", "import", "skypilot", f"{folder}/v8", "--as", "market"],
+        )
         for words in ("cold, from CSV", "warm, from SQLite"):
             load = [sys.executable, "-c", LOAD.format(names=[f"{folder}/book"])]
-            offers, seconds = subprocess.run(load, check=True, capture_output=True, text=True).stdout.split()
+            offers, seconds = subprocess.run(
+                load, check=True, capture_output=True, text=True
+            ).stdout.split()
             print(f"load {int(offers):,} offers, {words}: {float(seconds):.3f} s CPU")
         ask = [*placer, "recommend", "--model", "roberta-xlm", "--budget", "5/h", "--catalog"]
         timed("recommend on that book", [*ask, f"{folder}/book"])

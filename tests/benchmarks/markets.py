@@ -1,8 +1,10 @@
-"""Markets of a given size for benchmarks: real regions, links and egress prices, machines drawn around list prices.
+"""Markets of a given size for benchmarks: real regions, links and egress prices, machines drawn
+around list prices.
 
-Regions, egress, functions and stores come from `book/`, a copy of the default book without its machines, so that an instance
-stays what it is when prices are refreshed. ``python tests/benchmarks/markets.py`` copies the default book of today; all instances
-change then, which `frozen.py` tells by their digests.
+Regions, egress, functions and stores come from `book/`, a copy of the default book without its
+machines, so that an instance stays what it is when prices are refreshed. ``python
+tests/benchmarks/markets.py`` copies the default book of today; all instances change then, which
+`frozen.py` tells by their digests.
 """
 
 from __future__ import annotations
@@ -26,11 +28,17 @@ SIZES = {"small": (20, 20), "medium": (40, 30), "large": (100, 50)}
 BUDGETS = (5.0, 50.0, 500.0)
 MODELS = ("roberta-xlm", "resnet50", "convnext-large", "resnet18", "whisper-small")
 BATCH_FACTORS = (0.25, 1, 4)
-"""Multiples of the profile's target batch size: 8,192 to 131,072 samples for most models, as in Erben et al. (2024) and 4 x beyond."""
+"""Multiples of the profile's target batch size: 8,192 to 131,072 samples for most models, as in
+Erben et al. (2024) and 4 x beyond.
+"""
 HUGE_FACTORS = (1, 8, 64)
-"""Multiples beyond what is trained: up to 2,097,152 samples a step, more than an epoch of ImageNet. Many small regions pay."""
+"""Multiples beyond what is trained: up to 2,097,152 samples a step, more than an epoch of ImageNet.
+Many small regions pay.
+"""
 PRESENT = 0.31
-"""Share of (region, type, market) that exist: about 3,000 machines at 100 x 50, as in today's books."""
+"""Share of (region, type, market) that exist: about 3,000 machines at 100 x 50, as in today's
+books.
+"""
 BOOK = Path(__file__).parent / "book"
 CLOUDS = ("aws", "azure", "gcp")
 COUNTS = (1, 2, 4, 8)
@@ -49,7 +57,8 @@ class Question:
 
     Notes
     -----
-    With local steps all strategies are open, else the synchronous ones; ``huge`` questions have batches of `HUGE_FACTORS`.
+    With local steps all strategies are open, else the synchronous ones; ``huge`` questions have
+    batches of `HUGE_FACTORS`.
     """
 
     regions: int
@@ -66,9 +75,16 @@ class Question:
         wishes = Requirements(
             budget_usd_per_hour=self.budget,
             max_local_steps=self.local_steps,
-            target_batch_size=int(profile.target_batch_size * draw.choice(HUGE_FACTORS if self.huge else BATCH_FACTORS)),
+            target_batch_size=int(
+                profile.target_batch_size
+                * draw.choice(HUGE_FACTORS if self.huge else BATCH_FACTORS)
+            ),
         )
-        return Problem(profile=profile, catalog=market(self.regions, self.types, self.seed), requirements=wishes)
+        return Problem(
+            profile=profile,
+            catalog=market(self.regions, self.types, self.seed),
+            requirements=wishes,
+        )
 
 
 def market(regions: int, types: int, seed: int) -> Catalog:
@@ -77,7 +93,8 @@ def market(regions: int, types: int, seed: int) -> Catalog:
     Parameters
     ----------
     regions, types
-        Regions of the default book that have machines of a large cloud, and kinds of machines (GPU and how many).
+        Regions of the default book that have machines of a large cloud, and kinds of machines (GPU
+        and how many).
     seed
         The same seed gives the same market.
     """
@@ -92,11 +109,21 @@ def market(regions: int, types: int, seed: int) -> Catalog:
     for place in sorted(places):
         provider, region = place.split("/")
         for gpu, count in chosen:
-            usd = level[place] * count * (DEVICE_USD_PER_HOUR[gpu] + HOST_USD_PER_HOUR) * draw.uniform(0.97, 1.03)
+            usd = (
+                level[place]
+                * count
+                * (DEVICE_USD_PER_HOUR[gpu] + HOST_USD_PER_HOUR)
+                * draw.uniform(0.97, 1.03)
+            )
             for name, share in (("on_demand", 1.0), ("spot", draw.uniform(0.3, 0.6))):
                 if draw.random() < PRESENT:
                     offers.append(_offer(provider, region, gpu, count, name, round(usd * share, 4)))
-    return replace(book, name=f"market-{regions}x{types}-{seed}", digest=f"market {seed} {regions} {types}", offers=tuple(offers))
+    return replace(
+        book,
+        name=f"market-{regions}x{types}-{seed}",
+        digest=f"market {seed} {regions} {types}",
+        offers=tuple(offers),
+    )
 
 
 def _offer(provider: str, region: str, gpu: str, count: int, market: str, usd: float) -> VmOffer:
@@ -124,7 +151,9 @@ def _book() -> Catalog:
 
 
 def copy_book() -> None:
-    """Copy the default book: all files but its machines, of which one a place is kept to say which places have any."""
+    """Copy the default book: all files but its machines, of which one a place is kept to say which
+    places have any.
+    """
     source = shipped_catalogs() / "default"
     for name in ("regions.csv", "egress.csv", "functions.csv", "stores.csv"):
         shutil.copyfile(source / name, BOOK / name)
@@ -134,7 +163,9 @@ def copy_book() -> None:
             if row["provider"] in CLOUDS:
                 kept.setdefault((row["provider"], row["region"]), row)
     with (BOOK / "offers.csv").open("w", encoding="utf-8", newline="") as handle:
-        writer = csv.DictWriter(handle, fieldnames=list(next(iter(kept.values()))), lineterminator="\n")
+        writer = csv.DictWriter(
+            handle, fieldnames=list(next(iter(kept.values()))), lineterminator="\n"
+        )
         writer.writeheader()
         writer.writerows(kept[key] for key in sorted(kept))
 

@@ -1,8 +1,11 @@
-"""One big mixed-integer program of a whole market, as a textbook would write it, against `exact`: python tests/benchmarks/monolith.py.
+"""One big mixed-integer program of a whole market, as a textbook would write it, against `exact`:
+python tests/benchmarks/monolith.py.
 
-Both answer the same question: the fastest all-reduce placement of two workers or more within a budget. The program (`one_program.py`)
-is a relaxation, so its bound is valid: it is compared with the answer of `exact`. CBC, HiGHS and CP-SAT get the same rows, one thread
-and the same seconds, each in a child process; "closed" says that the solver proved the optimum of the program, not of the question.
+Both answer the same question: the fastest all-reduce placement of two workers or more within a
+budget. The program (`one_program.py`) is a relaxation, so its bound is valid: it is compared with
+the answer of `exact`. CBC, HiGHS and CP-SAT get the same rows, one thread and the same seconds,
+each in a child process; "closed" says that the solver proved the optimum of the program, not of the
+question.
 """
 
 from __future__ import annotations
@@ -40,19 +43,42 @@ SLACK = 1e-6
 def asked(question: Question) -> Problem:
     """The benchmark question, with all-reduce among two workers or more only."""
     problem = question.problem()
-    return replace(problem, requirements=replace(problem.requirements, exchange="all-reduce", min_workers=2))
+    return replace(
+        problem, requirements=replace(problem.requirements, exchange="all-reduce", min_workers=2)
+    )
 
 
 def run_engine(engine: str, question: Question, seconds: float) -> Record:
     """Run one engine on the program of a question in a child process, with a watchdog."""
-    words = [sys.executable, __file__, "--child", engine, "--question", json.dumps(asdict(question)), "--time-limit", str(seconds)]
+    words = [
+        sys.executable,
+        __file__,
+        "--child",
+        engine,
+        "--question",
+        json.dumps(asdict(question)),
+        "--time-limit",
+        str(seconds),
+    ]
     started = time.perf_counter()
     try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=seconds + START_S, check=False)
-        record: Record = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"status": f"ended with {done.returncode}"}
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, text=True, timeout=seconds + START_S, check=False
+        )
+        record: Record = (
+            json.loads(done.stdout.splitlines()[-1])
+            if done.returncode == 0
+            else {"status": f"ended with {done.returncode}"}
+        )
     except subprocess.TimeoutExpired:
         record = {"status": "killed"}
-    return {"kind": "engine", **asdict(question), "engine": engine, **record, "wall_s": round(time.perf_counter() - started, 3)}
+    return {
+        "kind": "engine",
+        **asdict(question),
+        "engine": engine,
+        **record,
+        "wall_s": round(time.perf_counter() - started, 3),
+    }
 
 
 def child(engine: str, question: Question, seconds: float) -> None:
@@ -88,8 +114,23 @@ def cbc(model: Any, seconds: float) -> tuple[str, float]:
     with tempfile.TemporaryDirectory(prefix="placer-bench-") as folder:
         program = Path(folder, "m.mps")
         unit = milp.write_mps(model, program)
-        limit = ["sec", f"{seconds:.3f}", "timeMode", "elapsed", "ratioGap", "0", "allowableGap", "0", "threads", "0"]
-        call = subprocess.Popen([milp.cbc_path(), str(program), *limit, "branch", "quit"], stdout=subprocess.PIPE, text=True)
+        limit = [
+            "sec",
+            f"{seconds:.3f}",
+            "timeMode",
+            "elapsed",
+            "ratioGap",
+            "0",
+            "allowableGap",
+            "0",
+            "threads",
+            "0",
+        ]
+        call = subprocess.Popen(
+            [milp.cbc_path(), str(program), *limit, "branch", "quit"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
             log = call.communicate(timeout=seconds + START_S / 2)[0]
         except subprocess.TimeoutExpired:
@@ -112,9 +153,13 @@ def cbc_outcome(log: str, unit: float) -> tuple[str, float]:
     if "Result - Optimal solution found" in log:
         found = re.findall(rf"Objective value:\s+{number}", log)
         return "optimal", unit * float(found[-1])
-    if "infeasible" in log and "Result - " not in log.replace("Result - Problem proven infeasible", ""):
+    if "infeasible" in log and "Result - " not in log.replace(
+        "Result - Problem proven infeasible", ""
+    ):
         return "infeasible", float("inf")
-    found = re.findall(rf"(?:Lower bound:\s+|best possible |Continuous objective value is ){number}", log)
+    found = re.findall(
+        rf"(?:Lower bound:\s+|best possible |Continuous objective value is ){number}", log
+    )
     return "stopped", unit * float(found[-1]) if found else float("-inf")
 
 
@@ -145,7 +190,9 @@ def run_exact(question: Question, seconds: float, gap: float) -> Record:
 
 def wrong(record: Record, known: float) -> bool:
     """Whether a solver says that there is no answer, or none as good as one that is known."""
-    return record["status"] == "infeasible" or (record.get("bound") is not None and record["bound"] < known * (1 - SLACK))
+    return record["status"] == "infeasible" or (
+        record.get("bound") is not None and record["bound"] < known * (1 - SLACK)
+    )
 
 
 def table(records: Sequence[Record]) -> list[str]:
@@ -153,12 +200,19 @@ def table(records: Sequence[Record]) -> list[str]:
     rows = []
     for size, key in SIZES.items():
         own = [r for r in records if r["kind"] == "engine" and (r["regions"], r["types"]) == key]
-        best = {r["seed"]: r["value"] for r in own if r["engine"] == "exact" and r["value"] is not None}
+        best = {
+            r["seed"]: r["value"] for r in own if r["engine"] == "exact" and r["value"] is not None
+        }
         for engine in ("exact", *ENGINES):
             these = [r for r in own if r["engine"] == engine and r["seed"] in best]
             if not these:
                 continue
-            gaps = [100 * (r["bound"] / best[r["seed"]] - 1) if r.get("bound") is not None else float("inf") for r in these]
+            gaps = [
+                100 * (r["bound"] / best[r["seed"]] - 1)
+                if r.get("bound") is not None
+                else float("inf")
+                for r in these
+            ]
             rows.append([
                 f"{size} {key[0]} x {key[1]}, {NAMES[engine]}",
                 len(these),
@@ -170,17 +224,24 @@ def table(records: Sequence[Record]) -> list[str]:
                 max((float(r["peak_mib"]) for r in these if "peak_mib" in r), default=float("nan")),
                 max((r.get("rows", 0) for r in these), default=0) or None,
             ])  # fmt: skip
-    heads = "size, solver|instances|closed|wrong|bound above the answer %, p50|most|CPU s max|peak MiB|rows"
+    heads = (
+        "size, solver|instances|closed|wrong|bound above the answer %, p50|most|CPU s "
+        "max|peak MiB|rows"
+    )
     return markdown(heads.split("|"), rows)
 
 
 def main() -> None:
     """Run all engines and `exact` on the same instances."""
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     words.add_argument("--instances", type=int, default=2, help="of each size")
     words.add_argument("--sizes", default=",".join(SIZES))
     words.add_argument("--time-limit", type=float, default=60.0, help="seconds for each engine")
-    words.add_argument("--gap", type=float, default=0.001, help="of exact; the engines are asked for 0")
+    words.add_argument(
+        "--gap", type=float, default=0.001, help="of exact; the engines are asked for 0"
+    )
     words.add_argument("-o", "--output", type=Path, default=FOLDER / "monolith.jsonl")
     words.add_argument("--child", help=argparse.SUPPRESS)
     words.add_argument("--question", help=argparse.SUPPRESS)
@@ -188,7 +249,12 @@ def main() -> None:
     if given.child:
         child(given.child, Question(**json.loads(given.question)), given.time_limit)
         return
-    ledger = Ledger(given.output, instances=given.instances, time_limit_s=given.time_limit, budget_usd_per_hour=BUDGET)
+    ledger = Ledger(
+        given.output,
+        instances=given.instances,
+        time_limit_s=given.time_limit,
+        budget_usd_per_hour=BUDGET,
+    )
     for size in given.sizes.split(","):
         regions, types = SIZES[size]
         for seed in range(given.instances):

@@ -1,17 +1,24 @@
-"""All-reduce over a whole market as one mixed-integer program with big-M rows: what `monolith.py` gives to CBC, HiGHS and CP-SAT.
+"""All-reduce over a whole market as one mixed-integer program with big-M rows: what `monolith.py`
+gives to CBC, HiGHS and CP-SAT.
 
-Whole numbers: machines of each offer (quotas), one choice for the number of workers N. Binaries: used regions, host classes. Least
-seconds of a step T are sought:
+Whole numbers: machines of each offer (quotas), one choice for the number of workers N. Binaries:
+used regions, host classes. Least seconds of a step T are sought:
 
-* T >= tangents of B / V + averaging + slowest pair; V the summed speed. Tangents lie below the convex 1 / V, by 0.06 % at most.
-* averaging >= what a host class takes with N workers, if the class is used (big-M); linear in the choice of N.
+* T >= tangents of B / V + averaging + slowest pair; V the summed speed. Tangents lie below the
+  convex 1 / V, by 0.06 % at most.
+* averaging >= what a host class takes with N workers, if the class is used (big-M); linear in the
+  choice of N.
 * slowest pair >= kappa 2 S / N / bandwidth of each pair of regions that are both used (big-M).
-* pairs of workers across two regions >= the McCormick envelope of n_i n_j, given that both are used.
-* budget: (budget - machines) T >= 3600 x egress of one exchange; the product is replaced by its McCormick envelope.
+* pairs of workers across two regions >= the McCormick envelope of n_i n_j, given that both are
+  used.
+* budget: (budget - machines) T >= 3600 x egress of one exchange; the product is replaced by its
+  McCormick envelope.
 
-Each of these, and leaving out what the busiest machine can send, only lets more in: the program is a relaxation, every placement
-keeps its rows with its own T, and its bound is a bound on all-reduce placements. Coefficients come from `placer.cost_model.timing`,
-`placer.problem.exchange` and `placer.market.network.graph`. What `greedy` finds bounds T from above, as a user would start the solver.
+Each of these, and leaving out what the busiest machine can send, only lets more in: the program is
+a relaxation, every placement keeps its rows with its own T, and its bound is a bound on all-reduce
+placements. Coefficients come from `placer.cost_model.timing`, `placer.problem.exchange` and
+`placer.market.network.graph`. What `greedy` finds bounds T from above, as a user would start the
+solver.
 """
 
 from __future__ import annotations
@@ -40,7 +47,9 @@ TANGENT_RATIO = 1.05
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """The model, the number of its variable for seconds of a step, machines by offer, and samples that count in a step."""
+    """The model, the number of its variable for seconds of a step, machines by offer, and samples
+    that count in a step.
+    """
 
     model: Any
     seconds: int
@@ -70,7 +79,14 @@ def program_of(problem: Problem) -> Program:
     sizes = range(max(2, wish.min_workers), min(wish.max_workers, problem.batch) + 1)
     workers = {n: model.variable(0, 1, whole=True) for n in sizes}
     places = sorted({pool.offer.place for pool in problem.pools})
-    at = {place: {c: 1.0 for c, pool in zip(counts, problem.pools, strict=True) if pool.offer.place == place} for place in places}
+    at = {
+        place: {
+            c: 1.0
+            for c, pool in zip(counts, problem.pools, strict=True)
+            if pool.offer.place == place
+        }
+        for place in places
+    }
     most = {place: min(max(sizes), sum(int(model.high[c]) for c in at[place])) for place in places}
     regions = {place: model.variable(0, 1, whole=True) for place in places}
     low_s, high_s = _ends(problem, max(sizes))
@@ -81,24 +97,38 @@ def program_of(problem: Problem) -> Program:
     _seconds_rows(draft, seconds)
     _budget_rows(draft, seconds)
     factor = multiplier_of(exchange_for("all-reduce", 2, problem), problem).value
-    return Program(model=model, seconds=seconds, counts=tuple(counts), samples=problem.batch / factor)
+    return Program(
+        model=model, seconds=seconds, counts=tuple(counts), samples=problem.batch / factor
+    )
 
 
 def samples_per_second(seconds: float, built: Program) -> float | None:
-    """Samples/s that count at some seconds of a step: a lower bound on one is an upper bound on the other; None without a bound."""
+    """Samples/s that count at some seconds of a step: a lower bound on one is an upper bound on the
+    other; None without a bound.
+    """
     least = max(seconds, built.model.low[built.seconds])
     return built.samples / least if math.isfinite(least) else None
 
 
 def _ends(problem: Problem, most: int) -> tuple[float, float]:
-    """Least seconds of any step, and those of a known answer (or of the slowest two machines over the slowest pair)."""
+    """Least seconds of any step, and those of a known answer (or of the slowest two machines over
+    the slowest pair).
+    """
     speeds = sorted(pool.shared.value for pool in problem.pools)
     low = problem.batch / sum(speeds[-1] for _ in range(most))
     known = solve(problem, "greedy", SolveOptions()).estimate
     if known is not None:
         return low, known.step.total * (1 + 1e-9)
-    wan = max((_pair_seconds(problem, a, b) for a, b in combinations(sorted({p.offer.place for p in problem.pools}), 2)), default=0.0)
-    return low, problem.batch / (2 * speeds[0]) + max(_averaging(problem, host, most) for host in _hosts(problem)) + wan
+    wan = max(
+        (
+            _pair_seconds(problem, a, b)
+            for a, b in combinations(sorted({p.offer.place for p in problem.pools}), 2)
+        ),
+        default=0.0,
+    )
+    return low, problem.batch / (2 * speeds[0]) + max(
+        _averaging(problem, host, most) for host in _hosts(problem)
+    ) + wan
 
 
 def _hosts(problem: Problem) -> list[str]:
@@ -107,14 +137,19 @@ def _hosts(problem: Problem) -> list[str]:
 
 def _averaging(problem: Problem, host: str, workers: int) -> float:
     calibration = problem.calibration
-    own = averaging_seconds([host], problem.gradient_bytes, workers, problem.profile.tensors, calibration)
+    own = averaging_seconds(
+        [host], problem.gradient_bytes, workers, problem.profile.tensors, calibration
+    )
     return calibration.spread([host], 0) * own
 
 
 def _pair_seconds(problem: Problem, a: str, b: str) -> float:
     """N times the seconds that the slower direction of a pair adds to a step of N workers."""
     streams, network = problem.requirements.streams, problem.network
-    both = (transfer_seconds(pair_bytes(problem.gradient_bytes, 1), network.link(*ends), streams) for ends in ((a, b), (b, a)))
+    both = (
+        transfer_seconds(pair_bytes(problem.gradient_bytes, 1), network.link(*ends), streams)
+        for ends in ((a, b), (b, a))
+    )
     return problem.calibration.kappa[0] * max(both)
 
 
@@ -122,7 +157,9 @@ def _count_rows(draft: Draft) -> None:
     """One number of workers; machines only in used regions and within quotas."""
     model, problem = draft.model, draft.problem
     model.equal(dict.fromkeys(draft.workers.values(), 1.0), 1.0)
-    model.equal(plus(dict.fromkeys(draft.counts, 1.0), {d: -float(n) for n, d in draft.workers.items()}))
+    model.equal(
+        plus(dict.fromkeys(draft.counts, 1.0), {d: -float(n) for n, d in draft.workers.items()})
+    )
     buckets: dict[tuple[str, str, str], tuple[dict[int, float], int]] = {}
     for c, pool in zip(draft.counts, problem.pools, strict=True):
         model.at_most({c: 1.0, draft.regions[pool.offer.place]: -model.high[c]})
@@ -143,7 +180,9 @@ def _seconds_rows(draft: Draft, seconds: int) -> None:
     at = least_v
     while at < most_v * TANGENT_RATIO:
         slope = problem.batch / at**2
-        model.at_least(plus({seconds: 1.0, averaging: -1.0, wan: -1.0}, {speed: slope}), 2 * problem.batch / at)
+        model.at_least(
+            plus({seconds: 1.0, averaging: -1.0, wan: -1.0}, {speed: slope}), 2 * problem.batch / at
+        )
         at *= TANGENT_RATIO
     for host in _hosts(problem):
         used = model.variable(0, 1, whole=True)
@@ -185,7 +224,9 @@ def _budget_rows(draft: Draft, seconds: int) -> None:
 
 
 def _crossing_usd(draft: Draft) -> dict[int, float]:
-    """N times the USD of one exchange for each pair of workers across two regions, by the variable that counts such pairs."""
+    """N times the USD of one exchange for each pair of workers across two regions, by the variable
+    that counts such pairs.
+    """
     model, problem = draft.model, draft.problem
     network, once, found = problem.network, pair_bytes(problem.gradient_bytes, 1), {}
     for a, b in combinations(draft.regions, 2):
@@ -197,6 +238,11 @@ def _crossing_usd(draft: Draft) -> dict[int, float]:
         found[pairs] = usd
         here, there, big = draft.at[a], draft.at[b], float(most_a + most_b - 1)
         both = {draft.regions[a]: -big, draft.regions[b]: -big}
-        model.at_least(plus({pairs: 1.0}, both, times(-1.0, here), times(-1.0, there)), -1 - 2 * big)
-        model.at_least(plus({pairs: 1.0}, times(-float(most_b), here), times(-float(most_a), there)), -float(most_a * most_b))
+        model.at_least(
+            plus({pairs: 1.0}, both, times(-1.0, here), times(-1.0, there)), -1 - 2 * big
+        )
+        model.at_least(
+            plus({pairs: 1.0}, times(-float(most_b), here), times(-float(most_a), there)),
+            -float(most_a * most_b),
+        )
     return found

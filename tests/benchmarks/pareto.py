@@ -1,7 +1,9 @@
-"""A whole frontier against its budgets solved one by one: python tests/benchmarks/pareto.py [POINTS [SECONDS]].
+"""A whole frontier against its budgets solved one by one: python tests/benchmarks/pareto.py [POINTS
+[SECONDS]].
 
-For each question: CPU seconds of the frontier, of a fresh search for each budget that it asked (ties broken, as `recommend` does),
-and of one for each budget of its points, as if somebody had known where they lie; the latter proves nothing about what lies between.
+For each question: CPU seconds of the frontier, of a fresh search for each budget that it asked
+(ties broken, as `recommend` does), and of one for each budget of its points, as if somebody had
+known where they lie; the latter proves nothing about what lies between.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ def questions() -> Iterator[tuple[str, Problem]]:
     """Name and question."""
     book = load_catalog("default")
     for model in MODELS:
-        yield f"default {model}", Problem(profile=load_profile(model), catalog=book, requirements=Requirements())
+        yield (
+            f"default {model}",
+            Problem(profile=load_profile(model), catalog=book, requirements=Requirements()),
+        )
     yield (
         "default roberta-xlm, two regions",
         Problem(
@@ -42,7 +47,10 @@ def questions() -> Iterator[tuple[str, Problem]]:
     )
     for size, regions, types, seeds in MARKETS:
         for seed in seeds:
-            yield f"{size} market {seed}", Question(regions=regions, types=types, budget=50.0, seed=seed).problem()
+            yield (
+                f"{size} market {seed}",
+                Question(regions=regions, types=types, budget=50.0, seed=seed).problem(),
+            )
 
 
 def cold(problem: Problem, budget: float, seconds: float) -> Result:
@@ -62,7 +70,10 @@ def timed(problem: Problem, budgets: list[float], seconds: float) -> tuple[list[
 
 def main() -> None:
     """Print a line for each question, and the sums."""
-    points, seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 12, float(sys.argv[2]) if len(sys.argv) > 2 else 60.0
+    points, seconds = (
+        int(sys.argv[1]) if len(sys.argv) > 1 else 12,
+        float(sys.argv[2]) if len(sys.argv) > 2 else 60.0,
+    )
     sums = [0.0, 0.0, 0.0]
     for name, problem in questions():
         cold(problem, 1.0, 0.2)  # links and prices of the book are worked out once
@@ -72,16 +83,26 @@ def main() -> None:
         whole = time.process_time() - started
         same, alone = timed(problem, [point.usd_per_hour for point in found], seconds / points)
         _, asked = timed(problem, [budget for budget, _ in trace.caps], seconds / points)
-        agree = sum(result.placement == point.placement for result, point in zip(same, found, strict=True))
+        agree = sum(
+            result.placement == point.placement for result, point in zip(same, found, strict=True)
+        )
         proved = sum(point.status == "optimal" for point in found)
         sums = [a + b for a, b in zip(sums, (whole, alone, asked), strict=True)]
-        print(f"{name}: {len(found)} points, {proved} proved, {ending}, {trace.solves} searches, {whole:.2f} s CPU")
+        print(
+            f"{name}: {len(found)} points, {proved} proved, {ending}, {trace.solves} searches, "
+            f"{whole:.2f} s CPU"
+        )
         print(f"  {len(trace.caps)} asked budgets one by one {asked:.2f} s, {asked / whole:.1f} x")
         print(
-            f"  {len(found)} budgets of its points, had they been known, {alone:.2f} s, {alone / whole:.1f} x; {agree} the same", flush=True
+            f"  {len(found)} budgets of its points, had they been known, {alone:.2f} s, "
+            f"{alone / whole:.1f} x; {agree} the same",
+            flush=True,
         )
     whole, alone, asked = sums
-    print(f"sums: {whole:.2f} s; asked {asked:.2f} s, {asked / whole:.1f} x; points {alone:.2f} s, {alone / whole:.1f} x")
+    print(
+        f"sums: {whole:.2f} s; asked {asked:.2f} s, {asked / whole:.1f} x; points {alone:.2f} "
+        f"s, {alone / whole:.1f} x"
+    )
 
 
 if __name__ == "__main__":

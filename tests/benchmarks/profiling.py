@@ -1,6 +1,7 @@
 """How well `placer profile` measures: against a plain training loop, and against itself.
 
-Run ``python tests/benchmarks/profiling.py`` on a quiet machine: it takes turns, so that a machine that gets slower meets both alike.
+Run ``python tests/benchmarks/profiling.py`` on a quiet machine: it takes turns, so that a machine
+that gets slower meets both alike.
 """
 
 from __future__ import annotations
@@ -26,14 +27,18 @@ MODELS = ("cnn-small", "transformer-small", "lstm")
 
 
 class CpuTime(ProcessClock):
-    """Seconds in which this process computed: what a machine that others use takes nothing away from."""
+    """Seconds in which this process computed: what a machine that others use takes nothing away
+    from.
+    """
 
     def mark(self) -> float:
         """So far."""
         return time.process_time()
 
 
-def profiled(workload: Workload, device: Any, watch: Stopwatch, batch_size: int, seconds: float) -> tuple[float, MedianInterval]:
+def profiled(
+    workload: Workload, device: Any, watch: Stopwatch, batch_size: int, seconds: float
+) -> tuple[float, MedianInterval]:
     """Samples/s as `placer profile` measures them, and the interval of a step's seconds."""
     timing = Timing(batch_size=batch_size)
     step = TrainingStep(workload, device, "fp32", batch_size)
@@ -41,7 +46,9 @@ def profiled(workload: Workload, device: Any, watch: Stopwatch, batch_size: int,
     return timing.samples_per_second, timing.interval
 
 
-def by_hand(workload: Workload, device: Any, clock: Callable[[], float], batch_size: int, seconds: float) -> float:
+def by_hand(
+    workload: Workload, device: Any, clock: Callable[[], float], batch_size: int, seconds: float
+) -> float:
     """Samples/s of a training loop as anybody would write it: samples over seconds, warm-up apart."""
     module, batch = workload.module.to(device), workload.batch(batch_size, device)
     optimizer = workload.optimizer(module.parameters())
@@ -78,18 +85,26 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
-        "--cpu-time", action="store_true", help="count the process's own CPU time: for a machine that others use (CPU only)"
+        "--cpu-time",
+        action="store_true",
+        help="count the process's own CPU time: for a machine that others use (CPU only)",
     )
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     device = torch.device(given.device)
-    watch, clock = (CpuTime(), time.process_time) if given.cpu_time else (stopwatch(device), time.perf_counter)
+    watch, clock = (
+        (CpuTime(), time.process_time) if given.cpu_time else (stopwatch(device), time.perf_counter)
+    )
     clock_words = "CPU time of the process" if given.cpu_time else "wall clock"
     print(f"{clock_words}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
     print(
-        f"torch {torch.__version__}, {device}, {given.threads} threads, batch {given.batch_size}, {given.rounds} x {given.seconds:g} s each"
+        f"torch {torch.__version__}, {device}, {given.threads} threads, batch "
+        f"{given.batch_size}, {given.rounds} x {given.seconds:g} s each"
     )
-    print(f"{'model':18s} {'placer/s':>10s} {'by hand/s':>10s} {'ratio':>7s} {'± of one':>9s} {'intervals that overlap':>23s}")
+    print(
+        f"{'model':18s} {'placer/s':>10s} {'by hand/s':>10s} {'ratio':>7s} {'± of one':>9s} "
+        f"{'intervals that overlap':>23s}"
+    )
     for name in given.models.split(","):
         workload = builtin(name)
         workload.module.to(device)
@@ -97,7 +112,9 @@ def main() -> None:
         for number in range(given.rounds):
             for which in ("placer", "hand") if number % 2 == 0 else ("hand", "placer"):
                 if which == "placer":
-                    measured.append(profiled(workload, device, watch, given.batch_size, given.seconds))
+                    measured.append(
+                        profiled(workload, device, watch, given.batch_size, given.seconds)
+                    )
                 else:
                     plain.append(by_hand(workload, device, clock, given.batch_size, given.seconds))
         ratio = statistics.median(m[0] / p for m, p in zip(measured, plain, strict=True))
@@ -105,7 +122,11 @@ def main() -> None:
         overlap = sum(a.low <= b.high and b.low <= a.high for a, b in pairs)
         rate, hand = statistics.median(m[0] for m in measured), statistics.median(plain)
         width = statistics.median(interval.half_width for _, interval in measured)
-        print(f"{name:18s} {rate:10.2f} {hand:10.2f} {ratio:7.3f} {width:9.1%} {overlap:>13d} of {len(pairs)}", flush=True)
+        print(
+            f"{name:18s} {rate:10.2f} {hand:10.2f} {ratio:7.3f} {width:9.1%} {overlap:>13d} of "
+            f"{len(pairs)}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The models of Erben et al. (PVLDB 17(6), 2024), to be counted: parameters equal those of torchvision and of the paper's artifact."""
+"""The models of Erben et al. (PVLDB 17(6), 2024), to be counted: parameters equal those of
+torchvision and of the paper's artifact.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ TOKENS = 512
 
 
 def convnext_large() -> Any:
-    """ConvNeXt Large (Liu et al., A ConvNet for the 2020s, CVPR 2022) for 1,000 classes, as torchvision builds it."""
+    """ConvNeXt Large (Liu et al., A ConvNet for the 2020s, CVPR 2022) for 1,000 classes, as
+    torchvision builds it.
+    """
     torch = load_torch()
     nn: Any = torch.nn
 
@@ -33,23 +37,41 @@ def convnext_large() -> Any:
         def __init__(self, width: int) -> None:
             super().__init__()
             self.depthwise = nn.Conv2d(width, width, 7, padding=3, groups=width)
-            self.body = nn.Sequential(nn.LayerNorm(width, eps=1e-6), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+            self.body = nn.Sequential(
+                nn.LayerNorm(width, eps=1e-6),
+                nn.Linear(width, 4 * width),
+                nn.GELU(),
+                nn.Linear(4 * width, width),
+            )
             self.scale = nn.Parameter(torch.full((width, 1, 1), 1e-6))
 
         def forward(self, x: Any) -> Any:
-            return x + self.scale * self.body(self.depthwise(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+            return x + self.scale * self.body(self.depthwise(x).permute(0, 2, 3, 1)).permute(
+                0, 3, 1, 2
+            )
 
     layers: list[Any] = [nn.Conv2d(3, WIDTHS[0], 4, 4), ChannelNorm(WIDTHS[0], eps=1e-6)]
     for stage, (width, depth) in enumerate(zip(WIDTHS, DEPTHS, strict=True)):
         if stage:
-            layers += [ChannelNorm(WIDTHS[stage - 1], eps=1e-6), nn.Conv2d(WIDTHS[stage - 1], width, 2, 2)]
+            layers += [
+                ChannelNorm(WIDTHS[stage - 1], eps=1e-6),
+                nn.Conv2d(WIDTHS[stage - 1], width, 2, 2),
+            ]
         layers += [Block(width) for _ in range(depth)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), ChannelNorm(WIDTHS[-1], eps=1e-6), nn.Flatten(), nn.Linear(WIDTHS[-1], 1000))
+    return nn.Sequential(
+        *layers,
+        nn.AdaptiveAvgPool2d(1),
+        ChannelNorm(WIDTHS[-1], eps=1e-6),
+        nn.Flatten(),
+        nn.Linear(WIDTHS[-1], 1000),
+    )
 
 
 def _images(samples: int, device: Any) -> Any:
     torch = load_torch()
-    return torch.zeros(samples, 3, 224, 224, device=device), torch.zeros(samples, dtype=torch.long, device=device)
+    return torch.zeros(samples, 3, 224, 224, device=device), torch.zeros(
+        samples, dtype=torch.long, device=device
+    )
 
 
 def _tokens(samples: int, device: Any) -> Any:
@@ -59,7 +81,9 @@ def _tokens(samples: int, device: Any) -> Any:
 
 
 def _loss(module: Any, batch: Any) -> Any:
-    return load_torch().nn.functional.cross_entropy(module(batch[0]).flatten(0, -2), batch[1].flatten())
+    return load_torch().nn.functional.cross_entropy(
+        module(batch[0]).flatten(0, -2), batch[1].flatten()
+    )
 
 
 BASE = Encoder(layers=12, width=768, heads=12, vocabulary=50265, positions=514, kinds=1)
@@ -79,7 +103,9 @@ REFERENCE: dict[str, tuple[Callable[[], Any], str, int]] = {
 
 
 def reference(name: str) -> Workload:
-    """One of the published models, on the meta device; images of 224 x 224, sequences of 512 tokens."""
+    """One of the published models, on the meta device; images of 224 x 224, sequences of 512
+    tokens.
+    """
     torch = load_torch()
     build, family, _ = REFERENCE[name]
     with torch.device("meta"):

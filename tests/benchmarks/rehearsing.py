@@ -1,7 +1,8 @@
 """How near rehearsals come to their predictions: five plans, step time, bytes by link and requests.
 
-Run ``make rehearse`` on a machine with nothing else to do (about six minutes; Linux; links by namespaces as root or with user namespaces,
-else by relays). Exit code 1 if a round is further off than 15 %, a link's bytes than 2 %, or a request is not as predicted.
+Run ``make rehearse`` on a machine with nothing else to do (about six minutes; Linux; links by
+namespaces as root or with user namespaces, else by relays). Exit code 1 if a round is further off
+than 15 %, a link's bytes than 2 %, or a request is not as predicted.
 """
 
 from __future__ import annotations
@@ -26,8 +27,18 @@ from placer.solving.by_hand import place_by_hand
 GCP = ("gcp/us-central1", "gcp/europe-west1", "gcp/asia-east1", "gcp/australia-southeast1")
 STORE = "aws/us-west-2"
 PLANS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
-    "two regions, all-reduce": ("roberta-xlm", "erben-2023", f"{GCP[0]}=2xT4:spot,{GCP[1]}=2xT4:spot", {"exchange": "all-reduce"}),
-    "four regions, all-reduce": ("roberta-xlm", "erben-2023", ",".join(f"{p}=2xT4:spot" for p in GCP), {"exchange": "all-reduce"}),
+    "two regions, all-reduce": (
+        "roberta-xlm",
+        "erben-2023",
+        f"{GCP[0]}=2xT4:spot,{GCP[1]}=2xT4:spot",
+        {"exchange": "all-reduce"},
+    ),
+    "four regions, all-reduce": (
+        "roberta-xlm",
+        "erben-2023",
+        ",".join(f"{p}=2xT4:spot" for p in GCP),
+        {"exchange": "all-reduce"},
+    ),
     "central through S3": (
         "niser",
         "phalak-2023",
@@ -47,7 +58,9 @@ PLANS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         {"exchange": "local-sgd", "local_steps": "16", "tbs": "2048"},
     ),
 }
-"""Model, book, workers and words of each plan; links of the first two and the last are those of Erben et al. (2024), table 3."""
+"""Model, book, workers and words of each plan; links of the first two and the last are those of
+Erben et al. (2024), table 3.
+"""
 
 
 def rehearsed(name: str, folder: Path, rounds: int, method: str) -> list[Line]:
@@ -57,7 +70,13 @@ def rehearsed(name: str, folder: Path, rounds: int, method: str) -> list[Line]:
     placement = place_by_hand(workers, problem)
     document = build_manifest(problem, placement, estimate(placement, problem), "feasible", None)
     wishes = Wishes(rounds=rounds, method=method)
-    found = rehearse(read_manifest(document, name), name, wishes, folder, lambda said: click.echo(f"  {said}", err=True))
+    found = rehearse(
+        read_manifest(document, name),
+        name,
+        wishes,
+        folder,
+        lambda said: click.echo(f"  {said}", err=True),
+    )
     click.echo(f"  links by {found.method}", err=True)
     return lines_of(found)
 
@@ -73,8 +92,15 @@ def row(name: str, lines: list[Line]) -> str:
     step, moved, asked = (worst(lines, kind) for kind in ("seconds", "bytes", "requests"))
     assert step is not None
     assert moved is not None
-    requests = "-" if asked is None else ("exact" if asked.difference == 0 else f"{asked.what} {asked.difference:+.1%}")
-    figures = f"{step.predicted:.2f} | {step.measured:.2f} | {step.difference:+.1%} | {moved.difference:+.1%} | {requests}"
+    requests = (
+        "-"
+        if asked is None
+        else ("exact" if asked.difference == 0 else f"{asked.what} {asked.difference:+.1%}")
+    )
+    figures = (
+        f"{step.predicted:.2f} | {step.measured:.2f} | {step.difference:+.1%} | "
+        f"{moved.difference:+.1%} | {requests}"
+    )
     return f"| {name} | {figures} | {'yes' if confirmed(lines) else 'NO'} |"
 
 
@@ -83,7 +109,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="measured rounds of each plan")
     parser.add_argument("--only", help="plans whose name has this word")
-    parser.add_argument("--method", default="auto", choices=["auto", *METHODS], help="how links are shaped")
+    parser.add_argument(
+        "--method", default="auto", choices=["auto", *METHODS], help="how links are shaped"
+    )
     given = parser.parse_args()
     rows, good = [], True
     with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +122,10 @@ def main() -> None:
             lines = rehearsed(name, Path(folder) / name.split()[0], given.rounds, given.method)
             rows.append(row(name, lines))
             good = good and confirmed(lines)
-    click.echo("| plan | round predicted, s | measured, s | difference | bytes of a link, worst | requests | within |")
+    click.echo(
+        "| plan | round predicted, s | measured, s | difference | bytes of a link, worst | "
+        "requests | within |"
+    )
     click.echo("|---|---|---|---|---|---|---|")
     for text in rows:
         click.echo(text)

@@ -1,6 +1,8 @@
-"""Write docs/benchmarks/results.md from what the benchmarks measured: python tests/benchmarks/report.py.
+"""Write docs/benchmarks/results.md from what the benchmarks measured: python
+tests/benchmarks/report.py.
 
-Each table has the machine, the date, the commit and the command that made it; a benchmark that was not run is named as missing.
+Each table has the machine, the date, the commit and the command that made it; a benchmark that was
+not run is named as missing.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ PAGE = ROOT / "docs" / "benchmarks" / "results.md"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """A title, the file that has its measurements, what summarises them, and what a reader must know."""
+    """A title, the file that has its measurements, what summarises them, and what a reader must
+    know.
+    """
 
     title: str
     file: str
@@ -35,7 +39,8 @@ SECTIONS = (
         title="Time to prove, synchronous strategies",
         file="solving.jsonl",
         table=solving.table,
-        note="`exact` on drawn markets (regions x types, two markets), gap 0.1 %. A question that was stopped counts with its time so far. "
+        note="`exact` on drawn markets (regions x types, two markets), gap 0.1 %. A question that "
+        "was stopped counts with its time so far. "
         "The first answer within 3 % is measured against the last one.",
     ),
     Section(
@@ -48,7 +53,8 @@ SECTIONS = (
         title="Time to prove, huge batches",
         file="solving-huge.jsonl",
         table=solving.table,
-        note="Synchronous strategies with 1, 8 or 64 times the profile's batch, up to 2,097,152 samples a step: more than anybody trains "
+        note="Synchronous strategies with 1, 8 or 64 times the profile's batch, up to 2,097,152 "
+        "samples a step: more than anybody trains "
         "with, but many machines in many regions pay, which is what proofs find hardest.",
     ),
     Section(
@@ -61,8 +67,10 @@ SECTIONS = (
         title="One big program",
         file="monolith.jsonl",
         table=monolith.table,
-        note="The textbook's way: one big-M program of the whole market, all-reduce only, budget 50 USD/h. It is a relaxation, so its "
-        "bound is valid; closed means that its own optimum is proved, wrong that it contradicts a known placement. "
+        note="The textbook's way: one big-M program of the whole market, all-reduce only, budget "
+        "50 USD/h. It is a relaxation, so its "
+        "bound is valid; closed means that its own optimum is proved, wrong that it "
+        "contradicts a known placement. "
         "`exact` answers the same question.",
     ),
     Section(
@@ -81,14 +89,23 @@ SECTIONS = (
         title="A scheduler's load",
         file="scheduler.jsonl",
         table=scheduler.table,
-        note="`Advisor` on the default book, mixed requests; each answer with what else was considered.",
+        note="`Advisor` on the default book, mixed requests; each answer with what else was "
+        "considered.",
     ),
 )
 
 
 def page(folder: Path) -> str:
     """Build the page from a folder of measurements."""
-    lines = ["# Benchmarks", "", "Written by `python tests/benchmarks/report.py` (`make bench`, `make bench-full`), never by hand.", ""]
+    lines = [
+        "# Benchmarks",
+        "",
+        (
+            "Written by `python tests/benchmarks/report.py` (`make bench`, `make bench-full`), "
+            "never by hand."
+        ),
+        "",
+    ]
     for section in SECTIONS:
         lines += [f"## {section.title}", "", section.note, ""]
         path = folder / section.file
@@ -96,23 +113,37 @@ def page(folder: Path) -> str:
             lines += [f"Not measured: no `{section.file}`.", ""]
             continue
         run, records = read(path)
-        lines += [*section.table(records), "", *_origin(run, ended=any(r["kind"] == "end" for r in records)), ""]
+        lines += [
+            *section.table(records),
+            "",
+            *_origin(run, ended=any(r["kind"] == "end" for r in records)),
+            "",
+        ]
     return "\n".join(lines)
 
 
 def _origin(run: Record, *, ended: bool) -> list[str]:
-    settings = ", ".join(f"{name} {value}" for name, value in run["settings"].items() if value is not None)
+    settings = ", ".join(
+        f"{name} {value}" for name, value in run["settings"].items() if value is not None
+    )
     cut = "" if ended else " **The run was cut off: what is there is shown.**"
     load = f"load {run['load']:.1f} at its start"
     return [
-        f"`{run['command']}` ({settings}); {run['machine']}, {load}, Python {run['python']}; {run['started']}, commit {run['commit']}.{cut}"
+        (
+            f"`{run['command']}` ({settings}); {run['machine']}, {load}, Python {run['python']}; "
+            f"{run['started']}, commit {run['commit']}.{cut}"
+        )
     ]
 
 
 def main() -> None:
     """Write the page and the drawing."""
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--from", dest="folder", type=Path, default=FOLDER, help="folder of measurements")
+    words = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    words.add_argument(
+        "--from", dest="folder", type=Path, default=FOLDER, help="folder of measurements"
+    )
     words.add_argument("-o", "--output", type=Path, default=PAGE)
     given = words.parse_args()
     text = page(given.folder)

@@ -1,8 +1,10 @@
-"""What a cluster scheduler would see: `Advisor` answers many mixed requests on the default book: python tests/benchmarks/scheduler.py.
+"""What a cluster scheduler would see: `Advisor` answers many mixed requests on the default book:
+python tests/benchmarks/scheduler.py.
 
-Requests are drawn from all shipped profiles, budgets of 1 to 100 USD/h, some floors and some subsets of GPUs, and shared among the
-processes; each has an `Advisor` of its own. A request without an answer within its limits counts, a refused one is named. Memory
-is what a process holds after its first tenth, its first half and all of its requests: it must not grow with their number.
+Requests are drawn from all shipped profiles, budgets of 1 to 100 USD/h, some floors and some
+subsets of GPUs, and shared among the processes; each has an `Advisor` of its own. A request without
+an answer within its limits counts, a refused one is named. Memory is what a process holds after its
+first tenth, its first half and all of its requests: it must not grow with their number.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ MARKS = (0.1, 0.5, 1.0)
 
 
 def request(number: int, models: Mapping[str, bool]) -> dict[str, Any]:
-    """Draw the words of one request; ``models`` says of each profile whether it knows a GPU, else no GPUs are named."""
+    """Draw the words of one request; ``models`` says of each profile whether it knows a GPU, else
+    no GPUs are named.
+    """
     draw = random.Random(f"request {number}")
     budget = round(10 ** draw.uniform(0, 2), 2)
     words: dict[str, Any] = {"model": draw.choice(list(models)), "budget": f"{budget}/h"}
@@ -43,7 +47,10 @@ def child(first: int, step: int, requests: int, seconds: float) -> None:
     from placer.workload.profile import load_profile, profile_names
 
     advisor = Advisor("default")
-    models = {name: not all(rate.gpu.startswith("CPU") for rate in load_profile(name).rates) for name in profile_names()}
+    models = {
+        name: not all(rate.gpu.startswith("CPU") for rate in load_profile(name).rates)
+        for name in profile_names()
+    }
     own = list(range(first, requests, step))
     marks = {max(1, round(share * len(own))): share for share in MARKS}
     for done, number in enumerate(own, start=1):
@@ -54,9 +61,24 @@ def child(first: int, step: int, requests: int, seconds: float) -> None:
         except PlacerError as error:
             status = f"refused: {error.message}"
         record = {"kind": "request", "number": number, "status": status}
-        print(json.dumps({**record, "cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}), flush=True)
+        print(
+            json.dumps(
+                {**record, "cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
+            ),
+            flush=True,
+        )
         if done in marks:
-            print(json.dumps({"kind": "memory", "process": first, "share": marks[done], "resident_mib": resident_mib()}), flush=True)
+            print(
+                json.dumps(
+                    {
+                        "kind": "memory",
+                        "process": first,
+                        "share": marks[done],
+                        "resident_mib": resident_mib(),
+                    }
+                ),
+                flush=True,
+            )
 
 
 def table(records: Sequence[Record]) -> list[str]:
@@ -66,18 +88,41 @@ def table(records: Sequence[Record]) -> list[str]:
     said = Counter(r["status"].split(":")[0] for r in asked)
     rate = None if total is None else len(asked) / total["wall_s"]
     per_cpu = len(asked) / sum(r["cpu_s"] for r in asked) if asked else None
-    times = [1e3 * percentile([r[clock] for r in asked], share) for clock in ("wall_s", "cpu_s") for share in (0.5, 0.95, 1.0)]
-    heads = "requests|processes|wall ms p50|p95|max|CPU ms p50|p95|max|requests/s, all processes|requests per CPU second"
+    times = [
+        1e3 * percentile([r[clock] for r in asked], share)
+        for clock in ("wall_s", "cpu_s")
+        for share in (0.5, 0.95, 1.0)
+    ]
+    heads = (
+        "requests|processes|wall ms p50|p95|max|CPU ms p50|p95|max|requests/s, all "
+        "processes|requests per CPU second"
+    )
     processes = len({r["process"] for r in records if r["kind"] == "memory"})
     lines = markdown(heads.split("|"), [[len(asked), processes, *times, rate, per_cpu]])
-    held = {share: [r["resident_mib"] for r in records if r["kind"] == "memory" and r["share"] == share] for share in MARKS}
-    memory = ", ".join(f"{round(share * len(asked)):,} requests: {max(of):.0f} MiB" for share, of in held.items() if of)
-    return [*lines, "", f"Memory of the larger process after {memory}. Answers: {', '.join(f'{n} {s}' for s, n in said.most_common())}."]
+    held = {
+        share: [r["resident_mib"] for r in records if r["kind"] == "memory" and r["share"] == share]
+        for share in MARKS
+    }
+    memory = ", ".join(
+        f"{round(share * len(asked)):,} requests: {max(of):.0f} MiB"
+        for share, of in held.items()
+        if of
+    )
+    return [
+        *lines,
+        "",
+        (
+            f"Memory of the larger process after {memory}. Answers: "
+            f"{', '.join(f'{n} {s}' for s, n in said.most_common())}."
+        ),
+    ]
 
 
 def main() -> None:
     """Start the processes, gather what they say."""
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     words.add_argument("--requests", type=int, default=1000, help="of all processes together")
     words.add_argument("--processes", type=int, default=2)
     words.add_argument("--time-limit", type=float, default=30.0, help="seconds for each request")
@@ -87,13 +132,28 @@ def main() -> None:
     if given.child is not None:
         child(given.child, given.processes, given.requests, given.time_limit)
         return
-    ledger = Ledger(given.output, requests=given.requests, processes=given.processes, time_limit_s=given.time_limit)
-    call = [sys.executable, __file__, "--requests", str(given.requests), "--processes", str(given.processes)]
+    ledger = Ledger(
+        given.output,
+        requests=given.requests,
+        processes=given.processes,
+        time_limit_s=given.time_limit,
+    )
+    call = [
+        sys.executable,
+        __file__,
+        "--requests",
+        str(given.requests),
+        "--processes",
+        str(given.processes),
+    ]
     call += ["--time-limit", str(given.time_limit)]
     started = time.perf_counter()
     parts = [given.output.with_suffix(f".{n}.part") for n in range(given.processes)]
     handles = [part.open("w", encoding="utf-8") for part in parts]
-    children = [subprocess.Popen([*call, "--child", str(n)], stdout=handle) for n, handle in enumerate(handles)]
+    children = [
+        subprocess.Popen([*call, "--child", str(n)], stdout=handle)
+        for n, handle in enumerate(handles)
+    ]
     codes = [one.wait() for one in children]
     wall_s = time.perf_counter() - started
     for part, handle in zip(parts, handles, strict=True):

@@ -1,7 +1,9 @@
-"""How near shaped links come to what is asked: round trips and streams by namespaces and by relays, at links of the four continents.
+"""How near shaped links come to what is asked: round trips and streams by namespaces and by relays,
+at links of the four continents.
 
-Run ``make rehearse`` on a machine with nothing else to do. Best of several; the worst row of a table is its claim. Exit code 1 if a link is
-faster than asked (by more than its clock's grain), or slower by more than 5 % and 2 ms.
+Run ``make rehearse`` on a machine with nothing else to do. Best of several; the worst row of a
+table is its claim. Exit code 1 if a link is faster than asked (by more than its clock's grain), or
+slower by more than 5 % and 2 ms.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ WAYS = {
     "AUS": (80e6, 0.176),
     "fast and near": (1e9, 0.02),
 }
-"""Bit/s of a stream and round-trip time, from a machine in US and back. Continents: near Erben et al. (2024)."""
+"""Bit/s of a stream and round-trip time, from a machine in US and back. Continents: near Erben et
+al. (2024).
+"""
 CAP = 2.5
 """The pair's rate over a stream's."""
 
@@ -37,7 +41,13 @@ def shapes() -> Iterable[Shape]:
         for dst in ("US", *WAYS):
             if src != dst:
                 bits, rtt = WAYS[src if dst == "US" else dst]
-                yield Shape(src=src, dst=dst, stream_bytes_per_s=bits / 8, pair_bytes_per_s=CAP * bits / 8, rtt_s=rtt)
+                yield Shape(
+                    src=src,
+                    dst=dst,
+                    stream_bytes_per_s=bits / 8,
+                    pair_bytes_per_s=CAP * bits / 8,
+                    rtt_s=rtt,
+                )
 
 
 def rows(method: str, times: int) -> Iterable[tuple[str, float, float]]:
@@ -45,11 +55,19 @@ def rows(method: str, times: int) -> Iterable[tuple[str, float, float]]:
     with shaped_network(("US", *WAYS), shapes(), method) as network:
         peers = Peers(network)
         for dst, (place, (bits, rtt)) in enumerate(WAYS.items(), 1):
-            yield f"{place}: round trip", rtt, min(peers.seconds(0, dst, 1) for _ in range(4 * times))
+            yield (
+                f"{place}: round trip",
+                rtt,
+                min(peers.seconds(0, dst, 1) for _ in range(4 * times)),
+            )
             for streams, carried in ((1, 1.0), (2, 2.0), (5, CAP)):
                 size = int(carried * bits / 8)
                 taken = min(peers.seconds(0, dst, size, streams) for _ in range(times))
-                yield f"{place}: {size / 1e6:.3g} MB by {streams} at once", size / (carried * bits / 8) + rtt, taken
+                yield (
+                    f"{place}: {size / 1e6:.3g} MB by {streams} at once",
+                    size / (carried * bits / 8) + rtt,
+                    taken,
+                )
         peers.end()
 
 
@@ -57,7 +75,12 @@ def main() -> None:
     """Measure, print a table for each method."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--method", choices=METHODS, action="append", help="both, if none is named")
-    parser.add_argument("--times", type=int, default=4, help="transfers of which the fastest counts; the first ones open TCP's window")
+    parser.add_argument(
+        "--times",
+        type=int,
+        default=4,
+        help="transfers of which the fastest counts; the first ones open TCP's window",
+    )
     given = parser.parse_args()
     good = True
     for method in given.method or METHODS:

@@ -1,7 +1,9 @@
-"""All proving solvers of placer on small instances of the frozen set: python tests/benchmarks/side_by_side.py [--instances N].
+"""All proving solvers of placer on small instances of the frozen set: python
+tests/benchmarks/side_by_side.py [--instances N].
 
-Each solver gets the whole question (every strategy), the same gap and the same seconds; its answer is checked against the frozen optimum.
-CPU seconds include the child processes in which `milp`, `highs` and `cpsat` run.
+Each solver gets the whole question (every strategy), the same gap and the same seconds; its answer
+is checked against the frozen optimum. CPU seconds include the child processes in which `milp`,
+`highs` and `cpsat` run.
 """
 
 from __future__ import annotations
@@ -14,7 +16,16 @@ from pathlib import Path
 from statistics import median
 
 from frozen import WRONG, Frozen, rows, verdict
-from ledger import FOLDER, Ledger, Record, children_cpu_s, markdown, percentile, problem_digest, read
+from ledger import (
+    FOLDER,
+    Ledger,
+    Record,
+    children_cpu_s,
+    markdown,
+    percentile,
+    problem_digest,
+    read,
+)
 
 from placer.errors import PlacerError
 from placer.solving.result import SolveOptions
@@ -24,13 +35,23 @@ SOLVERS = ("exact", "milp", "highs", "cpsat")
 
 
 def chosen(frozen: Sequence[Frozen], most: int, regions: int) -> list[Frozen]:
-    """Some instances of a size, spread over budgets and seeds: those with many workers as well as single machines."""
+    """Some instances of a size, spread over budgets and seeds: those with many workers as well as
+    single machines.
+    """
     able = sorted(
-        (row for row in frozen if row.regions == regions and row.local_steps is None and not row.huge),
+        (
+            row
+            for row in frozen
+            if row.regions == regions and row.local_steps is None and not row.huge
+        ),
         key=lambda row: (row.seed, row.budget),
     )
     several = [row for row in able if row.strategy != "none"]
-    mixed = [row for pair in zip(several, [row for row in able if row.strategy == "none"], strict=False) for row in pair]
+    mixed = [
+        row
+        for pair in zip(several, [row for row in able if row.strategy == "none"], strict=False)
+        for row in pair
+    ]
     return [*mixed, *(row for row in able if row not in mixed)][:most]
 
 
@@ -43,7 +64,14 @@ def answered(row: Frozen, solver: str, options: SolveOptions) -> Record:
     try:
         result = solve(problem, solver, options)
     except PlacerError as error:
-        return {"kind": "answer", **asdict(row.question), "solver": solver, "status": "failed", "error": error.message, "verdict": "failed"}
+        return {
+            "kind": "answer",
+            **asdict(row.question),
+            "solver": solver,
+            "status": "failed",
+            "error": error.message,
+            "verdict": "failed",
+        }
     record: Record = {
         "kind": "answer",
         **asdict(row.question),
@@ -77,13 +105,22 @@ def table(records: Sequence[Record]) -> list[str]:
             max(0.0, *short) if short else None,
             *(percentile([r["cpu_s"] for r in timed], share) for share in (0.5, 1.0)),
         ])  # fmt: skip
-    heads = ["solver", "instances", "proved", "contradict the frozen optimum", "gap % p50", "answer below the optimum %, most"]
+    heads = [
+        "solver",
+        "instances",
+        "proved",
+        "contradict the frozen optimum",
+        "gap % p50",
+        "answer below the optimum %, most",
+    ]
     return markdown([*heads, "CPU s p50", "max"], lines)
 
 
 def main() -> None:
     """Run each solver on each instance."""
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     words.add_argument("--instances", type=int, default=12)
     words.add_argument("--regions", type=int, default=20, help="size of the instances")
     words.add_argument("--solvers", default=",".join(SOLVERS))
@@ -93,9 +130,14 @@ def main() -> None:
     given = words.parse_args()
     instances = chosen(rows(), given.instances, given.regions)
     if not instances:
-        raise SystemExit(f"error: frozen.csv has no instances of {given.regions} regions\n  tip: run solving.py --freeze")
+        raise SystemExit(
+            f"error: frozen.csv has no instances of {given.regions} regions\n  tip: run solving.py "
+            f"--freeze"
+        )
     options = SolveOptions(gap=given.gap, time_limit_s=given.time_limit)
-    ledger = Ledger(given.output, instances=len(instances), time_limit_s=given.time_limit, gap=given.gap)
+    ledger = Ledger(
+        given.output, instances=len(instances), time_limit_s=given.time_limit, gap=given.gap
+    )
     for row in instances:
         for solver in given.solvers.split(","):
             ledger.write(answered(row, solver, options))

@@ -1,8 +1,10 @@
-"""How long `exact` takes to prove its answers, by size of the market and budget: python tests/benchmarks/solving.py [--quick].
+"""How long `exact` takes to prove its answers, by size of the market and budget: python
+tests/benchmarks/solving.py [--quick].
 
-Each size runs in a child process of its own, one question after the other, so that its peak memory is known. A question is timed from
-a market that nobody has looked at: links and egress prices of its regions are worked out within the time. Drawing the market is not.
-CPU seconds compare between machines with other work on them; the time limit is by the clock.
+Each size runs in a child process of its own, one question after the other, so that its peak memory
+is known. A question is timed from a market that nobody has looked at: links and egress prices of
+its regions are worked out within the time. Drawing the market is not. CPU seconds compare between
+machines with other work on them; the time limit is by the clock.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ NEAR = 0.03
 """A first answer within this of the last one is one to start with."""
 
 
-def measured(question: Question, options: SolveOptions, *, solver: str = "exact", by_strategy: bool = False) -> Record:
+def measured(
+    question: Question, options: SolveOptions, *, solver: str = "exact", by_strategy: bool = False
+) -> Record:
     """Solve one question and say all that is known of it."""
     import msgspec
 
@@ -40,7 +44,9 @@ def measured(question: Question, options: SolveOptions, *, solver: str = "exact"
         heard = SolveOptions(
             gap=options.gap,
             time_limit_s=options.time_limit_s,
-            on_better=lambda value: better.append((time.process_time() - cpu, time.perf_counter() - wall, value)),
+            on_better=lambda value: better.append(
+                (time.process_time() - cpu, time.perf_counter() - wall, value)
+            ),
         )
         result = solve(problem, solver, heard)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
@@ -68,7 +74,9 @@ def measured(question: Question, options: SolveOptions, *, solver: str = "exact"
 
 
 def answers(better: Sequence[tuple[float, float, float]], result: Result) -> Record:
-    """CPU and wall seconds and value of the first answer, and of the first one within `NEAR` of the last."""
+    """CPU and wall seconds and value of the first answer, and of the first one within `NEAR` of the
+    last.
+    """
     if not better or result.value is None:
         return {"first": None, "near": None}
     last = result.value
@@ -81,9 +89,28 @@ def answers(better: Sequence[tuple[float, float, float]], result: Result) -> Rec
 
 def measure_size(size: str, given: argparse.Namespace) -> Iterator[Record]:
     """Solve all questions of a size in a child process; its last line is the peak of its memory."""
-    words = [sys.executable, __file__, "--child", size, "--seeds", given.seeds, "--budgets", given.budgets, "--gap", str(given.gap)]
-    words += ["--time-limit", str(given.time_limit), *(["--local-steps", str(given.local_steps)] if given.local_steps else [])]
-    words += [flag for flag, wanted in (("--huge", given.huge), ("--by-strategy", given.by_strategy)) if wanted]
+    words = [
+        sys.executable,
+        __file__,
+        "--child",
+        size,
+        "--seeds",
+        given.seeds,
+        "--budgets",
+        given.budgets,
+        "--gap",
+        str(given.gap),
+    ]
+    words += [
+        "--time-limit",
+        str(given.time_limit),
+        *(["--local-steps", str(given.local_steps)] if given.local_steps else []),
+    ]
+    words += [
+        flag
+        for flag, wanted in (("--huge", given.huge), ("--by-strategy", given.by_strategy))
+        if wanted
+    ]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for line in child.stdout:
@@ -96,12 +123,25 @@ def child(size: str, given: argparse.Namespace) -> None:
     """Body of the child: one line for each question, then its memory."""
     options = SolveOptions(gap=given.gap, time_limit_s=given.time_limit)
     regions, types = SIZES[size]
-    solve(Question(regions=4, types=4, budget=5.0, seed=0).problem())  # modules are loaded outside the first time
+    solve(
+        Question(regions=4, types=4, budget=5.0, seed=0).problem()
+    )  # modules are loaded outside the first time
     for budget in map(float, given.budgets.split(",")):
         for seed in seeds(given.seeds):
-            question = Question(regions=regions, types=types, budget=budget, seed=seed, local_steps=given.local_steps, huge=given.huge)
-            print(json.dumps(measured(question, options, by_strategy=given.by_strategy)), flush=True)
-    print(json.dumps({"kind": "memory", "size": size, "peak_mib": round(peak_mib(), 1)}), flush=True)
+            question = Question(
+                regions=regions,
+                types=types,
+                budget=budget,
+                seed=seed,
+                local_steps=given.local_steps,
+                huge=given.huge,
+            )
+            print(
+                json.dumps(measured(question, options, by_strategy=given.by_strategy)), flush=True
+            )
+    print(
+        json.dumps({"kind": "memory", "size": size, "peak_mib": round(peak_mib(), 1)}), flush=True
+    )
 
 
 def seeds(words: str) -> range:
@@ -113,7 +153,11 @@ def seeds(words: str) -> range:
 def table(records: Sequence[Record]) -> list[str]:
     """Summarise questions by size and budget."""
     asked = [record for record in records if record["kind"] == "question"]
-    peaks = {SIZES[record["size"]]: record["peak_mib"] for record in records if record["kind"] == "memory"}
+    peaks = {
+        SIZES[record["size"]]: record["peak_mib"]
+        for record in records
+        if record["kind"] == "memory"
+    }
     rows = []
     for key in dict.fromkeys((r["regions"], r["types"], r["budget"]) for r in asked):
         own = [r for r in asked if (r["regions"], r["types"], r["budget"]) == key]
@@ -127,38 +171,81 @@ def table(records: Sequence[Record]) -> list[str]:
             *(percentile([r[name]["cpu_s"] for r in own if r[name]], 0.95) for name in ("first", "near")),
             peaks.get(key[:2]),
         ])  # fmt: skip
-    heads = "regions x types|proved|CPU s p50|p95|max|wall s p95|gap % p95|first answer CPU s p95|within 3 % CPU s p95|peak MiB of the size"
+    heads = (
+        "regions x types|proved|CPU s p50|p95|max|wall s p95|gap % p95|first answer CPU s "
+        "p95|within 3 % CPU s p95|peak MiB of the size"
+    )
     return markdown(heads.split("|"), rows)
 
 
 def slow_table(records: Sequence[Record], most: int = 10) -> list[str]:
     """List the slowest questions, with the searches that took their time where these were watched."""
-    asked = sorted((r for r in records if r["kind"] == "question"), key=lambda r: -r["cpu_s"])[:most]
+    asked = sorted((r for r in records if r["kind"] == "question"), key=lambda r: -r["cpu_s"])[
+        :most
+    ]
     rows = []
     for r in asked:
         spent = sorted(r.get("by_strategy", {}).items(), key=lambda item: -item[1]["cpu_s"])[:3]
-        words = "; ".join(f"{name} {part['cpu_s']:.1f} s, {part['nodes']} nodes" for name, part in spent)
+        words = "; ".join(
+            f"{name} {part['cpu_s']:.1f} s, {part['nodes']} nodes" for name, part in spent
+        )
         what = f"{r['regions']} x {r['types']}, {r['budget']:g} USD/h, seed {r['seed']}"
         gap = None if r["gap"] is None else 100 * r["gap"]
-        rows.append([what, r["model"], r["batch"], r["cpu_s"], r["status"], gap, r["strategy"], words])
-    return markdown(["question", "model", "batch", "CPU s", "status", "gap %", "answer", "where the time went"], rows)
+        rows.append(
+            [what, r["model"], r["batch"], r["cpu_s"], r["status"], gap, r["strategy"], words]
+        )
+    return markdown(
+        ["question", "model", "batch", "CPU s", "status", "gap %", "answer", "where the time went"],
+        rows,
+    )
 
 
 def words() -> argparse.ArgumentParser:
     """Build the command's words."""
-    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("--sizes", default=",".join(SIZES), help="of " + ", ".join(f"{n} {r}x{t}" for n, (r, t) in SIZES.items()))
-    found.add_argument("--budgets", default=",".join(f"{budget:g}" for budget in BUDGETS), help="USD/h")
+    found = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument(
+        "--sizes",
+        default=",".join(SIZES),
+        help="of " + ", ".join(f"{n} {r}x{t}" for n, (r, t) in SIZES.items()),
+    )
+    found.add_argument(
+        "--budgets", default=",".join(f"{budget:g}" for budget in BUDGETS), help="USD/h"
+    )
     found.add_argument("--seeds", help="FIRST:END (default 0:20)")
-    found.add_argument("--local-steps", type=int, help="allow up to so many local steps: all strategies are open then")
-    found.add_argument("--huge", action="store_true", help="batches that go beyond what is trained: many small regions pay")
+    found.add_argument(
+        "--local-steps",
+        type=int,
+        help="allow up to so many local steps: all strategies are open then",
+    )
+    found.add_argument(
+        "--huge",
+        action="store_true",
+        help="batches that go beyond what is trained: many small regions pay",
+    )
     found.add_argument("--gap", type=float, default=0.001)
     found.add_argument("--time-limit", type=float, help="seconds by the clock (default 60)")
-    found.add_argument("--quick", action="store_true", help="3 seeds and 2 seconds unless others are given: a check within a minute or two")
-    found.add_argument("--by-strategy", action="store_true", help="also say which search took the time")
+    found.add_argument(
+        "--quick",
+        action="store_true",
+        help="3 seeds and 2 seconds unless others are given: a check within a minute or two",
+    )
+    found.add_argument(
+        "--by-strategy", action="store_true", help="also say which search took the time"
+    )
     found.add_argument("--freeze", action="store_true", help="add what was proved to frozen.csv")
-    found.add_argument("--check", action="store_true", help="compare with frozen.csv; exit code 1 if an answer contradicts it")
-    found.add_argument("-o", "--output", type=Path, help="file of JSON lines (default build/bench/solving[-local][-huge].jsonl)")
+    found.add_argument(
+        "--check",
+        action="store_true",
+        help="compare with frozen.csv; exit code 1 if an answer contradicts it",
+    )
+    found.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        help="file of JSON lines (default build/bench/solving[-local][-huge].jsonl)",
+    )
     found.add_argument("--child", help=argparse.SUPPRESS)
     return found
 
@@ -171,17 +258,32 @@ def main() -> None:
     if given.child:
         child(given.child, given)
         return
-    path = given.output or FOLDER / f"solving{'-local' if given.local_steps else ''}{'-huge' if given.huge else ''}.jsonl"
+    path = (
+        given.output
+        or FOLDER
+        / f"solving{'-local' if given.local_steps else ''}{'-huge' if given.huge else ''}.jsonl"
+    )
     ledger = Ledger(
-        path, seeds=given.seeds, time_limit_s=given.time_limit, gap=given.gap, local_steps=given.local_steps, huge=given.huge or None
+        path,
+        seeds=given.seeds,
+        time_limit_s=given.time_limit,
+        gap=given.gap,
+        local_steps=given.local_steps,
+        huge=given.huge or None,
     )
     for size in given.sizes.split(","):
         if size not in SIZES:
-            raise SystemExit(f"error: unknown size '{size}'\n  tip: the sizes are {', '.join(SIZES)}")
+            raise SystemExit(
+                f"error: unknown size '{size}'\n  tip: the sizes are {', '.join(SIZES)}"
+            )
         for record in measure_size(size, given):
             ledger.write(record)
             if record["kind"] == "question" and sys.stderr.isatty():
-                print(f"\r{size} {record['budget']:g} USD/h seed {record['seed']}  ", end="", file=sys.stderr)
+                print(
+                    f"\r{size} {record['budget']:g} USD/h seed {record['seed']}  ",
+                    end="",
+                    file=sys.stderr,
+                )
     ledger.close()
     records = read(path)[1]
     print("\n".join(table(records)))

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from placer.advice.explanation.subject import Subject, exchange_subject, gpu_subject, place_subject, read_subject, regions_subject
+from placer.advice.explanation.subject import (
+    Subject,
+    exchange_subject,
+    gpu_subject,
+    place_subject,
+    read_subject,
+    regions_subject,
+)
 from placer.cost_model.estimate import evaluate
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.problem import Pool
@@ -18,8 +25,9 @@ def tempting(result: Result) -> tuple[Subject, ...]:
     Returns
     -------
     tuple of Subject
-        The region and the GPU with the best price for their speed that are not used, the exchange that suits the machines next
-        best, the other market, and a second region (or one region alone), as far as there are such.
+        The region and the GPU with the best price for their speed that are not used, the exchange
+        that suits the machines next best, the other market, and a second region (or one region
+        alone), as far as there are such.
     """
     return tuple(_tempting(result))
 
@@ -42,22 +50,40 @@ def _tempting(result: Result) -> Iterator[Subject]:
     if len(markets) == 1 and wish.market == "any":
         yield read_subject("on-demand" if markets == {"spot"} else "spot", problem)
     count = len(placement.places)
-    if wish.max_regions > count and len({pool.offer.place for pool in problem.pools}) > count and wish.max_workers > 1:
+    if (
+        wish.max_regions > count
+        and len({pool.offer.place for pool in problem.pools}) > count
+        and wish.max_workers > 1
+    ):
         yield regions_subject(count + 1)
 
 
 def _cheapest(pools: Iterator[Pool]) -> Pool | None:
     """The machine with the lowest price for its speed."""
-    return min(pools, key=lambda p: (p.offer.usd_per_hour / p.alone.value, p.offer.place, p.offer.device), default=None)
+    return min(
+        pools,
+        key=lambda p: (p.offer.usd_per_hour / p.alone.value, p.offer.place, p.offer.device),
+        default=None,
+    )
 
 
 def _next_exchange(result: Result) -> str | None:
-    """The admitted exchange that suits the chosen machines best after their own; for one machine the plain all-reduce."""
+    """The admitted exchange that suits the chosen machines best after their own; for one machine
+    the plain all-reduce.
+    """
     problem, placement = result.problem, result.placement
     assert placement is not None
     names = [name for name, _ in problem.modes if name != placement.exchange.strategy]
     if placement.workers == 1:
         return "all-reduce" if "all-reduce" in names else next(iter(names), None)
     options = [e for e in exchanges(problem, placement.workers_by_place) if e.strategy in names]
-    scored = [(score(problem.requirements.objective, evaluate(replace(placement, exchange=e), problem)), e.strategy) for e in options]
+    scored = [
+        (
+            score(
+                problem.requirements.objective, evaluate(replace(placement, exchange=e), problem)
+            ),
+            e.strategy,
+        )
+        for e in options
+    ]
     return min(scored)[1] if scored else None

@@ -35,10 +35,11 @@ class Limit:
 
     Notes
     -----
-    ``used`` of ``limit``, both in ``unit``; None and empty for limits without an amount. ``binds``: whether something better
-    exists without it; None if that is not proved. ``better`` is the best found without it and ``gain`` its improvement of the
-    objective as a share; ``nearest`` the least step beyond the limit that is better: the cheapest placement that is faster, or the
-    fastest that is cheaper.
+    ``used`` of ``limit``, both in ``unit``; None and empty for limits without an amount. ``binds``:
+    whether something better exists without it; None if that is not proved. ``better`` is the best
+    found without it and ``gain`` its improvement of the objective as a share; ``nearest`` the least
+    step beyond the limit that is better: the cheapest placement that is faster, or the fastest that
+    is cheaper.
     """
 
     code: str
@@ -54,7 +55,9 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Binding:
-    """All limits, binding ones first, and the same machines with one more of them: whether the exchange scales further."""
+    """All limits, binding ones first, and the same machines with one more of them: whether the
+    exchange scales further.
+    """
 
     limits: tuple[Limit, ...]
     one_more: Option | None
@@ -68,15 +71,26 @@ def find_binding(result: Result, asker: Asker) -> Binding:
     result
         With a placement, the best one.
     """
-    found = [*_wish_limits(result, asker), *_quota_limits(result, asker), *_memory_limits(result, asker)]
+    found = [
+        *_wish_limits(result, asker),
+        *_quota_limits(result, asker),
+        *_memory_limits(result, asker),
+    ]
     order = {True: 0, None: 1, False: 2}
-    return Binding(limits=tuple(sorted(found, key=lambda limit: (order[limit.binds], -(limit.gain or 0.0)))), one_more=one_more(result))
+    return Binding(
+        limits=tuple(sorted(found, key=lambda limit: (order[limit.binds], -(limit.gain or 0.0)))),
+        one_more=one_more(result),
+    )
 
 
 def improves(trial: Trial, result: Result, gap: float) -> bool | None:
-    """Whether an answer beats the best by more than the gap; None if it is not proved that none does."""
+    """Whether an answer beats the best by more than the gap; None if it is not proved that none
+    does.
+    """
     assert result.value is not None
-    if trial.value is not None and loss(trial.value, result.value, result.problem.requirements.objective) < -(gap + BETTER):
+    if trial.value is not None and loss(
+        trial.value, result.value, result.problem.requirements.objective
+    ) < -(gap + BETTER):
         return True
     return False if trial.proved else None
 
@@ -107,11 +121,22 @@ def _amounts(wish: Wish, result: Result) -> tuple[float | None, float | None]:
         amounts["carbon"] = got.carbon_g_per_hour.value, asked.max_carbon_g_per_hour
     if asked.samples is not None:
         totals = totals_of(got, asked.samples)
-        amounts |= {"deadline": (totals.seconds.value, asked.deadline_s), "total-budget": (totals.usd.value, asked.budget_usd)}
+        amounts |= {
+            "deadline": (totals.seconds.value, asked.deadline_s),
+            "total-budget": (totals.usd.value, asked.budget_usd),
+        }
     return amounts.get(wish.code, (None, None))
 
 
-def _limit(code: str, words: str, used: float | None, limit: float | None, trial: Trial, result: Result, asker: Asker) -> Limit:
+def _limit(
+    code: str,
+    words: str,
+    used: float | None,
+    limit: float | None,
+    trial: Trial,
+    result: Result,
+    asker: Asker,
+) -> Limit:
     binds = improves(trial, result, asker.options.gap)
     gain = None
     if binds and trial.value is not None and result.value is not None:
@@ -131,16 +156,27 @@ def _limit(code: str, words: str, used: float | None, limit: float | None, trial
 
 
 def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
-    """The least step beyond a budget that is faster (or better per sample), or below a floor that is cheaper."""
+    """The least step beyond a budget that is faster (or better per sample), or below a floor that
+    is cheaper.
+    """
     problem, got = result.problem, result.estimate
     assert got is not None
     wish, gap = problem.requirements, asker.options.gap + BETTER
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
     if code == "budget" and wish.objective in ("throughput", "time"):
         floor = max(speed * (1 + gap), wish.floor_samples_per_second or 0.0)
-        return asker.best(wanting(problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor)).option()
+        return asker.best(
+            wanting(
+                problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor
+            )
+        ).option()
     if code == "throughput" and wish.objective == "cost" and usd > 0:
-        cheaper = wanting(problem, objective="throughput", budget_usd_per_hour=usd * (1 - gap), min_samples_per_second=None)
+        cheaper = wanting(
+            problem,
+            objective="throughput",
+            budget_usd_per_hour=usd * (1 - gap),
+            min_samples_per_second=None,
+        )
         return asker.best(cheaper).option()
     return None
 
@@ -157,17 +193,45 @@ def _quota_limits(result: Result, asker: Asker) -> Iterator[Limit]:
     wanted = _exceeded(ample.placement, problem) if binds and ample.placement is not None else []
     if not binds:
         bucket = max(used, key=lambda key: used[key] / max(1, problem.quota(*key)))
-        yield _limit("quota", bucket_words(bucket), used[bucket], problem.quota(*bucket), ample, result, asker)
+        yield _limit(
+            "quota",
+            bucket_words(bucket),
+            used[bucket],
+            problem.quota(*bucket),
+            ample,
+            result,
+            asker,
+        )
         return
-    buckets = list(dict.fromkeys([*wanted, *(key for key in used if used[key] >= problem.quota(*key))]))
+    buckets = list(
+        dict.fromkeys([*wanted, *(key for key in used if used[key] >= problem.quota(*key))])
+    )
     each = []
     for bucket in buckets[:MOST_BUCKETS]:
         trial = asker.best(with_bucket(problem, bucket, AMPLE_GPUS), start=placement)
-        each.append(_limit("quota", bucket_words(bucket), used.get(bucket, 0), problem.quota(*bucket), trial, result, asker))
+        each.append(
+            _limit(
+                "quota",
+                bucket_words(bucket),
+                used.get(bucket, 0),
+                problem.quota(*bucket),
+                trial,
+                result,
+                asker,
+            )
+        )
     if any(limit.binds for limit in each):
         yield from (limit for limit in each if limit.binds)
     else:
-        yield _limit("quota", f"quotas of {', '.join(bucket_words(b) for b in buckets)} together", None, None, ample, result, asker)
+        yield _limit(
+            "quota",
+            f"quotas of {', '.join(bucket_words(b) for b in buckets)} together",
+            None,
+            None,
+            ample,
+            result,
+            asker,
+        )
 
 
 def bucket_words(bucket: tuple[str, str, str]) -> str:
@@ -179,12 +243,20 @@ def bucket_words(bucket: tuple[str, str, str]) -> str:
 def with_bucket(problem: Problem, bucket: tuple[str, str, str], gpus: int) -> Problem:
     """The same question with another quota for one place, GPU and market."""
     place, gpu, market = bucket
-    return wanting(problem, quotas=(*problem.requirements.quotas, Quota(place=place, gpu=gpu, market=market, gpus=gpus)))
+    return wanting(
+        problem,
+        quotas=(
+            *problem.requirements.quotas,
+            Quota(place=place, gpu=gpu, market=market, gpus=gpus),
+        ),
+    )
 
 
 def _exceeded(placement: Placement, problem: Problem) -> list[tuple[str, str, str]]:
     """Quotas that a placement would break."""
-    return [key for key, gpus in quota_use(placement, problem).items() if gpus > problem.quota(*key)]
+    return [
+        key for key, gpus in quota_use(placement, problem).items() if gpus > problem.quota(*key)
+    ]
 
 
 def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
@@ -196,22 +268,34 @@ def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
         if {code for code, _ in problem.offer_problems(offer)} & {"device-memory", "host-memory"}
     }
     if small:
-        light = replace(problem, profile=replace(problem.profile, device_memory_bytes=1, host_memory_bytes=1))
+        light = replace(
+            problem, profile=replace(problem.profile, device_memory_bytes=1, host_memory_bytes=1)
+        )
         trial = asker.best(light, start=result.placement)
         words = f"memory of {', '.join(sorted(small))}"
         yield _limit("memory", words, None, None, trial, result, asker)
 
 
 def one_more(result: Result) -> Option | None:
-    """The placement with one more machine of its largest group, and the exchange that suits it best; limits are not looked at."""
+    """The placement with one more machine of its largest group, and the exchange that suits it
+    best; limits are not looked at.
+    """
     problem, placement = result.problem, result.placement
     assert placement is not None
     largest = max(placement.groups, key=lambda group: (group.count, group.spec))
-    groups = tuple(replace(group, count=group.count + 1) if group is largest else group for group in placement.groups)
+    groups = tuple(
+        replace(group, count=group.count + 1) if group is largest else group
+        for group in placement.groups
+    )
     more = replace(placement, groups=groups)
-    options = [replace(more, exchange=exchange) for exchange in exchanges(problem, more.workers_by_place)]
+    options = [
+        replace(more, exchange=exchange) for exchange in exchanges(problem, more.workers_by_place)
+    ]
     if not options:
         return None
-    priced = [Option(placement=option, estimate=estimate(option, problem), label="one-more") for option in options]
+    priced = [
+        Option(placement=option, estimate=estimate(option, problem), label="one-more")
+        for option in options
+    ]
     sign = -1 if problem.requirements.objective == "throughput" else 1
     return min(priced, key=lambda option: sign * value_of(option.estimate, problem.requirements))

@@ -1,8 +1,9 @@
 """At which price, egress price or bandwidth something would be chosen that is not.
 
-For a fixed placement USD/h is linear in a price, and the least USD/h over all placements is concave in it. So Newton's method
-from below needs few searches and its steps are exact: each is the break-even of a placement that exists, the last one
-is followed by a proof that a little more finds nothing.
+For a fixed placement USD/h is linear in a price, and the least USD/h over all placements is concave
+in it. So Newton's method from below needs few searches and its steps are exact: each is the
+break-even of a placement that exists, the last one is followed by a proof that a little more finds
+nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from dataclasses import dataclass, replace
 
 from placer.advice.explanation.side_questions import Asker, wanting
 from placer.advice.explanation.subject import Subject
-from placer.advice.worlds.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
+from placer.advice.worlds.scaled_market import (
+    with_scaled_egress,
+    with_scaled_links,
+    with_scaled_prices,
+)
 from placer.cost_model.estimate import estimate, evaluate
 from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
@@ -27,13 +32,17 @@ MOST_STEPS = 12
 LIMITLESS = 1e6
 """Factor of bandwidth that stands for no limit."""
 TRIED_FACTORS = (LIMITLESS, 64.0, 8.0, 2.0)
-"""Bandwidths from which a search goes down: faster steps also send more an hour, so the largest need not be the best."""
+"""Bandwidths from which a search goes down: faster steps also send more an hour, so the largest
+need not be the best.
+"""
 HALVINGS = 60
 """Halvings of a bisection over one placement."""
 STRICT = 1e-6
 """A speed is better if it is by this share."""
 LEAST_AMOUNT = 1e-9
-"""A limit of nothing is written as this: machines that are paid for anyway may cost and emit nothing."""
+"""A limit of nothing is written as this: machines that are paid for anyway may cost and emit
+nothing.
+"""
 ROUNDING = 1e-9
 """Slack of sums in floating point."""
 
@@ -46,9 +55,10 @@ class BreakEven:
 
     Notes
     -----
-    ``what`` is price, egress or bandwidth; ``factor`` multiplies today's; None with ``proved``: at none at all, not even for nothing or
-    without limit; None without: not found. ``proved``: at a factor that is better by half a percent it enters, at
-    one that is worse by half a percent nothing does. ``option`` is the placement at the break-even, priced there.
+    ``what`` is price, egress or bandwidth; ``factor`` multiplies today's; None with ``proved``: at
+    none at all, not even for nothing or without limit; None without: not found. ``proved``: at a
+    factor that is better by half a percent it enters, at one that is worse by half a percent
+    nothing does. ``option`` is the placement at the break-even, priced there.
     """
 
     what: str
@@ -59,7 +69,9 @@ class BreakEven:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Goal:
-    """What a placement must reach to be chosen instead of the best: at least a speed, at most USD/h, USD per million samples, g CO2e/h."""
+    """What a placement must reach to be chosen instead of the best: at least a speed, at most
+    USD/h, USD per million samples, g CO2e/h.
+    """
 
     min_samples_per_second: float | None
     budget_usd_per_hour: float | None
@@ -76,15 +88,23 @@ class Goal:
         """USD/h that a placement of some speed may cost."""
         limits = [] if self.budget_usd_per_hour is None else [self.budget_usd_per_hour]
         if self.usd_per_million_samples is not None:
-            limits.append(self.usd_per_million_samples * samples_per_second * SECONDS_PER_HOUR / 1e6)
+            limits.append(
+                self.usd_per_million_samples * samples_per_second * SECONDS_PER_HOUR / 1e6
+            )
         return min(limits, default=float("inf"))
 
     def met(self, placement: Placement, problem: Problem) -> bool:
         """Whether a placement reaches the goal."""
         got = evaluate(placement, problem)
         fast = got.samples_per_second >= (self.min_samples_per_second or 0.0) * (1 - ROUNDING)
-        clean = self.max_carbon_g_per_hour is None or (got.carbon_g_per_hour or 0.0) <= self.max_carbon_g_per_hour * (1 + ROUNDING)
-        return fast and clean and got.usd.total <= self.most_usd_per_hour(got.samples_per_second) * (1 + ROUNDING)
+        clean = self.max_carbon_g_per_hour is None or (
+            got.carbon_g_per_hour or 0.0
+        ) <= self.max_carbon_g_per_hour * (1 + ROUNDING)
+        return (
+            fast
+            and clean
+            and got.usd.total <= self.most_usd_per_hour(got.samples_per_second) * (1 + ROUNDING)
+        )
 
     def question(self, problem: Problem, search: str = "") -> Problem:
         """The search for a placement that reaches the goal, as far beyond it as possible."""
@@ -99,7 +119,9 @@ class Goal:
 
 
 def goals_of(result: Result) -> tuple[Goal, ...]:
-    """What beats the best placement: more speed within the budget, or the same for less; less money; less per sample; less carbon."""
+    """What beats the best placement: more speed within the budget, or the same for less; less
+    money; less per sample; less carbon.
+    """
     wish, got = result.problem.requirements, result.estimate
     assert got is not None
     speed, usd = got.effective_samples_per_second.value, max(got.usd_per_hour.total, LEAST_AMOUNT)
@@ -112,14 +134,24 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
     if wish.objective == "cost":
         return (replace(limits, budget_usd_per_hour=usd),)
     if wish.objective == "cost-per-sample":
-        return (replace(limits, usd_per_million_samples=max(got.usd_per_million_samples, LEAST_AMOUNT), search="cost-per-sample"),)
+        return (
+            replace(
+                limits,
+                usd_per_million_samples=max(got.usd_per_million_samples, LEAST_AMOUNT),
+                search="cost-per-sample",
+            ),
+        )
     if wish.objective == "carbon":
         return (replace(limits, max_carbon_g_per_hour=max(result.value or 0.0, LEAST_AMOUNT)),)
     faster = replace(limits, min_samples_per_second=speed * (1 + STRICT))
-    return faster, replace(limits, min_samples_per_second=speed * (1 - ROUNDING), budget_usd_per_hour=usd)
+    return faster, replace(
+        limits, min_samples_per_second=speed * (1 - ROUNDING), budget_usd_per_hour=usd
+    )
 
 
-def price_break_even(subject: Subject, questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
+def price_break_even(
+    subject: Subject, questions: Sequence[Problem], result: Result, asker: Asker
+) -> BreakEven:
     """Find the factor on the price of a subject's machines at which it is chosen.
 
     Parameters
@@ -127,15 +159,25 @@ def price_break_even(subject: Subject, questions: Sequence[Problem], result: Res
     questions
         The request with the subject forced in; any of them may be answered.
     """
-    return _from_below("price", lambda book, factor: with_scaled_prices(book, subject.matches, factor), questions, result, asker)
+    return _from_below(
+        "price",
+        lambda book, factor: with_scaled_prices(book, subject.matches, factor),
+        questions,
+        result,
+        asker,
+    )
 
 
 def egress_break_even(questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
-    """Find the factor on all prices of egress at which one of some questions has an answer that beats the best."""
+    """Find the factor on all prices of egress at which one of some questions has an answer that
+    beats the best.
+    """
     return _from_below("egress", with_scaled_egress, questions, result, asker)
 
 
-def _from_below(what: str, scale: Scale, questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
+def _from_below(
+    what: str, scale: Scale, questions: Sequence[Problem], result: Result, asker: Asker
+) -> BreakEven:
     """Newton's method over a price, from 0 up."""
     found, proved = BreakEven(what=what, factor=None, proved=True, option=None), True
     for question in questions:
@@ -154,25 +196,44 @@ def _from_below(what: str, scale: Scale, questions: Sequence[Problem], result: R
 
 def _priced_at(scale: Scale, factor: float, option: Option, question: Problem) -> Option:
     """A placement with its estimate in a scaled market."""
-    return replace(option, estimate=estimate(option.placement, replace(question, catalog=scale(question.catalog, factor))))
+    return replace(
+        option,
+        estimate=estimate(
+            option.placement, replace(question, catalog=scale(question.catalog, factor))
+        ),
+    )
 
 
-def _without_money(goal: Goal, question: Problem, asker: Asker) -> tuple[float | None, Option | None, bool]:
-    """Where no money limits anything, prices decide nothing: the goal is reached at any price or at none."""
+def _without_money(
+    goal: Goal, question: Problem, asker: Asker
+) -> tuple[float | None, Option | None, bool]:
+    """Where no money limits anything, prices decide nothing: the goal is reached at any price or at
+    none.
+    """
     trial = asker.best(goal.question(question, "throughput"))
     if trial.placement is None or trial.estimate is None:
         return None, None, trial.proved
     return float("inf"), Option(placement=trial.placement, estimate=trial.estimate), True
 
 
-def _newton(scale: Scale, goal: Goal, question: Problem, asker: Asker, least: float | None) -> tuple[float | None, Option | None, bool]:
-    """Largest factor at which a goal is reached, the placement there, and whether a larger one is ruled out."""
-    free, today = (replace(question, catalog=scale(question.catalog, factor)) for factor in (0.0, 1.0))
+def _newton(
+    scale: Scale, goal: Goal, question: Problem, asker: Asker, least: float | None
+) -> tuple[float | None, Option | None, bool]:
+    """Largest factor at which a goal is reached, the placement there, and whether a larger one is
+    ruled out.
+    """
+    free, today = (
+        replace(question, catalog=scale(question.catalog, factor)) for factor in (0.0, 1.0)
+    )
     factor, option, reached = (least or 0.0) * (1 + STEP), None, None
     for _ in range(MOST_STEPS):
         scaled = replace(question, catalog=scale(question.catalog, factor))
         trial = asker.best(goal.question(scaled))
-        if trial.placement is None or trial.estimate is None or not goal.met(trial.placement, scaled):
+        if (
+            trial.placement is None
+            or trial.estimate is None
+            or not goal.met(trial.placement, scaled)
+        ):
             return reached, option, trial.proved
         option = Option(placement=trial.placement, estimate=trial.estimate)
         reached = max(factor, _own_factor(trial.placement, goal, free, today))
@@ -183,17 +244,28 @@ def _newton(scale: Scale, goal: Goal, question: Problem, asker: Asker, least: fl
 
 
 def _own_factor(placement: Placement, goal: Goal, free: Problem, today: Problem) -> float:
-    """Factor at which a placement costs just what the goal allows: USD/h is linear in it, speed does not depend on it."""
+    """Factor at which a placement costs just what the goal allows: USD/h is linear in it, speed
+    does not depend on it.
+    """
     nothing, full = evaluate(placement, free), evaluate(placement, today)
     slope = full.usd.total - nothing.usd.total
-    return (goal.most_usd_per_hour(nothing.samples_per_second) - nothing.usd.total) / slope if slope > 0 else float("inf")
+    return (
+        (goal.most_usd_per_hour(nothing.samples_per_second) - nothing.usd.total) / slope
+        if slope > 0
+        else float("inf")
+    )
 
 
 def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker) -> bool | None:
-    """Whether nothing enters even with free egress and links between places without limit; None if that is not proved."""
+    """Whether nothing enters even with free egress and links between places without limit; None if
+    that is not proved.
+    """
     proved = True
     for question in questions:
-        ideal = replace(question, catalog=with_scaled_links(with_scaled_egress(question.catalog, 0.0), LIMITLESS))
+        ideal = replace(
+            question,
+            catalog=with_scaled_links(with_scaled_egress(question.catalog, 0.0), LIMITLESS),
+        )
         for goal in goals_of(result):
             trial = asker.best(goal.question(ideal), first=True)
             if trial.placement is not None and goal.met(trial.placement, ideal):
@@ -203,7 +275,9 @@ def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker)
 
 
 def bandwidth_break_even(questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
-    """Find the least factor on the bandwidth of all links between places at which a question has an answer that beats the best."""
+    """Find the least factor on the bandwidth of all links between places at which a question has an
+    answer that beats the best.
+    """
     found, proved = BreakEven(what="bandwidth", factor=None, proved=True, option=None), True
     for question in questions:
         for goal in goals_of(result):
@@ -212,12 +286,18 @@ def bandwidth_break_even(questions: Sequence[Problem], result: Result, asker: As
             if factor is not None and (found.factor is None or factor < found.factor):
                 found = replace(found, factor=factor, option=option)
     if found.option is not None and found.factor is not None:
-        found = replace(found, option=_priced_at(with_scaled_links, found.factor, found.option, questions[0]))
+        found = replace(
+            found, option=_priced_at(with_scaled_links, found.factor, found.option, questions[0])
+        )
     return replace(found, proved=proved)
 
 
-def _from_above(goal: Goal, question: Problem, asker: Asker) -> tuple[float | None, Option | None, bool]:
-    """Go down from ample bandwidth: each placement that reaches the goal says how far it can do with less."""
+def _from_above(
+    goal: Goal, question: Problem, asker: Asker
+) -> tuple[float | None, Option | None, bool]:
+    """Go down from ample bandwidth: each placement that reaches the goal says how far it can do
+    with less.
+    """
     reached, option, sure = None, None, True
     for factor in TRIED_FACTORS:
         while reached is None or reached > 1:
@@ -225,20 +305,31 @@ def _from_above(goal: Goal, question: Problem, asker: Asker) -> tuple[float | No
             scaled = replace(question, catalog=with_scaled_links(question.catalog, at))
             trial = asker.best(goal.question(scaled, "throughput"))
             sure = trial.proved
-            if trial.placement is None or trial.estimate is None or not goal.met(trial.placement, scaled):
+            if (
+                trial.placement is None
+                or trial.estimate is None
+                or not goal.met(trial.placement, scaled)
+            ):
                 break
-            reached, option = _least_factor(trial.placement, goal, question, at), Option(placement=trial.placement, estimate=trial.estimate)
+            reached, option = (
+                _least_factor(trial.placement, goal, question, at),
+                Option(placement=trial.placement, estimate=trial.estimate),
+            )
         if reached is not None:
             return reached, option, sure
     return None, None, sure
 
 
 def _least_factor(placement: Placement, goal: Goal, question: Problem, most: float) -> float:
-    """Least bandwidth, as a factor, with which one placement reaches the goal, going down from one with which it does."""
+    """Least bandwidth, as a factor, with which one placement reaches the goal, going down from one
+    with which it does.
+    """
     low, high = 0.0, most
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if goal.met(placement, replace(question, catalog=with_scaled_links(question.catalog, middle))):
+        if goal.met(
+            placement, replace(question, catalog=with_scaled_links(question.catalog, middle))
+        ):
             high = middle
         else:
             low = middle

@@ -1,4 +1,6 @@
-"""Why nothing fits: a smallest set of wishes that contradict each other, and what it takes to give up each of them."""
+"""Why nothing fits: a smallest set of wishes that contradict each other, and what it takes to give
+up each of them.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ class Remedy:
 
     Notes
     -----
-    ``option`` is the placement that then fits, with its note in words of the command line; None: giving up the wish alone is not
-    enough, or (``proved`` false) no placement was found.
+    ``option`` is the placement that then fits, with its note in words of the command line; None:
+    giving up the wish alone is not enough, or (``proved`` false) no placement was found.
     """
 
     wish: Wish
@@ -39,10 +41,11 @@ class Conflict:
 
     Notes
     -----
-    ``wishes`` contradict each other; without any one of them there is an answer to the others of the set, if ``minimal`` (proved).
-    Empty: even a request without wishes has no answer. ``others`` are the wishes that have no part in it. ``remedies`` keep
-    all other wishes of the request, in the order of ``wishes``. Where none of them has an answer, ``together`` is the best without
-    all of the set, or ``further`` is what contradicts itself even then.
+    ``wishes`` contradict each other; without any one of them there is an answer to the others of
+    the set, if ``minimal`` (proved). Empty: even a request without wishes has no answer. ``others``
+    are the wishes that have no part in it. ``remedies`` keep all other wishes of the request, in
+    the order of ``wishes``. Where none of them has an answer, ``together`` is the best without all
+    of the set, or ``further`` is what contradicts itself even then.
     """
 
     wishes: tuple[Wish, ...]
@@ -63,8 +66,9 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict:
 
     Notes
     -----
-    A deletion filter: leave out one wish after the other; what can be left out without an answer appearing is no part of the
-    contradiction. Each test asks for any placement and stops at the first.
+    A deletion filter: leave out one wish after the other; what can be left out without an answer
+    appearing is no part of the contradiction. Each test asks for any placement and stops at the
+    first.
     """
     dropped: list[Wish] = []
     kept: list[Wish] = []
@@ -78,7 +82,12 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict:
             minimal = minimal and trial.placement is not None
     members = tuple(kept)
     remedies = tuple(remedy(problem, wish, asker) for wish in members)
-    made = Conflict(wishes=members, others=tuple(w for w in dropped if w.given), minimal=minimal, remedies=remedies)
+    made = Conflict(
+        wishes=members,
+        others=tuple(w for w in dropped if w.given),
+        minimal=minimal,
+        remedies=remedies,
+    )
     if not members or any(found.option is not None for found in remedies):
         return made
     rest = without(problem, members)
@@ -94,7 +103,9 @@ def feasible(problem: Problem, asker: Asker) -> Trial:
 
 
 def _aiming(problem: Problem, objective: str) -> Problem:
-    """The question with another objective; machines of unknown emissions stay out where least emissions are what is wanted."""
+    """The question with another objective; machines of unknown emissions stay out where least
+    emissions are what is wanted.
+    """
     wish = problem.requirements
     if wish.objective == "carbon" and wish.max_carbon_g_per_hour is None:
         return wanting(problem, objective=objective, max_carbon_g_per_hour=ANY_CARBON_G_PER_HOUR)
@@ -106,23 +117,29 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
 
     Notes
     -----
-    The least budget, the highest floor; for data that stays the best placement that moves it, if there is one; for
-    other wishes the best placement that ignores them.
+    The least budget, the highest floor; for data that stays the best placement that moves it, if
+    there is one; for other wishes the best placement that ignores them.
     """
     moved = _moving(problem, asker) if wish.code == "data" else None
     if moved is not None:
         return Remedy(wish=wish, option=moved, proved=moved.proved)
     free = without(problem, [wish])
     asked = _aiming(free, LIMIT_OBJECTIVES.get(wish.code, free.requirements.objective))
-    if wish.code == "carbon" and not asked.pools:  # no machine has known emissions, so no limit on them would do
+    if (
+        wish.code == "carbon" and not asked.pools
+    ):  # no machine has known emissions, so no limit on them would do
         asked = free
     trial = asker.best(asked)
     if trial.placement is None or trial.estimate is None:
         return Remedy(wish=wish, option=None, proved=trial.proved)
-    option = Option(placement=trial.placement, estimate=trial.estimate, label=wish.code, proved=trial.proved)
+    option = Option(
+        placement=trial.placement, estimate=trial.estimate, label=wish.code, proved=trial.proved
+    )
     if asked is free:
         return Remedy(wish=wish, option=replace(option, note=wish.change), proved=trial.proved)
-    return Remedy(wish=wish, option=replace(option, note=_note(wish, option, problem)), proved=trial.proved)
+    return Remedy(
+        wish=wish, option=replace(option, note=_note(wish, option, problem)), proved=trial.proved
+    )
 
 
 def _moving(problem: Problem, asker: Asker) -> Option | None:
@@ -130,7 +147,9 @@ def _moving(problem: Problem, asker: Asker) -> Option | None:
     datasets = problem.requirements.datasets
     if all(data.may_move for data in datasets):
         return None
-    found = asker.best(wanting(problem, datasets=tuple(replace(data, may_move=True) for data in datasets))).option("data")
+    found = asker.best(
+        wanting(problem, datasets=tuple(replace(data, may_move=True) for data in datasets))
+    ).option("data")
     return None if found is None else replace(found, note="--data with :move instead of :stay")
 
 

@@ -1,4 +1,5 @@
-"""The verb `explain`: what binds, why not something else, what one more is worth, whether to stay, and why nothing fits.
+"""The verb `explain`: what binds, why not something else, what one more is worth, whether to stay,
+and why nothing fits.
 
 Named `explanation` because `placer.explain` is the function.
 """
@@ -33,9 +34,10 @@ class Explanation:
 
     Notes
     -----
-    With a placement in ``result``: ``binding``, ``why_not``, ``worth`` and ``staying``. Without: ``conflict``, unless the search was
-    stopped before it was proved that nothing fits. ``complete`` is False if the time was up before every question was
-    asked; what could not be asked is None or missing, what was not proved says so itself.
+    With a placement in ``result``: ``binding``, ``why_not``, ``worth`` and ``staying``. Without:
+    ``conflict``, unless the search was stopped before it was proved that nothing fits. ``complete``
+    is False if the time was up before every question was asked; what could not be asked is None or
+    missing, what was not proved says so itself.
     """
 
     problem: Problem = field(repr=False)
@@ -71,10 +73,11 @@ def explain(
     problem
         The question; it may contradict itself.
     subjects
-        What is asked about with "why not": places, GPUs, exchanges, ``place=GPU:market``, ``spot``, ``on-demand``,
-        ``2-regions``; empty: the most tempting ones.
+        What is asked about with "why not": places, GPUs, exchanges, ``place=GPU:market``, ``spot``,
+        ``on-demand``, ``2-regions``; empty: the most tempting ones.
     solver, options
-        As in `placer.solving.solve.solve`; ``options`` bound the main search and each side question.
+        As in `placer.solving.solve.solve`; ``options`` bound the main search and each side
+        question.
     time_limit_s
         The whole explanation takes about as long at most.
     nodes
@@ -93,15 +96,21 @@ def explain(
     if contradiction(problem) or not problem.pools:
         result = _no_answer(problem, solver)
     else:
-        result = solve(problem, solver, replace(options, time_limit_s=min(options.time_limit_s, time_limit_s)))
-    made = Explanation(problem=result.problem, result=result)  # with a range of batches: the one that was chosen
+        result = solve(
+            problem, solver, replace(options, time_limit_s=min(options.time_limit_s, time_limit_s))
+        )
+    made = Explanation(
+        problem=result.problem, result=result
+    )  # with a range of batches: the one that was chosen
     if result.placement is None:
         if result.status is Status.INFEASIBLE:
             made = replace(made, conflict=find_conflict(problem, asker))
     else:
         made = replace(made, binding=find_binding(result, asker))
         made = replace(made, why_not=tuple(_asked(read or tempting(result), result, asker)))
-        made = replace(made, worth=worth_of_more(result, asker), staying=stay_or_leave(result, asker))
+        made = replace(
+            made, worth=worth_of_more(result, asker), staying=stay_or_leave(result, asker)
+        )
     return replace(made, complete=asker.seconds_left > 0, seconds=time.monotonic() - started)
 
 
@@ -115,5 +124,12 @@ def _asked(subjects: Sequence[Subject], result: Result, asker: Asker) -> Iterato
 def _no_answer(problem: Problem, solver: str) -> Result:
     """What a solver says of wishes that contradict each other at sight."""
     return Result(
-        problem=problem, status=Status.INFEASIBLE, placement=None, estimate=None, bound=None, solver=solver, seconds=0.0, candidates=0
+        problem=problem,
+        status=Status.INFEASIBLE,
+        placement=None,
+        estimate=None,
+        bound=None,
+        solver=solver,
+        seconds=0.0,
+        candidates=0,
     )

@@ -1,4 +1,6 @@
-"""What one more is worth: a dollar an hour, a GPU of quota, bandwidth on the busiest link, a worker."""
+"""What one more is worth: a dollar an hour, a GPU of quota, bandwidth on the busiest link, a
+worker.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,11 @@ class Worth:
 
     Notes
     -----
-    ``step`` more in ``unit`` (usd_per_hour, gpus, megabits_per_second, workers) change the objective by ``difference``, a
-    share of ``gain``; 0 if nothing changes, None if that is not proved. ``option`` is the best placement then. ``least`` is the
-    least increase that changes anything, up to twice the limit, with ``least_option`` and its ``least_gain``; None if none was found.
+    ``step`` more in ``unit`` (usd_per_hour, gpus, megabits_per_second, workers) change the
+    objective by ``difference``, a share of ``gain``; 0 if nothing changes, None if that is not
+    proved. ``option`` is the best placement then. ``least`` is the least increase that changes
+    anything, up to twice the limit, with ``least_option`` and its ``least_gain``; None if none was
+    found.
     """
 
     code: str
@@ -66,30 +70,76 @@ def _worths(result: Result, asker: Asker) -> Iterator[Worth]:
     wish = problem.requirements
     if wish.budget_usd_per_hour is not None:
         yield _dollar(result, wish.budget_usd_per_hour, asker)
-    bucket, gpus = max(quota_use(placement, problem).items(), key=lambda item: item[1] / problem.quota(*item[0]))
+    bucket, gpus = max(
+        quota_use(placement, problem).items(), key=lambda item: item[1] / problem.quota(*item[0])
+    )
     quota = problem.quota(*bucket)
     if gpus >= quota:
         words = f"GPU of quota for {bucket[1]} {bucket[2].replace('_', '-')} in {bucket[0]}"
-        yield _counted("quota", words, "gpus", quota, lambda n: with_bucket(problem, bucket, quota + n), result, asker)
+        yield _counted(
+            "quota",
+            words,
+            "gpus",
+            quota,
+            lambda n: with_bucket(problem, bucket, quota + n),
+            result,
+            asker,
+        )
     if placement.workers >= wish.max_workers:
         most = wish.max_workers
-        yield _counted("workers", "worker", "workers", most, lambda n: wanting(problem, max_workers=most + n), result, asker)
+        yield _counted(
+            "workers",
+            "worker",
+            "workers",
+            most,
+            lambda n: wanting(problem, max_workers=most + n),
+            result,
+            asker,
+        )
     between = [use for use in got.links if use.src != use.dst]
     if between:
         yield _bandwidth(
-            max(between, key=lambda use: use.bytes_per_step / problem.network.link(use.src, use.dst).bytes_per_second), result, asker
+            max(
+                between,
+                key=lambda use: (
+                    use.bytes_per_step / problem.network.link(use.src, use.dst).bytes_per_second
+                ),
+            ),
+            result,
+            asker,
         )
 
 
 def _dollar(result: Result, budget: float, asker: Asker) -> Worth:
     """One more dollar an hour, and the cheapest placement that is better."""
     problem = result.problem
-    trial = asker.best(wanting(problem, budget_usd_per_hour=budget + DOLLAR), start=result.placement)
-    least = _cheapest_better(result, asker) if problem.requirements.objective in ("throughput", "time") else None
-    beyond = None if least is None or least.estimate is None else least.estimate.usd_per_hour.total - budget
+    trial = asker.best(
+        wanting(problem, budget_usd_per_hour=budget + DOLLAR), start=result.placement
+    )
+    least = (
+        _cheapest_better(result, asker)
+        if problem.requirements.objective in ("throughput", "time")
+        else None
+    )
+    beyond = (
+        None
+        if least is None or least.estimate is None
+        else least.estimate.usd_per_hour.total - budget
+    )
     if beyond is not None and not 0 < beyond <= (MOST_FACTOR - 1) * budget:
         beyond, least = None, None
-    return _worth("budget", "dollar an hour", "usd_per_hour", budget, DOLLAR, trial, beyond, least, result, asker)
+    return _worth(
+        "budget",
+        "dollar an hour",
+        "usd_per_hour",
+        budget,
+        DOLLAR,
+        trial,
+        beyond,
+        least,
+        result,
+        asker,
+    )
 
 
 def _cheapest_better(result: Result, asker: Asker) -> Trial | None:
@@ -98,12 +148,24 @@ def _cheapest_better(result: Result, asker: Asker) -> Trial | None:
     assert got is not None
     speed = got.effective_samples_per_second.value * (1 + asker.options.gap + BETTER)
     floor = max(speed, problem.requirements.floor_samples_per_second or 0.0)
-    trial = asker.best(wanting(problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor))
+    trial = asker.best(
+        wanting(problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor)
+    )
     return None if trial.placement is None else trial
 
 
-def _counted(code: str, words: str, unit: str, limit: int, more: Callable[[int], Problem], result: Result, asker: Asker) -> Worth:
-    """One more of what is counted, and the fewest that change anything: what more allows never gets worse, so bisection finds it."""
+def _counted(
+    code: str,
+    words: str,
+    unit: str,
+    limit: int,
+    more: Callable[[int], Problem],
+    result: Result,
+    asker: Asker,
+) -> Worth:
+    """One more of what is counted, and the fewest that change anything: what more allows never gets
+    worse, so bisection finds it.
+    """
     one = asker.best(more(1), start=result.placement)
     least, found = (1, one) if improves(one, result, asker.options.gap) else (None, None)
     if least is None:
@@ -127,14 +189,24 @@ def _bandwidth(use: LinkUse, result: Result, asker: Asker) -> Worth:
     now = problem.network.link(use.src, use.dst).bytes_per_second / BYTES_PER_MEGABIT
     words = f"{MEGABITS:g} Mb/s between {use.src} and {use.dst}"
     trial = asker.best(_faster(use, now + MEGABITS, problem), start=result.placement)
-    return _worth("bandwidth", words, "megabits_per_second", now, MEGABITS, trial, None, None, result, asker)
+    return _worth(
+        "bandwidth", words, "megabits_per_second", now, MEGABITS, trial, None, None, result, asker
+    )
 
 
 def _faster(use: LinkUse, megabits_per_second: float, problem: Problem) -> Problem:
     """The question with another bandwidth of one stream between two places."""
     gbps, day = megabits_per_second / 1e3, problem.catalog.as_of[1]
     rows = [
-        LinkSpeed(src=a, dst=b, gbps_one_stream=gbps, gbps_low=gbps, gbps_high=gbps, source="what if", as_of=day)
+        LinkSpeed(
+            src=a,
+            dst=b,
+            gbps_one_stream=gbps,
+            gbps_low=gbps,
+            gbps_high=gbps,
+            source="what if",
+            as_of=day,
+        )
         for a, b in ((use.src, use.dst), (use.dst, use.src))
     ]
     return replace(problem, catalog=with_link_speeds(problem.catalog, rows))
@@ -167,4 +239,8 @@ def _gain(found: Trial, result: Result) -> float:
     """Improvement of the request's own objective, whatever was searched for."""
     assert found.estimate is not None
     assert result.value is not None
-    return -loss(value_of(found.estimate, result.problem.requirements), result.value, result.problem.requirements.objective)
+    return -loss(
+        value_of(found.estimate, result.problem.requirements),
+        result.value,
+        result.problem.requirements.objective,
+    )

@@ -1,4 +1,6 @@
-"""One way to ask the solver a side question: bounded in nodes and time, and honest about what was proved."""
+"""One way to ask the solver a side question: bounded in nodes and time, and honest about what was
+proved.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from placer.solving.result import Option, SolveOptions, Status
 from placer.solving.solve import solve
 
 SIDE_NODES = 300
-"""Nodes of a search that only explains: few enough that an explanation of a large book stays short."""
+"""Nodes of a search that only explains: few enough that an explanation of a large book stays short.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,8 +26,9 @@ class Trial:
 
     Notes
     -----
-    Without a placement and ``proved``: nothing fits. Without a placement and not proved: nothing was found. With a placement and
-    not proved: something better may exist. ``bound`` is on the objective, None where nothing is known.
+    Without a placement and ``proved``: nothing fits. Without a placement and not proved: nothing
+    was found. With a placement and not proved: something better may exist. ``bound`` is on the
+    objective, None where nothing is known.
     """
 
     placement: Placement | None
@@ -42,7 +46,9 @@ class Trial:
         """The placement with its estimate; None if there is none."""
         if self.placement is None or self.estimate is None:
             return None
-        return Option(placement=self.placement, estimate=self.estimate, label=label, proved=self.proved)
+        return Option(
+            placement=self.placement, estimate=self.estimate, label=label, proved=self.proved
+        )
 
 
 NOTHING = Trial(placement=None, estimate=None, value=None, bound=None, proved=False)
@@ -53,7 +59,9 @@ IMPOSSIBLE = Trial(placement=None, estimate=None, value=None, bound=None, proved
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asker:
-    """Solver and limits of the side questions of one explanation; ``deadline`` by the monotonic clock."""
+    """Solver and limits of the side questions of one explanation; ``deadline`` by the monotonic
+    clock.
+    """
 
     solver: str
     options: SolveOptions
@@ -65,7 +73,9 @@ class Asker:
         """Time until the explanation has to end."""
         return self.deadline - time.monotonic()
 
-    def best(self, problem: Problem, *, start: Placement | None = None, first: bool = False) -> Trial:
+    def best(
+        self, problem: Problem, *, start: Placement | None = None, first: bool = False
+    ) -> Trial:
         """Find the best placement of a problem, as far as the limits allow.
 
         Parameters
@@ -89,8 +99,16 @@ class Asker:
             on_better=None,
         )
         result = solve(problem, self.solver, options)
-        proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE) or (first and result.placement is not None)
-        return Trial(placement=result.placement, estimate=result.estimate, value=result.value, bound=result.bound, proved=proved)
+        proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE) or (
+            first and result.placement is not None
+        )
+        return Trial(
+            placement=result.placement,
+            estimate=result.estimate,
+            value=result.value,
+            bound=result.bound,
+            proved=proved,
+        )
 
 
 def wanting(problem: Problem, **changes: object) -> Problem:
@@ -99,7 +117,8 @@ def wanting(problem: Problem, **changes: object) -> Problem:
 
 
 def loss(value: float, best: float, objective: str) -> float:
-    """How much worse a value is than the best one, as a share of the best; negative if it is better. Only throughput is to be high.
+    """How much worse a value is than the best one, as a share of the best; negative if it is
+    better. Only throughput is to be high.
 
     Examples
     --------
@@ -121,4 +140,6 @@ def require_asker_solver(solver: str) -> None:
         Names the solver.
     """
     if solver in ("greedy", "local_search"):
-        raise PlacerError(f"the solver '{solver}' proves nothing, so it cannot explain", "use --solver exact")
+        raise PlacerError(
+            f"the solver '{solver}' proves nothing, so it cannot explain", "use --solver exact"
+        )

@@ -22,11 +22,13 @@ class Staying:
 
     Notes
     -----
-    ``regions`` of the best placement. If it is one: ``leave`` is the first placement over several regions that beats all of one
-    region at its own price, so its USD/h is the budget at which leaving pays; ``last`` the last placement of one region on the way;
-    ``never`` if it is proved that leaving pays at no budget up to ``most_usd_per_hour`` (or at all, if ``unlimited``). If there are
-    several: ``alone`` is the best placement in one region and ``loss`` what staying costs, as a share of the objective; ``proved``
-    whether that is exact. Steps are at least 1 % of speed: what leaves a region to gain less is not looked for.
+    ``regions`` of the best placement. If it is one: ``leave`` is the first placement over several
+    regions that beats all of one region at its own price, so its USD/h is the budget at which
+    leaving pays; ``last`` the last placement of one region on the way; ``never`` if it is proved
+    that leaving pays at no budget up to ``most_usd_per_hour`` (or at all, if ``unlimited``). If
+    there are several: ``alone`` is the best placement in one region and ``loss`` what staying
+    costs, as a share of the objective; ``proved`` whether that is exact. Steps are at least 1 % of
+    speed: what leaves a region to gain less is not looked for.
     """
 
     regions: int
@@ -40,7 +42,9 @@ class Staying:
     most_usd_per_hour: float = MOST_USD_PER_HOUR
 
 
-def stay_or_leave(result: Result, asker: Asker, most_usd_per_hour: float = MOST_USD_PER_HOUR) -> Staying:
+def stay_or_leave(
+    result: Result, asker: Asker, most_usd_per_hour: float = MOST_USD_PER_HOUR
+) -> Staying:
     """Compare staying in one region with leaving it, now and at larger budgets.
 
     Parameters
@@ -54,8 +58,13 @@ def stay_or_leave(result: Result, asker: Asker, most_usd_per_hour: float = MOST_
     assert placement is not None
     if len(placement.places) > 1:
         return _cost_of_staying(result, asker)
-    if result.problem.requirements.objective in ("cost-per-sample", "carbon") or result.problem.requirements.max_regions == 1:
-        return Staying(regions=1, proved=str(result.status) == "optimal", most_usd_per_hour=most_usd_per_hour)
+    if (
+        result.problem.requirements.objective in ("cost-per-sample", "carbon")
+        or result.problem.requirements.max_regions == 1
+    ):
+        return Staying(
+            regions=1, proved=str(result.status) == "optimal", most_usd_per_hour=most_usd_per_hour
+        )
     return _frontier(result, asker, most_usd_per_hour)
 
 
@@ -67,7 +76,9 @@ def _cost_of_staying(result: Result, asker: Asker) -> Staying:
     share = None
     if trial.value is not None and result.value is not None:
         share = loss(trial.value, result.value, problem.requirements.objective)
-    return Staying(regions=len(placement.places), alone=trial.option(), loss=share, proved=trial.proved)
+    return Staying(
+        regions=len(placement.places), alone=trial.option(), loss=share, proved=trial.proved
+    )
 
 
 def _frontier(result: Result, asker: Asker, most_usd_per_hour: float) -> Staying:
@@ -75,25 +86,54 @@ def _frontier(result: Result, asker: Asker, most_usd_per_hour: float) -> Staying
 
     Notes
     -----
-    The cheapest placement that is faster than the best at a budget is what a growing budget buys next. So the first of them that
-    lies in several regions marks the exact budget; no scan over budgets could miss it.
+    The cheapest placement that is faster than the best at a budget is what a growing budget buys
+    next. So the first of them that lies in several regions marks the exact budget; no scan over
+    budgets could miss it.
     """
     problem, got = result.problem, result.estimate
     assert got is not None
     wish = problem.requirements
     speed, trial, last = got.effective_samples_per_second.value, NOTHING, None
     for _ in range(MOST_STEPS):
-        floor = max(speed * (1 + max(asker.options.gap + BETTER, LEAST_STEP)), wish.floor_samples_per_second or 0.0)
-        trial = asker.best(wanting(problem, objective="cost", budget_usd_per_hour=most_usd_per_hour, min_samples_per_second=floor))
+        floor = max(
+            speed * (1 + max(asker.options.gap + BETTER, LEAST_STEP)),
+            wish.floor_samples_per_second or 0.0,
+        )
+        trial = asker.best(
+            wanting(
+                problem,
+                objective="cost",
+                budget_usd_per_hour=most_usd_per_hour,
+                min_samples_per_second=floor,
+            )
+        )
         if trial.placement is None or trial.estimate is None:
             unlimited = (
                 trial.proved
-                and asker.best(wanting(problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor)).infeasible
+                and asker.best(
+                    wanting(
+                        problem,
+                        objective="cost",
+                        budget_usd_per_hour=None,
+                        min_samples_per_second=floor,
+                    )
+                ).infeasible
             )
             return Staying(
-                regions=1, proved=trial.proved, last=last, never=trial.proved, unlimited=unlimited, most_usd_per_hour=most_usd_per_hour
+                regions=1,
+                proved=trial.proved,
+                last=last,
+                never=trial.proved,
+                unlimited=unlimited,
+                most_usd_per_hour=most_usd_per_hour,
             )
         if len(trial.placement.places) > 1:
-            return Staying(regions=1, leave=trial.option(), last=last, proved=trial.proved, most_usd_per_hour=most_usd_per_hour)
+            return Staying(
+                regions=1,
+                leave=trial.option(),
+                last=last,
+                proved=trial.proved,
+                most_usd_per_hour=most_usd_per_hour,
+            )
         speed, last = trial.estimate.effective_samples_per_second.value, trial.option()
     return Staying(regions=1, last=last, most_usd_per_hour=most_usd_per_hour)

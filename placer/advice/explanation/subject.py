@@ -27,9 +27,10 @@ class Subject:
 
     Notes
     -----
-    ``kind`` is place, gpu, offer, exchange, market or regions; ``rules`` are alternatives, one of which is to hold;
-    ``changes`` are wishes that force it; ``narrow`` wishes that admit nothing else, for a first answer; ``whole``
-    is False where there are too many alternatives to look at all.
+    ``kind`` is place, gpu, offer, exchange, market or regions; ``rules`` are alternatives, one of
+    which is to hold; ``changes`` are wishes that force it; ``narrow`` wishes that admit nothing
+    else, for a first answer; ``whole`` is False where there are too many alternatives to look at
+    all.
     """
 
     kind: str
@@ -52,7 +53,9 @@ class Subject:
         return wanting(problem, **dict((*self.changes, *self.narrow)))
 
     def matches(self, offer: VmOffer) -> bool:
-        """Whether a machine is what the subject is about, so that its price decides; no machine is, for exchanges and regions."""
+        """Whether a machine is what the subject is about, so that its price decides; no machine is,
+        for exchanges and regions.
+        """
         if self.kind == "market":
             return dict(self.changes)["market"] == offer.market
         return any(uses(rule, offer.place, offer.device, offer.market) for rule in self.rules)
@@ -65,8 +68,14 @@ class Subject:
             return all(group.market == dict(self.changes)["market"] for group in placement.groups)
         if self.kind == "regions":
             low, high = dict(self.changes)["min_regions"], dict(self.changes)["max_regions"]
-            return isinstance(low, int) and isinstance(high, int) and low <= len(placement.places) <= high
-        return any(uses(rule, g.place, g.device, g.market) for rule in self.rules for g in placement.groups)
+            return (
+                isinstance(low, int)
+                and isinstance(high, int)
+                and low <= len(placement.places) <= high
+            )
+        return any(
+            uses(rule, g.place, g.device, g.market) for rule in self.rules for g in placement.groups
+        )
 
 
 def read_subject(text: str, problem: Problem) -> Subject:
@@ -102,28 +111,47 @@ def read_subject(text: str, problem: Problem) -> Subject:
 
 def place_subject(place: str) -> Subject:
     """One place."""
-    return Subject(kind="place", name=place, rules=(Used(place=place),), narrow=(("places_in", (place,)),))
+    return Subject(
+        kind="place", name=place, rules=(Used(place=place),), narrow=(("places_in", (place,)),)
+    )
 
 
 def gpu_subject(name: str, gpus: tuple[str, ...], problem: Problem) -> Subject:
     """One GPU or family, whatever number of them a machine has."""
     devices = dict.fromkeys(o.device for o in problem.catalog.offers if o.gpu in gpus)
     known = {pool.offer.device for pool in problem.pools}
-    rules = tuple(Used(place="*", device=device) for device in devices if device in known or not known & {*devices})
-    return Subject(kind="gpu", name=name, rules=rules[:MOST_RULES], narrow=(("gpus", gpus),), whole=len(rules) <= MOST_RULES)
+    rules = tuple(
+        Used(place="*", device=device)
+        for device in devices
+        if device in known or not known & {*devices}
+    )
+    return Subject(
+        kind="gpu",
+        name=name,
+        rules=rules[:MOST_RULES],
+        narrow=(("gpus", gpus),),
+        whole=len(rules) <= MOST_RULES,
+    )
 
 
 def exchange_subject(name: str, problem: Problem) -> Subject:
     """One exchange, with the places of its hub left open unless they were asked for."""
     wish = problem.requirements
     kept = wish.exchange == name or (wish.exchange == "auto" and name == "central")
-    changes: list[tuple[str, object]] = [("exchange", name), ("min_workers", max(2, wish.min_workers))]
+    changes: list[tuple[str, object]] = [
+        ("exchange", name),
+        ("min_workers", max(2, wish.min_workers)),
+    ]
     changes += [] if kept else [("aggregator", None), ("function", None), ("storage", None)]
     changes += [] if traits(name).may_overlap else [("overlap", False)]
     if name not in LOCAL and (wish.min_local_steps or 1) > 1:
         changes += [("min_local_steps", None), ("max_local_steps", None)]
     least = max(wish.min_regions, traits(name).least_regions)
-    changes += [("max_workers", max(2, wish.max_workers)), ("min_regions", least), ("max_regions", max(least, wish.max_regions))]
+    changes += [
+        ("max_workers", max(2, wish.max_workers)),
+        ("min_regions", least),
+        ("max_regions", max(least, wish.max_regions)),
+    ]
     return Subject(kind="exchange", name=name, changes=tuple(changes))
 
 
@@ -143,7 +171,10 @@ def _offer_subject(word: str, problem: Problem) -> Subject:
     name = spec.gpu if spec.gpu_count == 1 else f"{spec.gpu}:{spec.gpu_count}"
     rule = Used(place=spec.place, device=name, market=spec.market or "*", count=spec.count)
     if not any(uses(rule, o.place, o.device, o.market) for o in problem.catalog.offers):
-        raise PlacerError(f"catalog '{problem.catalog.name}' has no {word}", f"see placer offers --in {spec.place}")
+        raise PlacerError(
+            f"catalog '{problem.catalog.name}' has no {word}",
+            f"see placer offers --in {spec.place}",
+        )
     narrow: list[tuple[str, object]] = [("places_in", (spec.place,)), ("gpus", (spec.gpu,))]
     return Subject(kind="offer", name=word, rules=(rule,), narrow=tuple(narrow))
 
@@ -152,21 +183,32 @@ def _place_patterns(word: str, patterns: tuple[str, ...], problem: Problem) -> S
     """A place, or places that a pattern, a provider or a continent stands for."""
     places = patterns if len(patterns) == 1 else _rented(patterns, problem)
     rules = tuple(Used(place=place) for place in places[:MOST_RULES])
-    return Subject(kind="place", name=word, rules=rules, narrow=(("places_in", patterns),), whole=len(places) <= MOST_RULES)
+    return Subject(
+        kind="place",
+        name=word,
+        rules=rules,
+        narrow=(("places_in", patterns),),
+        whole=len(places) <= MOST_RULES,
+    )
 
 
 def _rented(patterns: tuple[str, ...], problem: Problem) -> tuple[str, ...]:
-    """The places that rent admitted machines, the least price per sample first; all of them where none is admitted."""
+    """The places that rent admitted machines, the least price per sample first; all of them where
+    none is admitted.
+    """
     cost: dict[str, float] = {}
     for pool in problem.pools:
         place = pool.offer.place
         if any(fnmatchcase(place, p) for p in patterns):
-            cost[place] = min(cost.get(place, float("inf")), pool.offer.usd_per_hour / pool.alone.value)
+            cost[place] = min(
+                cost.get(place, float("inf")), pool.offer.usd_per_hour / pool.alone.value
+            )
     return tuple(sorted(cost, key=lambda p: (cost[p], p))) or patterns
 
 
 def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, ...]]:
-    """The question with the wishes given up that exclude a subject, and the sentences that say which.
+    """The question with the wishes given up that exclude a subject, and the sentences that say
+    which.
 
     Returns
     -------
@@ -178,7 +220,9 @@ def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, .
     reasons: list[str] = []
     for offer in problem.catalog.offers:
         if subject.matches(offer):
-            found = [m for _, m in problem.offer_problems(offer)] + [w for w in [problem.place_problem(offer.place)] if w]
+            found = [m for _, m in problem.offer_problems(offer)] + [
+                w for w in [problem.place_problem(offer.place)] if w
+            ]
             reasons += found or ["the quota allows no such machine, or nobody knows how fast it is"]
     said = tuple(dict.fromkeys(reasons))
     wish = problem.requirements

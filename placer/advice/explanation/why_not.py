@@ -1,10 +1,18 @@
-"""Why not this place, GPU, exchange or market: the best answer with it, what that loses, and what would have to change."""
+"""Why not this place, GPU, exchange or market: the best answer with it, what that loses, and what
+would have to change.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placer.advice.explanation.break_even import BreakEven, bandwidth_break_even, egress_break_even, never_by_network, price_break_even
+from placer.advice.explanation.break_even import (
+    BreakEven,
+    bandwidth_break_even,
+    egress_break_even,
+    never_by_network,
+    price_break_even,
+)
 from placer.advice.explanation.conflict import Remedy, remedy
 from placer.advice.explanation.side_questions import IMPOSSIBLE, NOTHING, Asker, Trial, loss
 from placer.advice.explanation.subject import Subject, admitting
@@ -21,11 +29,13 @@ class WhyNot:
 
     Notes
     -----
-    ``status``: chosen (it is part of the answer), found, impossible (no placement with it meets the wishes; ``remedies`` say at
-    which budget or floor one would) or unknown (none was found within the limits of the search). ``option`` is the best placement
-    with it, ``difference`` its objective less that of the best, ``regret`` its loss as a share of the best; ``proved`` whether it is the
-    best with it; otherwise the loss is at most ``regret``. ``excluded`` are sentences about wishes that exclude it; they were
-    given up to answer. ``never_by_network`` is True where no bandwidth and no egress price would help. ``about`` is the subject itself.
+    ``status``: chosen (it is part of the answer), found, impossible (no placement with it meets the
+    wishes; ``remedies`` say at which budget or floor one would) or unknown (none was found within
+    the limits of the search). ``option`` is the best placement with it, ``difference`` its
+    objective less that of the best, ``regret`` its loss as a share of the best; ``proved`` whether
+    it is the best with it; otherwise the loss is at most ``regret``. ``excluded`` are sentences
+    about wishes that exclude it; they were given up to answer. ``never_by_network`` is True where
+    no bandwidth and no egress price would help. ``about`` is the subject itself.
     """
 
     subject: str
@@ -65,7 +75,9 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
     if trial.placement is None or trial.estimate is None:
         status = "impossible" if proved else "unknown"
         remedies = _remedies(questions, asker) if status == "impossible" else ()
-        prices = _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
+        prices = (
+            _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
+        )
         return WhyNot(
             subject=subject.name, kind=subject.kind, status=status, proved=proved, excluded=excluded, remedies=remedies,
             break_evens=prices[0], never_by_network=prices[1], about=subject,
@@ -73,12 +85,16 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
     assert result.value is not None
     value = value_of(trial.estimate, problem.requirements)
     regret = loss(value, result.value, problem.requirements.objective)
-    break_evens, never = _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
+    break_evens, never = (
+        _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
+    )
     return WhyNot(
         subject=subject.name,
         kind=subject.kind,
         status="found",
-        option=Option(placement=trial.placement, estimate=trial.estimate, label="why-not", proved=trial.proved),
+        option=Option(
+            placement=trial.placement, estimate=trial.estimate, label="why-not", proved=trial.proved
+        ),
         difference=value - result.value,
         regret=regret,
         proved=proved,
@@ -100,11 +116,19 @@ def best_of(questions: tuple[Problem, ...], start: Trial, asker: Asker) -> Trial
     for question in questions:
         trial = asker.best(_beating(question, best), start=start.placement)
         proved = proved and trial.proved
-        if trial.placement is not None and (best.value is None or trial.value is None or _ahead(trial, best, question)):
+        if trial.placement is not None and (
+            best.value is None or trial.value is None or _ahead(trial, best, question)
+        ):
             best = trial
     if best.placement is None:
         return IMPOSSIBLE if proved else NOTHING
-    return Trial(placement=best.placement, estimate=best.estimate, value=best.value, bound=best.bound if proved else None, proved=proved)
+    return Trial(
+        placement=best.placement,
+        estimate=best.estimate,
+        value=best.value,
+        bound=best.bound if proved else None,
+        proved=proved,
+    )
 
 
 def _ahead(trial: Trial, best: Trial, question: Problem) -> bool:
@@ -124,10 +148,16 @@ def _start(subject: Subject, problem: Problem, asker: Asker) -> Trial:
 
 
 def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...]:
-    """Budget and floor with which the subject would have an answer, of the first question that has one."""
+    """Budget and floor with which the subject would have an answer, of the first question that has
+    one.
+    """
     for question in questions:
         limits = [wish for wish in wishes_of(question) if wish.code in ("budget", "throughput")]
-        found = tuple(answer for wish in limits if (answer := remedy(question, wish, asker)).option is not None)
+        found = tuple(
+            answer
+            for wish in limits
+            if (answer := remedy(question, wish, asker)).option is not None
+        )
         if found:
             return found
     return ()
@@ -136,7 +166,9 @@ def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...
 def _break_evens(
     subject: Subject, questions: tuple[Problem, ...], trial: Trial, result: Result, asker: Asker
 ) -> tuple[tuple[BreakEven, ...], bool | None]:
-    """At which price it enters; for what is spread over regions at which bandwidth and egress price, or that no such helps."""
+    """At which price it enters; for what is spread over regions at which bandwidth and egress
+    price, or that no such helps.
+    """
     found: list[BreakEven] = []
     if asker.seconds_left <= 0:
         return (), None
@@ -147,5 +179,8 @@ def _break_evens(
         return tuple(found), None
     never = never_by_network(questions, result, asker)
     if never is False:
-        found += [egress_break_even(questions, result, asker), bandwidth_break_even(questions, result, asker)]
+        found += [
+            egress_break_even(questions, result, asker),
+            bandwidth_break_even(questions, result, asker),
+        ]
     return tuple(found), never

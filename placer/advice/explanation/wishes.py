@@ -21,9 +21,9 @@ class Wish:
 
     Notes
     -----
-    ``code`` names it for programs; ``words`` say what it asks for; ``change`` says how to give it up on the command line;
-    ``fields`` are those of `Requirements` that are set to ``values`` without it; ``given`` whether the user asked for it or it
-    holds by default.
+    ``code`` names it for programs; ``words`` say what it asks for; ``change`` says how to give it
+    up on the command line; ``fields`` are those of `Requirements` that are set to ``values``
+    without it; ``given`` whether the user asked for it or it holds by default.
     """
 
     code: str
@@ -36,7 +36,9 @@ class Wish:
 
 def without(problem: Problem, wishes: Iterable[Wish]) -> Problem:
     """The same question without some wishes."""
-    changed = {name: value for wish in wishes for name, value in zip(wish.fields, wish.values, strict=True)}
+    changed = {
+        name: value for wish in wishes for name, value in zip(wish.fields, wish.values, strict=True)
+    }
     return replace(problem, requirements=replace(problem.requirements, **changed))  # type: ignore[arg-type]
 
 
@@ -45,7 +47,8 @@ def wishes_of(problem: Problem) -> tuple[Wish, ...]:
 
     Notes
     -----
-    The default quota counts as a wish that was not given. Giving up ``--in`` keeps the sites of owned machines open.
+    The default quota counts as a wish that was not given. Giving up ``--in`` keeps the sites of
+    owned machines open.
     """
     return tuple(_wishes(problem))
 
@@ -53,7 +56,10 @@ def wishes_of(problem: Problem) -> tuple[Wish, ...]:
 def _wishes(problem: Problem) -> Iterator[Wish]:
     wish = problem.requirements
     if wish.quotas != AMPLE_QUOTA:
-        words = f"quotas (at most {DEFAULT_QUOTA_GPUS} GPUs of a type in a region and market by default)"
+        words = (
+            f"quotas (at most {DEFAULT_QUOTA_GPUS} GPUs of a type in a region and market by "
+            f"default)"
+        )
         if wish.quotas:
             words = "the quotas of the quota file"
         yield Wish(code="quota", words=words, change=f"a quota of {AMPLE_GPUS} GPUs", fields=("quotas",), values=(AMPLE_QUOTA,),
@@ -61,9 +67,18 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
     if wish.used:
         said = ", ".join(f"{rule.count} x {rule.device} in {rule.place}" for rule in wish.used)
         yield _plain("use", f"the use of {said}", "no machines that must be used", "used")
-    if wish.objective == "carbon":  # machines without known emissions are left out, so it asks for more than an order
+    if (
+        wish.objective == "carbon"
+    ):  # machines without known emissions are left out, so it asks for more than an order
         words = "the objective carbon (only machines and grids of known emissions)"
-        yield Wish(code="objective", words=words, change="another --objective", fields=("objective",), values=("throughput",), given=False)
+        yield Wish(
+            code="objective",
+            words=words,
+            change="another --objective",
+            fields=("objective",),
+            values=("throughput",),
+            given=False,
+        )
     yield from _training(wish)
     yield from _exchange(wish)
     yield from _data(wish)
@@ -75,7 +90,9 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
 def _training(wish: Requirements) -> Iterator[Wish]:
     """Batch, compression and how the exchange is done."""
     if wish.target_batch_size is not None:
-        yield _plain("tbs", f"{wish.target_batch_size:,} samples a step", "no --tbs", "target_batch_size")
+        yield _plain(
+            "tbs", f"{wish.target_batch_size:,} samples a step", "no --tbs", "target_batch_size"
+        )
     if wish.max_local_steps is not None:
         words = f"{wish.min_local_steps} to {wish.max_local_steps} local steps"
         yield _plain("local-steps", words, "no --local-steps", "min_local_steps", "max_local_steps")
@@ -88,9 +105,23 @@ def _exchange(wish: Requirements) -> Iterator[Wish]:
     if wish.storage is not None:
         yield _plain("storage", f"a store in {wish.storage}", "no --storage", "storage")
     if wish.aggregator is not None:
-        yield _plain("aggregator", f"an aggregator in {wish.aggregator_words}", "no --aggregator", "aggregator", "function")
+        yield _plain(
+            "aggregator",
+            f"an aggregator in {wish.aggregator_words}",
+            "no --aggregator",
+            "aggregator",
+            "function",
+        )
     if wish.exchange != "auto":
-        yield _plain("exchange", f"the exchange {wish.exchange}", "--exchange auto", "exchange", "aggregator", "function", "storage")
+        yield _plain(
+            "exchange",
+            f"the exchange {wish.exchange}",
+            "--exchange auto",
+            "exchange",
+            "aggregator",
+            "function",
+            "storage",
+        )
 
 
 def _data(wish: Requirements) -> Iterator[Wish]:
@@ -100,7 +131,9 @@ def _data(wish: Requirements) -> Iterator[Wish]:
         yield _plain("keep", rules, "no --keep", "kept")
     if wish.datasets:
         said = ", ".join(
-            f"data that {'may move from' if d.may_move else 'stays in'} {d.place} ({d.samples:,} samples)" for d in wish.datasets
+            f"data that {'may move from' if d.may_move else 'stays in'} {d.place} ({d.samples:,} "
+            f"samples)"
+            for d in wish.datasets
         )
         yield _plain("data", said, "no --data", "datasets", "passes")
     if wish.data_store is not None:
@@ -110,28 +143,68 @@ def _data(wish: Requirements) -> Iterator[Wish]:
 def _counts(wish: Requirements) -> Iterator[Wish]:
     """Workers and regions."""
     if wish.max_regions < ALL_REGIONS:
-        yield _plain("most-regions", f"at most {counted(wish.max_regions, 'region')}", "any number of regions", "max_regions")
+        yield _plain(
+            "most-regions",
+            f"at most {counted(wish.max_regions, 'region')}",
+            "any number of regions",
+            "max_regions",
+        )
     if wish.min_regions > 1:
-        yield _plain("fewest-regions", f"at least {wish.min_regions} regions", "any number of regions", "min_regions")
+        yield _plain(
+            "fewest-regions",
+            f"at least {wish.min_regions} regions",
+            "any number of regions",
+            "min_regions",
+        )
     if wish.max_workers < PLAIN.max_workers:
-        yield _plain("most-workers", f"at most {counted(wish.max_workers, 'worker')}", f"--workers {wish.min_workers}..64", "max_workers")
+        yield _plain(
+            "most-workers",
+            f"at most {counted(wish.max_workers, 'worker')}",
+            f"--workers {wish.min_workers}..64",
+            "max_workers",
+        )
     if wish.min_workers > 1:
-        yield _plain("fewest-workers", f"at least {wish.min_workers} workers", f"--workers 1..{wish.max_workers}", "min_workers")
+        yield _plain(
+            "fewest-workers",
+            f"at least {wish.min_workers} workers",
+            f"--workers 1..{wish.max_workers}",
+            "min_workers",
+        )
 
 
 def _machines(wish: Requirements) -> Iterator[Wish]:
     """Which offers are admitted."""
     if wish.oldest_price is not None:
-        yield _plain("price-age", f"prices of {wish.oldest_price} or newer", "no --max-price-age", "oldest_price")
+        yield _plain(
+            "price-age",
+            f"prices of {wish.oldest_price} or newer",
+            "no --max-price-age",
+            "oldest_price",
+        )
     if wish.require_measured:
-        yield _plain("measured", "only measured devices", "no --require-measured", "require_measured")
+        yield _plain(
+            "measured", "only measured devices", "no --require-measured", "require_measured"
+        )
     if wish.places_not_in:
-        yield _plain("not-in", f"no machines in {', '.join(wish.places_not_in)}", "no --not-in", "places_not_in")
+        yield _plain(
+            "not-in",
+            f"no machines in {', '.join(wish.places_not_in)}",
+            "no --not-in",
+            "places_not_in",
+        )
     if wish.market != "any":
-        yield _plain("market", f"only {wish.market.replace('_', '-')} machines", "--market any", "market")
+        yield _plain(
+            "market", f"only {wish.market.replace('_', '-')} machines", "--market any", "market"
+        )
     if wish.places_in:
         words = f"only machines in {', '.join(wish.places_in)}"
-        yield Wish(code="in", words=words, change="no --in", fields=("places_in",), values=(("*", *wish.places_in),))
+        yield Wish(
+            code="in",
+            words=words,
+            change="no --in",
+            fields=("places_in",),
+            values=(("*", *wish.places_in),),
+        )
     if wish.gpus:
         yield _plain("gpu", f"only {', '.join(wish.gpus)}", "no --gpu", "gpus")
 
@@ -154,9 +227,20 @@ def _limits(wish: Requirements) -> Iterator[Wish]:
         words = f"at least {format_number(wish.min_samples_per_second)} samples/s"
         yield _plain("throughput", words, "no --min-throughput", "min_samples_per_second")
     if wish.budget_usd_per_hour is not None:
-        yield _plain("budget", f"a budget of {format_usd(wish.budget_usd_per_hour)}/h", "no --budget", "budget_usd_per_hour")
+        yield _plain(
+            "budget",
+            f"a budget of {format_usd(wish.budget_usd_per_hour)}/h",
+            "no --budget",
+            "budget_usd_per_hour",
+        )
 
 
 def _plain(code: str, words: str, change: str, *fields: str) -> Wish:
     """A wish that falls back to what holds without a word."""
-    return Wish(code=code, words=words, change=change, fields=fields, values=tuple(getattr(PLAIN, name) for name in fields))
+    return Wish(
+        code=code,
+        words=words,
+        change=change,
+        fields=fields,
+        values=tuple(getattr(PLAIN, name) for name in fields),
+    )

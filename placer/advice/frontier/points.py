@@ -1,6 +1,8 @@
-"""The frontier of cost against throughput: its points, what is proved about each, and where it bends.
+"""The frontier of cost against throughput: its points, what is proved about each, and where it
+bends.
 
-Cost is USD/h, and `cost_of` is the one place that says so: a frontier over another cost reads it there.
+Cost is USD/h, and `cost_of` is the one place that says so: a frontier over another cost reads it
+there.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ class Ending(StrEnum):
 
     Notes
     -----
-    ``complete``: there is no other point, within the gap. ``points``: there are as many as were asked for.
-    ``open``: nothing more was found, but it is not proved that there is nothing.
+    ``complete``: there is no other point, within the gap. ``points``: there are as many as were
+    asked for. ``open``: nothing more was found, but it is not proved that there is nothing.
     """
 
     COMPLETE = "complete"
@@ -47,8 +49,8 @@ class FrontierPoint:
 
     Notes
     -----
-    ``most_samples_per_second``: no placement that costs as much or less is faster than this. ``least_usd_per_hour``: no placement that is
-    as fast costs less than this. None: not proved.
+    ``most_samples_per_second``: no placement that costs as much or less is faster than this.
+    ``least_usd_per_hour``: no placement that is as fast costs less than this. None: not proved.
     """
 
     placement: Placement
@@ -74,7 +76,9 @@ class FrontierPoint:
 
     @property
     def gap(self) -> float | None:
-        """The larger of two relative distances: of throughput from what it could be at most, of cost from what it could be at least."""
+        """The larger of two relative distances: of throughput from what it could be at most, of
+        cost from what it could be at least.
+        """
         most, least = self.most_samples_per_second, self.least_usd_per_hour
         if most is None or least is None:
             return None
@@ -83,7 +87,9 @@ class FrontierPoint:
 
     @property
     def status(self) -> Status:
-        """Optimal if the gap that was asked for is proved, time_limit if a wider one is, else feasible."""
+        """Optimal if the gap that was asked for is proved, time_limit if a wider one is, else
+        feasible.
+        """
         if self.gap is None:
             return Status.FEASIBLE
         return Status.OPTIMAL if self.gap <= self.asked_gap + 1e-7 else Status.TIME_LIMIT
@@ -91,12 +97,13 @@ class FrontierPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """Cost against throughput: points from the cheapest to the fastest, each dearer and faster than the one before.
+    """Cost against throughput: points from the cheapest to the fastest, each dearer and faster than
+    the one before.
 
     Notes
     -----
-    ``solves`` counts searches. If nothing fits, there are no points and ``failed`` is the result that says why, with the nearest
-    placements that fit after one change.
+    ``solves`` counts searches. If nothing fits, there are no points and ``failed`` is the result
+    that says why, with the nearest placements that fit after one change.
     """
 
     problem: Problem = field(repr=False)
@@ -112,12 +119,19 @@ class Frontier:
     @property
     def knee(self) -> int | None:
         """Position of the knee; None if the frontier bends nowhere. See `knee_of`."""
-        return knee_of([point.usd_per_hour for point in self.points], [point.samples_per_second for point in self.points])
+        return knee_of(
+            [point.usd_per_hour for point in self.points],
+            [point.samples_per_second for point in self.points],
+        )
 
     @property
     def best_value(self) -> int | None:
         """Position of the point with the lowest price of a sample; None if there are no points."""
-        return min(range(len(self.points)), key=lambda i: self.points[i].usd_per_million_samples, default=None)
+        return min(
+            range(len(self.points)),
+            key=lambda i: self.points[i].usd_per_million_samples,
+            default=None,
+        )
 
     @property
     def proved(self) -> bool:
@@ -128,7 +142,12 @@ class Frontier:
     def marginal_usd_per_million_samples(self) -> tuple[float | None, ...]:
         """Price of a million samples more than the point before gives, USD; None for the first."""
         pairs = zip(self.points, self.points[1:], strict=False)
-        steps = (usd_per_million_samples(b.usd_per_hour - a.usd_per_hour, b.samples_per_second - a.samples_per_second) for a, b in pairs)
+        steps = (
+            usd_per_million_samples(
+                b.usd_per_hour - a.usd_per_hour, b.samples_per_second - a.samples_per_second
+            )
+            for a, b in pairs
+        )
         return (None, *steps) if self.points else ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -154,7 +173,8 @@ def cost_of(estimate: Estimate) -> float:
 
 
 def knee_of(costs: Sequence[float], speeds: Sequence[float]) -> int | None:
-    """Find where a frontier bends most: beyond it, a further percent of cost buys less speed than on the way there.
+    """Find where a frontier bends most: beyond it, a further percent of cost buys less speed than
+    on the way there.
 
     Parameters
     ----------
@@ -164,18 +184,20 @@ def knee_of(costs: Sequence[float], speeds: Sequence[float]) -> int | None:
     Returns
     -------
     int | None
-        Position of the point that lies furthest above the chord between the two ends; None if there are fewer than three
-        points, or none lies above the chord.
+        Position of the point that lies furthest above the chord between the two ends; None if there
+        are fewer than three points, or none lies above the chord.
 
     Notes
     -----
-    Satopaa, Albrecht, Irwin and Raghavan (2011), "Finding a 'Kneedle' in a Haystack", with both axes normalised to 0..1; of equal
-    distances the cheapest counts. The axes are logarithmic: budgets span decades, a constant price of a sample is then a straight
-    line, and the dearest point does not squeeze all others into a corner, as it would on linear axes.
+    Satopaa, Albrecht, Irwin and Raghavan (2011), "Finding a 'Kneedle' in a Haystack", with both
+    axes normalised to 0..1; of equal distances the cheapest counts. The axes are logarithmic:
+    budgets span decades, a constant price of a sample is then a straight line, and the dearest
+    point does not squeeze all others into a corner, as it would on linear axes.
 
     Examples
     --------
-    Twice the speed for twice the cost, then nearly nothing for four times the cost: the second point.
+    Twice the speed for twice the cost, then nearly nothing for four times the cost: the second
+    point.
 
     >>> knee_of([1, 2, 8], [100, 200, 220])
     1

@@ -18,8 +18,11 @@ MOST_POINTS = 1_000
 """More points are a slip of the keyboard."""
 
 
-def frontier(problem: Problem, solver: str = "exact", options: SolveOptions | None = None, points: int = 12) -> Frontier:
-    """Find points of the frontier of cost against throughput between the cheapest placement and the fastest one.
+def frontier(
+    problem: Problem, solver: str = "exact", options: SolveOptions | None = None, points: int = 12
+) -> Frontier:
+    """Find points of the frontier of cost against throughput between the cheapest placement and the
+    fastest one.
 
     Parameters
     ----------
@@ -44,24 +47,39 @@ def frontier(problem: Problem, solver: str = "exact", options: SolveOptions | No
 
     Notes
     -----
-    The epsilon-constraint method with boxes (Hamacher, Pedersen and Ruzika, 2007): between two neighbours lies a box of budgets and speeds
-    of which nothing is known. The largest box, in the logarithms of both, is asked next: the fastest placement within a budget of its
-    middle, then the cheapest as fast. An answer that costs less than the budget is the answer for every budget between, so that part of
-    the box is closed. A middle that brings nothing new is followed by a budget just below the dearer neighbour, which closes the box or
-    finds a neighbour of it.
+    The epsilon-constraint method with boxes (Hamacher, Pedersen and Ruzika, 2007): between two
+    neighbours lies a box of budgets and speeds of which nothing is known. The largest box, in the
+    logarithms of both, is asked next: the fastest placement within a budget of its middle, then the
+    cheapest as fast. An answer that costs less than the budget is the answer for every budget
+    between, so that part of the box is closed. A middle that brings nothing new is followed by a
+    budget just below the dearer neighbour, which closes the box or finds a neighbour of it.
     """
     if not 2 <= points <= MOST_POINTS:
-        raise PlacerError(f"points is {points}", f"give 2 to {MOST_POINTS:,}: the two ends and what lies between")
+        raise PlacerError(
+            f"points is {points}", f"give 2 to {MOST_POINTS:,}: the two ends and what lies between"
+        )
     require_pools(problem)
     options = options or SolveOptions(time_limit_s=60.0)
     started = time.perf_counter()
     trace = Trace(problem, solver, options, points)
     ending = trace.run()
     found = tuple(trace.proved_points())
-    failed = None if found or trace.failed is None else replace(trace.failed, problem=problem, seconds=time.perf_counter() - started)
+    failed = (
+        None
+        if found or trace.failed is None
+        else replace(trace.failed, problem=problem, seconds=time.perf_counter() - started)
+    )
     if failed is not None and failed.status is Status.INFEASIBLE:
-        failed = replace(failed, nearest=nearest(problem, solver, options), warnings=warnings_of(problem, None, None))
-    warned = {w.message: w for point in found for w in warnings_of(problem, point.placement, point.estimate)}
+        failed = replace(
+            failed,
+            nearest=nearest(problem, solver, options),
+            warnings=warnings_of(problem, None, None),
+        )
+    warned = {
+        w.message: w
+        for point in found
+        for w in warnings_of(problem, point.placement, point.estimate)
+    }
     return Frontier(
         problem=problem,
         points=found,

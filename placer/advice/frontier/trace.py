@@ -1,4 +1,6 @@
-"""How a frontier is found: its ends, then the largest box between two points, until nothing is open."""
+"""How a frontier is found: its ends, then the largest box between two points, until nothing is
+open.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ RESCUE_S = 1.0
 HALVES = 2
 """Searches of one point: the fastest within a budget, then the cheapest as fast."""
 LEAST_SHARE = 0.05
-"""Share of the time left that a search may take at least. Few budgets are far harder than all others: they wait for the end."""
+"""Share of the time left that a search may take at least. Few budgets are far harder than all
+others: they wait for the end.
+"""
 ALMOST = 1e-12
 """Relative difference up to which budgets and speeds count as equal."""
 
@@ -32,9 +36,9 @@ class Trace:
 
     Notes
     -----
-    ``tried`` is the highest budget known to bring nothing faster than a point; ``closing`` says that the next budget lies just below the
-    neighbour. ``caps`` are pairs (budget, samples/s that nothing within it exceeds), ``floors`` pairs (samples/s, USD/h that nothing as
-    fast goes below).
+    ``tried`` is the highest budget known to bring nothing faster than a point; ``closing`` says
+    that the next budget lies just below the neighbour. ``caps`` are pairs (budget, samples/s that
+    nothing within it exceeds), ``floors`` pairs (samples/s, USD/h that nothing as fast goes below).
     """
 
     def __init__(self, problem: Problem, solver: str, options: SolveOptions, points: int) -> None:
@@ -52,7 +56,9 @@ class Trace:
         self.failed: Result | None = None
 
     def run(self) -> Ending:
-        """Find the ends, then what lies between, until there are enough points, nothing is open, or it is stopped."""
+        """Find the ends, then what lies between, until there are enough points, nothing is open, or
+        it is stopped.
+        """
         try:
             if self._cheapest():
                 if self.budget * (1 - LEAST_STEP) > _usd(self.found[0]):
@@ -108,11 +114,19 @@ class Trace:
 
     def _ask(self, budget: float) -> None:
         """Find the fastest placement within a budget, and the cheapest as fast."""
-        below = next(result for result in reversed(self.found) if _usd(result) <= max(budget, LEAST_USD_PER_HOUR) * (1 + ALMOST))
+        below = next(
+            result
+            for result in reversed(self.found)
+            if _usd(result) <= max(budget, LEAST_USD_PER_HOUR) * (1 + ALMOST)
+        )
         self._ask_fastest(budget, below, tie=True)
 
-    def _ask_fastest(self, budget: float, start: Result, tie: bool, share: float | None = None) -> None:
-        fastest = self._rescued(self._solve("throughput", budget, self.floor, start.placement, share))
+    def _ask_fastest(
+        self, budget: float, start: Result, tie: bool, share: float | None = None
+    ) -> None:
+        fastest = self._rescued(
+            self._solve("throughput", budget, self.floor, start.placement, share)
+        )
         if fastest.placement is None:  # a heuristic without luck; the start is known to fit
             fastest = start
         elif fastest.bound is not None:
@@ -125,13 +139,19 @@ class Trace:
         else:
             self._keep(fastest, budget)
 
-    def _ask_cheapest(self, known: Result, budget: float, share: float | None, floor: float | None) -> None:
-        """Find the cheapest placement that reaches a floor within the budget; one that does is known."""
+    def _ask_cheapest(
+        self, known: Result, budget: float, share: float | None, floor: float | None
+    ) -> None:
+        """Find the cheapest placement that reaches a floor within the budget; one that does is
+        known.
+        """
         cheapest = self._solve("cost", budget, floor, known.placement, share)
         if cheapest.bound is not None:
             self.floors.append((floor or 0.0, cheapest.bound))
         found = cheapest if cheapest.placement is not None else known
-        self._keep(found, budget if _speed(found) >= _speed(known) * (1 - LEAST_STEP) else _usd(found))
+        self._keep(
+            found, budget if _speed(found) >= _speed(known) * (1 - LEAST_STEP) else _usd(found)
+        )
 
     def _nothing_new(self, below: Result, budget: float) -> None:
         """Close the part of a box up to a budget."""
@@ -157,20 +177,35 @@ class Trace:
             self.closing.discard(below)
 
     def _prove(self) -> None:
-        """Spend the time that is left on the points that are not proved yet, the widest gap first, each once."""
+        """Spend the time that is left on the points that are not proved yet, the widest gap first,
+        each once.
+        """
         unproved = [point for point in self.proved_points() if point.status is Status.TIME_LIMIT]
         if not (self._cheap_end_proved() or self._stopped()):
-            self._ask_cheapest(self.found[0], max(_usd(self.found[0]), LEAST_USD_PER_HOUR), 1 / (len(unproved) + 1), self.floor)
+            self._ask_cheapest(
+                self.found[0],
+                max(_usd(self.found[0]), LEAST_USD_PER_HOUR),
+                1 / (len(unproved) + 1),
+                self.floor,
+            )
         for k, point in enumerate(sorted(unproved, key=lambda p: -(p.gap or 0.0))):
             result = next((r for r in self.found if r.placement == point.placement), None)
             if self._stopped() or result is None:
                 continue
             share = 1 / (len(unproved) - k)
-            if (point.most_samples_per_second or 0.0) > point.samples_per_second * (1 + self.options.gap + LEAST_STEP):
-                budget = self.tried[point.placement] if result is self.found[-1] else max(point.usd_per_hour, LEAST_USD_PER_HOUR)
+            if (point.most_samples_per_second or 0.0) > point.samples_per_second * (
+                1 + self.options.gap + LEAST_STEP
+            ):
+                budget = (
+                    self.tried[point.placement]
+                    if result is self.found[-1]
+                    else max(point.usd_per_hour, LEAST_USD_PER_HOUR)
+                )
                 self._ask_fastest(budget, result, tie=False, share=share)
             else:
-                self._ask_cheapest(result, self.tried[point.placement], share, point.samples_per_second)
+                self._ask_cheapest(
+                    result, self.tried[point.placement], share, point.samples_per_second
+                )
 
     def _complete(self) -> bool:
         """Whether it is proved that there are no further points within the gap."""
@@ -181,18 +216,30 @@ class Trace:
             or any(point.status is not Status.OPTIMAL for point in self.proved_points())
         ):
             return False
-        ends = [*(_usd(above) * (1 - max(gap, LEAST_STEP)) for above in self.found[1:]), self.budget]
+        ends = [
+            *(_usd(above) * (1 - max(gap, LEAST_STEP)) for above in self.found[1:]),
+            self.budget,
+        ]
         for below, high in zip(self.found, ends, strict=True):
-            most = min((bound for budget, bound in self.caps if budget >= high * (1 - ALMOST)), default=float("inf"))
+            most = min(
+                (bound for budget, bound in self.caps if budget >= high * (1 - ALMOST)),
+                default=float("inf"),
+            )
             above = next((r for r in self.found if _usd(r) > _usd(below)), None)
-            if most > _speed(below) * (1 + gap + LEAST_STEP) and (above is None or _speed(above) > _speed(below) * (1 + gap)):
+            if most > _speed(below) * (1 + gap + LEAST_STEP) and (
+                above is None or _speed(above) > _speed(below) * (1 + gap)
+            ):
                 return False
         return True
 
     def _cheap_end_proved(self) -> bool:
         """Whether nothing at all that fits costs less than the cheapest point, within the gap."""
         least = max((bound for at, bound in self.floors if at <= (self.floor or 0.0)), default=-1.0)
-        return least >= _usd(self.found[0]) * (1 - self.options.gap - LEAST_STEP) - LEAST_USD_PER_HOUR * LEAST_STEP
+        return (
+            least
+            >= _usd(self.found[0]) * (1 - self.options.gap - LEAST_STEP)
+            - LEAST_USD_PER_HOUR * LEAST_STEP
+        )
 
     def _next_budget(self) -> float | None:
         """Budget in the largest open box; None if all boxes are closed."""
@@ -200,16 +247,30 @@ class Trace:
         for below, above in zip(self.found, self.found[1:], strict=False):
             assert below.placement is not None
             step = max(self.options.gap, LEAST_STEP)
-            low, high = max(self.tried[below.placement], _usd(below), LEAST_USD_PER_HOUR), _usd(above) * (1 - step)
+            low, high = (
+                max(self.tried[below.placement], _usd(below), LEAST_USD_PER_HOUR),
+                _usd(above) * (1 - step),
+            )
             if low >= high or _speed(above) <= _speed(below) * (1 + self.options.gap):
                 continue
             size = log(high / low) * log(_speed(above) / _speed(below))
-            middle = high if below.placement in self.closing or high < low * (1 + 4 * step) else sqrt(low * high)
+            middle = (
+                high
+                if below.placement in self.closing or high < low * (1 + 4 * step)
+                else sqrt(low * high)
+            )
             if best is None or size > best[0]:
                 best = size, middle
         return None if best is None else best[1]
 
-    def _solve(self, objective: str, budget: float, floor: float | None, start: Placement | None, share: float | None = None) -> Result:
+    def _solve(
+        self,
+        objective: str,
+        budget: float,
+        floor: float | None,
+        start: Placement | None,
+        share: float | None = None,
+    ) -> Result:
         """Ask one question in a share of the time that is left."""
         left = self.deadline - time.monotonic()
         if share is None:
@@ -220,7 +281,12 @@ class Trace:
             budget_usd_per_hour=None if budget == float("inf") else budget,
             min_samples_per_second=floor,
         )
-        options = replace(self.options, start=start, time_limit_s=max(LEAST_SLICE_S, left * share), break_ties=False)
+        options = replace(
+            self.options,
+            start=start,
+            time_limit_s=max(LEAST_SLICE_S, left * share),
+            break_ties=False,
+        )
         if objective == "cost":
             options = replace(options, on_better=None)  # it hears samples/s
         result = self.answer(replace(self.problem, requirements=limits), options)
@@ -232,10 +298,16 @@ class Trace:
         """Improve what a stopped search left by a heuristic: its bound still holds."""
         if result.status is not Status.TIME_LIMIT or self._stopped():
             return result
-        options = replace(self.options, start=result.placement, time_limit_s=min(RESCUE_S, self.deadline - time.monotonic()))
+        options = replace(
+            self.options,
+            start=result.placement,
+            time_limit_s=min(RESCUE_S, self.deadline - time.monotonic()),
+        )
         tried = solve(result.problem, "local_search", options)
         self.interrupted |= tried.interrupted
-        if tried.placement is None or (result.placement is not None and _speed(tried) <= _speed(result)):
+        if tried.placement is None or (
+            result.placement is not None and _speed(tried) <= _speed(result)
+        ):
             return result
         return replace(result, placement=tried.placement, estimate=tried.estimate)
 

@@ -20,12 +20,24 @@ AMPLE_GPUS = 64
 
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
-    """Find placements that fit after one wish is changed: a limit; failing these, any other single wish, or all limits."""
-    tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in _freed(problem.requirements))
-    found = [replace(option, note=limit_words(option, problem.requirements)) for option in tried if option is not None]
+    """Find placements that fit after one wish is changed: a limit; failing these, any other single
+    wish, or all limits.
+    """
+    tried = (
+        solve_changed(problem, changed, solver, options, label, note)
+        for label, changed, note in _freed(problem.requirements)
+    )
+    found = [
+        replace(option, note=limit_words(option, problem.requirements))
+        for option in tried
+        if option is not None
+    ]
     found += _without_used(problem, solver, options)
     if not found:
-        tried = (solve_changed(problem, changed, solver, options, label, note) for label, changed, note in _widened(problem.requirements))
+        tried = (
+            solve_changed(problem, changed, solver, options, label, note)
+            for label, changed, note in _widened(problem.requirements)
+        )
         found = [option for option in tried if option is not None]
     return tuple(found)
 
@@ -45,12 +57,21 @@ def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
 
 
 def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
-    """What fits without one of the rules on machines that must be used; failing that, without all of them."""
+    """What fits without one of the rules on machines that must be used; failing that, without all
+    of them.
+    """
     wish = problem.requirements
-    several = [(f"no --use {rule.spec}", tuple(other for other in wish.used if other != rule)) for rule in wish.used]
+    several = [
+        (f"no --use {rule.spec}", tuple(other for other in wish.used if other != rule))
+        for rule in wish.used
+    ]
     found: list[Option] = []
     for note, left in [*several, *([("no --use", ())] if len(several) > 1 else [])]:
-        option = solve_changed(problem, replace(wish, used=left), solver, options, "use", note) if left or not found else None
+        option = (
+            solve_changed(problem, replace(wish, used=left), solver, options, "use", note)
+            if left or not found
+            else None
+        )
         found += [] if option is None else [option]
     return found
 
@@ -71,8 +92,16 @@ def limit_words(option: Option, wish: Requirements) -> str:
 
 
 def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
-    """Yield every other single wish that can be widened, and all limits together: label, wishes, words."""
-    free = replace(wish, budget_usd_per_hour=None, min_samples_per_second=None, deadline_s=None, budget_usd=None)
+    """Yield every other single wish that can be widened, and all limits together: label, wishes,
+    words.
+    """
+    free = replace(
+        wish,
+        budget_usd_per_hour=None,
+        min_samples_per_second=None,
+        deadline_s=None,
+        budget_usd=None,
+    )
     quotas = (Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)
     given = (
         ("--budget", wish.budget_usd_per_hour or wish.budget_usd),
@@ -84,7 +113,11 @@ def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
     for label, changed, note in (
         ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
         ("quota", replace(wish, quotas=quotas), f"a quota of {AMPLE_GPUS} GPUs"),
-        ("exchange", replace(wish, exchange="auto", aggregator=None, storage=None), "--exchange auto"),
+        (
+            "exchange",
+            replace(wish, exchange="auto", aggregator=None, storage=None),
+            "--exchange auto",
+        ),
         ("regions", replace(wish, min_regions=1, max_regions=ALL_REGIONS), "any number of regions"),
         ("market", replace(wish, market="any"), "--market any"),
         ("place", replace(wish, places_in=(), places_not_in=()), "no --in and --not-in"),
@@ -97,21 +130,43 @@ def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
             yield label, changed, note
 
 
-def solve_changed(problem: Problem, changed: Requirements, solver: str, options: SolveOptions, label: str, note: str = "") -> Option | None:
+def solve_changed(
+    problem: Problem,
+    changed: Requirements,
+    solver: str,
+    options: SolveOptions,
+    label: str,
+    note: str = "",
+) -> Option | None:
     """Solve the problem with changed wishes."""
-    result = solve(replace(problem, requirements=changed), solver, short_search(options, BASELINE_NODES))
+    result = solve(
+        replace(problem, requirements=changed), solver, short_search(options, BASELINE_NODES)
+    )
     if result.placement is None or result.estimate is None:
         return None
     proved = result.status is Status.OPTIMAL
-    return Option(placement=result.placement, estimate=result.estimate, label=label, note=note, proved=proved)
+    return Option(
+        placement=result.placement, estimate=result.estimate, label=label, note=note, proved=proved
+    )
 
 
 def _deadline(seconds: float) -> str:
-    """A deadline that so many seconds just keep, as it is written: rounded up to minutes, long ones to tenths of an hour."""
+    """A deadline that so many seconds just keep, as it is written: rounded up to minutes, long ones
+    to tenths of an hour.
+    """
     minutes = seconds * 1.0005 / 60
     return f"{math.ceil(minutes)}min" if minutes < 600 else f"{math.ceil(minutes / 6) / 10:g}h"
 
 
 def short_search(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
-    """Options of a search whose answer is only compared with: a number of nodes, no bound, nothing shown."""
-    return replace(options, start=start, node_limit=nodes, bound_if_stopped=False, certificate=False, on_better=None)
+    """Options of a search whose answer is only compared with: a number of nodes, no bound, nothing
+    shown.
+    """
+    return replace(
+        options,
+        start=start,
+        node_limit=nodes,
+        bound_if_stopped=False,
+        certificate=False,
+        on_better=None,
+    )

@@ -1,4 +1,6 @@
-"""What a careful colleague would add: why to stay in one region, what is estimated, what may surprise."""
+"""What a careful colleague would add: why to stay in one region, what is estimated, what may
+surprise.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from placer.solving.result import Option, Result, Warn, value_of
 from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
 
 SHORTEST_STEP_S = 5.5
-"""Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et al. (2024)."""
+"""Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et
+al. (2024).
+"""
 BETWEEN = ("between regions", "up", "down", "push", "pull", "upload", "download")
 """Parts of a step in which bytes travel between regions."""
 WORTH_A_WORD = 1.1
@@ -31,7 +35,9 @@ TIGHT = 0.8
 STALE_DAYS = 120
 """Prices older than this are announced."""
 ODD = 10.0
-"""A price this many times below the median of its device is announced: no shipped book has one beyond 5, a slipped point makes 10."""
+"""A price this many times below the median of its device is announced: no shipped book has one
+beyond 5, a slipped point makes 10.
+"""
 
 
 def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
@@ -57,8 +63,10 @@ def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
     text = " + ".join(group.spec for group in local.groups)
     steps, times = local.exchange.local_steps, other.samples_to_target
     return (
-        f"If an exchange only every {steps} steps is acceptable (--local-steps {steps}): {text} with {local.exchange.strategy} "
-        f"reaches {format_number(speed)} samples/s that count for {format_usd(usd)}/h; {times.value:.2f} x the samples "
+        f"If an exchange only every {steps} steps is acceptable (--local-steps {steps}): "
+        f"{text} with {local.exchange.strategy} "
+        f"reaches {format_number(speed)} samples/s that count for {format_usd(usd)}/h; "
+        f"{times.value:.2f} x the samples "
         f"are taken to be needed ({times.low:.2f} to {times.high:.2f}, {times.basis}).",
     )
 
@@ -81,7 +89,12 @@ def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
     if not (value > result.value if wish.objective == "throughput" else value < result.value):
         return ()
     text = " + ".join(group.spec for group in staying.placement.groups)
-    return (f"Better still, leave the data where it is (:stay): {text} reaches {format_number(speed)} samples/s for {format_usd(usd)}/h.",)
+    return (
+        (
+            f"Better still, leave the data where it is (:stay): {text} reaches "
+            f"{format_number(speed)} samples/s for {format_usd(usd)}/h."
+        ),
+    )
 
 
 def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
@@ -99,7 +112,12 @@ def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
     assert got is not None
     if len(placement.places) > 1:
         egress, total = format_usd(got.usd_per_hour.egress), format_usd(got.usd_per_hour.total)
-        return (f"Spread over {len(placement.places)} regions; egress is {egress}/h of {total}/h; {_proof(result)}",)
+        return (
+            (
+                f"Spread over {len(placement.places)} regions; egress is {egress}/h of {total}/h; "
+                f"{_proof(result)}"
+            ),
+        )
     one = "one machine, nothing to exchange" if placement.workers == 1 else "one region"
     said = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
     if spread is not None:
@@ -111,12 +129,19 @@ def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
 
 def _proof(result: Result) -> str:
     if result.status == "feasible":
-        return f"not proved: the solver {result.solver} looks for a good placement, and a better one may exist."
+        return (
+            f"not proved: the solver {result.solver} looks for a good placement, and a better "
+            f"one may exist."
+        )
     if result.status != "optimal" or result.gap is None:
         return "the search was stopped before the proof was complete."
     margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
     wish = result.problem.requirements
-    within = ", over however many regions," if wish.max_regions == ALL_REGIONS and not wish.used else " that meets the wishes"
+    within = (
+        ", over however many regions,"
+        if wish.max_regions == ALL_REGIONS and not wish.used
+        else " that meets the wishes"
+    )
     return f"at the expected speeds no placement of this catalog{within} is better{margin}."
 
 
@@ -125,10 +150,14 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
     problem, got = result.problem, result.estimate
     assert got is not None
     other = estimate(spread, problem)
-    speed, other_speed = got.effective_samples_per_second.value, other.effective_samples_per_second.value
+    speed, other_speed = (
+        got.effective_samples_per_second.value,
+        other.effective_samples_per_second.value,
+    )
     text = " + ".join(group.spec for group in spread.groups)
     yield (
-        f"Best found over two or more regions: {text} reaches {format_number(other_speed)} samples/s "
+        f"Best found over two or more regions: {text} reaches {format_number(other_speed)} "
+        f"samples/s "
         f"({100 * (other_speed / speed - 1):+.0f} %) for {format_usd(other.usd_per_hour.total)}/h, "
         f"{format_usd(other.usd_per_hour.egress)}/h of it egress."
     )
@@ -141,26 +170,46 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
     if needed > 0:
         yield (
             f"To win, its exchange would have to take {format_seconds(needed)} instead of "
-            f"{format_seconds(other.step.communication)} a step: a faster link, stronger compression or a larger batch."
+            f"{format_seconds(other.step.communication)} a step: a faster link, stronger "
+            f"compression or a larger batch."
         )
     else:
         alone = format_number(samples / other.step.calculation)
-        yield (f"Even with a free and instant exchange that placement would reach only {alone} samples/s.")
+        yield (
+            f"Even with a free and instant exchange that placement would reach only {alone} "
+            f"samples/s."
+        )
 
 
 def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[Warn, ...]:
-    """List what the shape of a placement implies: growth, continents, memory, as codes and sentences."""
-    return (*_growth(problem, placement, got), *_continents(problem, placement, got), *_memory(problem, placement))
+    """List what the shape of a placement implies: growth, continents, memory, as codes and
+    sentences.
+    """
+    return (
+        *_growth(problem, placement, got),
+        *_continents(problem, placement, got),
+        *_memory(problem, placement),
+    )
 
 
 def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """What twice the workers would gain: the rule, and placer's own figure for the same machines twice."""
+    """What twice the workers would gain: the rule, and placer's own figure for the same machines
+    twice.
+    """
     if got.granularity is None or got.step.hidden:
         return
-    twice = replace(placement, groups=tuple(replace(group, count=2 * group.count) for group in placement.groups))
+    twice = replace(
+        placement, groups=tuple(replace(group, count=2 * group.count) for group in placement.groups)
+    )
     gain = evaluate(twice, problem).processed_per_second / got.samples_per_second.value
-    rule = f"at most {gain_bound(got.granularity):.2f} x the samples/s if communication stays as it is"
-    yield Warn(code="doubling", message=f"granularity {got.granularity:.2f}: twice the workers give {rule}, {gain:.2f} x by the model")
+    rule = (
+        f"at most {gain_bound(got.granularity):.2f} x the samples/s if communication stays as it is"
+    )
+    yield Warn(
+        code="doubling",
+        message=f"granularity {got.granularity:.2f}: twice the workers give {rule}, {gain:.2f} x "
+        f"by the model",
+    )
 
 
 def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
@@ -169,10 +218,21 @@ def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterat
     between = sum(seconds for name, seconds in got.step.parts if name in BETWEEN)
     if len(continents) > 1 and between > got.step.hidden:
         hidden = min(got.step.hidden, got.step.communication - between)
-        left = max(got.step.calculation, got.step.calculation + got.step.communication - between - hidden)
-        share, without = 100 * (1 - left / got.step.total), got.samples_per_second.value * got.step.total / left
-        text = f"{len(continents)} continents: the way between regions takes {format_seconds(between)}, {share:.0f} % of each step; "
-        yield Warn(code="continents", message=f"{text}without it these workers would do {format_number(without)} samples/s")
+        left = max(
+            got.step.calculation, got.step.calculation + got.step.communication - between - hidden
+        )
+        share, without = (
+            100 * (1 - left / got.step.total),
+            got.samples_per_second.value * got.step.total / left,
+        )
+        text = (
+            f"{len(continents)} continents: the way between regions takes "
+            f"{format_seconds(between)}, {share:.0f} % of each step; "
+        )
+        yield Warn(
+            code="continents",
+            message=f"{text}without it these workers would do {format_number(without)} samples/s",
+        )
 
 
 def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
@@ -181,17 +241,26 @@ def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
     for group in placement.groups:
         offer = find_pool(group, problem).offer
         for what, needed, there in (
-            ("each GPU", problem.profile.device_memory_bytes, problem.catalog.gpu(offer.gpu).memory_gib),
+            (
+                "each GPU",
+                problem.profile.device_memory_bytes,
+                problem.catalog.gpu(offer.gpu).memory_gib,
+            ),
             ("the host", problem.profile.host_memory_bytes, offer.memory_gib),
         ):
             if needed > TIGHT * there * GIB:
                 found[
-                    f"{group.device} in {group.place}: {problem.profile.name} takes {needed / GIB:.1f} of the {there:g} GiB of {what}"
+                    (
+                        f"{group.device} in {group.place}: {problem.profile.name} takes "
+                        f"{needed / GIB:.1f} of the {there:g} GiB of {what}"
+                    )
                 ] = None
     return tuple(Warn(code="memory", message=text) for text in found)
 
 
-def warnings_of(problem: Problem, placement: Placement | None, got: Estimate | None) -> tuple[Warn, ...]:
+def warnings_of(
+    problem: Problem, placement: Placement | None, got: Estimate | None
+) -> tuple[Warn, ...]:
     """List what the user should know about the data and the placement."""
     found = [*_data_warnings(problem), *_batch_warnings(problem), *_carbon_warnings(problem)]
     if placement is not None and got is not None:
@@ -203,18 +272,32 @@ def _batch_warnings(problem: Problem) -> Iterator[Warn]:
     """What is taken for granted where batches of different size are compared."""
     wish = problem.requirements
     if wish.batch_range is not None and wish.critical_batch is None:
-        text = f"a sample is taken to be worth as much in every batch from {wish.batch_range[0]:,} to {wish.batch_range[1]:,} (assumed)"
-        yield Warn(code="batch", message=f"{text}; beyond the critical batch more samples are needed: say --critical-batch N")
+        text = (
+            f"a sample is taken to be worth as much in every batch from {wish.batch_range[0]:,} "
+            f"to {wish.batch_range[1]:,} (assumed)"
+        )
+        yield Warn(
+            code="batch",
+            message=f"{text}; beyond the critical batch more samples are needed: say "
+            f"--critical-batch N",
+        )
 
 
 def _carbon_warnings(problem: Problem) -> Iterator[Warn]:
     """Places that are left out because nobody knows what their machines emit."""
     if problem.requirements.counts_carbon:
         rented = {offer.place for offer in problem.catalog.offers}
-        unknown = [place for place in sorted(rented) if problem.catalog.region(place).grid_carbon_g_per_kwh is None]
+        unknown = [
+            place
+            for place in sorted(rented)
+            if problem.catalog.region(place).grid_carbon_g_per_kwh is None
+        ]
         if unknown:
             text = f"{len(unknown)} of {len(rented)} places are left out: {NO_GRID}"
-            yield Warn(code="carbon", message=f"{text}: {', '.join(unknown[:3])}{' ...' if len(unknown) > 3 else ''}")
+            yield Warn(
+                code="carbon",
+                message=f"{text}: {', '.join(unknown[:3])}{' ...' if len(unknown) > 3 else ''}",
+            )
 
 
 def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn]:
@@ -222,7 +305,9 @@ def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn
     age = ((today or date.today()) - parse_date(newest, "as_of")).days
     if age > STALE_DAYS:
         yield Warn(
-            code="stale-prices", message=f"the newest price of catalog '{problem.catalog.name}' is {age:,} days old ({oldest} to {newest})"
+            code="stale-prices",
+            message=f"the newest price of catalog '{problem.catalog.name}' is {age:,} days old "
+            f"({oldest} to {newest})",
         )
     if age < -1:
         text = f"catalog '{problem.catalog.name}' has prices of {newest}, in the future"
@@ -232,22 +317,42 @@ def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn
 def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
     pools = [find_pool(group, problem) for group in placement.groups]
     chosen = traits(placement.exchange.strategy)
-    guessed = sorted({p.offer.device for p in pools if worker_rate(p, chosen.framework).basis in ("estimated", "assumed")})
+    guessed = sorted(
+        {
+            p.offer.device
+            for p in pools
+            if worker_rate(p, chosen.framework).basis in ("estimated", "assumed")
+        }
+    )
     if guessed:
-        low, high = format_number(got.samples_per_second.low), format_number(got.samples_per_second.high)
-        message = f"the speed on {', '.join(guessed)} is not measured: expect {low} to {high} samples/s, or add --require-measured"
+        low, high = (
+            format_number(got.samples_per_second.low),
+            format_number(got.samples_per_second.high),
+        )
+        message = (
+            f"the speed on {', '.join(guessed)} is not measured: expect {low} to {high} "
+            f"samples/s, or add --require-measured"
+        )
         yield Warn(code="estimated-rate", message=message)
     offers = [offer for offer, _ in offers_of([(pool, 1) for pool in pools], placement, problem)]
     if any(offer.price_basis == "estimated" for offer in offers):
         yield Warn(
             code="estimated-price",
-            message="a spot price of this placement is an estimate (placer offers --json has its source); check it before you start",
+            message="a spot price of this placement is an estimate (placer offers --json has its "
+            "source); check it before you start",
         )
     yield from _odd_prices(problem.catalog, offers)
     if placement.exchange.server is not None and placement.exchange.server.market == "spot":
-        yield Warn(code="spot-server", message="the parameter server is a spot machine: when it goes, everything stops; allow on-demand")
+        yield Warn(
+            code="spot-server",
+            message="the parameter server is a spot machine: when it goes, everything stops; "
+            "allow on-demand",
+        )
     if any(offer.market == "spot" for offer in offers):
-        yield Warn(code="spot", message="spot machines can be taken away at any time; a rejoin costs about two steps")
+        yield Warn(
+            code="spot",
+            message="spot machines can be taken away at any time; a rejoin costs about two steps",
+        )
     yield from network_warnings(problem, placement, got)
     yield from _exchange_warnings(problem, placement, got)
 
@@ -255,10 +360,18 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
 def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
     """Machines that were chosen because a cell is wrong: an advisor finds each of them."""
     for offer in dict.fromkeys(offer for offer in offers if offer.price_basis not in FREE):
-        usual, price = catalog.usual_usd_per_gpu_hour[offer.gpu, offer.market], offer.usd_per_gpu_hour
+        usual, price = (
+            catalog.usual_usd_per_gpu_hour[offer.gpu, offer.market],
+            offer.usd_per_gpu_hour,
+        )
         if price * ODD < usual:
-            text = f"{offer.instance_type} in {offer.place} costs {price:.3g} USD/h for each {offer.gpu}; the median is {usual:.3g}"
-            yield Warn(code="odd-price", message=f"{text}: check the book with 'placer catalog validate'")
+            text = (
+                f"{offer.instance_type} in {offer.place} costs {price:.3g} USD/h for each "
+                f"{offer.gpu}; the median is {usual:.3g}"
+            )
+            yield Warn(
+                code="odd-price", message=f"{text}: check the book with 'placer catalog validate'"
+            )
 
 
 def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
@@ -269,25 +382,54 @@ def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) ->
         seconds = format_seconds(got.step.calculation / got.local_steps)
         yield Warn(
             code="matchmaking",
-            message=f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes steps erratic: raise --tbs",
+            message=f"a step calculates only {seconds}; below 5.5 s hivemind's group forming makes "
+            f"steps erratic: raise --tbs",
         )
     most = problem.calibration.most_workers
     if averages and placement.workers > most:
-        yield Warn(code="extrapolated", message=f"{placement.workers} workers: the averaging time was measured up to {most}")
+        yield Warn(
+            code="extrapolated",
+            message=f"{placement.workers} workers: the averaging time was measured up to {most}",
+        )
     kinds = {rule.kind for rule in problem.requirements.kept}
-    if chosen.payload == "checkpoints" and "gradients" in kinds and "checkpoints" not in kinds and len(placement.places) > 1:
-        text = f"gradients are kept, but {placement.exchange.strategy} sends the model itself between regions"
-        yield Warn(code="residency", message=f"{text}: add --keep checkpoints=AREA if that must not be")
+    if (
+        chosen.payload == "checkpoints"
+        and "gradients" in kinds
+        and "checkpoints" not in kinds
+        and len(placement.places) > 1
+    ):
+        text = (
+            f"gradients are kept, but {placement.exchange.strategy} sends the model itself "
+            f"between regions"
+        )
+        yield Warn(
+            code="residency", message=f"{text}: add --keep checkpoints=AREA if that must not be"
+        )
     for rule in problem.requirements.kept:
         if rule.kind != "raw-data" and not any(place in rule.places for place in placement.places):
-            text = f"no worker is in {rule.area}, so --keep {rule.kind}={rule.area} keeps nothing there"
+            text = (
+                f"no worker is in {rule.area}, so --keep {rule.kind}={rule.area} keeps nothing "
+                f"there"
+            )
             yield Warn(code="residency", message=f"{text}; to train there, add --in {rule.area}")
     if got.samples_to_target.basis == "assumed" and got.samples_to_target.high > 1.1:
         times = got.samples_to_target
-        text = f"how {placement.exchange.strategy} converges is assumed: {times.low:.2f} to {times.high:.2f} x the samples"
-        yield Warn(code="convergence", message=f"{text}; measure it and say --samples-to-target {placement.exchange.strategy}=X")
+        text = (
+            f"how {placement.exchange.strategy} converges is assumed: {times.low:.2f} to "
+            f"{times.high:.2f} x the samples"
+        )
+        yield Warn(
+            code="convergence",
+            message=f"{text}; measure it and say --samples-to-target "
+            f"{placement.exchange.strategy}=X",
+        )
     if problem.requirements.exchange not in ("auto", "all-reduce") and chosen.transport == "none":
-        text = "one machine exchanges nothing, so the exchange is not used; ask for --workers 2.. to have one"
+        text = (
+            "one machine exchanges nothing, so the exchange is not used; ask for --workers 2.. "
+            "to have one"
+        )
         yield Warn(code="no-exchange", message=text)
     if chosen.transport in ("store", "regional-stores"):
-        yield Warn(code="assumed-store", message="store and function times are assumed, not measured")
+        yield Warn(
+            code="assumed-store", message="store and function times are assumed, not measured"
+        )

@@ -1,7 +1,8 @@
 """Whether the network that a provider promises its machines is enough for the exchange.
 
-The timing model knows what one stream and a path carry, not what each instance type is promised for long: small machines burst
-to much more. So this is a warning about a placement and no part of its time.
+The timing model knows what one stream and a path carry, not what each instance type is promised for
+long: small machines burst to much more. So this is a warning about a placement and no part of its
+time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from placer.units import format_seconds
 
 
 def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """Name the machines whose promised network would take longer for their bytes than the whole exchange takes by the model."""
+    """Name the machines whose promised network would take longer for their bytes than the whole
+    exchange takes by the model.
+    """
     said = set()
     for offer, moved in _moved_bytes(problem, placement):
         if offer.network_gbps is None or offer.instance_type in said:
@@ -29,7 +32,10 @@ def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
         least_s = moved / (offer.network_gbps * GBPS)
         if least_s > got.step.communication:
             said.add(offer.instance_type)
-            text = f"{offer.instance_type} is promised {offer.network_gbps:g} Gb/s for long: {format_seconds(least_s)} an exchange"
+            text = (
+                f"{offer.instance_type} is promised {offer.network_gbps:g} Gb/s for long: "
+                f"{format_seconds(least_s)} an exchange"
+            )
             end = f"the {format_seconds(got.step.communication)} of the model need its bursts"
             yield Warn(code="promised-network", message=f"{text}; {end}")
 
@@ -37,8 +43,14 @@ def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
 def _moved_bytes(problem: Problem, placement: Placement) -> Iterator[tuple[VmOffer, float]]:
     """Machines of a placement with what each sends or receives in an exchange, phase after phase."""
     offers = [pool_of(group, problem).offer for group in placement.groups]
-    if traits(placement.exchange.strategy).transport == "server" and placement.exchange.server is not None:
-        yield server_offer(placement.exchange.server, problem), 2 * placement.workers * problem.gradient_bytes
+    if (
+        traits(placement.exchange.strategy).transport == "server"
+        and placement.exchange.server is not None
+    ):
+        yield (
+            server_offer(placement.exchange.server, problem),
+            2 * placement.workers * problem.gradient_bytes,
+        )
         yield from ((offer, 2 * problem.gradient_bytes) for offer in offers)
         return
     loads: dict[str, float] = {}

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from placer.advice.recommendation.nearest import BASELINE_NODES, nearest, short_search, solve_changed
-from placer.advice.recommendation.notes import leave_verdict, local_verdict, notes_of, stay_verdict, warnings_of
+from placer.advice.recommendation.nearest import (
+    BASELINE_NODES,
+    nearest,
+    short_search,
+    solve_changed,
+)
+from placer.advice.recommendation.notes import (
+    leave_verdict,
+    local_verdict,
+    notes_of,
+    stay_verdict,
+    warnings_of,
+)
 from placer.cost_model.estimate import Estimate, estimate, evaluate, pool_of
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.violations import Violation, violations
@@ -32,7 +43,12 @@ LOCAL_STEPS = 16
 
 
 def recommend(
-    problem: Problem, solver: str = "exact", options: SolveOptions | None = None, top: int = 8, *, alternatives: bool = True
+    problem: Problem,
+    solver: str = "exact",
+    options: SolveOptions | None = None,
+    top: int = 8,
+    *,
+    alternatives: bool = True,
 ) -> Result:
     """Find the best placement and what there is to say about it.
 
@@ -45,8 +61,8 @@ def recommend(
     top
         Rows of the considered table.
     alternatives
-        Whether to look for anything beside the answer. Without, options, baselines, near misses, nearest and verdict
-        are empty; answer, proof, notes and warnings are the same.
+        Whether to look for anything beside the answer. Without, options, baselines, near misses,
+        nearest and verdict are empty; answer, proof, notes and warnings are the same.
 
     Returns
     -------
@@ -78,7 +94,9 @@ def _with_alternatives(result: Result, solver: str, options: SolveOptions, top: 
     """Add what was considered beside the placement of a result, and what is said about it."""
     assert result.placement is not None
     problem = result.problem
-    considered = [(placement, violations(placement, problem)) for placement in equal_machines(problem)]
+    considered = [
+        (placement, violations(placement, problem)) for placement in equal_machines(problem)
+    ]
     stopped = result.status is not Status.OPTIMAL
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
     spread = None if leaves else best_spread(problem, solver, options)
@@ -86,7 +104,10 @@ def _with_alternatives(result: Result, solver: str, options: SolveOptions, top: 
     best_of_kind: dict[tuple[str, str], Placement] = {}
     for placement in sorted(feasible, key=lambda p: _key(p, problem)):
         best_of_kind.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
-    ranked = sorted({p.canonical(): None for p in [result.placement, *best_of_kind.values()]}, key=lambda p: _key(p, problem))
+    ranked = sorted(
+        {p.canonical(): None for p in [result.placement, *best_of_kind.values()]},
+        key=lambda p: _key(p, problem),
+    )
     return replace(
         result,
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
@@ -111,9 +132,12 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
     budget = (wish.budget_usd_per_hour or float("inf")) * NEAR
     for pool in cheapest.values():
         for n in range(wish.min_workers, min(pool.max_count, wish.max_workers) + 1):
-            if n * pool.offer.usd_per_hour <= budget and (n == 1 or ("all-reduce", 1) in problem.modes):
+            if n * pool.offer.usd_per_hour <= budget and (
+                n == 1 or ("all-reduce", 1) in problem.modes
+            ):
                 yield Placement(
-                    groups=(WorkerGroup.of(pool.offer, n),), exchange=exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem)
+                    groups=(WorkerGroup.of(pool.offer, n),),
+                    exchange=exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem),
                 )
 
 
@@ -125,11 +149,16 @@ def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placeme
 
 
 def best_local(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
-    """Best placement that exchanges every few steps, if the request leaves that open, as far as a short search finds one."""
+    """Best placement that exchanges every few steps, if the request leaves that open, as far as a
+    short search finds one.
+    """
     wish = problem.requirements
     if wish.exchange != "auto" or wish.max_local_steps is not None or wish.max_workers < 2:
         return None
-    local = replace(problem, requirements=replace(wish, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS))
+    local = replace(
+        problem,
+        requirements=replace(wish, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS),
+    )
     return solve(local, solver, short_search(options, SPREAD_NODES)).placement
 
 
@@ -141,7 +170,9 @@ def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option
 
 
 def rent_everything(placement: Placement, problem: Problem) -> Placement:
-    """Every machine of the same kinds that the quotas allow: what a scheduler without elasticity rents."""
+    """Every machine of the same kinds that the quotas allow: what a scheduler without elasticity
+    rents.
+    """
     used: dict[tuple[str, str, str], int] = {}
     groups = []
     for group in placement.groups:
@@ -153,34 +184,64 @@ def rent_everything(placement: Placement, problem: Problem) -> Placement:
     return replace(placement, groups=tuple(groups))
 
 
-def _baselines(problem: Problem, result: Result, solver: str, options: SolveOptions) -> Iterator[Option]:
+def _baselines(
+    problem: Problem, result: Result, solver: str, options: SolveOptions
+) -> Iterator[Option]:
     """What simpler tools would choose, priced truly."""
     assert result.placement is not None
     sightless = replace(problem, catalog=with_free_egress(problem.catalog))
-    blind = solve(sightless, solver, short_search(options, BASELINE_NODES, result.placement)).placement
+    blind = solve(
+        sightless, solver, short_search(options, BASELINE_NODES, result.placement)
+    ).placement
     if len(result.placement.places) > 1:
-        within = replace(problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1))
-        single = solve(within, solver, replace(options, certificate=False, on_better=None)).placement
+        within = replace(
+            problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1)
+        )
+        single = solve(
+            within, solver, replace(options, certificate=False, on_better=None)
+        ).placement
         if single is not None:
-            yield Option(placement=single, estimate=estimate(single, problem), label="single-region")
+            yield Option(
+                placement=single, estimate=estimate(single, problem), label="single-region"
+            )
     else:
         yield Option(
-            placement=result.placement, estimate=estimate(result.placement, problem), label="single-region", note="the same", same=True
+            placement=result.placement,
+            estimate=estimate(result.placement, problem),
+            label="single-region",
+            note="the same",
+            same=True,
         )
     if problem.requirements.datasets:
         every = rent_everything(result.placement, problem)
         broken = "; ".join(v.message for v in violations(every, problem))
         same = every.canonical() == result.placement.canonical()
-        yield Option(placement=every, estimate=estimate(every, problem), label="rent-everything", note=broken, same=same)
+        yield Option(
+            placement=every,
+            estimate=estimate(every, problem),
+            label="rent-everything",
+            note=broken,
+            same=same,
+        )
     if blind is not None:
         true = estimate(blind, problem)
         broken = "; ".join(v.message for v in violations(blind, problem))
         same = blind.canonical() == result.placement.canonical()
-        yield Option(placement=blind, estimate=true, label="egress-blind", note="the same" if same else broken, same=same)
+        yield Option(
+            placement=blind,
+            estimate=true,
+            label="egress-blind",
+            note="the same" if same else broken,
+            same=same,
+        )
 
 
-def _near_misses(problem: Problem, result: Result, considered: list[tuple[Placement, tuple[Violation, ...]]]) -> Iterator[Option]:
-    """Placements just outside one limit that give clearly more: the nearest, and the one that gives most."""
+def _near_misses(
+    problem: Problem, result: Result, considered: list[tuple[Placement, tuple[Violation, ...]]]
+) -> Iterator[Option]:
+    """Placements just outside one limit that give clearly more: the nearest, and the one that gives
+    most.
+    """
     got = result.estimate
     assert got is not None
     speed = got.effective_samples_per_second.value
@@ -194,30 +255,57 @@ def _near_misses(problem: Problem, result: Result, considered: list[tuple[Placem
         if note:
             faster = other.effective_samples_per_second.value > speed
             key = (other.usd_per_hour.total, -other.effective_samples_per_second.value)
-            found.append((*(key if faster else key[::-1]), Option(placement=placement, estimate=other, label="near-miss", note=note)))
-    chosen = [min(found, key=lambda f: f[:2]), min(found, key=lambda f: (f[1], f[0]))] if found else []
+            found.append(
+                (
+                    *(key if faster else key[::-1]),
+                    Option(placement=placement, estimate=other, label="near-miss", note=note),
+                )
+            )
+    chosen = (
+        [min(found, key=lambda f: f[:2]), min(found, key=lambda f: (f[1], f[0]))] if found else []
+    )
     yield from dict.fromkeys(option for _, _, option in chosen)
 
 
 def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -> str:
-    """Say by how little a placement misses one limit and what it gives for that; empty if it is no near miss."""
+    """Say by how little a placement misses one limit and what it gives for that; empty if it is no
+    near miss.
+    """
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
     other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
-    gain, floor = f"{100 * (other_speed / speed - 1):+.0f} % samples/s", wish.floor_samples_per_second
+    gain, floor = (
+        f"{100 * (other_speed / speed - 1):+.0f} % samples/s",
+        wish.floor_samples_per_second,
+    )
     if code == "budget" and wish.budget_usd_per_hour is not None and other_speed > speed * CLEARLY:
         over = other_usd - wish.budget_usd_per_hour
-        return f"{format_usd(over)}/h over the budget, {gain}" if other_usd <= wish.budget_usd_per_hour * NEAR else ""
+        return (
+            f"{format_usd(over)}/h over the budget, {gain}"
+            if other_usd <= wish.budget_usd_per_hour * NEAR
+            else ""
+        )
     if code == "total-budget" and wish.budget_usd is not None and other_speed > speed * CLEARLY:
         total = totals_of(other, wish.samples or 0).usd.value
-        return f"{format_usd(total - wish.budget_usd)} over the budget in total, {gain}" if total <= wish.budget_usd * NEAR else ""
+        return (
+            f"{format_usd(total - wish.budget_usd)} over the budget in total, {gain}"
+            if total <= wish.budget_usd * NEAR
+            else ""
+        )
     if floor is None or other_speed * NEAR < floor:
         return ""
     if code == "deadline" and wish.samples is not None and wish.deadline_s is not None:
         there, here = totals_of(other, wish.samples), totals_of(got, wish.samples).usd.value
         late = format_duration(there.seconds.value - wish.deadline_s)
-        return f"{late} after the deadline, saves {format_usd(here - there.usd.value)}" if there.usd.value * CLEARLY < here else ""
+        return (
+            f"{late} after the deadline, saves {format_usd(here - there.usd.value)}"
+            if there.usd.value * CLEARLY < here
+            else ""
+        )
     if code == "throughput" and other_usd * CLEARLY < usd:
-        return f"{100 * (1 - other_speed / floor):.0f} % below the floor, saves {format_usd(usd - other_usd)}/h"
+        return (
+            f"{100 * (1 - other_speed / floor):.0f} % below the floor, saves "
+            f"{format_usd(usd - other_usd)}/h"
+        )
     return ""
 
 

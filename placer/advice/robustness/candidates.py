@@ -1,4 +1,6 @@
-"""One placement that is looked at in many worlds: the part of the market that it uses, and its value there."""
+"""One placement that is looked at in many worlds: the part of the market that it uses, and its
+value there.
+"""
 
 from __future__ import annotations
 
@@ -27,23 +29,37 @@ class Candidate:
 
     Notes
     -----
-    ``uses`` are the positions of the factors that its figures depend on: in worlds that differ in others only, it does the same.
+    ``uses`` are the positions of the factors that its figures depend on: in worlds that differ in
+    others only, it does the same.
     """
 
     placement: Placement
     problem: Problem = field(repr=False)
     factors: tuple[Factor, ...] = field(repr=False)
     uses: tuple[int, ...]
-    known: dict[tuple[float, ...], tuple[float, bool]] = field(default_factory=dict, repr=False, compare=False)
+    known: dict[tuple[float, ...], tuple[float, bool]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @staticmethod
-    def of(placement: Placement, problem: Problem, factors: Sequence[Factor], own: Sequence[str]) -> Candidate:
-        """Cut the question down to what a placement uses; ``own`` are the words of the factors it depends on."""
+    def of(
+        placement: Placement, problem: Problem, factors: Sequence[Factor], own: Sequence[str]
+    ) -> Candidate:
+        """Cut the question down to what a placement uses; ``own`` are the words of the factors it
+        depends on.
+        """
         uses = tuple(i for i, factor in enumerate(factors) if factor.words in own)
-        return Candidate(placement=placement, problem=cut(problem, placement), factors=tuple(factors[i] for i in uses), uses=uses)
+        return Candidate(
+            placement=placement,
+            problem=cut(problem, placement),
+            factors=tuple(factors[i] for i in uses),
+            uses=uses,
+        )
 
     def value(self, world: Sequence[float]) -> float:
-        """Value of the objective in a world of shares, one for each factor of the market; NaN if a limit is broken."""
+        """Value of the objective in a world of shares, one for each factor of the market; NaN if a
+        limit is broken.
+        """
         value, broken = self._judged(tuple(world[i] for i in self.uses))
         return BROKEN if broken else value
 
@@ -58,29 +74,63 @@ class Candidate:
         return found
 
     def _judge(self, shares: tuple[float, ...]) -> tuple[float, bool]:
-        there = with_phi(apply(self.problem, changes_of(self.factors, shares)), self.placement.exchange, self.factors, shares)
+        there = with_phi(
+            apply(self.problem, changes_of(self.factors, shares)),
+            self.placement.exchange,
+            self.factors,
+            shares,
+        )
         wish, got = there.requirements, evaluate(self.placement, there)
         speed, usd = got.samples_per_second, got.usd.total
         value = objective_value(wish.objective, speed, usd)
-        if self.placement.exchange.storage is not None:  # functions have time limits, which slower links can break
+        if (
+            self.placement.exchange.storage is not None
+        ):  # functions have time limits, which slower links can break
             return value, bool(violations(self.placement, there))
-        dear = wish.budget_usd_per_hour is not None and usd > wish.budget_usd_per_hour * (1 + TOLERANCE)
-        slow = wish.min_samples_per_second is not None and speed < wish.min_samples_per_second * (1 - TOLERANCE)
+        dear = wish.budget_usd_per_hour is not None and usd > wish.budget_usd_per_hour * (
+            1 + TOLERANCE
+        )
+        slow = wish.min_samples_per_second is not None and speed < wish.min_samples_per_second * (
+            1 - TOLERANCE
+        )
         return value, dear or slow
 
 
-def candidates_of(problem: Problem, placements: Sequence[Placement], boxes: dict[str, tuple[float, float]]) -> tuple[Candidate, ...]:
+def candidates_of(
+    problem: Problem, placements: Sequence[Placement], boxes: dict[str, tuple[float, float]]
+) -> tuple[Candidate, ...]:
     """Candidates that share one list of factors."""
     factors = factors_of(problem, placements, boxes)
-    return tuple(Candidate.of(p, problem, factors, [f.words for f in factors_of(problem, [p], boxes)]) for p in placements)
+    return tuple(
+        Candidate.of(p, problem, factors, [f.words for f in factors_of(problem, [p], boxes)])
+        for p in placements
+    )
 
 
 def cut(problem: Problem, placement: Placement) -> Problem:
-    """The same question with nothing in its catalog but what a placement uses; its figures there are the same."""
+    """The same question with nothing in its catalog but what a placement uses; its figures there
+    are the same.
+    """
     exchange, book, wish = placement.exchange, problem.catalog, problem.requirements
-    moved = {place for phase in exchange_phases(placement, problem) for t in phase.transfers for place in (t.src, t.dst)}
-    named = filter(None, (exchange.aggregator, exchange.storage, wish.data_store and book.store(wish.data_store).place))
-    places = list(dict.fromkeys([*placement.places, *sorted(moved), *named, *(data.place for data in wish.datasets)]))
+    moved = {
+        place
+        for phase in exchange_phases(placement, problem)
+        for t in phase.transfers
+        for place in (t.src, t.dst)
+    }
+    named = filter(
+        None,
+        (
+            exchange.aggregator,
+            exchange.storage,
+            wish.data_store and book.store(wish.data_store).place,
+        ),
+    )
+    places = list(
+        dict.fromkeys(
+            [*placement.places, *sorted(moved), *named, *(data.place for data in wish.datasets)]
+        )
+    )
     machines = [(pool_of(group, problem), group.count) for group in placement.groups]
     providers = {book.region(place).provider for place in places}
     small: Catalog = replace(
@@ -90,17 +140,24 @@ def cut(problem: Problem, placement: Placement) -> Problem:
         functions=tuple(f for f in book.functions if f.place in places),
         stores=tuple(s for s in book.stores if s.place in places),
         egress=tuple(price for price in book.egress if price.provider in providers),
-        links=tuple(link_as_it_is(problem.network, a, b, book.as_of[1]) for a in places for b in places),
+        links=tuple(
+            link_as_it_is(problem.network, a, b, book.as_of[1]) for a in places for b in places
+        ),
     )
     return replace(problem, catalog=small)
 
 
-def with_phi(problem: Problem, exchange: Exchange, factors: Sequence[Factor], shares: Sequence[float]) -> Problem:
+def with_phi(
+    problem: Problem, exchange: Exchange, factors: Sequence[Factor], shares: Sequence[float]
+) -> Problem:
     """Multiply the samples that an exchange needs by the factor of its strategy."""
     for factor, share in zip(factors, shares, strict=True):
         if factor.words == f"phi:{exchange.strategy}" and factor.at(share) != 1.0:
             wish = problem.requirements
             times = samples_to_target(exchange, wish.samples_to_target).value * factor.at(share)
             rest = tuple(row for row in wish.samples_to_target if row[0] != exchange.strategy)
-            return replace(problem, requirements=replace(wish, samples_to_target=((exchange.strategy, times), *rest)))
+            return replace(
+                problem,
+                requirements=replace(wish, samples_to_target=((exchange.strategy, times), *rest)),
+            )
     return problem

@@ -28,12 +28,24 @@ LIMITS: tuple[set[str], ...] = ({"budget"}, {"throughput"}, {"budget", "throughp
 
 
 def pool_of_rivals(
-    problem: Problem, chosen: Placement, boxes: dict[str, tuple[float, float]], solver: str, options: SolveOptions
+    problem: Problem,
+    chosen: Placement,
+    boxes: dict[str, tuple[float, float]],
+    solver: str,
+    options: SolveOptions,
 ) -> list[Placement]:
-    """Candidates: the recommendation first, the best of each kind of machine, what local search finds, answers of bad worlds."""
+    """Candidates: the recommendation first, the best of each kind of machine, what local search
+    finds, answers of bad worlds.
+    """
     kinds: dict[tuple[str, str], Placement] = {}
-    near = [p for p in equal_machines(problem) if {violation.code for violation in violations(p, problem)} in LIMITS]
-    for placement in sorted(near, key=lambda p: score(problem.requirements.objective, evaluate(p, problem))):
+    near = [
+        p
+        for p in equal_machines(problem)
+        if {violation.code for violation in violations(p, problem)} in LIMITS
+    ]
+    for placement in sorted(
+        near, key=lambda p: score(problem.requirements.objective, evaluate(p, problem))
+    ):
         kinds.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
     quick = solve(problem, "local_search", options).placement
     found = [chosen, *list(kinds.values())[:RIVALS], *([] if quick is None else [quick])]
@@ -41,16 +53,28 @@ def pool_of_rivals(
         words = {"price": "price:*:*:spot", "bandwidth": "bandwidth:*:*"}[kind]
         if kind == "price" or problem.requirements.max_regions > 1:
             found += _answers(
-                problem, [f"{words}=x{times}" for times in boxes.get(kind, (0.7, 1.6) if kind == "price" else (0.5, 1.5))], solver, options
+                problem,
+                [
+                    f"{words}=x{times}"
+                    for times in boxes.get(kind, (0.7, 1.6) if kind == "price" else (0.5, 1.5))
+                ],
+                solver,
+                options,
             )
-    for _ in range(ENRICHED):  # in the world that is bad for all answers so far, another one is best
+    for _ in range(
+        ENRICHED
+    ):  # in the world that is bad for all answers so far, another one is best
         factors = shared_factors(candidates_of(problem, [found[0], *found[-2:]], boxes))
-        bad = solved_world(problem, factors, [factor.bad for factor in factors], solver, options, None).placement
+        bad = solved_world(
+            problem, factors, [factor.bad for factor in factors], solver, options, None
+        ).placement
         found += [bad] if bad is not None else []
     return list({placement.canonical(): placement for placement in found}.values())
 
 
-def _answers(problem: Problem, words: Sequence[str], solver: str, options: SolveOptions) -> Iterator[Placement]:
+def _answers(
+    problem: Problem, words: Sequence[str], solver: str, options: SolveOptions
+) -> Iterator[Placement]:
     """Answers in worlds of one change each; a market without what is changed has no such world."""
     for word in words:
         try:
@@ -63,12 +87,18 @@ def _answers(problem: Problem, words: Sequence[str], solver: str, options: Solve
 
 def shared_factors(pool: Sequence[Candidate]) -> tuple[Factor, ...]:
     """Factors of a pool, in their order."""
-    found = {i: factor for candidate in pool for i, factor in zip(candidate.uses, candidate.factors, strict=True)}
+    found = {
+        i: factor
+        for candidate in pool
+        for i, factor in zip(candidate.uses, candidate.factors, strict=True)
+    }
     return tuple(found[i] for i in sorted(found))
 
 
 def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[str, list[float]]]:
-    """Corners and sample: the book, each figure at either end, each rival at its best where the choice is at its worst; then draws."""
+    """Corners and sample: the book, each figure at either end, each rival at its best where the
+    choice is at its worst; then draws.
+    """
     factors = shared_factors(pool)
     middle = [0.5] * len(factors)
     found = [("book", middle)]
@@ -82,45 +112,75 @@ def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[s
             for i, factor in enumerate(factors):
                 welcome = 1 - factor.bad
                 both, neither = i in mine and i in theirs, i not in mine and i not in theirs
-                row.append(0.5 if neither else shared if both else welcome if i in theirs else factor.bad)
+                row.append(
+                    0.5 if neither else shared if both else welcome if i in theirs else factor.bad
+                )
             found.append(("corner", row))
     found += [("corner", [abs(end - factor.bad) for factor in factors]) for end in (0.0, 1.0)]
     unique = {tuple(row): (kind, row) for kind, row in reversed(found)}
-    return [*reversed(unique.values()), *(("sample", row) for row in latin_hypercube(worlds, len(factors), seed))]
+    return [
+        *reversed(unique.values()),
+        *(("sample", row) for row in latin_hypercube(worlds, len(factors), seed)),
+    ]
 
 
 def enriched(
-    problem: Problem, pool: Sequence[Candidate], drawn: Sequence[tuple[str, list[float]]], solver: str, options: SolveOptions
+    problem: Problem,
+    pool: Sequence[Candidate],
+    drawn: Sequence[tuple[str, list[float]]],
+    solver: str,
+    options: SolveOptions,
 ) -> list[Placement]:
     """The pool, with what is best in the worlds where its recommendation loses most."""
     factors, rows = shared_factors(pool), [row for _, row in drawn]
     losses = losses_of(values_of(pool, rows), problem.requirements.objective)[:, 0]
     order = sorted(range(len(rows)), key=lambda w: (-float(losses[w]), w))[:ENRICHED]
-    answers = [solved_world(problem, factors, rows[w], solver, options, None).placement for w in order]
+    answers = [
+        solved_world(problem, factors, rows[w], solver, options, None).placement for w in order
+    ]
     placements = [candidate.placement for candidate in pool]
-    return list({p.canonical(): p for p in [*placements, *(answer for answer in answers if answer is not None)]}.values())
+    return list(
+        {
+            p.canonical(): p
+            for p in [*placements, *(answer for answer in answers if answer is not None)]
+        }.values()
+    )
 
 
 def solved_world(
-    problem: Problem, factors: Sequence[Factor], row: Sequence[float], solver: str, options: SolveOptions, start: Placement | None
+    problem: Problem,
+    factors: Sequence[Factor],
+    row: Sequence[float],
+    solver: str,
+    options: SolveOptions,
+    start: Placement | None,
 ) -> Result:
-    """Answer of one world; a strategy that may take several local steps has one multiplier for all of them, so there it stays as it is."""
+    """Answer of one world; a strategy that may take several local steps has one multiplier for all
+    of them, so there it stays as it is.
+    """
     changed = apply(problem, changes_of(factors, row))
     for name, steps in problem.modes:
         if [mode for mode, _ in problem.modes].count(name) == 1:
             overlap = problem.requirements.overlap and traits(name).may_overlap
-            exchange = Exchange(strategy=name, compression=problem.compression, local_steps=steps, overlap=overlap)
+            exchange = Exchange(
+                strategy=name, compression=problem.compression, local_steps=steps, overlap=overlap
+            )
             changed = with_phi(changed, exchange, factors, row)
     return solve(changed, solver, replace(options, start=start))
 
 
 def check_phi(problem: Problem, pool: Sequence[Candidate]) -> None:
-    """Refuse to solve worlds exactly that a request cannot say: one strategy, several local steps, samples to target that vary."""
+    """Refuse to solve worlds exactly that a request cannot say: one strategy, several local steps,
+    samples to target that vary.
+    """
     names = [name for name, _ in problem.modes]
-    varied = [factor.words.partition(":")[2] for factor in shared_factors(pool) if factor.kind == "phi"]
+    varied = [
+        factor.words.partition(":")[2] for factor in shared_factors(pool) if factor.kind == "phi"
+    ]
     several = [name for name in varied if names.count(name) > 1]
     if several:
         raise PlacerError(
-            f"samples to target of {several[0]} vary with its local steps, so worlds cannot be solved one by one",
+            f"samples to target of {several[0]} vary with its local steps, so worlds cannot be "
+            f"solved one by one",
             "add --box phi=1..1, name one number with --local-steps, or leave out --exact",
         )

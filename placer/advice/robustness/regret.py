@@ -1,4 +1,6 @@
-"""The regret of a recommendation: what it may lose against the best placement if prices, links and speeds are not what the book says."""
+"""The regret of a recommendation: what it may lose against the best placement if prices, links and
+speeds are not what the book says.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from typing import Any
 
 from placer.advice.recommendation.nearest import BASELINE_NODES
 from placer.advice.robustness.candidates import Candidate, candidates_of
-from placer.advice.robustness.competitors import check_phi, enriched, pool_of_rivals, shared_factors, solved_world, worlds_of
+from placer.advice.robustness.competitors import (
+    check_phi,
+    enriched,
+    pool_of_rivals,
+    shared_factors,
+    solved_world,
+    worlds_of,
+)
 from placer.advice.robustness.uncertainty import Factor, check_count
 from placer.advice.robustness.value_of_information import Worth, losses_of, values_of, worth_of
 from placer.problem.placement import Placement
@@ -30,7 +39,9 @@ MOST_WORLDS = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """One world: a share of the range of each factor, the regret of the recommendation there, and the best placement."""
+    """One world: a share of the range of each factor, the regret of the recommendation there, and
+    the best placement.
+    """
 
     shares: tuple[float, ...]
     kind: str
@@ -47,9 +58,10 @@ class Robustness:
 
     Notes
     -----
-    ``worlds`` are corners of the box and a Latin hypercube sample of it; means and shares are over the sample alone. ``exact``: each
-    world was solved and proved, so regrets are exact to the gap; else they are lower bounds, against the best of ``pool``. ``steadiest``
-    has the least expected regret in the pool.
+    ``worlds`` are corners of the box and a Latin hypercube sample of it; means and shares are over
+    the sample alone. ``exact``: each world was solved and proved, so regrets are exact to the gap;
+    else they are lower bounds, against the best of ``pool``. ``steadiest`` has the least expected
+    regret in the pool.
     """
 
     result: Result
@@ -68,7 +80,9 @@ class Robustness:
 
     @property
     def mean_regret(self) -> float:
-        """Mean relative regret over the sampled worlds in which the recommendation keeps its limits."""
+        """Mean relative regret over the sampled worlds in which the recommendation keeps its
+        limits.
+        """
         kept = [world.regret for world in self.sample if not world.broken]
         return math.fsum(kept) / len(kept) if kept else 0.0
 
@@ -79,11 +93,19 @@ class Robustness:
 
     @property
     def worst(self) -> World | None:
-        """World of the largest regret in which the recommendation keeps its limits; None if it keeps them nowhere."""
-        return max((world for world in self.worlds if not world.broken), key=lambda world: world.regret, default=None)
+        """World of the largest regret in which the recommendation keeps its limits; None if it
+        keeps them nowhere.
+        """
+        return max(
+            (world for world in self.worlds if not world.broken),
+            key=lambda world: world.regret,
+            default=None,
+        )
 
     def share(self, of: str) -> float:
-        """Share of the sampled worlds where it is ``broken``, ``bad`` (broken, or regret above 5 %) or still ``best``."""
+        """Share of the sampled worlds where it is ``broken``, ``bad`` (broken, or regret above 5 %)
+        or still ``best``.
+        """
         counts = {
             "broken": [w.broken for w in self.sample],
             "bad": [w.broken or w.regret > FRAGILE_REGRET for w in self.sample],
@@ -98,9 +120,13 @@ class Robustness:
 
     @property
     def fragile(self) -> bool:
-        """Whether it loses more than 5 % in more than 10 % of the worlds, or more than 20 % in the worst."""
+        """Whether it loses more than 5 % in more than 10 % of the worlds, or more than 20 % in the
+        worst.
+        """
         worst = self.worst
-        return self.share("bad") > FRAGILE_SHARE or (worst is not None and worst.regret > FRAGILE_WORST)
+        return self.share("bad") > FRAGILE_SHARE or (
+            worst is not None and worst.regret > FRAGILE_WORST
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.robust/v1`` document: plain types, ready for JSON."""
@@ -136,7 +162,8 @@ def assess(
     Raises
     ------
     PlacerError
-        If the request admits no machine, or each world is to be solved for samples to target that vary.
+        If the request admits no machine, or each world is to be solved for samples to target that
+        vary.
     """
     require_pools(problem)
     check_count("worlds", worlds, MOST_WORLDS)
@@ -146,7 +173,9 @@ def assess(
         return Robustness(result=result)
     brief = replace(options, node_limit=BASELINE_NODES, bound_if_stopped=False)
     ranges = dict(boxes)
-    pool = candidates_of(problem, pool_of_rivals(problem, result.placement, ranges, solver, brief), ranges)
+    pool = candidates_of(
+        problem, pool_of_rivals(problem, result.placement, ranges, solver, brief), ranges
+    )
     drawn = worlds_of(pool, worlds, options.seed)
     if exact:
         check_phi(problem, pool)
@@ -159,13 +188,22 @@ def assess(
 
 
 def _judged(
-    result: Result, pool: tuple[Candidate, ...], drawn: list[tuple[str, list[float]]], exact: bool, solver: str, options: SolveOptions
+    result: Result,
+    pool: tuple[Candidate, ...],
+    drawn: list[tuple[str, list[float]]],
+    exact: bool,
+    solver: str,
+    options: SolveOptions,
 ) -> Robustness:
     """Put the values of all candidates in all worlds together."""
     problem, factors = result.problem, shared_factors(pool)
     objective, shares = problem.requirements.objective, [row for _, row in drawn]
     values = values_of(pool, shares)
-    answers = [solved_world(problem, factors, row, solver, options, result.placement) for row in shares] if exact else []
+    answers = (
+        [solved_world(problem, factors, row, solver, options, result.placement) for row in shares]
+        if exact
+        else []
+    )
     solved = [math.nan if answer.value is None else answer.value for answer in answers]
     losses = losses_of(values, objective, solved)
     found = []
@@ -178,7 +216,11 @@ def _judged(
                 kind=kind,
                 value=pool[0].raw_value(row),
                 best_value=solved[w] if better else float(values[w, best]),
-                best=answers[w].placement if better else None if math.isnan(values[w, best]) else pool[best].placement,
+                best=answers[w].placement
+                if better
+                else None
+                if math.isnan(values[w, best])
+                else pool[best].placement,
                 regret=float(losses[w, 0]),
                 broken=math.isnan(values[w, 0]),
             )
@@ -192,7 +234,8 @@ def _judged(
         pool=pool,
         worlds=tuple(found),
         worth=worth_of(pool, factors, [shares[w] for w in sampled], objective),
-        exact=bool(answers) and all(answer.status in (Status.OPTIMAL, Status.INFEASIBLE) for answer in answers),
+        exact=bool(answers)
+        and all(answer.status in (Status.OPTIMAL, Status.INFEASIBLE) for answer in answers),
         steadiest=pool[steadiest].placement,
         steadiest_regret=float(means[steadiest]),
     )

@@ -1,4 +1,6 @@
-"""What is not known exactly about a market: one factor for each price, link and speed that candidates rest on, and its range."""
+"""What is not known exactly about a market: one factor for each price, link and speed that
+candidates rest on, and its range.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from placer.problem.problem import Problem
 from placer.workload.profile import Rate
 
 BOXES = ("price", "bandwidth", "rate", "phi")
-"""Kinds of figures: USD/h of machines, bytes/s of links, samples/s of devices, samples to target."""
+"""Kinds of figures: USD/h of machines, bytes/s of links, samples/s of devices, samples to target.
+"""
 SPOT_SPREAD = PRICE_SPREAD["estimated"]
 """Low and high of a spot price: it moves however well it is known today."""
 LINK_SPREAD = (0.5, 1.5)
@@ -34,7 +37,8 @@ class Factor:
 
     Notes
     -----
-    ``words`` are those of ``placer whatif --set`` before the sign; ``basis`` says how the figure is known today.
+    ``words`` are those of ``placer whatif --set`` before the sign; ``basis`` says how the figure is
+    known today.
     """
 
     kind: str
@@ -45,7 +49,8 @@ class Factor:
     measure: str
 
     def at(self, share: float) -> float:
-        """Factor at a share of the range: 0 is the low end, 1/2 the book's figure, 1 the high end; logarithmic in between.
+        """Factor at a share of the range: 0 is the low end, 1/2 the book's figure, 1 the high end;
+        logarithmic in between.
 
         Examples
         --------
@@ -79,18 +84,26 @@ def parse_boxes(given: Iterable[str]) -> dict[str, tuple[float, float]]:
         kind, sign, ends = str(word).partition("=")
         if kind not in BOXES:
             raise unknown("box", kind, BOXES)
-        match = re.fullmatch(r"\s*x?([0-9]{1,4}(?:\.[0-9]{0,9})?)\s*\.\.\s*x?([0-9]{1,4}(?:\.[0-9]{0,9})?)\s*", ends)
+        match = re.fullmatch(
+            r"\s*x?([0-9]{1,4}(?:\.[0-9]{0,9})?)\s*\.\.\s*x?([0-9]{1,4}(?:\.[0-9]{0,9})?)\s*", ends
+        )
         low, high = (float(match[1]), float(match[2])) if sign and match else (0.0, 0.0)
         if not 1 / MOST <= low <= 1 <= high <= MOST:
-            raise PlacerError(f"box '{word}' is no range of factors around 1", f"write {kind}=0.8..1.2; {kind}=1..1 takes it as exact")
+            raise PlacerError(
+                f"box '{word}' is no range of factors around 1",
+                f"write {kind}=0.8..1.2; {kind}=1..1 takes it as exact",
+            )
         if kind in found:
             raise PlacerError(f"two boxes for {kind}", "give one")
         found[kind] = (low, high)
     return found
 
 
-def factors_of(problem: Problem, candidates: Sequence[Placement], boxes: Mapping[str, tuple[float, float]]) -> tuple[Factor, ...]:
-    """Uncertain figures that some placements rest on; figures that none of them uses stay as the book has them.
+def factors_of(
+    problem: Problem, candidates: Sequence[Placement], boxes: Mapping[str, tuple[float, float]]
+) -> tuple[Factor, ...]:
+    """Uncertain figures that some placements rest on; figures that none of them uses stay as the
+    book has them.
 
     Parameters
     ----------
@@ -103,40 +116,58 @@ def factors_of(problem: Problem, candidates: Sequence[Placement], boxes: Mapping
     """
     found: dict[str, Factor] = {}
     for placement in candidates:
-        for factor in (*_prices(problem, placement, boxes), *_links(problem, placement, boxes), *_speeds(problem, placement, boxes)):
+        for factor in (
+            *_prices(problem, placement, boxes),
+            *_links(problem, placement, boxes),
+            *_speeds(problem, placement, boxes),
+        ):
             if factor.low < 1 - 1e-9 or factor.high > 1 + 1e-9:
                 found.setdefault(factor.words, factor)
     return tuple(found.values())
 
 
 def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Change, ...]:
-    """Changes that make the world where each figure is at a share of its range; the words are those of ``placer whatif``."""
+    """Changes that make the world where each figure is at a share of its range; the words are those
+    of ``placer whatif``.
+    """
     found = []
     for factor, share in zip(factors, shares, strict=True):
         times = factor.at(share)
         if times != 1.0 and factor.kind != "phi":
             what, *target = factor.words.split(":")
             pattern = tuple(word.replace("on-demand", "on_demand") for word in target)
-            found.append(Change(text=f"{factor.words}=x{times:.4g}", what=what, target=pattern, factor=times))
+            found.append(
+                Change(text=f"{factor.words}=x{times:.4g}", what=what, target=pattern, factor=times)
+            )
     return tuple(sorted(found, key=lambda change: change.what))
 
 
-def _prices(problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]) -> Iterable[Factor]:
+def _prices(
+    problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]
+) -> Iterable[Factor]:
     machines = [(pool_of(group, problem), group.count) for group in placement.groups]
     for offer, _ in offers_of(machines, placement, problem):
         low, high = boxes.get("price") or _price_range(offer)
         market = offer.market.replace("_", "-")
         known = offer.provider in REFRESHED
         measure = (
-            f"placer catalog refresh {offer.provider} --in {offer.region} --gpu {offer.gpu}" if known else "placer catalog import csv FILE"
+            f"placer catalog refresh {offer.provider} --in {offer.region} --gpu {offer.gpu}"
+            if known
+            else "placer catalog import csv FILE"
         )
         words = f"price:{offer.place}:{offer.gpu}:{market}"
-        yield Factor(kind="price", words=words, low=low, high=high, basis=offer.price_basis, measure=measure)
+        yield Factor(
+            kind="price", words=words, low=low, high=high, basis=offer.price_basis, measure=measure
+        )
 
 
 def _price_range(offer: VmOffer) -> tuple[float, float]:
-    """Ends of a price that the book gives, else those of spot prices and of estimates; list prices on demand are exact."""
-    low, high = SPOT_SPREAD if offer.market == "spot" else PRICE_SPREAD.get(offer.price_basis, (1.0, 1.0))
+    """Ends of a price that the book gives, else those of spot prices and of estimates; list prices
+    on demand are exact.
+    """
+    low, high = (
+        SPOT_SPREAD if offer.market == "spot" else PRICE_SPREAD.get(offer.price_basis, (1.0, 1.0))
+    )
     if not offer.usd_per_hour:
         return 1.0, 1.0
     if offer.usd_per_hour_low is not None:
@@ -146,17 +177,33 @@ def _price_range(offer: VmOffer) -> tuple[float, float]:
     return low, high
 
 
-def _links(problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]) -> Iterable[Factor]:
-    pairs = {(t.src, t.dst) for phase in exchange_phases(placement, problem) for t in phase.transfers if t.src != t.dst}
+def _links(
+    problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]
+) -> Iterable[Factor]:
+    pairs = {
+        (t.src, t.dst)
+        for phase in exchange_phases(placement, problem)
+        for t in phase.transfers
+        if t.src != t.dst
+    }
     for src, dst in sorted({(min(pair), max(pair)) for pair in pairs}):
         link = problem.network.link(src, dst)
         known = (link.low / link.bytes_per_second, link.high / link.bytes_per_second)
         low, high = boxes.get("bandwidth") or (LINK_SPREAD if link.basis == "estimated" else known)
         measure = f"placer network probe --hosts hosts.toml, from {src} with a host in {dst}"
-        yield Factor(kind="bandwidth", words=f"bandwidth:{src}:{dst}", low=low, high=high, basis=link.basis, measure=measure)
+        yield Factor(
+            kind="bandwidth",
+            words=f"bandwidth:{src}:{dst}",
+            low=low,
+            high=high,
+            basis=link.basis,
+            measure=measure,
+        )
 
 
-def _speeds(problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]) -> Iterable[Factor]:
+def _speeds(
+    problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]
+) -> Iterable[Factor]:
     """Speed of each device, what a machine with several makes of it, and samples to target."""
     profile, catalog = problem.profile, problem.catalog
     for gpu, count in dict.fromkeys((group.gpu, group.gpu_count) for group in placement.groups):
@@ -168,18 +215,47 @@ def _speeds(problem: Problem, placement: Placement, boxes: Mapping[str, tuple[fl
         (low, high), (node_low, node_high) = _ends(one), _ends(node)
         if count == 1 or node.basis in ("estimated", "assumed"):
             ends = boxes.get("rate") or (low, high)
-            yield Factor(kind="rate", words=f"rate:{gpu}", low=ends[0], high=ends[1], basis=one.basis, measure=measure.format(gpu))
+            yield Factor(
+                kind="rate",
+                words=f"rate:{gpu}",
+                low=ends[0],
+                high=ends[1],
+                basis=one.basis,
+                measure=measure.format(gpu),
+            )
         if count > 1:
             apart = node.basis in ("estimated", "assumed")
-            ends = (min(1.0, node_low / low), max(1.0, node_high / high)) if apart else (node_low, node_high)
+            ends = (
+                (min(1.0, node_low / low), max(1.0, node_high / high))
+                if apart
+                else (node_low, node_high)
+            )
             ends = ((1.0, 1.0) if apart else boxes["rate"]) if "rate" in boxes else ends
             device = f"{gpu}:{count}"
-            yield Factor(kind="rate", words=f"rate:{device}", low=ends[0], high=ends[1], basis=node.basis, measure=measure.format(device))
+            yield Factor(
+                kind="rate",
+                words=f"rate:{device}",
+                low=ends[0],
+                high=ends[1],
+                basis=node.basis,
+                measure=measure.format(device),
+            )
     exchange = placement.exchange
     times = samples_to_target(exchange, problem.requirements.samples_to_target)
-    ends = boxes.get("phi", (times.low / times.value, times.high / times.value)) if placement.workers > 1 else (1.0, 1.0)
+    ends = (
+        boxes.get("phi", (times.low / times.value, times.high / times.value))
+        if placement.workers > 1
+        else (1.0, 1.0)
+    )
     measure = f"train some runs, then --samples-to-target {exchange.strategy}=X"
-    yield Factor(kind="phi", words=f"phi:{exchange.strategy}", low=ends[0], high=ends[1], basis=times.basis, measure=measure)
+    yield Factor(
+        kind="phi",
+        words=f"phi:{exchange.strategy}",
+        low=ends[0],
+        high=ends[1],
+        basis=times.basis,
+        measure=measure,
+    )
 
 
 def _ends(rate: Rate) -> tuple[float, float]:
@@ -191,8 +267,8 @@ def latin_hypercube(worlds: int, factors: int, seed: int) -> list[list[float]]:
 
     Notes
     -----
-    McKay, Beckman and Conover (1979), Technometrics 21: the mean over such a sample varies no more than over a plain random one
-    where the figure is monotone in each factor.
+    McKay, Beckman and Conover (1979), Technometrics 21: the mean over such a sample varies no more
+    than over a plain random one where the figure is monotone in each factor.
 
     Examples
     --------

@@ -1,4 +1,6 @@
-"""What knowing one figure exactly would be worth: by how much the expected regret falls if it is measured before the choice is made."""
+"""What knowing one figure exactly would be worth: by how much the expected regret falls if it is
+measured before the choice is made.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,20 @@ if TYPE_CHECKING:
 BROKEN_LOSS = 1.0
 """Loss of a placement that breaks a limit in a world: as bad as giving up everything."""
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Shares of its range at which a measured figure may come out, equally likely: middles of five equal strips."""
+"""Shares of its range at which a measured figure may come out, equally likely: middles of five
+equal strips.
+"""
 INNER = 48
-"""Worlds of the other figures for each of them; the same ones for every figure and level, so that differences are not noise."""
+"""Worlds of the other figures for each of them; the same ones for every figure and level, so that
+differences are not noise.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Worth:
-    """One figure and what knowing it is worth: expected relative regret before and after it is measured."""
+    """One figure and what knowing it is worth: expected relative regret before and after it is
+    measured.
+    """
 
     factor: Factor
     before: float
@@ -38,7 +46,9 @@ class Worth:
 
 
 def values_of(candidates: Sequence[Candidate], worlds: Sequence[Sequence[float]]) -> Matrix:
-    """Value of each candidate in each world: an array worlds x candidates, NaN where a limit is broken."""
+    """Value of each candidate in each world: an array worlds x candidates, NaN where a limit is
+    broken.
+    """
     import numpy as np
 
     rows = [[candidate.value(world) for candidate in candidates] for world in worlds]
@@ -55,8 +65,8 @@ def losses_of(values: Matrix, objective: str, solved: Sequence[float] = ()) -> M
     objective
         Whether more is better.
     solved
-        Value of the best placement of each world where it was solved; NaN elsewhere. Without any, the best candidate stands for it, and
-        the regret is a lower bound.
+        Value of the best placement of each world where it was solved; NaN elsewhere. Without any,
+        the best candidate stands for it, and the regret is a lower bound.
 
     Returns
     -------
@@ -74,23 +84,30 @@ def losses_of(values: Matrix, objective: str, solved: Sequence[float] = ()) -> M
     nothing = np.isneginf(best)
     scale = np.where(nothing | (best == 0), 1.0, np.abs(best))
     shares = (np.where(nothing, 0.0, best) - np.where(np.isneginf(gains), 0.0, gains)) / scale
-    found: Matrix = np.where(nothing, 0.0, np.where(np.isneginf(gains), BROKEN_LOSS, np.maximum(0.0, shares)))
+    found: Matrix = np.where(
+        nothing, 0.0, np.where(np.isneginf(gains), BROKEN_LOSS, np.maximum(0.0, shares))
+    )
     return found
 
 
 def worth_of(
-    candidates: Sequence[Candidate], factors: Sequence[Factor], worlds: Sequence[Sequence[float]], objective: str
+    candidates: Sequence[Candidate],
+    factors: Sequence[Factor],
+    worlds: Sequence[Sequence[float]],
+    objective: str,
 ) -> tuple[Worth, ...]:
     """What measuring each figure alone is worth, most first.
 
     Notes
     -----
-    The expected value of partial perfect information (Raiffa and Schlaifer, 1961; Felli and Hazen, 1998, Medical Decision Making 18):
-    with c the candidates, x the figure and y all others, min_c E[loss(c)] - E_x[min_c E[loss(c) | x]]. Both expectations are worked out
-    by conditional resampling, two nested levels with common random numbers (Strong, Oakley and Brennan, 2014, Medical Decision Making
-    34, describe and compare such estimators): x at `LEVELS`, y as in the first `INNER` worlds. The first term is the mean over the same
-    worlds, so the difference is exact for this sample and never below 0. Figures are taken as independent, and the choice is
-    one of the candidates.
+    The expected value of partial perfect information (Raiffa and Schlaifer, 1961; Felli and Hazen,
+    1998, Medical Decision Making 18): with c the candidates, x the figure and y all others, min_c
+    E[loss(c)] - E_x[min_c E[loss(c) | x]]. Both expectations are worked out by conditional
+    resampling, two nested levels with common random numbers (Strong, Oakley and Brennan, 2014,
+    Medical Decision Making 34, describe and compare such estimators): x at `LEVELS`, y as in the
+    first `INNER` worlds. The first term is the mean over the same worlds, so the difference is
+    exact for this sample and never below 0. Figures are taken as independent, and the choice is one
+    of the candidates.
     """
     import numpy as np
 
@@ -107,5 +124,11 @@ def worth_of(
                 values[w, touched] = [candidates[c].value(there) for c in touched]
             levels.append(losses_of(values, objective).mean(axis=0))
         means = np.array(levels)
-        found.append(Worth(factor=factor, before=float(means.mean(axis=0).min()), after=float(means.min(axis=1).mean())))
+        found.append(
+            Worth(
+                factor=factor,
+                before=float(means.mean(axis=0).min()),
+                after=float(means.min(axis=1).mean()),
+            )
+        )
     return tuple(sorted(found, key=lambda worth: (-worth.gain, worth.factor.words)))

@@ -49,11 +49,20 @@ def parse_axis(text: str) -> Axis:
     ('price:gcp/*:T4=x0.5', 'price:gcp/*:T4=x1', 'price:gcp/*:T4=x2')
     """
     if not isinstance(text, str) or not text.strip():
-        raise PlacerError(f"over {text!r} is no range", "write WHAT=LOW..HIGH, such as budget=2/h..20/h:7")
+        raise PlacerError(
+            f"over {text!r} is no range", "write WHAT=LOW..HIGH, such as budget=2/h..20/h:7"
+        )
     what, sign, values = (part.strip() for part in text.partition("="))
     if not sign or not values:
-        raise PlacerError(f"over '{text}' says no values", f"write {what or 'WHAT'}=LOW..HIGH or {what or 'WHAT'}=a,b,c")
-    found = _spread(what, values, text) if ".." in values else [value.strip() for value in values.split(",") if value.strip()]
+        raise PlacerError(
+            f"over '{text}' says no values",
+            f"write {what or 'WHAT'}=LOW..HIGH or {what or 'WHAT'}=a,b,c",
+        )
+    found = (
+        _spread(what, values, text)
+        if ".." in values
+        else [value.strip() for value in values.split(",") if value.strip()]
+    )
     words = tuple(dict.fromkeys(f"{what}={value}" for value in found))
     parse_changes(words)
     return Axis(what=what, words=words)
@@ -69,9 +78,14 @@ def points_of(axes: Sequence[Axis]) -> list[tuple[str, ...]]:
     """
     names = [axis.what for axis in axes]
     if not 1 <= len(axes) <= MOST_AXES:
-        raise PlacerError(f"{len(axes)} ranges", f"give --over WHAT=LOW..HIGH one to {MOST_AXES} times")
+        raise PlacerError(
+            f"{len(axes)} ranges", f"give --over WHAT=LOW..HIGH one to {MOST_AXES} times"
+        )
     if len(set(names)) < len(names):
-        raise PlacerError(f"two ranges for {next(name for name in names if names.count(name) > 1)}", "give one range for each")
+        raise PlacerError(
+            f"two ranges for {next(name for name in names if names.count(name) > 1)}",
+            "give one range for each",
+        )
     size = math.prod(len(axis.words) for axis in axes)
     if size > MOST_POINTS:
         raise PlacerError(f"{size:,} points", f"at most {MOST_POINTS:,}: take fewer steps")
@@ -98,28 +112,40 @@ def _spread(what: str, values: str, text: str) -> Iterable[str]:
     """Values between two ends, as words."""
     match = _RANGE.fullmatch(values)
     if match is None or (match["log"] and not match["steps"]) or values.endswith(":"):
-        raise PlacerError(f"over '{text}' is no range", f"write {what}=LOW..HIGH:STEPS or {what}=LOW..HIGH:log STEPS")
+        raise PlacerError(
+            f"over '{text}' is no range",
+            f"write {what}=LOW..HIGH:STEPS or {what}=LOW..HIGH:log STEPS",
+        )
     units = [match["unit"].strip(), match["last"].strip()]
     if units[0] and units[1] and units[0] != units[1]:
-        raise PlacerError(f"over '{text}': the ends are in {units[0]} and {units[1]}", "give both in one unit")
+        raise PlacerError(
+            f"over '{text}': the ends are in {units[0]} and {units[1]}", "give both in one unit"
+        )
     unit, steps = units[0] or units[1], int(match["steps"] or STEPS)
     times = "x" if match["times"] or match["again"] else ""
     whole = what.partition(":")[0] in WHOLE and not times
     if whole:
-        low, high = (float(parse_count(f"{match[end]}{unit}", what)) if float(match[end]) else 0.0 for end in ("low", "high"))
+        low, high = (
+            float(parse_count(f"{match[end]}{unit}", what)) if float(match[end]) else 0.0
+            for end in ("low", "high")
+        )
         unit = ""
     else:
         low, high = float(match["low"]), float(match["high"])
     if steps < 2 or high <= low:
         raise PlacerError(
-            f"over '{text}' goes from {match['low']} to {match['high']} in {steps}", "give the lower end first, and two steps or more"
+            f"over '{text}' goes from {match['low']} to {match['high']} in {steps}",
+            "give the lower end first, and two steps or more",
         )
     if match["log"] and low <= 0:
         raise PlacerError(f"over '{text}': a logarithmic range starts above 0", "leave out log")
     if steps > MOST_POINTS:
         raise PlacerError(f"{steps:,} points", f"at most {MOST_POINTS:,}: take fewer steps")
     shares = [step / (steps - 1) for step in range(steps)]
-    between = [low * (high / low) ** share if match["log"] else low + share * (high - low) for share in shares]
+    between = [
+        low * (high / low) ** share if match["log"] else low + share * (high - low)
+        for share in shares
+    ]
     if whole:
         return [str(round(value)) for value in between]
     return [f"{times}{value:{'+' if unit == '%' else ''}.6g}{unit}" for value in between]

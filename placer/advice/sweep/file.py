@@ -1,4 +1,6 @@
-"""The file of a sweep: one JSON line of header, then one a point; it grows line by line and is taken up again after a stop."""
+"""The file of a sweep: one JSON line of header, then one a point; it grows line by line and is
+taken up again after a stop.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,12 @@ SCHEMA = "placer.sweep-points/v1"
 ANOTHER = "give another file, or ask the question that it was made with"
 
 
-def question_digest(problem: Problem, points: Sequence[str], solving: Mapping[str, object], version: str) -> str:
-    """Digest of everything that the points depend on: question, changes, solver and version of placer."""
+def question_digest(
+    problem: Problem, points: Sequence[str], solving: Mapping[str, object], version: str
+) -> str:
+    """Digest of everything that the points depend on: question, changes, solver and version of
+    placer.
+    """
     parts = [problem.to_dict(), list(points), dict(solving), version]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -28,7 +34,9 @@ def line_of(document: Mapping[str, Any]) -> str:
     return json.dumps(document, allow_nan=False) + "\n"
 
 
-def read_points(path: str | Path, header: Mapping[str, Any] | None = None) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
+def read_points(
+    path: str | Path, header: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
     """Read a file of points; concatenated files of shards are one file.
 
     Parameters
@@ -41,7 +49,8 @@ def read_points(path: str | Path, header: Mapping[str, Any] | None = None) -> tu
     Returns
     -------
     tuple[dict | None, list[dict], int]
-        The header, None for an empty file; the points in the order of the file, each once; bytes up to the end of the last whole line.
+        The header, None for an empty file; the points in the order of the file, each once; bytes up
+        to the end of the last whole line.
 
     Raises
     ------
@@ -51,9 +60,15 @@ def read_points(path: str | Path, header: Mapping[str, Any] | None = None) -> tu
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "check the path") from None
+        raise PlacerError(
+            f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "check the path"
+        ) from None
     whole = data.rfind(b"\n") + 1
-    if not whole and data and not (header is not None and line_of(header).encode().startswith(data)):
+    if (
+        not whole
+        and data
+        and not (header is not None and line_of(header).encode().startswith(data))
+    ):
         raise PlacerError(f"{path}: no file of a sweep", "give another file")
     found: dict[str, dict[str, Any]] = {}
     first: dict[str, Any] | None = None
@@ -62,17 +77,26 @@ def read_points(path: str | Path, header: Mapping[str, Any] | None = None) -> tu
         if "schema" in row:
             first = first or row
             _check_header(row, dict(header) if header is not None else first, f"{path}:{number}")
-        elif first is None or not isinstance(row.get("key"), str) or not isinstance(row.get("point"), int):
-            raise PlacerError(f"{path}:{number}: not a point of a sweep", "give a file that 'placer sweep -o' wrote")
+        elif (
+            first is None
+            or not isinstance(row.get("key"), str)
+            or not isinstance(row.get("point"), int)
+        ):
+            raise PlacerError(
+                f"{path}:{number}: not a point of a sweep",
+                "give a file that 'placer sweep -o' wrote",
+            )
         elif found.setdefault(row["key"], row) != row:
             raise PlacerError(
-                f"{path}:{number}: two answers for '{row['key']}'", "one of them was edited, or stopped by the time limit; delete it"
+                f"{path}:{number}: two answers for '{row['key']}'",
+                "one of them was edited, or stopped by the time limit; delete it",
             )
     return first, list(found.values()), whole
 
 
 def open_points(path: str, header: Mapping[str, Any]) -> tuple[list[dict[str, Any]], TextIO]:
-    """Take a file up again, or start it: cut off a torn last line, write the header if there is none.
+    """Take a file up again, or start it: cut off a torn last line, write the header if there is
+    none.
 
     Returns
     -------
@@ -91,7 +115,10 @@ def open_points(path: str, header: Mapping[str, Any]) -> tuple[list[dict[str, An
         if first is None:
             append(handle, header)
     except OSError as error:
-        raise PlacerError(f"cannot write '{path}': {error.strerror or error}", "choose a folder that exists and can be written") from None
+        raise PlacerError(
+            f"cannot write '{path}': {error.strerror or error}",
+            "choose a folder that exists and can be written",
+        ) from None
     return there, handle
 
 
@@ -121,10 +148,13 @@ def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         for row in rows:
             if found.setdefault(row["key"], row) != row:
                 raise PlacerError(
-                    f"{path}: another answer for '{row['key']}'", "one of them was edited, or stopped by the time limit; delete it"
+                    f"{path}: another answer for '{row['key']}'",
+                    "one of them was edited, or stopped by the time limit; delete it",
                 )
     if header is None:
-        raise PlacerError("nothing to merge", "name the files: placer sweep --merge a.jsonl b.jsonl -o all.jsonl")
+        raise PlacerError(
+            "nothing to merge", "name the files: placer sweep --merge a.jsonl b.jsonl -o all.jsonl"
+        )
     return header, sorted(found.values(), key=lambda row: int(row["point"]))
 
 
@@ -132,14 +162,24 @@ def _row(line: str, path: str | Path, number: int) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise PlacerError(f"{path}:{number}: not valid JSON: {error}", "delete the line; its point is solved again") from None
+        raise PlacerError(
+            f"{path}:{number}: not valid JSON: {error}",
+            "delete the line; its point is solved again",
+        ) from None
     if not isinstance(row, dict):
-        raise PlacerError(f"{path}:{number}: not a JSON object", "delete the line; its point is solved again")
+        raise PlacerError(
+            f"{path}:{number}: not a JSON object", "delete the line; its point is solved again"
+        )
     return row
 
 
 def _check_header(row: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
     if row.get("schema") != SCHEMA:
-        raise PlacerError(f"{where}: schema '{str(row.get('schema'))[:40]}' is not {SCHEMA}", "give a file that 'placer sweep -o' wrote")
+        raise PlacerError(
+            f"{where}: schema '{str(row.get('schema'))[:40]}' is not {SCHEMA}",
+            "give a file that 'placer sweep -o' wrote",
+        )
     if row.get("question") != wanted.get("question"):
-        raise PlacerError(f"{where}: points of another question, catalog or version of placer", ANOTHER)
+        raise PlacerError(
+            f"{where}: points of another question, catalog or version of placer", ANOTHER
+        )

@@ -1,4 +1,6 @@
-"""A sweep: one solve for each point of one to three ranges, here, in processes or on Dask, in a file that can be taken up again."""
+"""A sweep: one solve for each point of one to three ranges, here, in processes or on Dask, in a
+file that can be taken up again.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AHEAD = 4
-"""Points for each process that are handed out before the oldest one is back: rows are written in order."""
+"""Points for each process that are handed out before the oldest one is back: rows are written in
+order.
+"""
 REFUSED = "refused"
 """Status of a point whose question contradicts itself or admits no machine."""
 Row = dict[str, Any]
@@ -38,8 +42,8 @@ class Sweep:
 
     Notes
     -----
-    ``rows`` are plain dictionaries, one a point, in order; ``points`` counts all that the ranges span. ``interrupted``: Ctrl-C came before
-    the last one.
+    ``rows`` are plain dictionaries, one a point, in order; ``points`` counts all that the ranges
+    span. ``interrupted``: Ctrl-C came before the last one.
     """
 
     header: Mapping[str, Any]
@@ -61,7 +65,9 @@ class Sweep:
         """Build a table with one row a point (pandas)."""
         import pandas as pd
 
-        return pd.DataFrame([{**dict(word.split("=", 1) for word in row["set"]), **row} for row in self.rows])
+        return pd.DataFrame(
+            [{**dict(word.split("=", 1) for word in row["set"]), **row} for row in self.rows]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +76,8 @@ class Runner:
 
     Notes
     -----
-    ``submit`` hands one point to the executor, however the question has got there; ``workers`` is how many points run side by side;
-    ``stop`` ends what is being solved when Ctrl-C came.
+    ``submit`` hands one point to the executor, however the question has got there; ``workers`` is
+    how many points run side by side; ``stop`` ends what is being solved when Ctrl-C came.
     """
 
     submit: Callable[[tuple[str, ...]], Future[Row]]
@@ -79,7 +85,9 @@ class Runner:
     stop: Callable[[], None] = lambda: None
 
 
-def solve_point(problem: Problem, words: tuple[str, ...], solver: str, options: SolveOptions) -> Row:
+def solve_point(
+    problem: Problem, words: tuple[str, ...], solver: str, options: SolveOptions
+) -> Row:
     """Solve the question of one point; what it refuses is an answer as well."""
     try:
         changed = apply(problem, parse_changes(words))
@@ -96,7 +104,12 @@ def _head(words: tuple[str, ...]) -> Row:
 def _row(result: Result) -> Row:
     """Figures of one answer; no times, so that equal questions have equal rows."""
     wish, placement, got = result.problem.requirements, result.placement, result.estimate
-    row: Row = {"status": str(result.status), "objective": wish.objective, "value": result.value, "bound": result.bound}
+    row: Row = {
+        "status": str(result.status),
+        "objective": wish.objective,
+        "value": result.value,
+        "bound": result.bound,
+    }
     if placement is None or got is None:
         return row
     return row | {
@@ -113,7 +126,8 @@ def _row(result: Result) -> Row:
 
 
 def check_axes(problem: Problem, axes: Sequence[Axis]) -> None:
-    """Refuse what no point could be solved with, before the first is: wrong values of wishes, patterns that match nothing.
+    """Refuse what no point could be solved with, before the first is: wrong values of wishes,
+    patterns that match nothing.
 
     Raises
     ------
@@ -124,24 +138,40 @@ def check_axes(problem: Problem, axes: Sequence[Axis]) -> None:
         changes: tuple[Change, ...] = parse_changes(axis.words)
         for change in changes:
             if change.what in WISHES:
-                set_wish(problem, change.what, change.text, change.factor, None if change.value is None else str(change.value))
+                set_wish(
+                    problem,
+                    change.what,
+                    change.text,
+                    change.factor,
+                    None if change.value is None else str(change.value),
+                )
         if changes[0].what not in WISHES:
             apply(problem, changes[:1])
 
 
-def header_of(problem: Problem, axes: Sequence[Axis], solver: str, options: SolveOptions) -> dict[str, Any]:
+def header_of(
+    problem: Problem, axes: Sequence[Axis], solver: str, options: SolveOptions
+) -> dict[str, Any]:
     """First line of the file: what is asked, its digest, and how many points there are."""
     from placer.cli.report.result_document import data_document, request_document
 
     points = [" ".join(words) for words in points_of(axes)]
-    solving = {"solver": solver, "gap": options.gap, "time_limit_s": options.time_limit_s, "seed": options.seed}
+    solving = {
+        "solver": solver,
+        "gap": options.gap,
+        "time_limit_s": options.time_limit_s,
+        "seed": options.seed,
+    }
     return {
         "schema": SCHEMA,
         "question": question_digest(problem, points, solving, __version__),
         "placer_version": __version__,
         "request": request_document(problem),
         "data": data_document(problem),
-        "over": [{"what": axis.what, "values": [word.split("=", 1)[1] for word in axis.words]} for axis in axes],
+        "over": [
+            {"what": axis.what, "values": [word.split("=", 1)[1] for word in axis.words]}
+            for axis in axes
+        ],
         "points": len(points),
         **solving,
     }
@@ -209,7 +239,11 @@ def run_sweep(
     stopped = stopped or done < len(mine)
     if stopped and runner is not None:
         runner.stop()
-    return Sweep(header=header, rows=tuple(sorted(rows, key=lambda row: int(row["point"]))), interrupted=stopped)
+    return Sweep(
+        header=header,
+        rows=tuple(sorted(rows, key=lambda row: int(row["point"]))),
+        interrupted=stopped,
+    )
 
 
 class Here(Runner):
@@ -224,8 +258,12 @@ class Here(Runner):
         super().__init__(submit=submit, workers=0)
 
 
-def _solved(points: Sequence[tuple[int, tuple[str, ...]]], runner: Runner, asked_to_stop: Callable[[], bool]) -> Iterator[Row]:
-    """Rows of some points, in order; a point during which Ctrl-C came is not kept, as its search was cut short."""
+def _solved(
+    points: Sequence[tuple[int, tuple[str, ...]]], runner: Runner, asked_to_stop: Callable[[], bool]
+) -> Iterator[Row]:
+    """Rows of some points, in order; a point during which Ctrl-C came is not kept, as its search
+    was cut short.
+    """
     waiting: deque[tuple[int, Future[Row]]] = deque()
     rest = iter(points)
     try:
@@ -242,7 +280,11 @@ def _solved(points: Sequence[tuple[int, tuple[str, ...]]], runner: Runner, asked
                 return
             yield {"point": i, **row}
     except BrokenExecutor:
-        raise PlacerError("a process of the sweep died", "what is done is kept: run the same command again", exit_code=1) from None
+        raise PlacerError(
+            "a process of the sweep died",
+            "what is done is kept: run the same command again",
+            exit_code=1,
+        ) from None
     finally:
         for _, future in waiting:
             future.cancel()
@@ -250,7 +292,9 @@ def _solved(points: Sequence[tuple[int, tuple[str, ...]]], runner: Runner, asked
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Remember that Ctrl-C came: a solver takes the exception for itself and returns its best so far."""
+    """Remember that Ctrl-C came: a solver takes the exception for itself and returns its best so
+    far.
+    """
     came: list[bool] = []
 
     def remember(number: int, frame: object) -> None:
@@ -267,6 +311,13 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, old)
 
 
-def on_executor(executor: Executor, problem: Problem | Any, solver: str, options: SolveOptions, workers: int) -> Runner:
-    """Solve points with an executor that is given the question with each of them (Dask: a future of it, scattered once)."""
-    return Runner(submit=lambda words: executor.submit(solve_point, problem, words, solver, options), workers=workers)
+def on_executor(
+    executor: Executor, problem: Problem | Any, solver: str, options: SolveOptions, workers: int
+) -> Runner:
+    """Solve points with an executor that is given the question with each of them (Dask: a future of
+    it, scattered once).
+    """
+    return Runner(
+        submit=lambda words: executor.submit(solve_point, problem, words, solver, options),
+        workers=workers,
+    )

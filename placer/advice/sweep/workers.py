@@ -36,7 +36,9 @@ def processes(problem: Problem, solver: str, options: SolveOptions, jobs: int) -
     given = bare(problem), solver, replace(options, on_better=None)
     executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=given)
     try:
-        yield Runner(submit=lambda words: _deafly(executor, words), workers=jobs, stop=lambda: _stop(others))
+        yield Runner(
+            submit=lambda words: _deafly(executor, words), workers=jobs, stop=lambda: _stop(others)
+        )
     except BaseException:
         _stop(others)
         raise
@@ -45,7 +47,9 @@ def processes(problem: Problem, solver: str, options: SolveOptions, jobs: int) -
 
 
 def bare(problem: Problem) -> Problem:
-    """The question without what was worked out of it: that is found by identity and means nothing in another process."""
+    """The question without what was worked out of it: that is found by identity and means nothing
+    in another process.
+    """
     return replace(problem, catalog=replace(problem.catalog))
 
 
@@ -56,12 +60,16 @@ def _stop(others: set[multiprocessing.process.BaseProcess]) -> None:
 
 
 def _deafly(executor: ProcessPoolExecutor, words: tuple[str, ...]) -> Future[Row]:
-    """Hand a point out; a child that this starts inherits the mask, so it does not hear Ctrl-C while it is still importing."""
+    """Hand a point out; a child that this starts inherits the mask, so it does not hear Ctrl-C
+    while it is still importing.
+    """
     heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return executor.submit(_solve_here, words)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, heard)  # a Ctrl-C that came meanwhile is heard now
+        signal.pthread_sigmask(
+            signal.SIG_SETMASK, heard
+        )  # a Ctrl-C that came meanwhile is heard now
 
 
 def _begin(problem: Problem, solver: str, options: SolveOptions) -> None:
@@ -79,7 +87,8 @@ def _solve_here(words: tuple[str, ...]) -> Row:
 
 @contextlib.contextmanager
 def dask(address: str, problem: Problem, solver: str, options: SolveOptions) -> Iterator[Runner]:
-    """Solve points on a Dask cluster through the executor of its client; the question is sent there once.
+    """Solve points on a Dask cluster through the executor of its client; the question is sent there
+    once.
 
     Raises
     ------
@@ -89,15 +98,22 @@ def dask(address: str, problem: Problem, solver: str, options: SolveOptions) -> 
     try:
         distributed = importlib.import_module("distributed")
     except ImportError:
-        raise PlacerError("--dask needs the package distributed", "install it: pip install 'placer[dask]'") from None
+        raise PlacerError(
+            "--dask needs the package distributed", "install it: pip install 'placer[dask]'"
+        ) from None
     try:
         client = distributed.Client(address, timeout="10s")
     except (OSError, ValueError, TimeoutError) as error:
-        raise PlacerError(f"no Dask scheduler answers at '{address}' ({type(error).__name__})", "give it as tcp://host:8786") from None
+        raise PlacerError(
+            f"no Dask scheduler answers at '{address}' ({type(error).__name__})",
+            "give it as tcp://host:8786",
+        ) from None
     with client:
         workers = sum(client.nthreads().values())
         if not workers:
-            raise PlacerError(f"the Dask cluster at '{address}' has no workers", "start some: dask worker ADDRESS")
+            raise PlacerError(
+                f"the Dask cluster at '{address}' has no workers", "start some: dask worker ADDRESS"
+            )
         sent = client.scatter(bare(problem), broadcast=True)
         with client.get_executor(pure=False) as executor:
             yield on_executor(executor, sent, solver, replace(options, on_better=None), workers)

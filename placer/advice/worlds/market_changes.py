@@ -1,4 +1,6 @@
-"""Changed prices and links and dropped offers: the parts of a changed world that lie in the price book."""
+"""Changed prices and links and dropped offers: the parts of a changed world that lie in the price
+book.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from placer.market.network.graph import GBPS, Network, network_of
 from placer.problem.words.data import places_of
 
 SCOPES = ("internet", "inter-region", "inter-zone")
-"""What stands for a destination: places of other providers, other regions of the provider, other zones of the region."""
+"""What stands for a destination: places of other providers, other regions of the provider, other
+zones of the region.
+"""
 ASSUMED = "assumed"
 """Basis of a link whose bandwidth a change made up."""
 Key = tuple[str, str, str]
@@ -47,14 +51,25 @@ def _priced(offer: VmOffer, factor: float | None, value: float | None, text: str
     """One offer at its changed price; a price that is given is exact, whatever the old one was."""
     source = f"what if: {text}; {offer.source}"
     if factor is None:
-        given = {"usd_per_hour": value, "usd_per_hour_low": None, "usd_per_hour_high": None, "price_basis": "negotiated"}
+        given = {
+            "usd_per_hour": value,
+            "usd_per_hour_low": None,
+            "usd_per_hour_high": None,
+            "price_basis": "negotiated",
+        }
         return msgspec.structs.replace(offer, source=source, **given)
-    ends = {name: getattr(offer, name) for name in ("usd_per_hour", "usd_per_hour_low", "usd_per_hour_high")}
-    return msgspec.structs.replace(offer, source=source, **{name: usd and usd * factor for name, usd in ends.items()})
+    ends = {
+        name: getattr(offer, name)
+        for name in ("usd_per_hour", "usd_per_hour_low", "usd_per_hour_high")
+    }
+    return msgspec.structs.replace(
+        offer, source=source, **{name: usd and usd * factor for name, usd in ends.items()}
+    )
 
 
 def drop_offers(catalog: Catalog, rows: Sequence[tuple[str, tuple[str, ...]]]) -> Catalog:
-    """Take offers away; a place that is named without a device loses its functions and stores as well.
+    """Take offers away; a place that is named without a device loses its functions and stores as
+    well.
 
     Raises
     ------
@@ -79,12 +94,14 @@ def drop_offers(catalog: Catalog, rows: Sequence[tuple[str, tuple[str, ...]]]) -
 
 
 def set_egress(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
-    """Change what bytes between places cost, all volume tiers of a pair alike; bytes inside a zone stay as they are.
+    """Change what bytes between places cost, all volume tiers of a pair alike; bytes inside a zone
+    stay as they are.
 
     Notes
     -----
-    A row of egress.csv may price many pairs. Where all of them are changed, the row is; else each changed pair gets rows of its
-    own, which win because they are the most specific (`Network.egress_tiers`). A pair that the book has no price for stays without one.
+    A row of egress.csv may price many pairs. Where all of them are changed, the row is; else each
+    changed pair gets rows of its own, which win because they are the most specific
+    (`Network.egress_tiers`). A pair that the book has no price for stays without one.
     """
     for text, target, factor, value in rows:
         wanted = _pairs(catalog, target, text)
@@ -99,19 +116,36 @@ def set_egress(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
             whole = len(hit) == len(pairs)
             for at in [key] if whole else dict.fromkeys(_own_key(pair) for pair in hit):
                 gone.add(at)
-                changed += [_repriced(tier, at, factor, value, text) for tier in (tiers if value is None else tiers[:1])]
+                changed += [
+                    _repriced(tier, at, factor, value, text)
+                    for tier in (tiers if value is None else tiers[:1])
+                ]
         if not changed:
-            raise PlacerError(f"change '{text}': the book has no egress price for it", "see placer network show")
-        kept = (price for price in catalog.egress if (price.provider, price.src, price.dst) not in gone)
+            raise PlacerError(
+                f"change '{text}': the book has no egress price for it", "see placer network show"
+            )
+        kept = (
+            price for price in catalog.egress if (price.provider, price.src, price.dst) not in gone
+        )
         catalog = _with_links_of(catalog, replace(catalog, egress=(*kept, *changed)))
     return catalog
 
 
-def _repriced(tier: EgressPrice, at: Key, factor: float | None, value: float | None, text: str) -> EgressPrice:
+def _repriced(
+    tier: EgressPrice, at: Key, factor: float | None, value: float | None, text: str
+) -> EgressPrice:
     usd = tier.usd_per_gib * factor if factor is not None else (value or 0.0)
     mark = tier.above_gib_per_month if factor is not None else 0.0
     source = f"what if: {text}; {tier.source}"
-    return replace(tier, provider=at[0], src=at[1], dst=at[2], usd_per_gib=usd, above_gib_per_month=mark, source=source)
+    return replace(
+        tier,
+        provider=at[0],
+        src=at[1],
+        dst=at[2],
+        usd_per_gib=usd,
+        above_gib_per_month=mark,
+        source=source,
+    )
 
 
 def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
@@ -122,11 +156,26 @@ def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
         return {(place, place, False) for place in src}
     if dst in SCOPES:
         same = dst == "inter-region"
-        found = {(a, b, zone) for a in src for b in provider if a != b and (provider[a] == provider[b]) == same for zone in (True, False)}
+        found = {
+            (a, b, zone)
+            for a in src
+            for b in provider
+            if a != b and (provider[a] == provider[b]) == same
+            for zone in (True, False)
+        }
     else:
-        found = {(a, b, zone) for a in src for b in _places(dst, catalog) if a != b for zone in (True, False)}
+        found = {
+            (a, b, zone)
+            for a in src
+            for b in _places(dst, catalog)
+            if a != b
+            for zone in (True, False)
+        }
     if not found:
-        raise PlacerError(f"change '{text}' names no two different places", "write egress:SRC:inter-zone for bytes inside a region")
+        raise PlacerError(
+            f"change '{text}' names no two different places",
+            "write egress:SRC:inter-zone for bytes inside a region",
+        )
     return found
 
 
@@ -142,7 +191,9 @@ def _pairs_by_row(catalog: Catalog) -> dict[Key, list[Pair]]:
                         tier = network.egress_tiers(a, b, same_zone=same_zone)[0]
                     except PlacerError:  # no price; an error only for a placement that needs it
                         continue
-                    found.setdefault((tier.provider, tier.src, tier.dst), []).append((a, b, same_zone))
+                    found.setdefault((tier.provider, tier.src, tier.dst), []).append(
+                        (a, b, same_zone)
+                    )
         catalog.memo["egress-pairs"] = found
     return found
 
@@ -160,15 +211,28 @@ def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
 
     Notes
     -----
-    A factor holds for one stream, its low and high, and for what many streams reach together. A rate is that of one stream; what many
-    reach stays. A place is linked with itself only where both ends name it without wildcards: a pattern means the ways between places.
+    A factor holds for one stream, its low and high, and for what many streams reach together. A
+    rate is that of one stream; what many reach stays. A place is linked with itself only where both
+    ends name it without wildcards: a pattern means the ways between places.
     """
     links = {(link.src, link.dst): link for link in catalog.links}
     for text, target, factor, value in rows:
-        network = Network(replace(catalog, links=tuple(links.values())), None) if links else network_of(catalog)
-        ends = [(a, b) for a in _places(target[0], catalog) for b in _places(target[1], catalog) if a != b or target[0] == target[1] == a]
+        network = (
+            Network(replace(catalog, links=tuple(links.values())), None)
+            if links
+            else network_of(catalog)
+        )
+        ends = [
+            (a, b)
+            for a in _places(target[0], catalog)
+            for b in _places(target[1], catalog)
+            if a != b or target[0] == target[1] == a
+        ]
         if not ends:
-            raise PlacerError(f"change '{text}' names no two different places", "write bandwidth:SRC:DST with two places or patterns")
+            raise PlacerError(
+                f"change '{text}' names no two different places",
+                "write bandwidth:SRC:DST with two places or patterns",
+            )
         both = len(target) == 2
         for src, dst in dict.fromkeys([*ends, *((b, a) for a, b in ends if both)]):
             links[src, dst] = _linked(network, src, dst, factor, value, text, catalog.as_of[1])
@@ -176,13 +240,25 @@ def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
 
 
 def link_as_it_is(network: Network, src: str, dst: str, day: str) -> MeasuredLink:
-    """Row of a link that says what the network knows of it, so that it stays the same in a smaller catalog."""
+    """Row of a link that says what the network knows of it, so that it stays the same in a smaller
+    catalog.
+    """
     return _linked(network, src, dst, 1.0, None, "", day)
 
 
-def _linked(network: Network, src: str, dst: str, factor: float | None, value: float | None, text: str, day: str) -> MeasuredLink:
+def _linked(
+    network: Network,
+    src: str,
+    dst: str,
+    factor: float | None,
+    value: float | None,
+    text: str,
+    day: str,
+) -> MeasuredLink:
     link, times = network.link(src, dst), factor or 1.0
-    one, low, high = (link.bytes_per_second, link.low, link.high) if value is None else (value, value, value)
+    one, low, high = (
+        (link.bytes_per_second, link.low, link.high) if value is None else (value, value, value)
+    )
     return MeasuredLink(
         src=src,
         dst=dst,
@@ -198,7 +274,9 @@ def _linked(network: Network, src: str, dst: str, factor: float | None, value: f
 
 
 def _with_links_of(catalog: Catalog, changed: Catalog) -> Catalog:
-    """Let a catalog whose regions, machines and measured links are the same use the links that are worked out already."""
+    """Let a catalog whose regions, machines and measured links are the same use the links that are
+    worked out already.
+    """
     changed.memo["network"] = Network(changed, network_of(catalog))
     return changed
 
@@ -218,7 +296,11 @@ def _matcher(catalog: Catalog, target: tuple[str, ...]) -> Callable[[VmOffer], b
     places = set(_places(target[0], catalog))
     gpus = None if len(target) == 1 else set(gpus_like(target[1], catalog))
     market = target[2] if len(target) == 3 else "*"
-    return lambda offer: offer.place in places and (gpus is None or offer.gpu in gpus) and market in ("*", offer.market)
+    return lambda offer: (
+        offer.place in places
+        and (gpus is None or offer.gpu in gpus)
+        and market in ("*", offer.market)
+    )
 
 
 def _no_offer(text: str, target: tuple[str, ...], catalog: Catalog) -> PlacerError:

@@ -1,4 +1,6 @@
-"""Changed speeds, gradients and quotas: the parts of a changed world that lie in the profile and in the wishes."""
+"""Changed speeds, gradients and quotas: the parts of a changed world that lie in the profile and in
+the wishes.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,9 @@ def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
 
     Notes
     -----
-    An unmeasured device is estimated from a measured one, so the speeds of all devices are first written down as they are: a changed T4
-    must not change what is estimated from it. A value is samples/s of one GPU alone; machines with several follow in proportion.
+    An unmeasured device is estimated from a measured one, so the speeds of all devices are first
+    written down as they are: a changed T4 must not change what is estimated from it. A value is
+    samples/s of one GPU alone; machines with several follow in proportion.
     """
     known = _all_rates(problem)
     for text, target, factor, value in rows:
@@ -64,12 +67,24 @@ def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
         count = int(target[1]) if len(target) == 2 else None
         touched = [key for key in known if key[0] in gpus and count in (None, key[1])]
         if not touched:
-            raise PlacerError(f"change '{text}': nobody knows how fast {problem.profile.name} is on it", "see placer models")
-        times_of = {gpu: factor if value is None else value / _alone(known, gpu, text) for gpu, _, _ in touched}
+            raise PlacerError(
+                f"change '{text}': nobody knows how fast {problem.profile.name} is on it",
+                "see placer models",
+            )
+        times_of = {
+            gpu: factor if value is None else value / _alone(known, gpu, text)
+            for gpu, _, _ in touched
+        }
         for key in touched:
             now, times = known[key], times_of[key[0]] or 1.0
             source = f"what if: {text}; {now.source}"
-            known[key] = replace(now, value=now.value * times, low=now.low * times, high=now.high * times, source=source)
+            known[key] = replace(
+                now,
+                value=now.value * times,
+                low=now.low * times,
+                high=now.high * times,
+                source=source,
+            )
     return replace(problem.profile, rates=tuple(known.values()))
 
 
@@ -77,7 +92,9 @@ def _alone(known: dict[tuple[str, int, str], Rate], gpu: str, text: str) -> floa
     """Samples/s of one GPU alone."""
     found = known.get((gpu, 1, "none"))
     if found is None:
-        raise PlacerError(f"change '{text}': nobody knows how fast one {gpu} alone is", f"write rate:{gpu}=xF")
+        raise PlacerError(
+            f"change '{text}': nobody knows how fast one {gpu} alone is", f"write rate:{gpu}=xF"
+        )
     return found.value
 
 
@@ -85,11 +102,15 @@ def _all_rates(problem: Problem) -> dict[tuple[str, int, str], Rate]:
     """Every speed that the model has on the machines of the catalog, and those of its profile."""
     profile, catalog = problem.profile, problem.catalog
     known = {(rate.gpu, rate.gpu_count, rate.framework): rate for rate in profile.rates}
-    kinds = sorted({(offer.gpu, count) for offer in catalog.offers for count in (1, offer.gpu_count)})
+    kinds = sorted(
+        {(offer.gpu, count) for offer in catalog.offers for count in (1, offer.gpu_count)}
+    )
     found = {}
     for gpu, count in kinds:
         for framework in ("none", "hivemind"):
             rate = profile.rate(catalog.gpu(gpu), count, framework, catalog)
             if rate is not None:
-                found[gpu, count, framework] = replace(rate, gpu=gpu, gpu_count=count, framework=framework)
+                found[gpu, count, framework] = replace(
+                    rate, gpu=gpu, gpu_count=count, framework=framework
+                )
     return {**known, **found}

@@ -1,4 +1,6 @@
-"""Replan: what a run measured is laid over the question of its plan, which is then solved again; keep what runs, or move."""
+"""Replan: what a run measured is laid over the question of its plan, which is then solved again;
+keep what runs, or move.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from placer.solving.solve import solve
 from placer.validation.calibration.observations import Lost, Observed, group_of
 
 MOVE_S = 600.0
-"""A move stops the training for so long: a spot machine starts within seconds to ten minutes (Erben et al., 2024); the slow end."""
+"""A move stops the training for so long: a spot machine starts within seconds to ten minutes (Erben
+et al., 2024); the slow end.
+"""
 LEAST_GAIN = 0.02
 """Gains below are not worth a move: estimates are no better."""
 BETWEEN = "between regions"
@@ -37,9 +41,10 @@ class Replan:
 
     Notes
     -----
-    ``running`` is the plan without lost workers in the observed world, None if all are lost; ``answer`` the choice: the best that keeps
-    every machine in use where nothing else is better by more than `LEAST_GAIN`, else the best of all. ``gain`` is its share of
-    improvement over what runs (None if that cannot go on), ``break_even_s`` the seconds after which a move has paid off.
+    ``running`` is the plan without lost workers in the observed world, None if all are lost;
+    ``answer`` the choice: the best that keeps every machine in use where nothing else is better by
+    more than `LEAST_GAIN`, else the best of all. ``gain`` is its share of improvement over what
+    runs (None if that cannot go on), ``break_even_s`` the seconds after which a move has paid off.
     """
 
     manifest: Manifest
@@ -59,12 +64,18 @@ class Replan:
             return "keep" if self.running is not None and not self.running.broken else "nothing"
         if self.gain is not None and self.gain <= max(LEAST_GAIN, self.answer.gap or 0.0):
             return "keep"
-        return "restore" if self.answer.placement.canonical() == self.planned.canonical() else "move"
+        return (
+            "restore" if self.answer.placement.canonical() == self.planned.canonical() else "move"
+        )
 
     @property
     def break_even_s(self) -> float | None:
         """Seconds from the beginning of a move until it has paid off; see `break_even_seconds`."""
-        return None if self.gain is None or self.gain <= 0 else break_even_seconds(self.move_s, self.gain)
+        return (
+            None
+            if self.gain is None or self.gain <= 0
+            else break_even_seconds(self.move_s, self.gain)
+        )
 
     @property
     def kept_machines(self) -> int:
@@ -81,7 +92,8 @@ class Replan:
 
 
 def break_even_seconds(move_s: float, gain: float) -> float:
-    """When a move has paid off: the training stands still for ``move_s`` while the new machines are paid for.
+    """When a move has paid off: the training stands still for ``move_s`` while the new machines are
+    paid for.
 
     Parameters
     ----------
@@ -90,8 +102,9 @@ def break_even_seconds(move_s: float, gain: float) -> float:
 
     Notes
     -----
-    Samples: s1 (Z - T) = s0 Z gives Z = T s1 / (s1 - s0). USD/h, with lost samples at the old price of a sample: (c0 - c1) Z = c0 T.
-    USD per sample p: p0 s1 (Z - T) = p1 s1 Z. All three are Z = T / gain.
+    Samples: s1 (Z - T) = s0 Z gives Z = T s1 / (s1 - s0). USD/h, with lost samples at the old price
+    of a sample: (c0 - c1) Z = c0 T. USD per sample p: p0 s1 (Z - T) = p1 s1 Z. All three are Z = T
+    / gain.
 
     Examples
     --------
@@ -123,7 +136,8 @@ def replan(
     seen
         What the log says.
     changes
-        More that has changed since, such as prices; see `placer.advice.worlds.scenario.parse_changes`.
+        More that has changed since, such as prices; see
+        `placer.advice.worlds.scenario.parse_changes`.
     move_s
         Seconds for which a move stops the training.
     """
@@ -137,7 +151,12 @@ def replan(
         running = replace(running, value=value_of(running.estimate, world.requirements))
     answer = _answer(world, running, solver, options)
     gain = None
-    if running is not None and running.value is not None and not running.broken and answer.value is not None:
+    if (
+        running is not None
+        and running.value is not None
+        and not running.broken
+        and answer.value is not None
+    ):
         gain = improvement(world.requirements.objective, running.value, answer.value)
     return Replan(
         manifest=manifest,
@@ -153,7 +172,8 @@ def replan(
 
 
 def improvement(objective: str, old: float, new: float) -> float:
-    """Share by which a new value is better: of the new samples/s, else of the old figure; negative if it is worse.
+    """Share by which a new value is better: of the new samples/s, else of the old figure; negative
+    if it is worse.
 
     Examples
     --------
@@ -163,7 +183,9 @@ def improvement(objective: str, old: float, new: float) -> float:
     return (new - old) / new if objective == "throughput" else (old - new) / old if old else 0.0
 
 
-def _measured(seen: Observed, problem: Problem, planned: Placement) -> tuple[tuple[Change, ...], list[str]]:
+def _measured(
+    seen: Observed, problem: Problem, planned: Placement
+) -> tuple[tuple[Change, ...], list[str]]:
     """Speeds and links as changes of the world; what the log does not tell is said."""
     if not seen.speeds:
         return (), ["the log tells who was lost, not how fast the plan's machines and links are"]
@@ -173,17 +195,34 @@ def _measured(seen: Observed, problem: Problem, planned: Placement) -> tuple[tup
     step = estimate(planned, apply(problem, rates)).step
     wan = dict(step.parts).get(BETWEEN, 0.0)
     if not wan or len(planned.places) < 2:
-        words = f"the exchange took {seen.exchange_s:.3g} s a round, planned are {step.communication:.3g} s"
+        words = (
+            f"the exchange took {seen.exchange_s:.3g} s a round, planned are "
+            f"{step.communication:.3g} s"
+        )
         return rates, [f"{words}: what is below holds it as planned"]
     over_links = seen.exchange_s - (step.communication - wan)
     if not wan / MOST_LINK_FACTOR <= over_links <= wan * MOST_LINK_FACTOR:
-        words = f"the exchange took {seen.exchange_s:.3g} s a round, planned are {step.communication:.3g} s"
-        return rates, [f"{words}: one run does not tell what of it the links are, so what is below holds them as planned"]
+        words = (
+            f"the exchange took {seen.exchange_s:.3g} s a round, planned are "
+            f"{step.communication:.3g} s"
+        )
+        return rates, [
+            (
+                f"{words}: one run does not tell what of it the links are, so what is below holds "
+                f"them "
+                f"as planned"
+            )
+        ]
     pairs = combinations(sorted(planned.places), 2)
-    return (*rates, *parse_changes([f"bandwidth:{a}:{b}=x{wan / over_links:.6g}" for a, b in pairs])), []
+    return (
+        *rates,
+        *parse_changes([f"bandwidth:{a}:{b}=x{wan / over_links:.6g}" for a, b in pairs]),
+    ), []
 
 
-def _without(planned: Placement, lost: Sequence[Lost], manifest: Manifest, world: Problem) -> Placement | None:
+def _without(
+    planned: Placement, lost: Sequence[Lost], manifest: Manifest, world: Problem
+) -> Placement | None:
     """The plan without its lost workers; None if none is left."""
     gone: Counter[str] = Counter()
     for one in lost:
@@ -191,26 +230,46 @@ def _without(planned: Placement, lost: Sequence[Lost], manifest: Manifest, world
         if group is not None:
             gone[group.name] += 1
     pairs = zip(planned.groups, manifest.groups, strict=True)
-    groups = tuple(replace(g, count=g.count - gone[said.name]) for g, said in pairs if g.count > gone[said.name])
+    groups = tuple(
+        replace(g, count=g.count - gone[said.name])
+        for g, said in pairs
+        if g.count > gone[said.name]
+    )
     if not groups:
         return None
     alone = sum(group.count for group in groups) == 1
-    return replace(planned, groups=groups, exchange=exchange_for("none", 1, world) if alone else planned.exchange)
+    return replace(
+        planned,
+        groups=groups,
+        exchange=exchange_for("none", 1, world) if alone else planned.exchange,
+    )
 
 
 def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOptions) -> Result:
     """The best placement; one that keeps every machine in use where it is about as good."""
     fits = running is not None and not running.broken
-    best = solve(world, solver, replace(options, start=running.placement if running is not None and fits else None))
+    best = solve(
+        world,
+        solver,
+        replace(options, start=running.placement if running is not None and fits else None),
+    )
     if running is None or best.value is None:
         return best
-    rules = tuple(Used(place=p, device=d, market=m, count=n) for (p, d, m), n in sorted(_machines(running.placement).items()))
-    staying = replace(world, requirements=replace(world.requirements, used=(*world.requirements.used, *rules)))
+    rules = tuple(
+        Used(place=p, device=d, market=m, count=n)
+        for (p, d, m), n in sorted(_machines(running.placement).items())
+    )
+    staying = replace(
+        world, requirements=replace(world.requirements, used=(*world.requirements.used, *rules))
+    )
     try:
         stays = solve(staying, solver, replace(options, start=running.placement if fits else None))
     except PlacerError:  # nothing of what runs is admitted any more
         return best
-    if stays.value is None or improvement(world.requirements.objective, stays.value, best.value) > LEAST_GAIN:
+    if (
+        stays.value is None
+        or improvement(world.requirements.objective, stays.value, best.value) > LEAST_GAIN
+    ):
         return best
     return replace(stays, problem=world)
 

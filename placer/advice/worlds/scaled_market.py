@@ -11,7 +11,9 @@ from placer.market.catalog import Catalog, VmOffer
 from placer.market.network.graph import Link, Network, network_of
 
 
-def with_scaled_prices(catalog: Catalog, matches: Callable[[VmOffer], bool], factor: float) -> Catalog:
+def with_scaled_prices(
+    catalog: Catalog, matches: Callable[[VmOffer], bool], factor: float
+) -> Catalog:
     """Multiply the price of some machines; links, egress and everything else stay.
 
     Parameters
@@ -24,11 +26,22 @@ def with_scaled_prices(catalog: Catalog, matches: Callable[[VmOffer], bool], fac
 
     def scaled(offer: VmOffer) -> VmOffer:
         return msgspec.structs.replace(
-            offer, usd_per_hour=offer.usd_per_hour * factor, usd_per_hour_low=None, usd_per_hour_high=None, price_basis="what-if"
+            offer,
+            usd_per_hour=offer.usd_per_hour * factor,
+            usd_per_hour_low=None,
+            usd_per_hour_high=None,
+            price_basis="what-if",
         )
 
-    changed = replace(catalog, offers=tuple(scaled(o) if matches(o) and o.price_basis != "owned" else o for o in catalog.offers))
-    changed.memo["network"] = network_of(catalog)  # knows no machine prices, so links and egress are worked out once
+    changed = replace(
+        catalog,
+        offers=tuple(
+            scaled(o) if matches(o) and o.price_basis != "owned" else o for o in catalog.offers
+        ),
+    )
+    changed.memo["network"] = network_of(
+        catalog
+    )  # knows no machine prices, so links and egress are worked out once
     return changed
 
 
@@ -40,13 +53,19 @@ def with_scaled_egress(catalog: Catalog, factor: float) -> Catalog:
     factor
         From 0; 0 makes egress free.
     """
-    changed = replace(catalog, egress=tuple(replace(price, usd_per_gib=price.usd_per_gib * factor) for price in catalog.egress))
+    changed = replace(
+        catalog,
+        egress=tuple(
+            replace(price, usd_per_gib=price.usd_per_gib * factor) for price in catalog.egress
+        ),
+    )
     changed.memo.update({**catalog.memo, "network": Network(changed, network_of(catalog))})
     return changed
 
 
 def with_scaled_links(catalog: Catalog, factor: float) -> Catalog:
-    """Multiply the bandwidth of every link between two places; round-trip times and what one machine carries stay.
+    """Multiply the bandwidth of every link between two places; round-trip times and what one
+    machine carries stay.
 
     Parameters
     ----------
@@ -54,7 +73,9 @@ def with_scaled_links(catalog: Catalog, factor: float) -> Catalog:
         Above 0, for single streams and for what many streams reach together.
     """
     changed = replace(catalog)
-    changed.memo.update({**catalog.memo, "network": _ScaledLinks(network_of(catalog), changed, factor)})
+    changed.memo.update(
+        {**catalog.memo, "network": _ScaledLinks(network_of(catalog), changed, factor)}
+    )
     return changed
 
 

@@ -1,4 +1,6 @@
-"""What if: the question as it is and as changed, and what the old choice would do in the changed world."""
+"""What if: the question as it is and as changed, and what the old choice would do in the changed
+world.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class Kept:
 
     Notes
     -----
-    ``estimate`` is None where it cannot run at all: ``broken`` then says why. ``value`` is that of the objective.
+    ``estimate`` is None where it cannot run at all: ``broken`` then says why. ``value`` is that of
+    the objective.
     """
 
     placement: Placement
@@ -48,10 +51,19 @@ class WhatIf:
 
     @property
     def regret(self) -> float | None:
-        """Share of the changed world's best value that keeping the old choice gives up: `relative_regret`; None if it cannot be kept."""
-        if self.kept is None or self.kept.broken or self.kept.value is None or self.after.value is None:
+        """Share of the changed world's best value that keeping the old choice gives up:
+        `relative_regret`; None if it cannot be kept.
+        """
+        if (
+            self.kept is None
+            or self.kept.broken
+            or self.kept.value is None
+            or self.after.value is None
+        ):
             return None
-        return relative_regret(self.after.problem.requirements.objective, self.after.value, self.kept.value)
+        return relative_regret(
+            self.after.problem.requirements.objective, self.after.value, self.kept.value
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.whatif/v1`` document: plain types, ready for JSON."""
@@ -61,7 +73,8 @@ class WhatIf:
 
 
 def relative_regret(objective: str, best: float, got: float) -> float | None:
-    """Distance of a value from the best one, as a share of the best; 0 if it is no worse, None if it is worse than one that costs nothing.
+    """Distance of a value from the best one, as a share of the best; 0 if it is no worse, None if
+    it is worse than one that costs nothing.
 
     Examples
     --------
@@ -83,7 +96,9 @@ def keep(placement: Placement, world: Problem) -> Kept:
         broken = tuple(violation.message for violation in violations(placement, world))
     except PlacerError as error:  # its machines, its function or its store are gone
         return Kept(placement=placement, estimate=None, value=None, broken=(error.message,))
-    value = objective_value(world.requirements.objective, got.effective_samples_per_second.value, got.usd_per_hour.total)
+    value = objective_value(
+        world.requirements.objective, got.effective_samples_per_second.value, got.usd_per_hour.total
+    )
     return Kept(placement=placement, estimate=got, value=value, broken=broken)
 
 
@@ -91,14 +106,22 @@ def _at_least(kept: Kept | None, after: Result) -> Result:
     """The old choice where a search that proves nothing, or was stopped, found nothing as good."""
     if kept is None or kept.broken or kept.value is None:
         return after
-    worse = after.value is None or relative_regret(after.problem.requirements.objective, kept.value, after.value) != 0.0
+    worse = (
+        after.value is None
+        or relative_regret(after.problem.requirements.objective, kept.value, after.value) != 0.0
+    )
     if not worse or after.status in (Status.OPTIMAL, Status.INFEASIBLE):
         return after
     status = Status.FEASIBLE if after.status is Status.UNKNOWN else after.status
     return replace(after, placement=kept.placement, estimate=kept.estimate, status=status)
 
 
-def what_if(problem: Problem, changes: Sequence[Change], solver: str = "exact", options: SolveOptions | None = None) -> WhatIf:
+def what_if(
+    problem: Problem,
+    changes: Sequence[Change],
+    solver: str = "exact",
+    options: SolveOptions | None = None,
+) -> WhatIf:
     """Solve a question as it is and as changed.
 
     Parameters
@@ -116,7 +139,10 @@ def what_if(problem: Problem, changes: Sequence[Change], solver: str = "exact", 
         If nothing is changed, a pattern matches nothing, or one of the questions admits no machine.
     """
     if not changes:
-        raise PlacerError("nothing is changed", "give --set WHAT=CHANGE or --drop PLACE, such as --set 'price:gcp/*:T4=x0.5'")
+        raise PlacerError(
+            "nothing is changed",
+            "give --set WHAT=CHANGE or --drop PLACE, such as --set 'price:gcp/*:T4=x0.5'",
+        )
     changed = apply(problem, changes)
     for world in (problem, changed):
         require_pools(world)

@@ -19,7 +19,9 @@ NONE = "none"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
-    """How a wish is read: fields of `Requirements` from its words; whether it may be multiplied, and left open with ``none``."""
+    """How a wish is read: fields of `Requirements` from its words; whether it may be multiplied,
+    and left open with ``none``.
+    """
 
     read: Callable[[str, Problem], dict[str, Any]]
     scales: str = ""
@@ -52,9 +54,18 @@ WISHES: dict[str, Wish] = {
     "tbs": Wish(read=_tbs, scales="target_batch_size"),
     "objective": Wish(read=lambda text, problem: {"objective": text}),
     "market": Wish(read=lambda text, problem: {"market": text.replace("-", "_")}),
-    "gpu": Wish(read=lambda text, problem: {"gpus": gpus_of(text, problem.catalog)}, may_be_none={"gpus": ()}),
-    "in": Wish(read=lambda text, problem: {"places_in": patterns_of(text, problem.catalog)}, may_be_none={"places_in": ()}),
-    "not-in": Wish(read=lambda text, problem: {"places_not_in": patterns_of(text, problem.catalog)}, may_be_none={"places_not_in": ()}),
+    "gpu": Wish(
+        read=lambda text, problem: {"gpus": gpus_of(text, problem.catalog)},
+        may_be_none={"gpus": ()},
+    ),
+    "in": Wish(
+        read=lambda text, problem: {"places_in": patterns_of(text, problem.catalog)},
+        may_be_none={"places_in": ()},
+    ),
+    "not-in": Wish(
+        read=lambda text, problem: {"places_not_in": patterns_of(text, problem.catalog)},
+        may_be_none={"places_not_in": ()},
+    ),
     "workers": Wish(read=_pair("min_workers", "max_workers", "workers", 64)),
     "regions": Wish(read=_pair("min_regions", "max_regions", "regions", ALL_REGIONS)),
     "exchange": Wish(read=lambda text, problem: {"exchange": text}),
@@ -68,7 +79,9 @@ WISHES: dict[str, Wish] = {
 """Wishes by their name on the command line."""
 
 
-def set_wish(problem: Problem, name: str, text: str, factor: float | None, words: str | None) -> Requirements:
+def set_wish(
+    problem: Problem, name: str, text: str, factor: float | None, words: str | None
+) -> Requirements:
     """Change one wish.
 
     Parameters
@@ -91,14 +104,21 @@ def set_wish(problem: Problem, name: str, text: str, factor: float | None, words
     if factor is not None:
         now = problem.batch if name == "tbs" else getattr(known, wish.scales)
         if now is None:
-            raise PlacerError(f"change '{text}': the request has no {name} to multiply", f"give --{name}, or write {name}=VALUE")
-        scaled: dict[str, Any] = {wish.scales: max(1, round(now * factor)) if name == "tbs" else now * factor}
+            raise PlacerError(
+                f"change '{text}': the request has no {name} to multiply",
+                f"give --{name}, or write {name}=VALUE",
+            )
+        scaled: dict[str, Any] = {
+            wish.scales: max(1, round(now * factor)) if name == "tbs" else now * factor
+        }
         return replace(known, **scaled)
     assert words is not None
     if words == NONE and wish.may_be_none is not None:
         return replace(known, **wish.may_be_none)
     if name == "exchange" and not re.fullmatch(r"[a-z-]+", words):
-        raise PlacerError(f"change '{text}': '{words}' is no exchange", "write it as exchange=all-reduce")
+        raise PlacerError(
+            f"change '{text}': '{words}' is no exchange", "write it as exchange=all-reduce"
+        )
     changed = wish.read(words, problem)
     if name == "exchange" and words != known.exchange:
         changed |= {"aggregator": None, "function": None, "storage": None}

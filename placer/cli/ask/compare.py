@@ -22,9 +22,20 @@ Example:
 @click.argument("placements", nargs=-1, required=True, metavar="GROUPS...")
 @request_options
 @json_option
-@click.option("--every-exchange", "every", is_flag=True, help="One row for each exchange that can run.")
-def command(placements: tuple[str, ...], model: str, catalog: tuple[str, ...], as_json: bool, every: bool, **words: Any) -> None:
-    """Put placements given by hand side by side; GROUPS are written as in 'placer estimate --workers'."""
+@click.option(
+    "--every-exchange", "every", is_flag=True, help="One row for each exchange that can run."
+)
+def command(
+    placements: tuple[str, ...],
+    model: str,
+    catalog: tuple[str, ...],
+    as_json: bool,
+    every: bool,
+    **words: Any,
+) -> None:
+    """Put placements given by hand side by side; GROUPS are written as in 'placer estimate
+    --workers'.
+    """
     from placer.advice.recommendation.notes import warnings_of
     from placer.cli.report import result_document as document
     from placer.cli.report.recommend import terminal
@@ -35,13 +46,24 @@ def command(placements: tuple[str, ...], model: str, catalog: tuple[str, ...], a
     from placer.solving.result import Option
 
     if every and words["exchange"] != "auto":
-        raise PlacerError(f"--exchange {words['exchange']} beside --every-exchange", "use one of them")
+        raise PlacerError(
+            f"--exchange {words['exchange']} beside --every-exchange", "use one of them"
+        )
     problem = Advisor(catalog).problem(model, **words)
     options = []
     for number, text in enumerate(placements, start=1):
-        for placement, asked in every_exchange(text, problem) if every else ((place_by_hand(text, problem), problem),):
+        for placement, asked in (
+            every_exchange(text, problem) if every else ((place_by_hand(text, problem), problem),)
+        ):
             note = "; ".join(v.message for v in violations(placement, asked))
-            options.append(Option(placement=placement, estimate=estimate(placement, problem), label=str(number), note=note))
+            options.append(
+                Option(
+                    placement=placement,
+                    estimate=estimate(placement, problem),
+                    label=str(number),
+                    note=note,
+                )
+            )
     if as_json:
         print_json(
             {
@@ -62,6 +84,8 @@ def command(placements: tuple[str, ...], model: str, catalog: tuple[str, ...], a
     out = console()
     out.print(terminal.context(problem))
     out.print(terminal.comparison(options, problem, out.width))
-    warnings = {w.message: w for o in options for w in warnings_of(problem, o.placement, o.estimate)}
+    warnings = {
+        w.message: w for o in options for w in warnings_of(problem, o.placement, o.estimate)
+    }
     for line in terminal.warning_lines(warnings.values()):
         console(stderr=True).print(line, style="yellow")

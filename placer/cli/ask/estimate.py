@@ -17,14 +17,32 @@ Example:
 
 
 @click.command("estimate", epilog=EXAMPLE)
-@click.option("--workers", required=True, metavar="GROUPS", help="place=COUNTxGPU[:GPUS][:spot|on-demand], comma between groups.")
+@click.option(
+    "--workers",
+    required=True,
+    metavar="GROUPS",
+    help="place=COUNTxGPU[:GPUS][:spot|on-demand], comma between groups.",
+)
 @request_options
-@click.option("--manifest", metavar="FILE", help="Write the launch manifest of the placement as JSON.")
-@click.option("--quota", metavar="FILE", help="CSV with place,gpu,market,gpus[,scope]; default 8 GPUs per region, type and market.")
+@click.option(
+    "--manifest", metavar="FILE", help="Write the launch manifest of the placement as JSON."
+)
+@click.option(
+    "--quota",
+    metavar="FILE",
+    help="CSV with place,gpu,market,gpus[,scope]; default 8 GPUs per region, type and market.",
+)
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, model: str, workers: str, catalog: tuple[str, ...], manifest: str | None, as_json: bool, **words: Any
+    ctx: click.Context,
+    /,
+    model: str,
+    workers: str,
+    catalog: tuple[str, ...],
+    manifest: str | None,
+    as_json: bool,
+    **words: Any,
 ) -> None:
     """Time and price a placement given by hand; nothing is searched, limits are reported."""
     from placer.advice.recommendation.notes import notes_of, warnings_of
@@ -50,7 +68,10 @@ def command(
                 "placement": document.placement_document(placement, problem),
                 "estimate": document.estimate_document(got),
                 "outlook": document.outlook_document(placement, got, problem),
-                "notes": [{"code": note.code, "message": note.message} for note in notes_of(problem, placement, got)],
+                "notes": [
+                    {"code": note.code, "message": note.message}
+                    for note in notes_of(problem, placement, got)
+                ],
                 "violations": [{"code": v.code, "message": v.message} for v in broken],
             }
         )
@@ -58,7 +79,11 @@ def command(
         out, err = console(), console(stderr=True)
         out.print(terminal.context(problem))
         out.print(f"\n{sentences.headline(placement)}", style="bold")
-        out.print(terminal.estimate_lines(placement, got, problem, notes=notes_of(problem, placement, got)))
+        out.print(
+            terminal.estimate_lines(
+                placement, got, problem, notes=notes_of(problem, placement, got)
+            )
+        )
         for line in terminal.warning_lines(warnings_of(problem, placement, got)):
             err.print(line, style="yellow")
     for number, violation in enumerate(broken):
@@ -67,5 +92,8 @@ def command(
         write_json(manifest, build_manifest(problem, placement, got, "feasible", None))
         click.echo(f"wrote manifest to {manifest}", err=True)
     if broken:
-        click.echo("  tip: the estimate above ignores these limits; change --workers or raise --quota FILE", err=True)
+        click.echo(
+            "  tip: the estimate above ignores these limits; change --workers or raise --quota FILE",
+            err=True,
+        )
     ctx.exit(2 if broken else 0)

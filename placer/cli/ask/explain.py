@@ -30,10 +30,19 @@ OWN = ("result", "catalog", "why_not", "gap", "time_limit", "output", "as_json")
     "--why-not",
     multiple=True,
     metavar="X",
-    help="PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand or 2-regions; default: the most tempting ones.",
+    help="PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand or 2-regions; default: the "
+    "most tempting ones.",
 )
-@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
-@click.option("--time-limit", default="2min", show_default=True, metavar="TIME", help="Stop after this long and say what is missing.")
+@click.option(
+    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
+)
+@click.option(
+    "--time-limit",
+    default="2min",
+    show_default=True,
+    metavar="TIME",
+    help="Stop after this long and say what is missing.",
+)
 @click.option("-o", "--output", metavar="FILE", help="Write the explanation as JSON.")
 @json_option
 @click.pass_context
@@ -41,9 +50,11 @@ def command(
     ctx: click.Context, /, result: str | None, model: str | None, output: str | None, as_json: bool, why_not: tuple[str, ...],
     gap: str, time_limit: str, **words: Any,
 ) -> None:  # fmt: skip
-    """Say what binds, why not something else, what one more is worth, when to leave a region, or why nothing fits.
+    """Say what binds, why not something else, what one more is worth, when to leave a region, or
+    why nothing fits.
 
-    RESULT is a file that 'placer recommend -o' wrote; without it the request is given as for 'placer recommend'.
+    RESULT is a file that 'placer recommend -o' wrote; without it the request is given as for
+    'placer recommend'.
     """
     from placer.interface.advisor import Advisor
 
@@ -57,9 +68,13 @@ def command(
         question, said = reopened_problem(read_json(result), result, words["catalog"])
         words = {}
     elif model is None:
-        raise PlacerError("--model is missing", "give --model NAME, or a result that 'placer recommend -o' wrote")
+        raise PlacerError(
+            "--model is missing", "give --model NAME, or a result that 'placer recommend -o' wrote"
+        )
     with progress("explaining"):
-        explanation = Advisor().explain(question, why_not=why_not, gap=gap, time_limit=time_limit, **words)
+        explanation = Advisor().explain(
+            question, why_not=why_not, gap=gap, time_limit=time_limit, **words
+        )
     if output:
         write_json(output, explanation.to_dict())
     if as_json:
@@ -71,7 +86,11 @@ def command(
         err.print(f"warning: {sentence}", style="yellow")
     if output:
         err.print(f"wrote explanation to {output}")
-    ctx.exit(0 if explanation.result.placement is not None else {"infeasible": 3}.get(str(explanation.result.status), 4))
+    ctx.exit(
+        0
+        if explanation.result.placement is not None
+        else {"infeasible": 3}.get(str(explanation.result.status), 4)
+    )
 
 
 def _refuse_words(ctx: click.Context) -> None:
@@ -79,7 +98,10 @@ def _refuse_words(ctx: click.Context) -> None:
     for parameter in ctx.command.params:
         name = parameter.name or ""
         if name not in OWN and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise PlacerError(f"{parameter.opts[-1]} beside a saved result", "leave it out, or give the whole request without the file")
+            raise PlacerError(
+                f"{parameter.opts[-1]} beside a saved result",
+                "leave it out, or give the whole request without the file",
+            )
 
 
 def _print(explanation: Any) -> None:
@@ -91,11 +113,16 @@ def _print(explanation: Any) -> None:
     out.print(terminal.reading(explanation.problem))
     found = explanation.result
     if found.placement is not None:
-        speed, usd = found.estimate.effective_samples_per_second.value, found.estimate.usd_per_hour.total
+        speed, usd = (
+            found.estimate.effective_samples_per_second.value,
+            found.estimate.usd_per_hour.total,
+        )
         out.print(f"\n{headline(found.placement)}", style="bold green")
         out.print(f"{speed:,.0f} samples/s for ${usd:,.2f}/h")
     elif str(found.status) != "infeasible":
-        out.print("\nNo placement was found before the time was up; it is not proved that there is none.")
+        out.print(
+            "\nNo placement was found before the time was up; it is not proved that there is none."
+        )
     for title, lines in sections(explanation):
         out.print(f"\n{title}", style="bold")
         for line in lines:

@@ -23,21 +23,47 @@ Examples:
 @click.command("pareto", epilog=EXAMPLE)
 @request_options
 @wish_options
-@click.option("--points", default=12, show_default=True, help="Most points, the cheapest and the fastest among them.")
-@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="exact proves; greedy and local_search do not.")
-@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove for each point.")
-@click.option("--time-limit", default="60s", show_default=True, metavar="TIME", help="For the whole frontier; then the points so far.")
+@click.option(
+    "--points",
+    default=12,
+    show_default=True,
+    help="Most points, the cheapest and the fastest among them.",
+)
+@click.option(
+    "--solver",
+    default="exact",
+    show_default=True,
+    metavar="NAME",
+    help="exact proves; greedy and local_search do not.",
+)
+@click.option(
+    "--gap",
+    default="0.1%",
+    show_default=True,
+    metavar="SHARE",
+    help="Relative gap to prove for each point.",
+)
+@click.option(
+    "--time-limit",
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="For the whole frontier; then the points so far.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
 @click.option("-o", "--output", metavar="FILE", help="Write the frontier as JSON.")
 @click.option("--csv", "table", metavar="FILE", help="Write the points as CSV.")
-@click.option("--plot", metavar="FILE", help="Draw the frontier as .svg, .png or .pdf (needs matplotlib).")
+@click.option(
+    "--plot", metavar="FILE", help="Draw the frontier as .svg, .png or .pdf (needs matplotlib)."
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> None:
-    """Show what each budget buys: the frontier of USD/h against samples/s, each point proved, the knee marked.
+    """Show what each budget buys: the frontier of USD/h against samples/s, each point proved, the
+    knee marked.
 
-    The frontier goes from the cheapest placement (with --min-throughput: the cheapest that reaches it) to the fastest (with --budget: the
-    fastest within it).
+    The frontier goes from the cheapest placement (with --min-throughput: the cheapest that reaches
+    it) to the fastest (with --budget: the fastest within it).
     """
     from placer.cli.report.frontier.frontier_plot import check_plot
     from placer.interface.advisor import Advisor
@@ -98,4 +124,8 @@ def _print(found: Any, written: list[str]) -> None:
         err.print(f"wrote {path}")
     at = found.knee if found.knee is not None else found.best_value
     usd = found.points[at].usd_per_hour * 1.0005 + 0.005
-    err.print(f"next: 'placer recommend' with --budget {usd:.2f}/h explains one point; --json is for programs", style="dim")
+    err.print(
+        f"next: 'placer recommend' with --budget {usd:.2f}/h explains one point; --json is for "
+        f"programs",
+        style="dim",
+    )

@@ -29,29 +29,60 @@ Examples:
     default="exact",
     show_default=True,
     metavar="NAME",
-    help="exact proves; greedy and local_search answer at once without proof; exhaustive tries all; milp, highs and cpsat cross-check.",
+    help="exact proves; greedy and local_search answer at once without proof; exhaustive tries "
+    "all; milp, highs and cpsat cross-check.",
 )
-@click.option("--verify", metavar="NAME", help="Ask a second solver and say whether both agree: milp (CBC), highs, cpsat.")
-@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
-@click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop after this long with the best so far.")
+@click.option(
+    "--verify",
+    metavar="NAME",
+    help="Ask a second solver and say whether both agree: milp (CBC), highs, cpsat.",
+)
+@click.option(
+    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
+)
+@click.option(
+    "--time-limit",
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="Stop after this long with the best so far.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
-@click.option("--top", default=8, show_default=True, type=click.IntRange(1), help="Rows of the considered table.")
+@click.option(
+    "--top",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Rows of the considered table.",
+)
 @click.option("-o", "--output", metavar="FILE", help="Write the result as JSON.")
 @click.option(
-    "--certificate", is_flag=True, help="Show what was proved about each strategy; with -o keep the whole market, to check it again."
+    "--certificate",
+    is_flag=True,
+    help="Show what was proved about each strategy; with -o keep the whole market, to check it "
+    "again.",
 )
 @click.option("--manifest", metavar="FILE", help="Write the launch manifest as JSON.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, model: str, output: str | None, certificate: bool, manifest: str | None, as_json: bool, **words: Any
+    ctx: click.Context,
+    /,
+    model: str,
+    output: str | None,
+    certificate: bool,
+    manifest: str | None,
+    as_json: bool,
+    **words: Any,
 ) -> None:
     """Find, prove and explain the best placement for a model."""
     from placer.interface.advisor import Advisor
 
     check_targets(output, manifest)
     with progress("searching") as better:
-        result = Advisor().recommend(model, on_better=better, certificate=certificate or output is not None, **words)
+        result = Advisor().recommend(
+            model, on_better=better, certificate=certificate or output is not None, **words
+        )
     if output:
         write_json(output, result.to_saved(whole=certificate))
     if manifest and result.placement is not None:
@@ -84,7 +115,8 @@ def _print(result: Any, output: str | None, manifest: str | None, certificate: b
             err.print(f"wrote {what} to {path}")
     if not (output or manifest):
         err.print(
-            "next: --manifest plan.json keeps the plan for an executor, 'placer explain' says why not something else",
+            "next: --manifest plan.json keeps the plan for an executor, 'placer explain' says why "
+            "not something else",
             style="dim",
         )
 
@@ -95,13 +127,19 @@ def print_no_placement(result: Any) -> None:
 
     console().print(terminal.reading(result.problem))
     if str(result.status) == "time_limit":
-        error = PlacerError("the search was stopped before any placement was found", "raise --time-limit, or narrow --gpu and --in")
+        error = PlacerError(
+            "the search was stopped before any placement was found",
+            "raise --time-limit, or narrow --gpu and --in",
+        )
     elif str(result.status) == "unknown":
         error = PlacerError(
-            f"the solver {result.solver} found no placement; that is no proof that there is none", "ask again with --solver exact"
+            f"the solver {result.solver} found no placement; that is no proof that there is none",
+            "ask again with --solver exact",
         )
     else:
-        error = PlacerError(f"no placement satisfies the request (proved in {result.seconds:.1f} s)")
+        error = PlacerError(
+            f"no placement satisfies the request (proved in {result.seconds:.1f} s)"
+        )
     err = console(stderr=True)
     err.print(f"error: {error.message}")
     if str(result.status) == "infeasible":
@@ -109,10 +147,14 @@ def print_no_placement(result: Any) -> None:
             err.print(f"  {sentence}")
         for option in result.nearest:
             err.print(f"  tip: a change that works: {option.note}")
-        err.print("  tip: 'placer explain' with the same words says which wishes contradict each other")
+        err.print(
+            "  tip: 'placer explain' with the same words says which wishes contradict each other"
+        )
     elif error.hint:
         err.print(f"  tip: {error.hint}")
     if result.verification is not None:
         err.print(f"  verified: {terminal.verified_words(result)}")
-    for line in terminal.warning_lines(w for w in result.warnings if w.code in ("disagreement", "unverified")):
+    for line in terminal.warning_lines(
+        w for w in result.warnings if w.code in ("disagreement", "unverified")
+    ):
         err.print(line, style="yellow")

@@ -1,4 +1,6 @@
-"""``placer replan``: lay what a run measured over the question of its plan, solve it again, and say whether to move."""
+"""``placer replan``: lay what a run measured over the question of its plan, solve it again, and say
+whether to move.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,47 @@ Machines in use stay unless a plan without them is better by more than 2 %.
     required=True,
     multiple=True,
     metavar="FILE",
-    help="Log of its run: run.jsonl of 'placer run'. Repeat it for the logs of all machines of a run that stopped.",
+    help="Log of its run: run.jsonl of 'placer run'. Repeat it for the logs of all machines of "
+    "a run that stopped.",
 )
-@click.option("--set", "sets", multiple=True, metavar="WHAT=CHANGE", help="What else has changed, as in 'placer whatif'.")
-@click.option("--drop", multiple=True, metavar="PLACE[:GPU[:MARKET]]", help="Offers that are gone, as in 'placer whatif'.")
-@click.option("--move", "move", default="10min", show_default=True, metavar="TIME", help="For so long a move stops the training.")
-@click.option("-m", "--manifest", "target", metavar="FILE", help="Write the manifest of the answer.")
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="WHAT=CHANGE",
+    help="What else has changed, as in 'placer whatif'.",
+)
+@click.option(
+    "--drop",
+    multiple=True,
+    metavar="PLACE[:GPU[:MARKET]]",
+    help="Offers that are gone, as in 'placer whatif'.",
+)
+@click.option(
+    "--move",
+    "move",
+    default="10min",
+    show_default=True,
+    metavar="TIME",
+    help="For so long a move stops the training.",
+)
+@click.option(
+    "-m", "--manifest", "target", metavar="FILE", help="Write the manifest of the answer."
+)
 @catalog_option
-@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'.")
-@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
-@click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop each of the two searches after this long.")
+@click.option(
+    "--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'."
+)
+@click.option(
+    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
+)
+@click.option(
+    "--time-limit",
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="Stop each of the two searches after this long.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
 @json_option
 @click.pass_context
@@ -64,10 +97,23 @@ def command(
     check_targets(target)
     move_s = parse_seconds(move)
     with progress("searching twice") as better:
-        got = replan(manifest, observed, set=sets, drop=drop, catalog=catalog, move_s=move_s, on_better=better, **words)
+        got = replan(
+            manifest,
+            observed,
+            set=sets,
+            drop=drop,
+            catalog=catalog,
+            move_s=move_s,
+            on_better=better,
+            **words,
+        )
     if target is not None:
         if got.answer.placement is None:
-            raise PlacerError("nothing fits, so there is no manifest", "leave out -m, or relax a limit", exit_code=3)
+            raise PlacerError(
+                "nothing fits, so there is no manifest",
+                "leave out -m, or relax a limit",
+                exit_code=3,
+            )
         write_json(target, got.answer.to_manifest())
     if as_json:
         print_json(got.to_dict())

@@ -29,7 +29,9 @@ the worlds, or more than 20 % in the worst one.
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Let Ctrl-C end all searches: a solver takes a KeyboardInterrupt for itself and returns its best, and the next would begin."""
+    """Let Ctrl-C end all searches: a solver takes a KeyboardInterrupt for itself and returns its
+    best, and the next would begin.
+    """
 
     def abort(number: int, frame: object) -> None:
         raise click.Abort
@@ -44,17 +46,42 @@ def _stoppable() -> Iterator[None]:
 @click.command("robust", epilog=EXAMPLE)
 @request_options
 @wish_options
-@click.option("--box", multiple=True, metavar="KIND=LOW..HIGH", help="Factors on all figures of a kind: price, bandwidth, rate, phi.")
-@click.option("--worlds", default=128, show_default=True, type=click.IntRange(1, 10_000), help="Worlds that are drawn, beside the corners.")
+@click.option(
+    "--box",
+    multiple=True,
+    metavar="KIND=LOW..HIGH",
+    help="Factors on all figures of a kind: price, bandwidth, rate, phi.",
+)
+@click.option(
+    "--worlds",
+    default=128,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Worlds that are drawn, beside the corners.",
+)
 @click.option("--exact", is_flag=True, help="Solve each world anew: exact regrets, slower.")
-@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'.")
-@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
-@click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop each search after this long.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the sample and of randomised solvers.")
+@click.option(
+    "--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'."
+)
+@click.option(
+    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
+)
+@click.option(
+    "--time-limit",
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="Stop each search after this long.",
+)
+@click.option(
+    "--seed", default=0, show_default=True, help="Seed of the sample and of randomised solvers."
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> None:
-    """Say how much a recommendation may lose if prices, links and speeds are not what the book says."""
+    """Say how much a recommendation may lose if prices, links and speeds are not what the book
+    says.
+    """
     from placer.interface.worlds import robust
 
     with progress("looking at other worlds"), _stoppable():
@@ -63,7 +90,8 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
         print_json(got.to_dict())
     elif got.result.placement is None:
         error = PlacerError(
-            f"no placement satisfies the request ({got.result.status}), so there is nothing to be robust",
+            f"no placement satisfies the request ({got.result.status}), so there is nothing to be "
+            f"robust",
             "ask 'placer recommend' with the same words what would fit",
         )
         err = console(stderr=True)
@@ -73,4 +101,6 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
         from placer.cli.report.robust import robust_view
 
         console().print(robust_view(got))
-    ctx.exit(0 if got.result.placement is not None else {"infeasible": 3}.get(str(got.result.status), 4))
+    ctx.exit(
+        0 if got.result.placement is not None else {"infeasible": 3}.get(str(got.result.status), 4)
+    )

@@ -23,15 +23,57 @@ SHARE = click.FLOAT
 
 
 @click.command("simulate", epilog=EXAMPLE)
-@click.option("--workers", required=True, metavar="GROUPS", help="place=COUNTxGPU[:GPUS][:spot|on-demand], comma between groups.")
+@click.option(
+    "--workers",
+    required=True,
+    metavar="GROUPS",
+    help="place=COUNTxGPU[:GPUS][:spot|on-demand], comma between groups.",
+)
 @request_options
-@click.option("--rounds", type=COUNT, default=30, show_default=True, metavar="N", help="Rounds to replay, from exchange to exchange.")
-@click.option("--seed", type=COUNT, default=0, show_default=True, metavar="N", help="Equal seeds give equal results.")
-@click.option("--jitter", type=SHARE, default=0.0, show_default=True, metavar="X", help="Coefficient of variation of speeds, 0 to 2.")
-@click.option("--stragglers", type=SHARE, default=0.0, show_default=True, metavar="P", help="Probability that a worker is slow in a step.")
-@click.option("--straggler-factor", type=SHARE, default=2.0, show_default=True, metavar="X", help="By how much it is slow then.")
+@click.option(
+    "--rounds",
+    type=COUNT,
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="Rounds to replay, from exchange to exchange.",
+)
+@click.option(
+    "--seed",
+    type=COUNT,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Equal seeds give equal results.",
+)
+@click.option(
+    "--jitter",
+    type=SHARE,
+    default=0.0,
+    show_default=True,
+    metavar="X",
+    help="Coefficient of variation of speeds, 0 to 2.",
+)
+@click.option(
+    "--stragglers",
+    type=SHARE,
+    default=0.0,
+    show_default=True,
+    metavar="P",
+    help="Probability that a worker is slow in a step.",
+)
+@click.option(
+    "--straggler-factor",
+    type=SHARE,
+    default=2.0,
+    show_default=True,
+    metavar="X",
+    help="By how much it is slow then.",
+)
 @json_option
-def command(model: str, workers: str, catalog: tuple[str, ...], as_json: bool, **words: Any) -> None:
+def command(
+    model: str, workers: str, catalog: tuple[str, ...], as_json: bool, **words: Any
+) -> None:
     """Replay a placement given by hand, event by event, and put it beside the closed form."""
     from placer.interface.advisor import Advisor
     from placer.validation.simulation.replay import SCHEMA
@@ -45,8 +87,12 @@ def command(model: str, workers: str, catalog: tuple[str, ...], as_json: bool, *
 
 
 def _document(got: Simulation) -> dict[str, Any]:
-    links = [{"src": src, "dst": dst, "bytes_per_round": size} for src, dst, size in got.bytes_by_link]
-    waiting = [{"place": place, "seconds_per_round": seconds} for place, seconds in got.waiting_by_place]
+    links = [
+        {"src": src, "dst": dst, "bytes_per_round": size} for src, dst, size in got.bytes_by_link
+    ]
+    waiting = [
+        {"place": place, "seconds_per_round": seconds} for place, seconds in got.waiting_by_place
+    ]
     return {**asdict(got), "bytes_by_link": links, "waiting_by_place": waiting}
 
 
@@ -54,13 +100,29 @@ def _lines(got: Simulation) -> list[str]:
     """Prediction and simulation, spread, who waits."""
     from placer.units import format_number
 
-    chance = f"jitter {got.jitter:g}, stragglers {got.stragglers:g} x {got.straggler_factor:g}, seed {got.seed}"
+    chance = (
+        f"jitter {got.jitter:g}, stragglers {got.stragglers:g} x {got.straggler_factor:g}, "
+        f"seed {got.seed}"
+    )
     said = [
         f"{got.strategy}: {got.rounds} rounds, {chance}",
-        f"predicted   {format_number(got.predicted_samples_per_second)} samples/s   round {got.predicted_round_seconds:.3g} s",
-        f"simulated   {format_number(got.samples_per_second)} samples/s   round {got.mean_round_seconds:.3g} s ({got.difference:+.1%})",
+        (
+            f"predicted   {format_number(got.predicted_samples_per_second)} samples/s   round "
+            f"{got.predicted_round_seconds:.3g} s"
+        ),
+        (
+            f"simulated   {format_number(got.samples_per_second)} samples/s   round "
+            f"{got.mean_round_seconds:.3g} s ({got.difference:+.1%})"
+        ),
         f"spread      round p5 {got.p5:.3g} s   p50 {got.p50:.3g} s   p95 {got.p95:.3g} s",
     ]
-    waits = [(place, seconds) for place, seconds in got.waiting_by_place if seconds >= 0.01 * got.mean_round_seconds]
-    said += [f"waiting     {place}   {seconds:.3g} s of each round" for place, seconds in sorted(waits, key=lambda w: -w[1])]
+    waits = [
+        (place, seconds)
+        for place, seconds in got.waiting_by_place
+        if seconds >= 0.01 * got.mean_round_seconds
+    ]
+    said += [
+        f"waiting     {place}   {seconds:.3g} s of each round"
+        for place, seconds in sorted(waits, key=lambda w: -w[1])
+    ]
     return said if waits else [*said, "waiting     nobody waits 1 % of a round at a barrier"]

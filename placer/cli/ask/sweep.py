@@ -33,24 +33,67 @@ JSON line a point; run the same command again after a stop, and only the missing
 @click.argument("files", nargs=-1, metavar="[FILES]...")
 @request_options
 @wish_options
-@click.option("--over", multiple=True, metavar="WHAT=LOW..HIGH", help="A range, one to three times: budget=2/h..20/h:7, gpu=T4,A10.")
-@click.option("--set", "sets", multiple=True, metavar="WHAT=CHANGE", help="A change that holds at every point; see 'placer whatif'.")
-@click.option("--drop", multiple=True, metavar="PLACE[:GPU[:MARKET]]", help="Offers that are gone at every point.")
-@click.option("-o", "--output", metavar="FILE", help="JSON lines: grows point by point, is taken up again.")
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Processes that solve side by side.")
+@click.option(
+    "--over",
+    multiple=True,
+    metavar="WHAT=LOW..HIGH",
+    help="A range, one to three times: budget=2/h..20/h:7, gpu=T4,A10.",
+)
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="WHAT=CHANGE",
+    help="A change that holds at every point; see 'placer whatif'.",
+)
+@click.option(
+    "--drop",
+    multiple=True,
+    metavar="PLACE[:GPU[:MARKET]]",
+    help="Offers that are gone at every point.",
+)
+@click.option(
+    "-o", "--output", metavar="FILE", help="JSON lines: grows point by point, is taken up again."
+)
+@click.option(
+    "--jobs",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Processes that solve side by side.",
+)
 @click.option("--dask", metavar="ADDRESS", help="Solve on a Dask cluster: tcp://host:8786.")
 @click.option("--shard", metavar="I/N", help="Only every N-th point, from the I-th on.")
 @click.option("--merge", is_flag=True, help="Put FILES of shards together.")
-@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'.")
-@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
-@click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop each search after this long.")
+@click.option(
+    "--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'."
+)
+@click.option(
+    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
+)
+@click.option(
+    "--time-limit",
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="Stop each search after this long.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, files: tuple[str, ...], model: str | None, over: tuple[str, ...], merge: bool, as_json: bool, **words: Any
+    ctx: click.Context,
+    /,
+    files: tuple[str, ...],
+    model: str | None,
+    over: tuple[str, ...],
+    merge: bool,
+    as_json: bool,
+    **words: Any,
 ) -> None:
-    """Solve a question for every combination of one to three ranges, and say where the choice changes."""
+    """Solve a question for every combination of one to three ranges, and say where the choice
+    changes.
+    """
     output: str | None = words["output"]
     check_targets(output)
     sweep = _merged(files, output) if merge else _run(files, model, over, words)
@@ -62,7 +105,11 @@ def command(
         console().print(sweep_view(sweep))
     err = console(stderr=True)
     if sweep.interrupted:
-        kept = f"{output} has what is done; the same command goes on from there" if output else "without -o FILE nothing is kept"
+        kept = (
+            f"{output} has what is done; the same command goes on from there"
+            if output
+            else "without -o FILE nothing is kept"
+        )
         err.print(f"stopped: {kept}")
     elif output:
         err.print(f"wrote {len(sweep.rows):,} of {sweep.points:,} points to {output}")
@@ -74,11 +121,16 @@ for _option in command.params:
         _option.required = False  # --merge asks no question
 
 
-def _run(files: tuple[str, ...], model: str | None, over: tuple[str, ...], words: dict[str, Any]) -> Sweep:
+def _run(
+    files: tuple[str, ...], model: str | None, over: tuple[str, ...], words: dict[str, Any]
+) -> Sweep:
     from placer.interface.worlds import sweep
 
     if files:
-        raise PlacerError(f"'{files[0]}' without --merge", "a sweep takes no files; put shards together with --merge")
+        raise PlacerError(
+            f"'{files[0]}' without --merge",
+            "a sweep takes no files; put shards together with --merge",
+        )
     if not model:
         raise PlacerError("--model is missing", "see placer sweep --help")
     if not over:
@@ -104,4 +156,6 @@ def _progress() -> Iterator[Tell]:
         yield lambda done, of: None
         return
     with console(stderr=True).status("solving ...", spinner="line") as status:
-        yield lambda done, of: status.update(f"solved {done:,} of {of:,} points; Ctrl-C keeps what is done")
+        yield lambda done, of: status.update(
+            f"solved {done:,} of {of:,} points; Ctrl-C keeps what is done"
+        )

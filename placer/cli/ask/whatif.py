@@ -31,18 +31,43 @@ What --set takes:
 @request_options
 @wish_options
 @click.option(
-    "--set", "sets", multiple=True, metavar="WHAT=CHANGE", help="A change of the world, such as 'price:gcp/*:T4=x0.5'; see below."
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="WHAT=CHANGE",
+    help="A change of the world, such as 'price:gcp/*:T4=x0.5'; see below.",
 )
 @click.option(
-    "--drop", multiple=True, metavar="PLACE[:GPU[:MARKET]]", help="Offers that are gone, such as aws/us-east-1 or 'aws/*:H100:spot'."
+    "--drop",
+    multiple=True,
+    metavar="PLACE[:GPU[:MARKET]]",
+    help="Offers that are gone, such as aws/us-east-1 or 'aws/*:H100:spot'.",
 )
-@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'.")
-@click.option("--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove.")
-@click.option("--time-limit", default="30s", show_default=True, metavar="TIME", help="Stop each of the two searches after this long.")
+@click.option(
+    "--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'."
+)
+@click.option(
+    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
+)
+@click.option(
+    "--time-limit",
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="Stop each of the two searches after this long.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, model: str, sets: tuple[str, ...], drop: tuple[str, ...], as_json: bool, **words: Any) -> None:
+def command(
+    ctx: click.Context,
+    /,
+    model: str,
+    sets: tuple[str, ...],
+    drop: tuple[str, ...],
+    as_json: bool,
+    **words: Any,
+) -> None:
     """Solve a question as it is and as changed, and say what not reacting would cost."""
     from placer.interface.worlds import whatif
 
@@ -54,4 +79,6 @@ def command(ctx: click.Context, /, model: str, sets: tuple[str, ...], drop: tupl
         from placer.cli.report.whatif import whatif_view
 
         console().print(whatif_view(got))
-    ctx.exit(0 if got.after.placement is not None else {"infeasible": 3}.get(str(got.after.status), 4))
+    ctx.exit(
+        0 if got.after.placement is not None else {"infeasible": 3}.get(str(got.after.status), 4)
+    )

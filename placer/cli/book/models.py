@@ -35,26 +35,47 @@ def _show(p: ModelProfile) -> None:
     from placer.units import format_bytes, format_number
 
     out = console()
-    sizes = f"{format_bytes(p.gradient_bytes('none'))} in FP32, {format_bytes(p.gradient_bytes(p.compression))} as sent"
-    memory = f"{format_bytes(p.device_memory_bytes)} on each device, {format_bytes(p.host_memory_bytes)} on the host"
+    sizes = (
+        f"{format_bytes(p.gradient_bytes('none'))} in FP32, "
+        f"{format_bytes(p.gradient_bytes(p.compression))} as sent"
+    )
+    memory = (
+        f"{format_bytes(p.device_memory_bytes)} on each device, "
+        f"{format_bytes(p.host_memory_bytes)} on the host"
+    )
     out.print(
-        f"{p.name}: {p.title}, {p.parameters:,} parameters, {p.tensors or 'unknown'} tensors, TBS {p.target_batch_size:,}", style="bold"
+        f"{p.name}: {p.title}, {p.parameters:,} parameters, {p.tensors or 'unknown'} tensors, "
+        f"TBS {p.target_batch_size:,}",
+        style="bold",
     )
     out.print(f"gradients {sizes} ({p.gradient_source})")
     out.print(f"memory {memory} ({p.memory_source})")
     table = new_table(("device", "framework", "samples/s", "basis", "source"))
     for rate in p.rates:
-        speed = f"{format_number(rate.value)} ({format_number(rate.low)} to {format_number(rate.high)})"
-        table.add_row(device_name(rate.gpu, rate.gpu_count), rate.framework, speed, rate.basis, rate.source)
+        speed = (
+            f"{format_number(rate.value)} ({format_number(rate.low)} to {format_number(rate.high)})"
+        )
+        table.add_row(
+            device_name(rate.gpu, rate.gpu_count), rate.framework, speed, rate.basis, rate.source
+        )
     out.print(table)
 
 
 def _list(profiles: list[ModelProfile]) -> None:
     from placer.units import format_bytes, format_parameters
 
-    table = new_table(("model", "parameters", "gradients", "TBS", "known on"), right=("parameters", "gradients", "TBS"))
+    table = new_table(
+        ("model", "parameters", "gradients", "TBS", "known on"),
+        right=("parameters", "gradients", "TBS"),
+    )
     for p in profiles:
-        devices = ", ".join(dict.fromkeys(device_name(rate.gpu, rate.gpu_count) for rate in p.rates))
-        sizes = (format_parameters(p.parameters), format_bytes(p.gradient_bytes(p.compression)), f"{p.target_batch_size:,}")
+        devices = ", ".join(
+            dict.fromkeys(device_name(rate.gpu, rate.gpu_count) for rate in p.rates)
+        )
+        sizes = (
+            format_parameters(p.parameters),
+            format_bytes(p.gradient_bytes(p.compression)),
+            f"{p.target_batch_size:,}",
+        )
         table.add_row(p.name, *sizes, devices)
     console().print(table)

@@ -28,15 +28,33 @@ Examples:
 @catalog_option
 @click.option("--gpu", metavar="A,B", help="Only these GPUs.")
 @click.option("--in", "places", metavar="PLACE,..", help="Only these places; wildcards allowed.")
-@click.option("--market", default="any", show_default=True, metavar="NAME", help="spot, on-demand or any.")
-@click.option("--sort", default="price", show_default=True, metavar="KEY", help="price (per GPU), place, gpu or age (oldest first).")
 @click.option(
-    "--group-by", metavar="KEY,..", help="gpu, device, machine, place, provider, country, continent or market: prices of each group."
+    "--market", default="any", show_default=True, metavar="NAME", help="spot, on-demand or any."
+)
+@click.option(
+    "--sort",
+    default="price",
+    show_default=True,
+    metavar="KEY",
+    help="price (per GPU), place, gpu or age (oldest first).",
+)
+@click.option(
+    "--group-by",
+    metavar="KEY,..",
+    help="gpu, device, machine, place, provider, country, continent or market: prices of each "
+    "group.",
 )
 @click.option("--limit", default=30, show_default=True, type=click.IntRange(1), help="Most rows.")
 @json_option
 def command(
-    catalog: tuple[str, ...], gpu: str | None, places: str | None, market: str, sort: str, group_by: str | None, limit: int, as_json: bool
+    catalog: tuple[str, ...],
+    gpu: str | None,
+    places: str | None,
+    market: str,
+    sort: str,
+    group_by: str | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """List machines with their price per hour, source and date, or the prices of groups of them."""
     import msgspec
@@ -55,8 +73,17 @@ def command(
         return
     found = sorted(found, key=SORTS[sort])
     if as_json:
-        offers = [msgspec.to_builtins(o) | {"carbon_g_per_hour": _carbon(o, book)} for o in found[:limit]]
-        print_json({"schema": "placer.offers/v1", "catalog": book.name, "total": len(found), "offers": offers})
+        offers = [
+            msgspec.to_builtins(o) | {"carbon_g_per_hour": _carbon(o, book)} for o in found[:limit]
+        ]
+        print_json(
+            {
+                "schema": "placer.offers/v1",
+                "catalog": book.name,
+                "total": len(found),
+                "offers": offers,
+            }
+        )
         return
     _print_offers(found, limit, book)
 
@@ -82,29 +109,66 @@ def _carbon(offer: Any, book: Any) -> float | None:
 
 def _print_offers(found: Sequence[Any], limit: int, book: Any) -> None:
     figures = ("USD/h", "USD/GPU h", "g CO2e/h")
-    table = new_table(("place", "machine", "GPU", "market", *figures, "as of"), right=figures, wrap=("machine",))
+    table = new_table(
+        ("place", "machine", "GPU", "market", *figures, "as of"), right=figures, wrap=("machine",)
+    )
     for o in found[:limit]:
         price = f"{o.usd_per_hour:.3f}{'~' if o.price_basis == 'estimated' else ''}"
         carbon = _carbon(o, book)
         emitted = "-" if carbon is None else f"{carbon:.0f}"
-        table.add_row(o.place, o.instance_type, o.device, o.market.replace("_", "-"), price, f"{o.usd_per_gpu_hour:.3f}", emitted, o.as_of)
+        table.add_row(
+            o.place,
+            o.instance_type,
+            o.device,
+            o.market.replace("_", "-"),
+            price,
+            f"{o.usd_per_gpu_hour:.3f}",
+            emitted,
+            o.as_of,
+        )
     out = console()
     out.print(table)
-    out.print(f"{min(limit, len(found))} of {len(found):,} offers; ~ is an estimate (--json names every source)", style="dim")
+    out.print(
+        f"{min(limit, len(found))} of {len(found):,} offers; ~ is an estimate (--json names "
+        f"every source)",
+        style="dim",
+    )
 
 
-def _print_groups(groups: Sequence[Any], keys: tuple[str, ...], offers: int, limit: int, catalog: str, as_json: bool) -> None:
+def _print_groups(
+    groups: Sequence[Any],
+    keys: tuple[str, ...],
+    offers: int,
+    limit: int,
+    catalog: str,
+    as_json: bool,
+) -> None:
     import msgspec
 
     if as_json:
         rows = [msgspec.to_builtins(group) for group in groups[:limit]]
-        print_json({"schema": "placer.offer-groups/v1", "catalog": catalog, "by": list(keys), "total": len(groups), "groups": rows})
+        print_json(
+            {
+                "schema": "placer.offer-groups/v1",
+                "catalog": catalog,
+                "by": list(keys),
+                "total": len(groups),
+                "groups": rows,
+            }
+        )
         return
     figures = ("offers", "places", "low", "median", "high")
     table = new_table((*keys, *figures, "cheapest"), right=figures)
     for g in groups[:limit]:
-        prices = (f"{usd:.3f}" for usd in (g.usd_per_gpu_hour_low, g.usd_per_gpu_hour_median, g.usd_per_gpu_hour_high))
+        prices = (
+            f"{usd:.3f}"
+            for usd in (g.usd_per_gpu_hour_low, g.usd_per_gpu_hour_median, g.usd_per_gpu_hour_high)
+        )
         table.add_row(*g.group, f"{g.offers:,}", str(g.places), *prices, g.cheapest)
     out = console()
     out.print(table)
-    out.print(f"{min(limit, len(groups))} of {len(groups):,} groups, {offers:,} offers; USD/h for each GPU", style="dim")
+    out.print(
+        f"{min(limit, len(groups))} of {len(groups):,} groups, {offers:,} offers; USD/h for "
+        f"each GPU",
+        style="dim",
+    )

@@ -29,7 +29,9 @@ SECOND = ("milp", "highs", "cpsat")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool) -> None:
-    """Show versions and extras, and test the second solvers on programs whose answers are known; exit code 1 if one is wrong."""
+    """Show versions and extras, and test the second solvers on programs whose answers are known;
+    exit code 1 if one is wrong.
+    """
     from placer.version import __version__
 
     rows = [("python", platform.python_version(), ""), ("placer", __version__, "")]
@@ -37,7 +39,10 @@ def command(ctx: click.Context, /, as_json: bool) -> None:
     checks = [_check(name) for name in SECOND]
     if as_json:
         names = ("name", "found", "hint")
-        document = {"schema": "placer.doctor/v1", "rows": [dict(zip(names, row, strict=True)) for row in [*rows, *checks]]}
+        document = {
+            "schema": "placer.doctor/v1",
+            "rows": [dict(zip(names, row, strict=True)) for row in [*rows, *checks]],
+        }
         print_json(document)
     else:
         for name, found, hint in [*rows, *checks]:
@@ -61,4 +66,8 @@ def _check(name: str) -> tuple[str, str, str]:
     if importlib.util.find_spec(module.NEEDS[0]) is None:
         return f"solver {name}", "not installed", module.NEEDS[2]
     wrong = importlib.import_module("placer.solvers._programs.selftest").check_in_child(name)
-    return f"solver {name}", f"WRONG: {wrong}" if wrong else "tells the truth on 60 tiny programs", ""
+    return (
+        f"solver {name}",
+        f"WRONG: {wrong}" if wrong else "tells the truth on 60 tiny programs",
+        "",
+    )

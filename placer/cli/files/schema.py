@@ -13,7 +13,9 @@ from placer.errors import unknown
 @click.command("schema", epilog="Example: placer schema result > result-v1.json")
 @click.argument("name", default="result")
 def command(name: str) -> None:
-    """Print the JSON Schema of NAME, such as result, manifest, profile, calibration, reproduction, pareto, whatif, run or explanation."""
+    """Print the JSON Schema of NAME, such as result, manifest, profile, calibration, reproduction,
+    pareto, whatif, run or explanation.
+    """
     from placer.documents.schemas import SCHEMA_NAMES, schema_text
 
     if name not in SCHEMA_NAMES:

@@ -14,13 +14,22 @@ from placer.errors import PlacerError
 
 @click.command("validate", epilog="Example: placer validate plan.json")
 @click.argument("path")
-@click.option("--again", is_flag=True, help="Of a result: also solve its question again and compare.")
-@click.option("--solver", default="exact", show_default=True, metavar="NAME", help="Solver of --again.")
+@click.option(
+    "--again", is_flag=True, help="Of a result: also solve its question again and compare."
+)
+@click.option(
+    "--solver", default="exact", show_default=True, metavar="NAME", help="Solver of --again."
+)
 @json_option
 def command(path: str, again: bool, solver: str, as_json: bool) -> None:
-    """Check a result, manifest, profile, problem, calibration or quota file, or the folder of a price book."""
+    """Check a result, manifest, profile, problem, calibration or quota file, or the folder of a
+    price book.
+    """
     if again and (os.path.isdir(path) or path.endswith(".csv")):  # noqa: PTH112 - as below
-        raise PlacerError(f"{path} is no result, so there is nothing to solve again", "give a file of placer recommend -o")
+        raise PlacerError(
+            f"{path} is no result, so there is nothing to solve again",
+            "give a file of placer recommend -o",
+        )
     confirmed: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     if os.path.isdir(path):  # noqa: PTH112 - a name too long for the file system is no folder
@@ -46,7 +55,9 @@ def command(path: str, again: bool, solver: str, as_json: bool) -> None:
 
             confirmed = (*confirmed, solved_again(document, path, solver))
     if as_json:
-        lists = {"confirmed": list(confirmed), "trusted": list(trusted)} if confirmed or trusted else {}
+        lists = (
+            {"confirmed": list(confirmed), "trusted": list(trusted)} if confirmed or trusted else {}
+        )
         print_json({"schema": "placer.validation/v1", "valid": True, "message": said, **lists})
         return
     click.echo(f"valid: {said}")

@@ -31,20 +31,42 @@ def _epilog() -> str:
 
 @click.command("export", epilog=_epilog())
 @click.argument("path", metavar="RESULT|MANIFEST")
-@click.option("--to", "target", required=True, metavar="TARGET", help="What the files are for; see below.")
-@click.option("--dir", "folder", required=True, metavar="DIR", help="New or empty folder, or one of an earlier export.")
+@click.option(
+    "--to", "target", required=True, metavar="TARGET", help="What the files are for; see below."
+)
+@click.option(
+    "--dir",
+    "folder",
+    required=True,
+    metavar="DIR",
+    help="New or empty folder, or one of an earlier export.",
+)
 @click.option(
     "--train",
     default="train.py",
     show_default=True,
     metavar="FILE|MODULE:FUNCTION",
-    help="Training script, as the machines find it; or a function, as 'placer run' takes it, which the machines start.",
+    help="Training script, as the machines find it; or a function, as 'placer run' takes it, "
+    "which the machines start.",
 )
-@click.option("--image", metavar="IMAGE", help="Container image, where the target runs containers; default: PyTorch's own.")
+@click.option(
+    "--image",
+    metavar="IMAGE",
+    help="Container image, where the target runs containers; default: PyTorch's own.",
+)
 @click.option("--edited", is_flag=True, help="Take a manifest that was edited by hand.")
 @click.option("--diff", is_flag=True, help="Show what would change in DIR and write nothing.")
 @json_option
-def command(path: str, target: str, folder: str, train: str, image: str | None, edited: bool, diff: bool, as_json: bool) -> None:
+def command(
+    path: str,
+    target: str,
+    folder: str,
+    train: str,
+    image: str | None,
+    edited: bool,
+    diff: bool,
+    as_json: bool,
+) -> None:
     """Write launch files from a manifest, or from a result of 'placer recommend -o'."""
     from placer.launch.export import export, target_named
     from placer.launch.export.folder import difference, left_over, write_folder
@@ -57,12 +79,30 @@ def command(path: str, target: str, folder: str, train: str, image: str | None, 
     if not diff:
         write_folder(folder, files)
     if as_json:
-        listed = [{"name": name, "bytes": len(text.encode())} for name, text in sorted(files.items())]
-        document = {"schema": "placer.export/v1", "target": target, "dir": folder, "written": not diff, "manifest": plan.manifest.digest}
-        print_json({**document, "files": listed, "removed": gone, "changed": bool(changes), **({"diff": changes} if diff else {})})
+        listed = [
+            {"name": name, "bytes": len(text.encode())} for name, text in sorted(files.items())
+        ]
+        document = {
+            "schema": "placer.export/v1",
+            "target": target,
+            "dir": folder,
+            "written": not diff,
+            "manifest": plan.manifest.digest,
+        }
+        print_json(
+            {
+                **document,
+                "files": listed,
+                "removed": gone,
+                "changed": bool(changes),
+                **({"diff": changes} if diff else {}),
+            }
+        )
         return
     if diff:
-        click.echo(changes or f"no difference: {folder} holds what would be written", nl=not changes)
+        click.echo(
+            changes or f"no difference: {folder} holds what would be written", nl=not changes
+        )
         return
     for name, text in sorted(files.items()):
         click.echo(f"{folder}/{name}  {len(text.encode()):,} bytes")
@@ -86,7 +126,9 @@ def _plan(path: str, allow_edits: bool, words: dict[str, str]) -> Any:
         manifest = read_manifest(document, path, allow_edits=allow_edits)
     except PlacerError as error:
         if "digest differs" in error.message:
-            raise PlacerError(error.message, "add --edited to use it as it is, or write it again with --manifest") from None
+            raise PlacerError(
+                error.message, "add --edited to use it as it is, or write it again with --manifest"
+            ) from None
         raise
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     return Plan(manifest=manifest, text=text, edited=edited(document), **words)

@@ -32,10 +32,30 @@ Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the b
 
 @click.command("rehearse", epilog=EPILOG)
 @click.argument("manifest")
-@click.option("--scale", metavar="1/N", help="Bytes and calculation over those of the plan; default: a round takes a few seconds.")
-@click.option("--rounds", type=click.IntRange(3, 1000), default=5, show_default=True, metavar="N", help="Rounds that are measured.")
-@click.option("--per-group", type=click.IntRange(1), metavar="N", help="At most so many workers of each group.")
-@click.option("--train", metavar="MODULE:FUNCTION", help="Your own model, as for 'placer run'; its size gives the scale.")
+@click.option(
+    "--scale",
+    metavar="1/N",
+    help="Bytes and calculation over those of the plan; default: a round takes a few seconds.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(3, 1000),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Rounds that are measured.",
+)
+@click.option(
+    "--per-group",
+    type=click.IntRange(1),
+    metavar="N",
+    help="At most so many workers of each group.",
+)
+@click.option(
+    "--train",
+    metavar="MODULE:FUNCTION",
+    help="Your own model, as for 'placer run'; its size gives the scale.",
+)
 @click.option("--kill", metavar="RANK@STEP", help="Kill a worker in a step, and say what is lost.")
 @click.option(
     "--method",
@@ -44,12 +64,20 @@ Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the b
     show_default=True,
     help="How links are shaped; auto: namespaces where they can be made.",
 )
-@click.option("--limit", metavar="TIME", default="10min", show_default=True, help="Longest predicted time of all rounds.")
+@click.option(
+    "--limit",
+    metavar="TIME",
+    default="10min",
+    show_default=True,
+    help="Longest predicted time of all rounds.",
+)
 @click.option("--dir", "folder", metavar="DIR", help="Of the logs; default: ./NAME-rehearsal.")
 @click.option("-o", "--out", metavar="FILE", help="Write the comparison as JSON.")
 @json_option
 def command(manifest: str, as_json: bool, **words: Any) -> None:
-    """Rehearse the plan of MANIFEST on this machine, links shaped to the plan's, and compare seconds, bytes and cost."""
+    """Rehearse the plan of MANIFEST on this machine, links shaped to the plan's, and compare
+    seconds, bytes and cost.
+    """
     from placer.documents.manifest import read_manifest
     from placer.launch.rehearsal.kill import Kill
     from placer.launch.runtime.plan import read_document
@@ -60,9 +88,14 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     kill = None if words["kill"] is None else Kill.of(words["kill"])
     scale, limit_s = _scale(words["scale"]), parse_seconds(words["limit"])
     if words["train"] and scale is not None:
-        raise PlacerError("--scale and --train: the size of your model is the scale", "leave one out")
+        raise PlacerError(
+            "--scale and --train: the size of your model is the scale", "leave one out"
+        )
     if importlib.util.find_spec("torch") is None:
-        raise PlacerError("placer rehearse needs PyTorch, which is not installed", "install it: pip install 'placer[rehearse]'")
+        raise PlacerError(
+            "placer rehearse needs PyTorch, which is not installed",
+            "install it: pip install 'placer[rehearse]'",
+        )
     from placer.launch.rehearsal.comparison import confirmed, document_of, lines_of
     from placer.launch.rehearsal.rehearse import rehearse
     from placer.launch.rehearsal.wishes import Wishes
@@ -96,11 +129,17 @@ def _scale(words: str | None) -> float | None:
         return None
     top, _, below = words.strip().rstrip("%").partition("/")
     try:
-        value = float(top) / (float(below) if below else 1.0) / (100 if words.strip().endswith("%") else 1)
+        value = (
+            float(top)
+            / (float(below) if below else 1.0)
+            / (100 if words.strip().endswith("%") else 1)
+        )
     except (ValueError, ZeroDivisionError):
         value = -1.0
     if not 0 < value <= 1:
-        raise PlacerError(f"--scale '{words}' is no share of the plan", "give 1/100, 0.01 or 1%, at most 1")
+        raise PlacerError(
+            f"--scale '{words}' is no share of the plan", "give 1/100, 0.01 or 1%, at most 1"
+        )
     return value
 
 
@@ -112,23 +151,37 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
     from placer.units import counted, format_bytes, format_number
 
     out, small, plan = console(), found.small, found.plan
-    regions, late = counted(len(plan.regions), "region"), " beside the next step" if plan.exchange.overlap else ""
+    regions, late = (
+        counted(len(plan.regions), "region"),
+        " beside the next step" if plan.exchange.overlap else "",
+    )
     out.print(
-        f"{escape(plan.name)}: {plan.exchange.strategy}{late}, {counted(plan.workers, 'worker')} in {regions}, bytes and calculation x "
-        f"{format_number(small.scale)} ({format_bytes(small.problem.gradient_bytes)} a gradient), links by {found.method}; "
+        f"{escape(plan.name)}: {plan.exchange.strategy}{late}, "
+        f"{counted(plan.workers, 'worker')} in {regions}, bytes and calculation x "
+        f"{format_number(small.scale)} ({format_bytes(small.problem.gradient_bytes)} a "
+        f"gradient), links by {found.method}; "
         "seconds, bytes and requests are those of one round"
     )
-    table = new_table(("", "predicted", "measured", "difference", ""), right=("predicted", "measured", "difference"))
+    table = new_table(
+        ("", "predicted", "measured", "difference", ""),
+        right=("predicted", "measured", "difference"),
+    )
     for line in lines:
         off = line.difference
         mark = {True: "ok", False: "OFF", None: ""}[line.within]
-        shown = ["-" if value is None else _figure(value, line) for value in (line.predicted, line.measured)]
+        shown = [
+            "-" if value is None else _figure(value, line)
+            for value in (line.predicted, line.measured)
+        ]
         what = requests_said(line.what) if line.kind == "requests" else line.what
         table.add_row(escape(what), *shown, "" if off is None else f"{off:+.1%}", mark)
     out.print(table)
     if found.slower:
         links = ", ".join(f"{src} -> {dst}" for src, dst in found.slower)
-        out.print(f"note  faster in the plan than this machine carries, so cut, also in the prediction: {escape(links)}")
+        out.print(
+            f"note  faster in the plan than this machine carries, so cut, also in the prediction: "
+            f"{escape(links)}"
+        )
     if found.why_not:
         out.print(f"note  {escape(found.why_not)}")
     for words in found.deaths:
@@ -149,11 +202,15 @@ def _remarks(found: Rehearsal, lines: list[Line], workers: int) -> list[str]:
     said = []
     here = found.plan.workers
     if here < workers:
-        said.append(f"{here} of the plan's {workers} workers were rehearsed: all figures are those of {here}")
+        said.append(
+            f"{here} of the plan's {workers} workers were rehearsed: all figures are those of "
+            f"{here}"
+        )
     off = next((line.difference for line in lines if line.what == "calculation"), None)
     if off is not None and off > SECONDS_TOLERANCE and not found.deaths:
         said.append(
-            f"workers wait as long as they would calculate, so calculation {off:+.0%} means that this machine is too busy or too small "
+            f"workers wait as long as they would calculate, so calculation {off:+.0%} means that "
+            f"this machine is too busy or too small "
             f"for {here} workers: take a quiet one, or fewer with --per-group"
         )
     return said
@@ -161,7 +218,11 @@ def _remarks(found: Rehearsal, lines: list[Line], workers: int) -> list[str]:
 
 def _verdict(lines: list[Line]) -> str:
     judged = [line for line in lines if line.within is not None]
-    off = [f"{line.what} {line.difference:+.1%}" for line in judged if not line.within and line.difference is not None]
+    off = [
+        f"{line.what} {line.difference:+.1%}"
+        for line in judged
+        if not line.within and line.difference is not None
+    ]
     if off:
         return f"not confirmed: {', '.join(off)}"
     return f"confirmed: {len(judged)} of {len(judged)} judged" if judged else "nothing is judged"

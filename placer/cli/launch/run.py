@@ -37,28 +37,111 @@ DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/ch
 
 @click.command("run", epilog=EPILOG)
 @click.argument("manifest")
-@click.option("--train", required=True, metavar="MODULE:FUNCTION", help="Makes the model, its batches and its loss.")
+@click.option(
+    "--train",
+    required=True,
+    metavar="MODULE:FUNCTION",
+    help="Makes the model, its batches and its loss.",
+)
 @click.option("--local", is_flag=True, help="Run all workers on this machine.")
-@click.option("--rank", "rank", metavar="N|N-M", help="Ranks of this machine; default: the environment's RANK.")
-@click.option("--steps", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Optimizer steps in all.")
-@click.option("--tbs", type=click.IntRange(1), metavar="N", help="Another target batch size than the plan's, for a try.")
-@click.option("--microbatch", type=click.IntRange(1), metavar="N", help="Samples that a worker takes at once; default: the plan's.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of parameters and samples.")
-@click.option("--elastic", is_flag=True, help="Go on without workers that die: parameter-server, central, asgd-ga.")
-@click.option("-o", "--out", metavar="DIR", help="Folder of log and checkpoints; default: ./NAME-run.")
-@click.option("--checkpoint-every", type=click.IntRange(0), default=100, show_default=True, metavar="N", help="Steps; 0: never.")
-@click.option("--resume", is_flag=True, help="Go on from the newest checkpoint that all ranks have.")
-@click.option("--resume-if-any", is_flag=True, help="The same; where no rank has a checkpoint, begin. For jobs that are restarted.")
-@click.option("--device", metavar="NAME", help="cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of PyTorch in each process; default: 1 with --local.")
-@click.option("--timeout", type=Range(0.1, 86_400), metavar="SECONDS", help="A silent peer is lost then; default: the plan's, at least 60.")
-@click.option("--endpoint-url", metavar="URL", help="Of an S3 object store; default: the provider's, with --local one of its own.")
-@click.option("--poll", type=Range(0.001, 60), metavar="SECONDS", help="Between two looks into the store; default: the plan's.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where --local processes meet; default: a free one.")
-@click.option("--one-machine", is_flag=True, help="All ranks share a machine, though started apart: their links are not the plan's.")
+@click.option(
+    "--rank",
+    "rank",
+    metavar="N|N-M",
+    help="Ranks of this machine; default: the environment's RANK.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Optimizer steps in all.",
+)
+@click.option(
+    "--tbs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Another target batch size than the plan's, for a try.",
+)
+@click.option(
+    "--microbatch",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Samples that a worker takes at once; default: the plan's.",
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, metavar="N", help="Of parameters and samples."
+)
+@click.option(
+    "--elastic",
+    is_flag=True,
+    help="Go on without workers that die: parameter-server, central, asgd-ga.",
+)
+@click.option(
+    "-o", "--out", metavar="DIR", help="Folder of log and checkpoints; default: ./NAME-run."
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Steps; 0: never.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on from the newest checkpoint that all ranks have."
+)
+@click.option(
+    "--resume-if-any",
+    is_flag=True,
+    help="The same; where no rank has a checkpoint, begin. For jobs that are restarted.",
+)
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="cpu, cuda or cuda:1; default: cpu with --local, else the first GPU.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Threads of PyTorch in each process; default: 1 with --local.",
+)
+@click.option(
+    "--timeout",
+    type=Range(0.1, 86_400),
+    metavar="SECONDS",
+    help="A silent peer is lost then; default: the plan's, at least 60.",
+)
+@click.option(
+    "--endpoint-url",
+    metavar="URL",
+    help="Of an S3 object store; default: the provider's, with --local one of its own.",
+)
+@click.option(
+    "--poll",
+    type=Range(0.001, 60),
+    metavar="SECONDS",
+    help="Between two looks into the store; default: the plan's.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Where --local processes meet; default: a free one.",
+)
+@click.option(
+    "--one-machine",
+    is_flag=True,
+    help="All ranks share a machine, though started apart: their links are not the plan's.",
+)
 @json_option
 def command(manifest: str, as_json: bool, **words: Any) -> None:
-    """Execute the plan of MANIFEST for real: train a model with its strategy, measure, and compare with the prediction."""
+    """Execute the plan of MANIFEST for real: train a model with its strategy, measure, and compare
+    with the prediction.
+    """
     from placer.launch.runtime.log.comparison import summary
     from placer.launch.runtime.log.run_log import append
     from placer.launch.runtime.plan import plan_from, read_document
@@ -72,14 +155,23 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     folder = Path(words["out"] or f"{plan.name}-run")
     settings = _settings(plan, words, folder)
     if importlib.util.find_spec("torch") is None:
-        raise PlacerError("placer run needs PyTorch, which is not installed", "install it: pip install 'placer[profile]'")
+        raise PlacerError(
+            "placer run needs PyTorch, which is not installed",
+            "install it: pip install 'placer[profile]'",
+        )
     watch = _watch(plan, settings, quiet=as_json)
     if words["local"]:
         records = run_here(plan, document, settings, folder, watch, words["port"])
     else:
-        records = run_ranks(plan, document, settings, folder, watch, ranks, one_machine=words["one_machine"])
+        records = run_ranks(
+            plan, document, settings, folder, watch, ranks, one_machine=words["one_machine"]
+        )
     if ranks and 0 not in ranks:
-        click.echo(f"done: the log is with rank 0; {folder}/run-rank-{ranks[0]}.jsonl holds this machine's part", err=True)
+        click.echo(
+            f"done: the log is with rank 0; {folder}/run-rank-{ranks[0]}.jsonl holds this "
+            f"machine's part",
+            err=True,
+        )
         return
     found = summary(plan, settings, records)
     append(folder / "run.jsonl", found)
@@ -96,9 +188,14 @@ def _settings(plan: Plan, words: dict[str, Any], folder: Path) -> Settings:
 
     batch = words["tbs"] or plan.target_batch_size
     if batch < plan.workers:
-        raise PlacerError(f"target batch size {batch} is below the {plan.workers} workers", "each needs a sample")
+        raise PlacerError(
+            f"target batch size {batch} is below the {plan.workers} workers", "each needs a sample"
+        )
     if words["elastic"] and not executed(plan).ELASTIC:
-        raise PlacerError(f"{plan.exchange.strategy} cannot go on without a worker", "leave --elastic out: --resume goes on after a loss")
+        raise PlacerError(
+            f"{plan.exchange.strategy} cannot go on without a worker",
+            "leave --elastic out: --resume goes on after a loss",
+        )
     local = words["local"]
     return Settings(
         train=words["train"],
@@ -130,13 +227,21 @@ def _watch(plan: Plan, settings: Settings, *, quiet: bool) -> Callable[[dict[str
         if record["kind"] == "notice":
             click.echo(f"warning: {record['message']}", err=True)
         elif record["kind"] == "lost":
-            click.echo(f"warning: {plan.said(record['rank'])} stopped in step {record['step']}: {record['reason']}", err=True)
+            click.echo(
+                f"warning: {plan.said(record['rank'])} stopped in step {record['step']}: "
+                f"{record['reason']}",
+                err=True,
+            )
         elif record["kind"] == "step" and record["loss"] is not None and not quiet:
             losses.setdefault(record["step"], []).append(record["loss"])
             done = len(losses[record["step"]]) == plan.workers
             if done and (time.monotonic() - last[0] >= 1 or record["step"] + 1 == settings.steps):
                 last[0] = time.monotonic()
-                click.echo(f"step {record['step'] + 1}/{settings.steps}  loss {sum(losses[record['step']]):.4g}", err=True)
+                click.echo(
+                    f"step {record['step'] + 1}/{settings.steps}  loss "
+                    f"{sum(losses[record['step']]):.4g}",
+                    err=True,
+                )
 
     return watch
 
@@ -148,14 +253,24 @@ def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
     from placer.launch.runtime.log.comparison import requests_said
 
     out = console()
-    rounds = counted(found["rounds"], "round") + ("" if plan.steps_per_round == 1 else f" of {plan.steps_per_round} steps")
+    rounds = counted(found["rounds"], "round") + (
+        "" if plan.steps_per_round == 1 else f" of {plan.steps_per_round} steps"
+    )
     crew = f"{counted(plan.workers, 'worker')} in {counted(len(plan.regions), 'region')}"
-    exchange = "no exchange" if plan.workers == 1 else plan.exchange.strategy + (" beside the next step" if plan.exchange.overlap else "")
+    exchange = (
+        "no exchange"
+        if plan.workers == 1
+        else plan.exchange.strategy + (" beside the next step" if plan.exchange.overlap else "")
+    )
     out.print(f"{plan.name}: {exchange}, {crew}; {rounds} measured")
-    table = new_table(("", "predicted", "measured", "difference"), right=("predicted", "measured", "difference"))
+    table = new_table(
+        ("", "predicted", "measured", "difference"), right=("predicted", "measured", "difference")
+    )
     for row in found["seconds"]:
         predicted, measured, change = _figures(row, f" {row['unit']}")
-        table.add_row(f"{row['what']}", predicted, measured, change if found["seconds_compare"] else "")
+        table.add_row(
+            f"{row['what']}", predicted, measured, change if found["seconds_compare"] else ""
+        )
     for row in found["bytes"]:
         table.add_row(escape(f"{row['src']} -> {row['dst']}"), *_figures(row, " B"))
     for row in found["requests"]:
@@ -164,7 +279,8 @@ def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
     losses = found["losses"]
     if losses:
         out.print(
-            f"loss {losses[0]['loss']:.4g} in step {losses[0]['step'] + 1}, {losses[-1]['loss']:.4g} in step {losses[-1]['step'] + 1}"
+            f"loss {losses[0]['loss']:.4g} in step {losses[0]['step'] + 1}, "
+            f"{losses[-1]['loss']:.4g} in step {losses[-1]['step'] + 1}"
         )
     for remark in found["remarks"]:
         out.print(f"note  {remark}")

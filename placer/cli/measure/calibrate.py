@@ -26,10 +26,24 @@ or the log of one run of an all-reduce, run.jsonl of 'placer run'.
 @click.command("calibrate", epilog=EPILOG)
 @click.argument("runs")
 @catalog_option
-@click.option("--fit-link", "fit_links", multiple=True, metavar="A:B", help="Fit this link although the book has a figure for it.")
-@click.option("-o", "--output", metavar="FILE", help="Write the calibration that --calibration reads.")
+@click.option(
+    "--fit-link",
+    "fit_links",
+    multiple=True,
+    metavar="A:B",
+    help="Fit this link although the book has a figure for it.",
+)
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write the calibration that --calibration reads."
+)
 @json_option
-def command(runs: str, catalog: tuple[str, ...], fit_links: tuple[str, ...], output: str | None, as_json: bool) -> None:
+def command(
+    runs: str,
+    catalog: tuple[str, ...],
+    fit_links: tuple[str, ...],
+    output: str | None,
+    as_json: bool,
+) -> None:
     """Fit the timing model to your own measured runs and say how good the fit is."""
     from placer.cli.report.calibration import print_calibration
     from placer.validation.calibration.calibrate import calibrate
@@ -49,4 +63,8 @@ def command(runs: str, catalog: tuple[str, ...], fit_links: tuple[str, ...], out
     if output:
         err.print(f"wrote calibration to {output}")
     else:
-        err.print("next: -o calibration.json keeps it for --calibration of recommend, estimate and compare", style="dim")
+        err.print(
+            "next: -o calibration.json keeps it for --calibration of recommend, estimate and "
+            "compare",
+            style="dim",
+        )

@@ -43,12 +43,20 @@ or TARGET is hf:FILE, a Hugging Face config.json. The code of a target is run: i
 class ProfileCommand(click.Command):
     """A command whose first word may be the subcommand ``exchange``."""
 
-    def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any) -> click.Context:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
         """Hand over to the subcommand, else keep what was typed for the profile."""
         if args[:1] == ["exchange"]:
             from placer.cli.measure.profile_exchange import command as exchange
 
-            context: click.Context = exchange.make_context(f"{info_name} exchange", args[1:], parent, **extra)
+            context: click.Context = exchange.make_context(
+                f"{info_name} exchange", args[1:], parent, **extra
+            )
             return context
         typed = shlex.join(["placer", "profile", *args])
         extra.setdefault("obj", "".join(c if c.isprintable() else "?" for c in typed))
@@ -57,8 +65,14 @@ class ProfileCommand(click.Command):
 
 @click.command("profile", cls=ProfileCommand, epilog=EXAMPLE)
 @click.argument("target", required=False)
-@click.option("--builtin", metavar="NAME", help="A model that comes with placer: resnet50-like, bert-base-like, lstm, gnn ...")
-@click.option("--device", metavar="NAME", help="cuda:0, cpu or mps; default: the first GPU, else the CPU.")
+@click.option(
+    "--builtin",
+    metavar="NAME",
+    help="A model that comes with placer: resnet50-like, bert-base-like, lstm, gnn ...",
+)
+@click.option(
+    "--device", metavar="NAME", help="cuda:0, cpu or mps; default: the first GPU, else the CPU."
+)
 @click.option(
     "--precision",
     "precisions",
@@ -66,21 +80,57 @@ class ProfileCommand(click.Command):
     metavar="NAME",
     help="fp32, tf32, fp16 or bf16, repeatable; default: fp16 on CUDA, else fp32.",
 )
-@click.option("--batch-sizes", metavar="N,N..", help="Only these; default: 1, 2, 4 ... until more brings less than 5 %.")
-@click.option("--target-batch-size", metavar="N", help="Samples of an optimizer step: measures accumulation up to it.")
-@click.option("--steps", type=click.IntRange(1), metavar="N", help="Exactly so many steps for each batch size, instead of an interval.")
-@click.option("--quick", is_flag=True, help="30 s in all, intervals within 3 %; without it 120 s and 1 %.")
+@click.option(
+    "--batch-sizes",
+    metavar="N,N..",
+    help="Only these; default: 1, 2, 4 ... until more brings less than 5 %.",
+)
+@click.option(
+    "--target-batch-size",
+    metavar="N",
+    help="Samples of an optimizer step: measures accumulation up to it.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Exactly so many steps for each batch size, instead of an interval.",
+)
+@click.option(
+    "--quick", is_flag=True, help="30 s in all, intervals within 3 %; without it 120 s and 1 %."
+)
 @click.option("--thorough", is_flag=True, help="15 minutes in all, intervals within 0.5 %.")
-@click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help="Threads of PyTorch on a CPU; default: its own choice.")
-@click.option("--framework", metavar="NAME", help="Also measure what hivemind's or ddp's accumulation costs: hivemind, ddp or none.")
-@click.option("--estimate", is_flag=True, help="Measure nothing: memory, and speed on every GPU of the catalog, worked out.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Threads of PyTorch on a CPU; default: its own choice.",
+)
+@click.option(
+    "--framework",
+    metavar="NAME",
+    help="Also measure what hivemind's or ddp's accumulation costs: hivemind, ddp or none.",
+)
+@click.option(
+    "--estimate",
+    is_flag=True,
+    help="Measure nothing: memory, and speed on every GPU of the catalog, worked out.",
+)
 @click.option("--name", metavar="NAME", help="Name of the model; default: that of the target.")
-@click.option("-o", "--out", "--output", "out", metavar="FILE", help="Profile to write, or to add to if it is there; default: ./NAME.json.")
+@click.option(
+    "-o",
+    "--out",
+    "--output",
+    "out",
+    metavar="FILE",
+    help="Profile to write, or to add to if it is there; default: ./NAME.json.",
+)
 @catalog_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, **words: Any) -> None:
-    """Measure seconds by phase, samples/s, memory and gradients of a model on this device, and write its profile.
+    """Measure seconds by phase, samples/s, memory and gradients of a model on this device, and
+    write its profile.
 
     One profile holds many devices: run it again elsewhere with the same file.
     """
@@ -119,13 +169,24 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
         device=device,
         precisions=tuple(dict.fromkeys(words["precisions"])) or (default_precision(device),),
         effort=_effort(words),
-        batch_sizes=None if sizes is None else tuple(parse_count(part, "batch size") for part in sizes.split(",")),
-        target_batch_size=None if target_batch is None else parse_count(target_batch, "target batch size"),
+        batch_sizes=None
+        if sizes is None
+        else tuple(parse_count(part, "batch size") for part in sizes.split(",")),
+        target_batch_size=None
+        if target_batch is None
+        else parse_count(target_batch, "target batch size"),
     )
     catalog, _ = over_default(words["catalog"])
     subject = load_target(words["target"], words["builtin"], words["name"])
     place = place.named(subject.name)
-    return Profiling(subject=subject, plan=plan, catalog=catalog, command=typed, old=place.old(), path=place.typed), place.path
+    return Profiling(
+        subject=subject,
+        plan=plan,
+        catalog=catalog,
+        command=typed,
+        old=place.old(),
+        path=place.typed,
+    ), place.path
 
 
 def _effort(words: dict[str, Any]) -> Any:
@@ -139,7 +200,9 @@ def _effort(words: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutFile:
-    """The profile's file: as typed (empty: not yet named), and its folder before a target could change the current one."""
+    """The profile's file: as typed (empty: not yet named), and its folder before a target could
+    change the current one.
+    """
 
     typed: str
     folder: Path
@@ -157,7 +220,9 @@ class OutFile:
         """Give the file the name of the model, if it has none yet."""
         if self.typed:
             return self
-        made = replace(self, typed=(re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model") + ".json")
+        made = replace(
+            self, typed=(re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model") + ".json"
+        )
         check_targets(made.path)
         return made
 
@@ -209,15 +274,23 @@ def _framework(work: Profiling, framework: str | None, told: Callable[[str], Non
     from placer.profiler.target.workload import Workload
 
     if not isinstance(work.subject, Workload):
-        raise PlacerError("--framework needs a model: a step function hides its gradients", "leave out --framework")
+        raise PlacerError(
+            "--framework needs a model: a step function hides its gradients",
+            "leave out --framework",
+        )
     told(f"accumulation under {framework}")
     knee = work.measurements[0].knee_batch_size
     target = work.plan.target_batch_size
     try:
         with failures.told(f"while batches of {knee:,} are accumulated"):
-            found = measured_efficiency(work.subject, work.plan.device, framework, microbatch=knee, target_batch_size=target)
+            found = measured_efficiency(
+                work.subject, work.plan.device, framework, microbatch=knee, target_batch_size=target
+            )
     except failures.OutOfMemory as error:
-        raise PlacerError(f"accumulation of batches of {knee:,} does not fit: {error}", "give --batch-sizes with smaller ones") from None
+        raise PlacerError(
+            f"accumulation of batches of {knee:,} does not fit: {error}",
+            "give --batch-sizes with smaller ones",
+        ) from None
     work.efficiency.append(found)
 
 
@@ -242,7 +315,11 @@ def _say(work: Profiling, profile: ModelProfile, *, as_json: bool) -> None:
         err.print(f"note: {note}", style="yellow", soft_wrap=True)
     partial = ", marked partial" if any(m.partial for m in work.measurements) else ""
     err.print(f"{'added to' if work.old else 'wrote'} {work.path}{partial}", soft_wrap=True)
-    err.print(f"next: placer recommend --model {shlex.quote(model_word(work.path))} --budget 5/h", style="dim", soft_wrap=True)
+    err.print(
+        f"next: placer recommend --model {shlex.quote(model_word(work.path))} --budget 5/h",
+        style="dim",
+        soft_wrap=True,
+    )
 
 
 def model_word(path: str) -> str:

@@ -1,4 +1,6 @@
-"""``placer profile --estimate``: what a model needs, and how fast GPUs that are not here may train it."""
+"""``placer profile --estimate``: what a model needs, and how fast GPUs that are not here may train
+it.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +32,54 @@ def estimate(words: dict[str, Any]) -> None:
     from placer.units import parse_count
     from placer.workload.profile import SCHEMA, profile_document
 
-    measuring = [name for name in ("device", "steps", "quick", "thorough", "threads", "framework") if words[name]]
+    measuring = [
+        name
+        for name in ("device", "steps", "quick", "thorough", "threads", "framework")
+        if words[name]
+    ]
     if measuring:
-        raise PlacerError(f"--estimate measures nothing, so --{measuring[0]} says nothing", f"leave out --{measuring[0]} or --estimate")
+        raise PlacerError(
+            f"--estimate measures nothing, so --{measuring[0]} says nothing",
+            f"leave out --{measuring[0]} or --estimate",
+        )
     place = OutFile.of(words["out"])
     precisions, batch = words["precisions"], words["batch_sizes"]
     if len(precisions) > 1 or "," in (batch or ""):
-        raise PlacerError("--estimate takes one --precision and one of --batch-sizes", "run it once for each")
-    target_batch = None if words["target_batch_size"] is None else parse_count(words["target_batch_size"], "target batch size")
+        raise PlacerError(
+            "--estimate takes one --precision and one of --batch-sizes", "run it once for each"
+        )
+    target_batch = (
+        None
+        if words["target_batch_size"] is None
+        else parse_count(words["target_batch_size"], "target batch size")
+    )
     microbatch = None if batch is None else parse_count(batch, "batch size")
     catalog, _ = over_default(words["catalog"])
-    with redirect_stdout(sys.stderr), load_torch().device("meta") if words["builtin"] else nullcontext():  # no memory for weights
+    with (
+        redirect_stdout(sys.stderr),
+        load_torch().device("meta") if words["builtin"] else nullcontext(),
+    ):  # no memory for weights
         subject = load_target(words["target"], words["builtin"], words["name"])
     if not isinstance(subject, Workload):
-        raise PlacerError(f"{subject.source} returns a step function, which cannot run on the meta device", "return (module, batch, loss)")
+        raise PlacerError(
+            f"{subject.source} returns a step function, which cannot run on the meta device",
+            "return (module, batch, loss)",
+        )
     place = place.named(subject.name)
     old = place.old()
-    known = [] if old is None else [rate for rate in old.rates if rate.basis in ("measured", "published")]
+    known = (
+        []
+        if old is None
+        else [rate for rate in old.rates if rate.basis in ("measured", "published")]
+    )
     with redirect_stdout(sys.stderr):  # what the target prints is no result
-        found = work_out(subject, catalog, microbatch, precisions[0] if precisions else USUAL_PRECISION, known=known)
+        found = work_out(
+            subject,
+            catalog,
+            microbatch,
+            precisions[0] if precisions else USUAL_PRECISION,
+            known=known,
+        )
     profile = estimated_profile(found, old, place.typed, target_batch)
     write_json(place.path, {"schema": SCHEMA, **profile_document(profile)})
     if words["as_json"]:
@@ -57,4 +88,8 @@ def estimate(words: dict[str, Any]) -> None:
         print_estimate(console(), found)
     err = console(stderr=True)
     err.print(f"{'added to' if old else 'wrote'} {place.typed}", soft_wrap=True)
-    err.print(f"next: placer recommend --model {shlex.quote(model_word(place.typed))} --budget 5/h", style="dim", soft_wrap=True)
+    err.print(
+        f"next: placer recommend --model {shlex.quote(model_word(place.typed))} --budget 5/h",
+        style="dim",
+        soft_wrap=True,
+    )

@@ -33,14 +33,30 @@ BOOK = "erben-2023"
 
 
 @click.command("exchange", epilog=EPILOG)
-@click.option("--host", metavar="NAME", help="Class of hosts that this machine stands for: t4, a10, or a device such as A100-80.")
-@click.option("--model", default="roberta-xlm", show_default=True, metavar="NAME|FILE", help="Model whose step is worked out with it.")
+@click.option(
+    "--host",
+    metavar="NAME",
+    help="Class of hosts that this machine stands for: t4, a10, or a device such as A100-80.",
+)
+@click.option(
+    "--model",
+    default="roberta-xlm",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="Model whose step is worked out with it.",
+)
 @click.option("--quick", is_flag=True, help="About 10 seconds instead of 30.")
 @click.option("--thorough", is_flag=True, help="About two minutes, with gradients up to 128 MB.")
-@click.option("-o", "--output", metavar="FILE", help="Write the calibration that --calibration reads.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write the calibration that --calibration reads."
+)
 @json_option
-def command(host: str | None, model: str, quick: bool, thorough: bool, output: str | None, as_json: bool) -> None:
-    """Measure what averaging gradients costs this machine's processor and scale the host constants by it."""
+def command(
+    host: str | None, model: str, quick: bool, thorough: bool, output: str | None, as_json: bool
+) -> None:
+    """Measure what averaging gradients costs this machine's processor and scale the host constants
+    by it.
+    """
     from placer.market.books.reading import load_catalog
     from placer.profiler.host.arithmetic import SECONDS, SIZES, measure_host
     from placer.profiler.host.overlay import host_class, host_report
@@ -49,7 +65,10 @@ def command(host: str | None, model: str, quick: bool, thorough: bool, output: s
     if quick and thorough:
         raise PlacerError("--quick and --thorough contradict each other", "give one")
     if host is None and output is not None:
-        raise PlacerError("--host is missing", "say what this machine stands for: t4 (hosts of T4), a10 (of all others), or a device")
+        raise PlacerError(
+            "--host is missing",
+            "say what this machine stands for: t4 (hosts of T4), a10 (of all others), or a device",
+        )
     kind = host_class(host or "a10", load_catalog("default"))
     load_profile(model)
     check_targets(output)
@@ -74,9 +93,20 @@ def _bar() -> Iterator[Callable[[float], None]]:
     if not sys.stderr.isatty():
         yield lambda share: None
         return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task("averaging on one core", total=1.0)
         yield lambda share: bar.update(task, completed=share)
@@ -84,10 +114,16 @@ def _bar() -> Iterator[Callable[[float], None]]:
 
 def _print(out: Console, report: HostReport, model: str) -> None:
     measured = report.measured
-    out.print(f"{measured.processor}, {measured.logical_cpus} logical CPUs, PyTorch {measured.torch_version}", style="bold")
+    out.print(
+        f"{measured.processor}, {measured.logical_cpus} logical CPUs, PyTorch "
+        f"{measured.torch_version}",
+        style="bold",
+    )
     out.print("\nMeasured: arithmetic of one peer on one core, 90 % intervals", style="bold")
     out.print(_arithmetic(report))
-    out.print(f"\nAveraging constants of {report.host} hosts ({', '.join(report.devices)})", style="bold")
+    out.print(
+        f"\nAveraging constants of {report.host} hosts ({', '.join(report.devices)})", style="bold"
+    )
     out.print(_constants(report))
     out.print(f"\nA step of {model} with {EXAMPLES[report.host]} ({BOOK})", style="bold")
     out.print(_steps(report, model))
@@ -95,13 +131,34 @@ def _print(out: Console, report: HostReport, model: str) -> None:
 
 def _arithmetic(report: HostReport) -> Table:
     right = ("s/GB", "us/tensor", "serialise", "average", "deserialise")
-    table = new_table(("messages", "s/GB", "interval", "us/tensor", "interval", "serialise", "average", "deserialise"), right=right)
+    table = new_table(
+        (
+            "messages",
+            "s/GB",
+            "interval",
+            "us/tensor",
+            "interval",
+            "serialise",
+            "average",
+            "deserialise",
+        ),
+        right=right,
+    )
     for name, found in report.fits.items():
         largest = max(report.measured.of(name), key=lambda p: (p.bytes, -p.tensors))
-        stages = [f"{seconds / largest.total_s:.0%}" for seconds in (largest.serialise_s, largest.average_s, largest.deserialise_s)]
+        stages = [
+            f"{seconds / largest.total_s:.0%}"
+            for seconds in (largest.serialise_s, largest.average_s, largest.deserialise_s)
+        ]
         a, b = found.s_per_gb, found.s_per_tensor
         per_tensor = f"{b.value * 1e6:.3g}", f"{b.low * 1e6:.3g} to {b.high * 1e6:.3g}"
-        table.add_row({"none": "fp32"}.get(name, name), f"{a.value:.3g}", f"{a.low:.3g} to {a.high:.3g}", *per_tensor, *stages)
+        table.add_row(
+            {"none": "fp32"}.get(name, name),
+            f"{a.value:.3g}",
+            f"{a.low:.3g} to {a.high:.3g}",
+            *per_tensor,
+            *stages,
+        )
     return table
 
 
@@ -110,14 +167,29 @@ def _constants(report: HostReport) -> Table:
 
     classes = list(PUBLISHED.hosts)
     right = (*(f"shipped {name}" for name in classes), "here")
-    table = new_table(("constant", "unit", *right, "interval", "basis"), right=right, wrap=("basis",))
+    table = new_table(
+        ("constant", "unit", *right, "interval", "basis"), right=right, wrap=("basis",)
+    )
     for term in report.terms:
         shipped = [f"{getattr(PUBLISHED.hosts[name], term.name):.3g}" for name in classes]
         interval = f"{term.low:.3g} to {term.high:.3g}" if term.high > term.low else ""
-        table.add_row(term.name, term.unit, *shipped, f"{term.value:.3g}", interval, f"{term.basis}: {term.source}")
+        table.add_row(
+            term.name,
+            term.unit,
+            *shipped,
+            f"{term.value:.3g}",
+            interval,
+            f"{term.basis}: {term.source}",
+        )
     _, slow, fast = report.overlay.calibration.spreads[report.host]
     table.add_row(
-        "averaging time", "x", "", "", "1", f"{fast:.2f} to {slow:.2f}", "assumed: how far the rest of hivemind follows the arithmetic"
+        "averaging time",
+        "x",
+        "",
+        "",
+        "1",
+        f"{fast:.2f} to {slow:.2f}",
+        "assumed: how far the rest of hivemind follows the arithmetic",
     )
     return table
 
@@ -131,7 +203,13 @@ def _steps(report: HostReport, model: str) -> Table:
         got = placer.estimate(model, EXAMPLES[report.host], catalog=BOOK, calibration=overlay)
         rate = got.samples_per_second
         averaging = dict(got.step.parts).get("averaging", 0.0)
-        table.add_row(name, f"{averaging:.2f}", f"{got.step.total:.2f}", f"{rate.value:,.1f}", f"{rate.low:,.1f} to {rate.high:,.1f}")
+        table.add_row(
+            name,
+            f"{averaging:.2f}",
+            f"{got.step.total:.2f}",
+            f"{rate.value:,.1f}",
+            f"{rate.low:,.1f} to {rate.high:,.1f}",
+        )
     return table
 
 
@@ -144,4 +222,8 @@ def _after(err: Console, report: HostReport, output: str | None) -> None:
     if output:
         err.print(f"wrote calibration to {output}")
     else:
-        err.print("next: --host NAME -o here.json keeps it for --calibration of recommend, estimate and compare", style="dim")
+        err.print(
+            "next: --host NAME -o here.json keeps it for --calibration of recommend, estimate and "
+            "compare",
+            style="dim",
+        )

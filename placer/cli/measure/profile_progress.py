@@ -1,4 +1,6 @@
-"""A bar on stderr while `placer profile` measures: what it measures, and how much time it takes at most."""
+"""A bar on stderr while `placer profile` measures: what it measures, and how much time it takes at
+most.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,15 @@ def bar(seconds: float) -> Iterator[Callable[[str], None]]:
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("at most"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("at most"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console(stderr=True), transient=True) as shown:
         task = shown.add_task("starting", total=seconds)
         start = time.perf_counter()
-        yield lambda words: shown.update(task, description=words, completed=min(seconds, time.perf_counter() - start))
+        yield lambda words: shown.update(
+            task, description=words, completed=min(seconds, time.perf_counter() - start)
+        )

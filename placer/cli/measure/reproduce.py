@@ -10,10 +10,14 @@ from placer.cli.output import console, print_json
 
 @click.command("reproduce", epilog="Example: placer reproduce erben")
 @click.argument("paper", metavar="PAPER")
-@click.option("--all", "all_rows", is_flag=True, help="Print every row, not only the best of each family.")
+@click.option(
+    "--all", "all_rows", is_flag=True, help="Print every row, not only the best of each family."
+)
 @json_option
 def command(paper: str, all_rows: bool, as_json: bool) -> None:
-    """Work a published paper out again from the shipped books and compare; PAPER is erben, phalak or cloudless."""
+    """Work a published paper out again from the shipped books and compare; PAPER is erben, phalak
+    or cloudless.
+    """
     from placer.cli.report.reproduction import print_reproduction, reproduction_document
     from placer.validation.reproduction import reproduce
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def calibration_document(got: CalibrationReport) -> dict[str, Any]:
-    """Build the document of a calibration: what ``--calibration`` reads, and a report; errors are shares of 1."""
+    """Build the document of a calibration: what ``--calibration`` reads, and a report; errors are
+    shares of 1.
+    """
     figures = overlay_document(got.overlay)
     return {
         "schema": SCHEMA,
@@ -32,11 +34,22 @@ def calibration_document(got: CalibrationReport) -> dict[str, Any]:
         "report": {
             "fitted": [_figure(figure) for figure in got.figures],
             "not_fitted": [
-                {"figure": p.label, "kind": p.kind, "key": list(p.key), "unit": p.unit, "published": p.published, "because": why}
+                {
+                    "figure": p.label,
+                    "kind": p.kind,
+                    "key": list(p.key),
+                    "unit": p.unit,
+                    "published": p.published,
+                    "because": why,
+                }
                 for p, why in got.unfitted
             ],
             "runs": [_check(check) for check in got.checks],
-            "errors": {"before": _errors(got.before), "after": _errors(got.after), "left_out": _errors(got.left_out)},
+            "errors": {
+                "before": _errors(got.before),
+                "after": _errors(got.after),
+                "left_out": _errors(got.left_out),
+            },
             "warnings": list(got.warnings),
         },
     }
@@ -45,12 +58,20 @@ def calibration_document(got: CalibrationReport) -> dict[str, Any]:
 def print_calibration(console: Console, got: CalibrationReport) -> None:
     """Print fitted figures, errors of the runs and their summary."""
     console.print(
-        Text(f"{len(got.checks)} {'run' if len(got.checks) == 1 else 'runs'} of {got.file} on price book {got.catalog.name}", style="bold")
+        Text(
+            f"{len(got.checks)} {'run' if len(got.checks) == 1 else 'runs'} of {got.file} on price "
+            f"book {got.catalog.name}",
+            style="bold",
+        )
     )
     _section(console, "Fitted, with 90 % intervals", _figures(got.figures))
     if got.unfitted:
         _section(console, "Not fitted", _unfitted(got))
-    _section(console, "Expected over measured samples/s (left out: fitted to the other runs; * outlier)", _checks(got.checks))
+    _section(
+        console,
+        "Expected over measured samples/s (left out: fitted to the other runs; * outlier)",
+        _checks(got.checks),
+    )
     _section(console, "Error of samples/s", _summary(got))
 
 
@@ -60,12 +81,21 @@ def _section(console: Console, title: str, table: Table) -> None:
 
 
 def _figures(figures: Iterable[Fitted]) -> Table:
-    table = _table(("figure", "published", "fitted", "interval", "unit", "runs"), text=("figure", "unit"))
+    table = _table(
+        ("figure", "published", "fitted", "interval", "unit", "runs"), text=("figure", "unit")
+    )
     for f in figures:
         mark = " (end of its range)" if f.at_limit else ""
         interval = f"{_number(f.low)} to {_number(f.high)}"
         label = f"{f.parameter.label}{mark}"
-        table.add_row(label, _number(f.parameter.published), _number(f.value), interval, f.parameter.unit, str(f.runs))
+        table.add_row(
+            label,
+            _number(f.parameter.published),
+            _number(f.value),
+            interval,
+            f.parameter.unit,
+            str(f.runs),
+        )
     return table
 
 
@@ -77,19 +107,33 @@ def _unfitted(got: CalibrationReport) -> Table:
 
 
 def _checks(checks: Iterable[Check]) -> Table:
-    table = _table(("line", "model", "workers", "measured", "before", "after", "", "left out"), text=("model", "workers", ""))
+    table = _table(
+        ("line", "model", "workers", "measured", "before", "after", "", "left out"),
+        text=("model", "workers", ""),
+    )
     for c in checks:
         left = "" if c.left_out is None else f"{c.left_out:+.1%}"
         mark = "*" if c.outlier else ""
         table.add_row(
-            str(c.line), c.model, c.workers.replace(",", ", "), _number(c.measured), f"{c.before:+.1%}", f"{c.after:+.1%}", mark, left
+            str(c.line),
+            c.model,
+            c.workers.replace(",", ", "),
+            _number(c.measured),
+            f"{c.before:+.1%}",
+            f"{c.after:+.1%}",
+            mark,
+            left,
         )
     return table
 
 
 def _summary(got: CalibrationReport) -> Table:
     table = _table(("", "mean", "worst", "runs"), text=("",))
-    for label, errors in (("published figures", got.before), ("calibrated", got.after), ("each run left out", got.left_out)):
+    for label, errors in (
+        ("published figures", got.before),
+        ("calibrated", got.after),
+        ("each run left out", got.left_out),
+    ):
         if errors is not None:
             table.add_row(label, f"{errors.mean:.1%}", f"{errors.worst:.1%}", str(errors.runs))
     return table
@@ -138,4 +182,8 @@ def _check(check: Check) -> dict[str, Any]:
 
 
 def _errors(errors: Errors | None) -> dict[str, float] | None:
-    return None if errors is None else {"mean": errors.mean, "worst": errors.worst, "runs": errors.runs}
+    return (
+        None
+        if errors is None
+        else {"mean": errors.mean, "worst": errors.worst, "runs": errors.runs}
+    )

@@ -10,14 +10,23 @@ from rich.text import Text
 
 from placer.advice.worlds.replan import Replan
 from placer.cli.report.recommend.sentences import headline
-from placer.cli.report.result_document import data_document, estimate_document, placement_document, request_document
+from placer.cli.report.result_document import (
+    data_document,
+    estimate_document,
+    placement_document,
+    request_document,
+)
 from placer.cli.report.whatif import change_document
 from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
 from placer.units import counted, format_duration, format_number, format_usd
 
 SCHEMA = "placer.replan/v1"
-GAINS = {"throughput": "more samples/s", "cost": "less USD/h", "cost-per-sample": "less USD per sample"}
+GAINS = {
+    "throughput": "more samples/s",
+    "cost": "less USD/h",
+    "cost-per-sample": "less USD per sample",
+}
 
 
 def replan_document(got: Replan) -> dict[str, Any]:
@@ -33,18 +42,34 @@ def replan_document(got: Replan) -> dict[str, Any]:
             "links": seen.links,
             "rounds": seen.rounds,
             "speeds": [
-                {"device": s.device, "workers": s.workers, "planned": s.planned, "measured": s.measured, "factor": s.factor}
+                {
+                    "device": s.device,
+                    "workers": s.workers,
+                    "planned": s.planned,
+                    "measured": s.measured,
+                    "factor": s.factor,
+                }
                 for s in seen.speeds
             ],
             "samples_per_second": seen.samples_per_second,
             "exchange_s": seen.exchange_s,
-            "lost": [{"rank": one.rank, "place": one.place or None, "step": one.step, "reason": one.reason} for one in seen.lost],
+            "lost": [
+                {
+                    "rank": one.rank,
+                    "place": one.place or None,
+                    "step": one.step,
+                    "reason": one.reason,
+                }
+                for one in seen.lost
+            ],
         },
         "changes": [change_document(change) for change in got.changes],
         "running": None
         if running is None
         else {
-            "placement": placement_document(running.placement, world) if running.estimate is not None else None,
+            "placement": placement_document(running.placement, world)
+            if running.estimate is not None
+            else None,
             "estimate": None if running.estimate is None else estimate_document(running.estimate),
             "value": running.value,
             "violations": list(running.broken),
@@ -57,7 +82,9 @@ def replan_document(got: Replan) -> dict[str, Any]:
                 "bound": answer.bound,
                 "gap": answer.gap,
             },
-            "placement": None if answer.placement is None else placement_document(answer.placement, world),
+            "placement": None
+            if answer.placement is None
+            else placement_document(answer.placement, world),
             "estimate": None if answer.estimate is None else estimate_document(answer.estimate),
         },
         "verdict": got.verdict,
@@ -84,17 +111,36 @@ def _lines(got: Replan) -> Iterator[tuple[str, str]]:
     yield "plan", f"{got.manifest.name}: {headline(got.planned)}"
     where = f"a run of {counted(seen.rounds, 'round')} that count"
     for number, s in enumerate(seen.speeds):
-        said = f"{s.device} {s.measured:,.4g} samples/s a machine, planned {s.planned:,.4g} ({100 * (s.factor - 1):+.1f} %)"
+        said = (
+            f"{s.device} {s.measured:,.4g} samples/s a machine, planned {s.planned:,.4g} "
+            f"({100 * (s.factor - 1):+.1f} %)"
+        )
         yield "observed" if number == 0 else "", f"{where}: {said}" if number == 0 else said
     if seen.samples_per_second is not None:
         whole = got.manifest.expected.samples_per_second.value
-        yield "", f"{format_number(seen.samples_per_second)} samples/s in all, planned {format_number(whole)}"
+        yield (
+            "",
+            (
+                f"{format_number(seen.samples_per_second)} samples/s in all, planned "
+                f"{format_number(whole)}"
+            ),
+        )
     if seen.exchange_s is not None:
-        links = [change.text for change in got.changes if change.what == "bandwidth" and change.factor is not None]
+        links = [
+            change.text
+            for change in got.changes
+            if change.what == "bandwidth" and change.factor is not None
+        ]
         factor = f"; links between regions {links[0].rpartition('=')[2]}" if links else ""
         yield "", f"exchange and waiting {seen.exchange_s:,.4g} s a round{factor}"
     for one in seen.lost:
-        yield "lost", f"rank {one.rank}{f' ({one.place})' if one.place else ''} in step {one.step}: {one.reason}"
+        yield (
+            "lost",
+            (
+                f"rank {one.rank}{f' ({one.place})' if one.place else ''} in step {one.step}: "
+                f"{one.reason}"
+            ),
+        )
     for note in got.notes:
         yield "note", note
     if running is None:
@@ -122,10 +168,18 @@ def _verdict(got: Replan) -> str:
     if got.verdict == "nothing":
         return "nothing fits and nothing can go on: relax a limit"
     if got.verdict == "keep":
-        better = f": the best would gain {100 * gain:.1f} %" if gain is not None and gain > 0 else ": nothing is better"
+        better = (
+            f": the best would gain {100 * gain:.1f} %"
+            if gain is not None and gain > 0
+            else ": nothing is better"
+        )
         return f"keep{better if got.answer.placement is not None else ''}"
     crew = 0 if got.running is None else got.running.placement.workers
-    kept = f"{got.kept_machines} of {counted(crew, 'machine')} in use stay" if crew else "all machines are new"
+    kept = (
+        f"{got.kept_machines} of {counted(crew, 'machine')} in use stay"
+        if crew
+        else "all machines are new"
+    )
     words = {"restore": "start the lost machines again", "move": "move"}[got.verdict]
     if gain is None or after is None:
         why = (
@@ -137,9 +191,10 @@ def _verdict(got: Replan) -> str:
         )
         return f"{words}: {why}; {kept}"
     objective = got.answer.problem.requirements.objective
-    return f"{words}: {100 * gain:.1f} % {GAINS.get(objective, f'better ({objective})')}{_difference(got)}; {kept}; " + (
-        f"a stop of {format_duration(got.move_s)} has paid off after {format_duration(after)}"
-    )
+    return (
+        f"{words}: {100 * gain:.1f} % "
+        f"{GAINS.get(objective, f'better ({objective})')}{_difference(got)}; {kept}; "
+    ) + (f"a stop of {format_duration(got.move_s)} has paid off after {format_duration(after)}")
 
 
 def _difference(got: Replan) -> str:

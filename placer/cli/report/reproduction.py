@@ -15,7 +15,11 @@ from placer.units import format_number
 from placer.validation.reproduction.comparison import Claim, Group, Reproduction, Row, Verdict
 
 SCHEMA = "placer.reproduction/v1"
-STYLES = {Verdict.REPRODUCED: "green", Verdict.NOT_REPRODUCIBLE: "yellow", Verdict.CONTRADICTED: "red"}
+STYLES = {
+    Verdict.REPRODUCED: "green",
+    Verdict.NOT_REPRODUCIBLE: "yellow",
+    Verdict.CONTRADICTED: "red",
+}
 SHORT = {"calculation": "calc."}
 """Headers that would not fit 80 columns."""
 USD_DECIMALS = 6
@@ -23,7 +27,9 @@ USD_DECIMALS = 6
 
 
 def reproduction_document(got: Reproduction) -> dict[str, Any]:
-    """Build the document of a reproduction; errors and coverage are shares of 1; within v1 keys are only added."""
+    """Build the document of a reproduction; errors and coverage are shares of 1; within v1 keys are
+    only added.
+    """
     return {
         "schema": SCHEMA,
         "paper": got.paper,
@@ -36,22 +42,41 @@ def reproduction_document(got: Reproduction) -> dict[str, Any]:
 
 
 def print_reproduction(console: Console, got: Reproduction, *, all_rows: bool = False) -> None:
-    """Print rows, groups, claims and notes; without ``all_rows`` only the first measured quantity and the best of each family."""
+    """Print rows, groups, claims and notes; without ``all_rows`` only the first measured quantity
+    and the best of each family.
+    """
     console.print(Text(got.title, style="bold"))
-    measured, computed = [r for r in got.rows if r.published is not None], [r for r in got.rows if r.published is None]
-    for quantity in list(dict.fromkeys(row.quantity for row in measured))[: None if all_rows else 1]:
+    measured, computed = (
+        [r for r in got.rows if r.published is not None],
+        [r for r in got.rows if r.published is None],
+    )
+    for quantity in list(dict.fromkeys(row.quantity for row in measured))[
+        : None if all_rows else 1
+    ]:
         rows = [row for row in measured if row.quantity == quantity]
-        _section(console, f"Published and estimated {quantity} (* outside of the interval)", _measured(rows))
+        _section(
+            console,
+            f"Published and estimated {quantity} (* outside of the interval)",
+            _measured(rows),
+        )
     for group, quantity in dict.fromkeys((row.groups[0], row.quantity) for row in computed):
         rows = [row for row in computed if (row.groups[0], row.quantity) == (group, quantity)]
         shown = rows if all_rows else best_of_families(rows)
-        left = "" if len(shown) == len(rows) else f" (best of each family, {len(shown)} of {len(rows)}; --all shows all)"
+        left = (
+            ""
+            if len(shown) == len(rows)
+            else f" (best of each family, {len(shown)} of {len(rows)}; --all shows all)"
+        )
         _section(console, f"{group}: {quantity}{left}", _computed(shown))
     if got.groups:
         _section(console, "Errors by group", _groups(got.groups))
     if got.claims:
         counts = Counter(claim.finding.verdict for claim in got.claims)
-        _section(console, f"Claims: {', '.join(f'{counts[v]} {v}' for v in Verdict)}", _claims(got.claims, console.width))
+        _section(
+            console,
+            f"Claims: {', '.join(f'{counts[v]} {v}' for v in Verdict)}",
+            _claims(got.claims, console.width),
+        )
     console.print()
     for note in got.notes:
         console.print(Text(f"note: {note}", style="dim"))
@@ -73,9 +98,16 @@ def _section(console: Console, title: str, table: RenderableType) -> None:
 
 def _measured(rows: Sequence[Row]) -> Table:
     """Published beside ours, one line a run."""
-    table = _table(("run", "published", "ours", "error", "interval", "fitted"), text=("run", "interval", "fitted"))
+    table = _table(
+        ("run", "published", "ours", "error", "interval", "fitted"),
+        text=("run", "interval", "fitted"),
+    )
     for row in rows:
-        interval = "" if row.low is None or row.high is None else f"{format_number(row.low)} to {format_number(row.high)}"
+        interval = (
+            ""
+            if row.low is None or row.high is None
+            else f"{format_number(row.low)} to {format_number(row.high)}"
+        )
         marks = "" if row.inside is not False else " *"
         cells = (format_number(row.published or 0.0), format_number(row.ours), _percent(row.error))
         table.add_row(row.label, *cells, f"{interval}{marks}", "yes" if row.calibrates else "")
@@ -87,17 +119,25 @@ def _computed(rows: Sequence[Row]) -> Table:
     parts = [SHORT.get(name, name) for name, _ in rows[0].parts]
     table = _table(("", "placement", rows[0].unit, *parts), text=("", "placement"))
     for row in rows:
-        cells = [_amount(value, row.unit) for value in (row.ours, *(value for _, value in row.parts))]
-        table.add_row("*" if row.best else "", row.label, *cells, style="bold" if row.best else None)
+        cells = [
+            _amount(value, row.unit) for value in (row.ours, *(value for _, value in row.parts))
+        ]
+        table.add_row(
+            "*" if row.best else "", row.label, *cells, style="bold" if row.best else None
+        )
     return table
 
 
 def _groups(groups: Sequence[Group]) -> Table:
-    table = _table(("group", "quantity", "rows", "mean", "worst", "in interval"), text=("group", "quantity"))
+    table = _table(
+        ("group", "quantity", "rows", "mean", "worst", "in interval"), text=("group", "quantity")
+    )
     for group in groups:
         coverage = "" if group.coverage is None else f"{100 * group.coverage:.0f} %"
         mean = f"{100 * group.mean_error:.1f} %"
-        table.add_row(group.name, group.quantity, str(group.rows), mean, _percent(group.worst_error), coverage)
+        table.add_row(
+            group.name, group.quantity, str(group.rows), mean, _percent(group.worst_error), coverage
+        )
     return table
 
 
@@ -111,7 +151,9 @@ def _claims(claims: Sequence[Claim], width: int) -> Table:
         said, found = claim.published, claim.finding
         value = f" ({said.value}{f' {said.unit}' if said.unit else ''})" if said.value else ""
         passage = f"; {said.passage}" if said.passage else ""
-        text = Text.assemble((found.verdict, STYLES[found.verdict]), f": {said.statement}{value}{passage}")
+        text = Text.assemble(
+            (found.verdict, STYLES[found.verdict]), f": {said.statement}{value}{passage}"
+        )
         table.add_row(said.id, text)
         if found.ours:
             table.add_row("", Text(f"ours: {found.ours}"))
@@ -123,7 +165,12 @@ def _table(headers: Iterable[str], text: Iterable[str]) -> Table:
     left = set(text)
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
     for header in headers:
-        table.add_column(header, justify="left" if header in left else "right", overflow="fold", no_wrap=header not in left)
+        table.add_column(
+            header,
+            justify="left" if header in left else "right",
+            overflow="fold",
+            no_wrap=header not in left,
+        )
     return table
 
 

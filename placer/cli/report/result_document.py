@@ -33,15 +33,32 @@ def result_document(result: Result) -> dict[str, Any]:
         "request": request_document(problem),
         "data": data_document(problem),
         "status": str(result.status),
-        "objective": {"name": problem.requirements.objective, "value": result.value, "bound": result.bound, "gap": result.gap},
-        "solver": {"name": result.solver, "seconds": round(result.seconds, 6), "candidates": result.candidates, "nodes": result.nodes},
+        "objective": {
+            "name": problem.requirements.objective,
+            "value": result.value,
+            "bound": result.bound,
+            "gap": result.gap,
+        },
+        "solver": {
+            "name": result.solver,
+            "seconds": round(result.seconds, 6),
+            "candidates": result.candidates,
+            "nodes": result.nodes,
+        },
         "proof": [proof_document(proof) for proof in result.proof],
         "placement": None if placement is None else placement_document(placement, problem),
         "estimate": None if estimate is None else estimate_document(estimate),
         "totals": None if estimate is None else totals_document(estimate, problem),
-        "outlook": None if placement is None or estimate is None else outlook_document(placement, estimate, problem),
+        "outlook": None
+        if placement is None or estimate is None
+        else outlook_document(placement, estimate, problem),
         "batches": [
-            {"target_batch_size": row.target_batch_size, "value": row.value, "bound": row.bound, "status": str(row.status)}
+            {
+                "target_batch_size": row.target_batch_size,
+                "value": row.value,
+                "bound": row.bound,
+                "status": str(row.status),
+            }
             for row in result.batches
         ],
         "alternatives": [_option(o, "considered", problem) for o in result.options],
@@ -107,18 +124,25 @@ def request_document(problem: Problem) -> dict[str, Any]:
         "exchange": wish.exchange,
         "aggregator": wish.aggregator_words,
         "storage": wish.storage,
-        "local_steps": None if wish.max_local_steps is None else [wish.min_local_steps, wish.max_local_steps],
+        "local_steps": None
+        if wish.max_local_steps is None
+        else [wish.min_local_steps, wish.max_local_steps],
         "streams": wish.streams,
         "overlap": wish.overlap,
         "samples_to_target": dict(wish.samples_to_target),
         "data_store": wish.data_store,
-        "datasets": [{"place": d.place, "samples": d.samples, "may_move": d.may_move} for d in wish.datasets],
+        "datasets": [
+            {"place": d.place, "samples": d.samples, "may_move": d.may_move} for d in wish.datasets
+        ],
         "passes": wish.passes,
         "keep": [{"kind": rule.kind, "area": rule.area} for rule in wish.kept],
         "interruption": wish.interruption,
         "unavailable": wish.unavailable,
         "calibration": problem.calibration.name,
-        "quotas": [{"place": q.place, "gpu": q.gpu, "market": q.market, "gpus": q.gpus, "scope": q.scope} for q in wish.quotas],
+        "quotas": [
+            {"place": q.place, "gpu": q.gpu, "market": q.market, "gpus": q.gpus, "scope": q.scope}
+            for q in wish.quotas
+        ],
         "same_zone": wish.same_zone,
         "require_measured": wish.require_measured,
     }
@@ -128,23 +152,39 @@ def data_document(problem: Problem) -> dict[str, Any]:
     """Which price book the answer rests on, and the dates of its prices of machines and of egress."""
     book = problem.catalog
     oldest, newest = book.as_of
-    egress = {} if book.egress_as_of is None else {"egress_as_of": book.egress_as_of[1], "egress_oldest": book.egress_as_of[0]}
-    return {"catalog": book.name, "digest": book.digest, "as_of": newest, "oldest": oldest, **egress}
+    egress = (
+        {}
+        if book.egress_as_of is None
+        else {"egress_as_of": book.egress_as_of[1], "egress_oldest": book.egress_as_of[0]}
+    )
+    return {
+        "catalog": book.name,
+        "digest": book.digest,
+        "as_of": newest,
+        "oldest": oldest,
+        **egress,
+    }
 
 
 def placement_document(placement: Placement, problem: Problem) -> dict[str, Any]:
     """Workers, exchange, aggregator and storage of a placement."""
     exchange = placement.exchange
     return {
-        "workers": [_group(group, pool_of(group, problem).offer.usd_per_hour) for group in placement.groups],
+        "workers": [
+            _group(group, pool_of(group, problem).offer.usd_per_hour) for group in placement.groups
+        ],
         "worker_count": placement.workers,
         "exchange": exchange.strategy,
         "compression": exchange.compression,
         "local_steps": exchange.local_steps,
         "streams": exchange.streams,
         "overlap": exchange.overlap,
-        "server": None if exchange.server is None else _group(exchange.server, server_offer(exchange.server, problem).usd_per_hour),
-        "aggregator": None if exchange.aggregator is None else {"place": exchange.aggregator, "memory_gib": exchange.aggregator_memory_gib},
+        "server": None
+        if exchange.server is None
+        else _group(exchange.server, server_offer(exchange.server, problem).usd_per_hour),
+        "aggregator": None
+        if exchange.aggregator is None
+        else {"place": exchange.aggregator, "memory_gib": exchange.aggregator_memory_gib},
         "storage": None if exchange.storage is None else {"place": exchange.storage},
     }
 
@@ -177,10 +217,20 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         "usd_per_hour": _usd(estimate.usd_per_hour),
         "usd_per_hour_interval": _interval(estimate.usd_per_hour_interval),
         "usd_per_million_samples": estimate.usd_per_million_samples,
-        "carbon_g_per_hour": None if estimate.carbon_g_per_hour is None else _interval(estimate.carbon_g_per_hour),
+        "carbon_g_per_hour": None
+        if estimate.carbon_g_per_hour is None
+        else _interval(estimate.carbon_g_per_hour),
         "shares": dict(estimate.shares),
         "moves": [
-            {"from": m.src, "to": m.dst, "samples": m.samples, "bytes": m.bytes, "usd": m.usd, "seconds": m.seconds} for m in estimate.moves
+            {
+                "from": m.src,
+                "to": m.dst,
+                "samples": m.samples,
+                "bytes": m.bytes,
+                "usd": m.usd,
+                "seconds": m.seconds,
+            }
+            for m in estimate.moves
         ],
         "links": [
             {
@@ -208,7 +258,10 @@ def totals_document(estimate: Estimate, problem: Problem) -> dict[str, Any] | No
 
 def outlook_document(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:
     """What spot machines and a whole month do to a placement."""
-    spot, month = spot_outlook(placement, estimate, problem), month_outlook(placement, estimate, problem)
+    spot, month = (
+        spot_outlook(placement, estimate, problem),
+        month_outlook(placement, estimate, problem),
+    )
     return {
         "spot": None
         if spot is None
@@ -222,7 +275,10 @@ def outlook_document(placement: Placement, estimate: Estimate, problem: Problem)
             "chance_basis": spot.basis,
             "unavailable": spot.unavailable,
         },
-        "month": {"egress_usd_at_rate": month.egress_usd_at_rate, "egress_usd_with_tiers": month.egress_usd_with_tiers},
+        "month": {
+            "egress_usd_at_rate": month.egress_usd_at_rate,
+            "egress_usd_with_tiers": month.egress_usd_with_tiers,
+        },
     }
 
 

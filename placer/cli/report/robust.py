@@ -1,4 +1,6 @@
-"""The ``placer.robust/v1`` document and what ``placer robust`` prints: the regret, the worst world, and what to measure first."""
+"""The ``placer.robust/v1`` document and what ``placer robust`` prints: the regret, the worst world,
+and what to measure first.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +11,42 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.advice.robustness.regret import FRAGILE_REGRET, FRAGILE_SHARE, FRAGILE_WORST, Robustness, World
+from placer.advice.robustness.regret import (
+    FRAGILE_REGRET,
+    FRAGILE_SHARE,
+    FRAGILE_WORST,
+    Robustness,
+    World,
+)
 from placer.advice.robustness.uncertainty import BOXES, Factor, changes_of
 from placer.advice.robustness.value_of_information import Worth
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
-from placer.cli.report.result_document import data_document, estimate_document, placement_document, request_document
+from placer.cli.report.result_document import (
+    data_document,
+    estimate_document,
+    placement_document,
+    request_document,
+)
 from placer.problem.placement import Placement
 from placer.units import counted, format_number, format_usd
 
 SCHEMA = "placer.robust/v1"
-KIND_WORDS = {"price": "price", "bandwidth": "link", "rate": "speed", "phi": "number of samples to target"}
+KIND_WORDS = {
+    "price": "price",
+    "bandwidth": "link",
+    "rate": "speed",
+    "phi": "number of samples to target",
+}
 MOST_ROWS = 8
 """Figures that are listed; --json has all."""
 LEAST_GAIN = 0.001
 """Figures that save less of the expected regret are not worth a measurement."""
-OBJECTIVE_UNITS = {"throughput": "samples/s", "cost": "USD/h", "cost-per-sample": "USD per million samples"}
+OBJECTIVE_UNITS = {
+    "throughput": "samples/s",
+    "cost": "USD/h",
+    "cost-per-sample": "USD per million samples",
+}
 
 
 def robust_document(got: Robustness) -> dict[str, Any]:
@@ -35,12 +57,24 @@ def robust_document(got: Robustness) -> dict[str, Any]:
         "request": request_document(problem),
         "data": data_document(problem),
         "status": str(got.result.status),
-        "objective": {"name": problem.requirements.objective, "value": got.result.value, "bound": got.result.bound, "gap": got.result.gap},
+        "objective": {
+            "name": problem.requirements.objective,
+            "value": got.result.value,
+            "bound": got.result.bound,
+            "gap": got.result.gap,
+        },
         "placement": None if placement is None else placement_document(placement, problem),
         "estimate": None if got.result.estimate is None else estimate_document(got.result.estimate),
     }
     if placement is None:
-        return {**found, "factors": [], "regret": None, "worst": None, "steadiest": None, "worth": []}
+        return {
+            **found,
+            "factors": [],
+            "regret": None,
+            "worst": None,
+            "steadiest": None,
+            "worth": [],
+        }
     return {
         **found,
         "factors": [_factor(factor) for factor in got.factors],
@@ -58,14 +92,28 @@ def robust_document(got: Robustness) -> dict[str, Any]:
             "fragile": got.fragile,
             "limits": {"regret": FRAGILE_REGRET, "share": FRAGILE_SHARE, "worst": FRAGILE_WORST},
         },
-        "worst": None if worst is None else {**_world(worst, got), "best_placement": _placed(worst.best, got)},
-        "steadiest": {"placement": _placed(got.steadiest, got), "expected_loss": got.steadiest_regret},
-        "worth": [{**_factor(w.factor), "expected_loss_saved": w.gain, "measure": w.factor.measure} for w in got.worth],
+        "worst": None
+        if worst is None
+        else {**_world(worst, got), "best_placement": _placed(worst.best, got)},
+        "steadiest": {
+            "placement": _placed(got.steadiest, got),
+            "expected_loss": got.steadiest_regret,
+        },
+        "worth": [
+            {**_factor(w.factor), "expected_loss_saved": w.gain, "measure": w.factor.measure}
+            for w in got.worth
+        ],
     }
 
 
 def _factor(factor: Factor) -> dict[str, Any]:
-    return {"kind": factor.kind, "figure": factor.words, "low": factor.low, "high": factor.high, "basis": factor.basis}
+    return {
+        "kind": factor.kind,
+        "figure": factor.words,
+        "low": factor.low,
+        "high": factor.high,
+        "basis": factor.basis,
+    }
 
 
 def _world(world: World, got: Robustness) -> dict[str, Any]:
@@ -82,17 +130,36 @@ def _placed(placement: Placement | None, got: Robustness) -> dict[str, Any] | No
 
 
 def robust_view(got: Robustness) -> RenderableType:
-    """The question, the recommendation, its regret in words, the worst world and the list of measurements."""
+    """The question, the recommendation, its regret in words, the worst world and the list of
+    measurements.
+    """
     placement, estimate = got.result.placement, got.result.estimate
     assert placement is not None
     assert estimate is not None
     speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
     figures = (
-        f"{format_number(speed)} samples/s for {format_usd(usd)}/h, {format_usd(estimate.usd_per_million_samples)} per million samples"
+        f"{format_number(speed)} samples/s for {format_usd(usd)}/h, "
+        f"{format_usd(estimate.usd_per_million_samples)} per million samples"
     )
     proved = str(got.result.status) == "optimal"
-    proof = [] if proved else [("proof", "none: a better placement may exist at the book's own figures; raise --time-limit")]
-    lines = [("figures", figures), *proof, ("unsure", _unsure(got)), *_regret(got), *_worst(got), *_steadier(got)]
+    proof = (
+        []
+        if proved
+        else [
+            (
+                "proof",
+                "none: a better placement may exist at the book's own figures; raise --time-limit",
+            )
+        ]
+    )
+    lines = [
+        ("figures", figures),
+        *proof,
+        ("unsure", _unsure(got)),
+        *_regret(got),
+        *_worst(got),
+        *_steadier(got),
+    ]
     title = Text(f"\n{headline(placement)}", style="bold green")
     return Group(reading(got.result.problem), title, _pairs(lines), *_measurements(got))
 
@@ -104,7 +171,11 @@ def _unsure(got: Robustness) -> str:
         found = [factor for factor in got.factors if factor.kind == kind]
         if found:
             low, high = min(f.low for f in found), max(f.high for f in found)
-            words = counted(len(found), KIND_WORDS[kind]) if kind != "phi" else f"samples to target of {counted(len(found), 'exchange')}"
+            words = (
+                counted(len(found), KIND_WORDS[kind])
+                if kind != "phi"
+                else f"samples to target of {counted(len(found), 'exchange')}"
+            )
             said.append(f"{words} (x{low:.2g} to x{high:.2g})")
     if not said:
         return "nothing: every figure that a candidate rests on is taken as exact"
@@ -114,23 +185,44 @@ def _unsure(got: Robustness) -> str:
 def _regret(got: Robustness) -> list[tuple[str, str]]:
     """Mean and worst regret, and how good these figures are."""
     worst, worlds = got.worst, counted(len(got.sample), "world")
-    kept = "" if worst is None else f"{_percent(got.mean_regret)} in the mean, {_percent(worst.regret)} at worst"
+    kept = (
+        ""
+        if worst is None
+        else f"{_percent(got.mean_regret)} in the mean, {_percent(worst.regret)} at worst"
+    )
     known = (
         "exact: each world was solved and proved"
         if got.exact
-        else f"at least: against the best of {counted(len(got.pool), 'candidate')}; --exact solves each world"
+        else (
+            f"at least: against the best of {counted(len(got.pool), 'candidate')}; --exact solves "
+            f"each world"
+        )
     )
     lines = [("regret", f"{kept} ({known})" if kept else "none: it breaks a limit in every world")]
     lines.append(
-        ("", f"best in {_percent(got.share('best'))} of {worlds}, more than {_percent(FRAGILE_REGRET)} lost in {_percent(_lost(got))}")
+        (
+            "",
+            (
+                f"best in {_percent(got.share('best'))} of {worlds}, more than "
+                f"{_percent(FRAGILE_REGRET)} lost in {_percent(_lost(got))}"
+            ),
+        )
     )
     if got.share("broken"):
-        lines.append(("limits", f"{_limit_words(got)} in {_percent(got.share('broken'))} of the worlds"))
+        lines.append(
+            ("limits", f"{_limit_words(got)} in {_percent(got.share('broken'))} of the worlds")
+        )
     verdict = "steady: it may be kept whatever the figures turn out to be"
     if got.fragile:
-        verdict = f"fragile: more than {_percent(FRAGILE_REGRET)} lost, or a limit broken, in {_percent(got.share('bad'))} of the worlds"
+        verdict = (
+            f"fragile: more than {_percent(FRAGILE_REGRET)} lost, or a limit broken, in "
+            f"{_percent(got.share('bad'))} of the worlds"
+        )
         if got.share("bad") <= FRAGILE_SHARE and worst is not None:
-            verdict = f"fragile: {_percent(worst.regret)} lost in the worst world, more than {_percent(FRAGILE_WORST)}"
+            verdict = (
+                f"fragile: {_percent(worst.regret)} lost in the worst world, more than "
+                f"{_percent(FRAGILE_WORST)}"
+            )
     return [*lines, ("verdict", verdict)]
 
 
@@ -140,8 +232,14 @@ def _lost(got: Robustness) -> float:
 
 def _limit_words(got: Robustness) -> str:
     wish = got.result.problem.requirements
-    names = {"over budget": wish.budget_usd_per_hour, "below the floor": wish.min_samples_per_second}
-    return " or ".join(name for name, limit in names.items() if limit is not None) or "over the time of its functions"
+    names = {
+        "over budget": wish.budget_usd_per_hour,
+        "below the floor": wish.min_samples_per_second,
+    }
+    return (
+        " or ".join(name for name, limit in names.items() if limit is not None)
+        or "over the time of its functions"
+    )
 
 
 def _worst(got: Robustness) -> list[tuple[str, str]]:
@@ -150,10 +248,22 @@ def _worst(got: Robustness) -> list[tuple[str, str]]:
     if world is None or world.regret <= got.result_gap or world.best is None:
         return []
     unit = OBJECTIVE_UNITS[got.result.problem.requirements.objective]
-    figures = f"{_figure(world.value, unit)} against {_figure(world.best_value, unit)} {unit} of {brief(world.best)}"
+    figures = (
+        f"{_figure(world.value, unit)} against {_figure(world.best_value, unit)} {unit} of "
+        f"{brief(world.best)}"
+    )
     used = {f.words for c in got.pool[:1] for f in c.factors}
-    used |= {f.words for c in got.pool if c.placement.canonical() == world.best.canonical() for f in c.factors}
-    touched = [change.text for change in changes_of(got.factors, world.shares) if change.text.rpartition("=")[0] in used]
+    used |= {
+        f.words
+        for c in got.pool
+        if c.placement.canonical() == world.best.canonical()
+        for f in c.factors
+    }
+    touched = [
+        change.text
+        for change in changes_of(got.factors, world.shares)
+        if change.text.rpartition("=")[0] in used
+    ]
     return [("worst", figures), ("", " ".join(f"--set {shlex.quote(text)}" for text in touched))]
 
 
@@ -163,31 +273,65 @@ def _figure(value: float, unit: str) -> str:
 
 def _steadier(got: Robustness) -> list[tuple[str, str]]:
     """A candidate that loses less in the mean, a broken limit counted as a full loss."""
-    same = got.steadiest is None or got.result.placement is None or got.steadiest.canonical() == got.result.placement.canonical()
+    same = (
+        got.steadiest is None
+        or got.result.placement is None
+        or got.steadiest.canonical() == got.result.placement.canonical()
+    )
     if same or got.steadiest is None:
-        return [("steadier", "nothing: no candidate has a lower expected regret")] if got.fragile else []
-    text = f"{headline(got.steadiest)}: expected regret {_percent(got.steadiest_regret)} instead of {_percent(got.expected_loss)}"
-    return [("steadier", f"{text}{', a broken limit counted as 100 %' if got.share('broken') else ''}")]
+        return (
+            [("steadier", "nothing: no candidate has a lower expected regret")]
+            if got.fragile
+            else []
+        )
+    text = (
+        f"{headline(got.steadiest)}: expected regret {_percent(got.steadiest_regret)} instead "
+        f"of {_percent(got.expected_loss)}"
+    )
+    return [
+        ("steadier", f"{text}{', a broken limit counted as 100 %' if got.share('broken') else ''}")
+    ]
 
 
 def _measurements(got: Robustness) -> list[RenderableType]:
     """Which figure to measure first."""
     worth = [w for w in got.worth if w.gain > LEAST_GAIN]
     if not worth:
-        return [Text("\nMeasure nothing: no single figure that became known would lower the expected regret.", style="dim")]
+        return [
+            Text(
+                "\nMeasure nothing: no single figure that became known would lower the expected "
+                "regret.",
+                style="dim",
+            )
+        ]
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
     table.add_column("figure", overflow="fold")
     table.add_column("range", no_wrap=True)
     table.add_column("saves", justify="right", no_wrap=True)
     table.add_column("measure with", overflow="fold")
     for w in worth[:MOST_ROWS]:
-        table.add_row(_named(w), f"x{w.factor.low:.2g} to x{w.factor.high:.2g}", _points(w.gain), w.factor.measure)
-    return [Text("\nMeasure first (points of expected regret that one figure saves if it is known before the choice)", style="bold"), table]
+        table.add_row(
+            _named(w),
+            f"x{w.factor.low:.2g} to x{w.factor.high:.2g}",
+            _points(w.gain),
+            w.factor.measure,
+        )
+    return [
+        Text(
+            "\nMeasure first (points of expected regret that one figure saves if it is known "
+            "before the choice)",
+            style="bold",
+        ),
+        table,
+    ]
 
 
 def _named(worth: Worth) -> str:
     factor = worth.factor
-    return f"{factor.words} ({factor.basis.replace('list', 'list price, but it moves') if factor.kind == 'price' else factor.basis})"
+    return (
+        f"{factor.words} "
+        f"({factor.basis.replace('list', 'list price, but it moves') if factor.kind == 'price' else factor.basis})"
+    )
 
 
 def _points(share: float) -> str:

@@ -1,4 +1,6 @@
-"""The ``placer.sweep/v1`` document and the table of ``placer sweep``: where the choice changes, and how the figures move."""
+"""The ``placer.sweep/v1`` document and the table of ``placer sweep``: where the choice changes, and
+how the figures move.
+"""
 
 from __future__ import annotations
 
@@ -27,26 +29,34 @@ def sweep_document(sweep: Sweep) -> dict[str, Any]:
         "schema": SCHEMA,
         **header,
         "complete": len(sweep.rows) == sweep.points,
-        "breakpoints": [{"from": one["set"], "to": other["set"]} for one, other in breakpoints(sweep)],
+        "breakpoints": [
+            {"from": one["set"], "to": other["set"]} for one, other in breakpoints(sweep)
+        ],
         "rows": list(sweep.rows),
     }
 
 
 def choice(row: Row) -> tuple[str, ...]:
-    """What decides whether two points have the same answer: workers and exchange, or that there is none."""
+    """What decides whether two points have the same answer: workers and exchange, or that there is
+    none.
+    """
     if "workers" not in row:
         return (str(row["status"]),)
     return (*row["workers"], str(row["exchange"]), str(row["local_steps"]))
 
 
 def along(sweep: Sweep) -> int:
-    """Position of the range that the table goes along: that with the most values, of several the last."""
+    """Position of the range that the table goes along: that with the most values, of several the
+    last.
+    """
     counts = [len(axis["values"]) for axis in sweep.header["over"]]
     return max(range(len(counts)), key=lambda i: (counts[i], i))
 
 
 def stretches(sweep: Sweep) -> list[list[Row]]:
-    """Neighbouring points along one range that have the same choice; the values of the others are the same in a stretch."""
+    """Neighbouring points along one range that have the same choice; the values of the others are
+    the same in a stretch.
+    """
     found: list[list[Row]] = []
     at: tuple[tuple[int, ...], int] | None = None
     for row in sorted(sweep.rows, key=lambda row: _coordinates(sweep, row)):
@@ -99,26 +109,43 @@ def _summary(sweep: Sweep, runs: int) -> str:
     """How many points there are, and between which the choice changes."""
     rows, what = sweep.rows, sweep.header["over"][along(sweep)]["what"]
     missing = sweep.points - len(rows)
-    said = [f"{counted(len(rows), 'point')}, {counted(len({choice(row) for row in rows}), 'choice')}"]
+    said = [
+        f"{counted(len(rows), 'point')}, {counted(len({choice(row) for row in rows}), 'choice')}"
+    ]
     if missing:
         said.append(f"{counted(missing, 'point')} still to do")
     if runs > MOST_ROWS:
         said.append(f"{counted(runs - MOST_ROWS, 'line')} more with --json")
-    between = [f"{_value(one, along(sweep))} and {_value(other, along(sweep))}" for one, other in breakpoints(sweep)]
+    between = [
+        f"{_value(one, along(sweep))} and {_value(other, along(sweep))}"
+        for one, other in breakpoints(sweep)
+    ]
     if len(sweep.header["over"]) > 1:
         said.append(f"{counted(len(between), 'change')} of the choice along {what}")
     else:
-        said.append(f"the choice changes between {what} {', '.join(between)}" if between else "the choice never changes")
+        said.append(
+            f"the choice changes between {what} {', '.join(between)}"
+            if between
+            else "the choice never changes"
+        )
     refused = [row for row in rows if "message" in row]
     if refused:
-        said.append(f"{counted(len(refused), 'point')} refused, as {refused[0]['key']}: {refused[0]['message']}")
+        said.append(
+            f"{counted(len(refused), 'point')} refused, as {refused[0]['key']}: "
+            f"{refused[0]['message']}"
+        )
     return "; ".join(said)
 
 
 def _where(run: list[Row], order: list[int]) -> list[str]:
-    """Values of each range: that which the table goes along from the first to the last point of a stretch."""
+    """Values of each range: that which the table goes along from the first to the last point of a
+    stretch.
+    """
     first, last = _value(run[0], order[-1]), _value(run[-1], order[-1])
-    return [*(_value(run[0], i) for i in order[:-1]), first if first == last else f"{first} .. {last}"]
+    return [
+        *(_value(run[0], i) for i in order[:-1]),
+        first if first == last else f"{first} .. {last}",
+    ]
 
 
 def _value(row: Mapping[str, Any], axis: int) -> str:
@@ -127,11 +154,17 @@ def _value(row: Mapping[str, Any], axis: int) -> str:
 
 def _chosen(row: Row) -> str:
     if "workers" not in row:
-        return {"infeasible": "nothing fits", "refused": "refused", "time_limit": "stopped before any was found"}.get(
-            row["status"], "none found"
-        )
+        return {
+            "infeasible": "nothing fits",
+            "refused": "refused",
+            "time_limit": "stopped before any was found",
+        }.get(row["status"], "none found")
     groups = row["workers"]
-    text = " + ".join(groups) if len(groups) <= BRIEF else f"{len(groups)} groups in {counted(row['regions'], 'region')}"
+    text = (
+        " + ".join(groups)
+        if len(groups) <= BRIEF
+        else f"{len(groups)} groups in {counted(row['regions'], 'region')}"
+    )
     exchange = "" if row["exchange"] == "none" else f", {row['exchange']}"
     steps = f" H={row['local_steps']}" if row["local_steps"] > 1 else ""
     stopped = " (stopped early)" if row["status"] == "time_limit" else ""
@@ -143,7 +176,11 @@ def _figures(run: list[Row]) -> list[str]:
     if "workers" not in run[0]:
         return ["-", "-", "-"]
     found = []
-    for key, words in (("samples_per_second", format_number), ("usd_per_hour", format_usd), ("usd_per_million_samples", format_usd)):
+    for key, words in (
+        ("samples_per_second", format_number),
+        ("usd_per_hour", format_usd),
+        ("usd_per_million_samples", format_usd),
+    ):
         one, other = words(run[0][key]), words(run[-1][key])
         found.append(one if one == other else f"{one} .. {other}")
     return found

@@ -13,7 +13,12 @@ from placer.advice.worlds.scenario import Change
 from placer.advice.worlds.whatif import WhatIf
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
-from placer.cli.report.result_document import data_document, estimate_document, placement_document, request_document
+from placer.cli.report.result_document import (
+    data_document,
+    estimate_document,
+    placement_document,
+    request_document,
+)
 from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
 from placer.solving.result import Result
@@ -30,10 +35,20 @@ STATUS_WORDS = {
 }
 Figure = tuple[str, str, Callable[[Estimate], float], Callable[[float], str]]
 FIGURES: tuple[Figure, ...] = (
-    ("samples/s", "samples_per_second", lambda got: got.effective_samples_per_second.value, format_number),
+    (
+        "samples/s",
+        "samples_per_second",
+        lambda got: got.effective_samples_per_second.value,
+        format_number,
+    ),
     ("USD/h", "usd_per_hour", lambda got: got.usd_per_hour.total, format_usd),
     ("  of it egress", "egress_usd_per_hour", lambda got: got.usd_per_hour.egress, format_usd),
-    ("USD per million samples", "usd_per_million_samples", lambda got: got.usd_per_million_samples, format_usd),
+    (
+        "USD per million samples",
+        "usd_per_million_samples",
+        lambda got: got.usd_per_million_samples,
+        format_usd,
+    ),
 )
 """Label, key, figure and its words; samples are those that count towards the target."""
 
@@ -63,7 +78,13 @@ def whatif_document(got: WhatIf) -> dict[str, Any]:
 
 def change_document(change: Change) -> dict[str, Any]:
     """One change as it was written and as it was read."""
-    return {"text": change.text, "what": change.what, "target": list(change.target), "factor": change.factor, "value": change.value}
+    return {
+        "text": change.text,
+        "what": change.what,
+        "target": list(change.target),
+        "factor": change.factor,
+        "value": change.value,
+    }
 
 
 def _side(result: Result) -> dict[str, Any]:
@@ -71,7 +92,12 @@ def _side(result: Result) -> dict[str, Any]:
     return {
         "request": request_document(problem),
         "status": str(result.status),
-        "objective": {"name": problem.requirements.objective, "value": result.value, "bound": result.bound, "gap": result.gap},
+        "objective": {
+            "name": problem.requirements.objective,
+            "value": result.value,
+            "bound": result.bound,
+            "gap": result.gap,
+        },
         "placement": None if placement is None else placement_document(placement, problem),
         "estimate": None if result.estimate is None else estimate_document(result.estimate),
     }
@@ -86,24 +112,53 @@ def _difference(got: WhatIf) -> dict[str, float] | None:
 
 def whatif_view(got: WhatIf) -> RenderableType:
     """What was asked and changed, the difference table, and what keeping the old choice would do."""
-    said = [("change" if i == 0 else "", f"{'without ' if c.what == 'drop' else ''}{c.text}") for i, c in enumerate(got.changes)]
+    said = [
+        ("change" if i == 0 else "", f"{'without ' if c.what == 'drop' else ''}{c.text}")
+        for i, c in enumerate(got.changes)
+    ]
     lines = _reaction(got)
-    if any(str(result.status) not in ("optimal", "infeasible") for result in (got.before, got.after)):
-        lines.append(("proof", "not both answers are proved, so a part of the difference may be the search's: raise --time-limit"))
-    return Group(reading(got.before.problem), _lines(said), Text(""), _table(got), Text(""), _lines(lines))
+    if any(
+        str(result.status) not in ("optimal", "infeasible") for result in (got.before, got.after)
+    ):
+        lines.append(
+            (
+                "proof",
+                (
+                    "not both answers are proved, so a part of the difference may be the search's: "
+                    "raise --time-limit"
+                ),
+            )
+        )
+    return Group(
+        reading(got.before.problem), _lines(said), Text(""), _table(got), Text(""), _lines(lines)
+    )
 
 
 def _table(got: WhatIf) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="underline", padding=(0, 1))
     for name in ("", "before", "after", "difference"):
-        table.add_column(name, overflow="fold", justify="left" if name in ("", "before", "after") else "right")
+        table.add_column(
+            name, overflow="fold", justify="left" if name in ("", "before", "after") else "right"
+        )
     before, after = got.before, got.after
-    table.add_row("chosen", _chosen(before.placement), _chosen(after.placement), "the same" if got.same else "another", style="bold")
+    table.add_row(
+        "chosen",
+        _chosen(before.placement),
+        _chosen(after.placement),
+        "the same" if got.same else "another",
+        style="bold",
+    )
     for label, _, figure, words in FIGURES:
         one, other = (None if r.estimate is None else figure(r.estimate) for r in (before, after))
-        table.add_row(label, *("-" if value is None else words(value) for value in (one, other)), _change_words(one, other, words))
+        table.add_row(
+            label,
+            *("-" if value is None else words(value) for value in (one, other)),
+            _change_words(one, other, words),
+        )
     regions = [None if r.placement is None else len(r.placement.places) for r in (before, after)]
-    table.add_row("regions", *("-" if n is None else str(n) for n in regions), _count_words(*regions))
+    table.add_row(
+        "regions", *("-" if n is None else str(n) for n in regions), _count_words(*regions)
+    )
     table.add_row("exchange", *(_exchange(r.placement) for r in (before, after)), "")
     table.add_row("proof", *(STATUS_WORDS[str(r.status)] for r in (before, after)), "", style="dim")
     return table
@@ -112,7 +167,11 @@ def _table(got: WhatIf) -> RenderableType:
 def _chosen(placement: Placement | None) -> str:
     if placement is None:
         return NOTHING
-    return headline(placement) if len(placement.groups) == 1 else brief(placement).replace(" + ", "\n+ ")
+    return (
+        headline(placement)
+        if len(placement.groups) == 1
+        else brief(placement).replace(" + ", "\n+ ")
+    )
 
 
 def _exchange(placement: Placement | None) -> str:
@@ -149,14 +208,21 @@ def _reaction(got: WhatIf) -> list[tuple[str, str]]:
     if kept.estimate is None:
         return [("kept", f"the old choice cannot be kept: {kept.broken[0]}")]
     speed, usd = kept.estimate.effective_samples_per_second.value, kept.estimate.usd_per_hour.total
-    figures = f"{format_number(speed)} samples/s for {format_usd(usd)}/h ({format_usd(kept.estimate.usd_per_million_samples)} per million)"
+    figures = (
+        f"{format_number(speed)} samples/s for {format_usd(usd)}/h "
+        f"({format_usd(kept.estimate.usd_per_million_samples)} per million)"
+    )
     said = [("kept", f"the old choice would do {figures}")]
     if kept.broken:
         return [*said, ("", f"and it breaks a limit: {'; '.join(kept.broken)}")]
     regret = got.regret
     if regret is None:
         return said
-    name = {"throughput": "of the samples/s", "cost": "of the USD/h", "cost-per-sample": "of the USD per sample"}
+    name = {
+        "throughput": "of the samples/s",
+        "cost": "of the USD/h",
+        "cost-per-sample": "of the USD per sample",
+    }
     objective = got.after.problem.requirements.objective
     if regret <= (got.after.gap or 0.0) + 1e-9:
         return [*said, ("regret", "none: the old choice is as good as the new one")]

@@ -39,7 +39,8 @@ def compute_usd_per_hour(machines: Iterable[tuple[VmOffer, int]]) -> float:
 
     Examples
     --------
-    Four workers of figure 6 of Phalak et al. in Oregon, 0.0960 USD/h each, are 0.384 USD/h; a step of 5 s costs 0.384 / 720.
+    Four workers of figure 6 of Phalak et al. in Oregon, 0.0960 USD/h each, are 0.384 USD/h; a step
+    of 5 s costs 0.384 / 720.
 
     >>> from placer.market.books.reading import load_catalog
     >>> offer = load_catalog("phalak-2023").offers_at("aws/us-west-2")[0]
@@ -72,8 +73,9 @@ def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = T
 
     Examples
     --------
-    One worker in each of four cities on AWS, S3 and Lambda in Oregon, gradients of 1 GiB: up from London, Mumbai and Sydney
-    0.02 + 0.086 + 0.098, down to them 3 x 0.02; what stays in Oregon is free: 0.264 USD.
+    One worker in each of four cities on AWS, S3 and Lambda in Oregon, gradients of 1 GiB: up from
+    London, Mumbai and Sydney 0.02 + 0.086 + 0.098, down to them 3 x 0.02; what stays in Oregon is
+    free: 0.264 USD.
 
     >>> from placer.market.books.reading import load_catalog
     >>> from placer.problem.exchange.central import phases
@@ -86,8 +88,12 @@ def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = T
     return fsum(egress_usd_by_link(phases, network, same_zone=same_zone).values())
 
 
-def egress_usd_by_link(phases: Sequence[Phase], network: Network, *, same_zone: bool = True) -> dict[tuple[str, str], float]:
-    """Price what one exchange sends for each directed pair of places, in USD per step; see `egress_usd`."""
+def egress_usd_by_link(
+    phases: Sequence[Phase], network: Network, *, same_zone: bool = True
+) -> dict[tuple[str, str], float]:
+    """Price what one exchange sends for each directed pair of places, in USD per step; see
+    `egress_usd`.
+    """
     total: dict[tuple[str, str], float] = {}
     for phase in phases:
         for t in phase.transfers:
@@ -107,11 +113,13 @@ def function_usd(offer: FunctionOffer, memory_gib: float, seconds: float) -> flo
     >>> round(function_usd(f, 1.0, 3.0), 9)  # 3 s x 1 GiB x 1.66667e-5 + 0.2e-6
     5.02e-05
 
-    CPU that is billed apart, 1 vCPU for each 2 GiB: 3 s x (1 GiB x 2.5e-6 + 0.5 vCPU x 2.4e-5) = 4.35e-5, and 2e-7 for the request.
+    CPU that is billed apart, 1 vCPU for each 2 GiB: 3 s x (1 GiB x 2.5e-6 + 0.5 vCPU x 2.4e-5) =
+    4.35e-5, and 2e-7 for the request.
 
     >>> from dataclasses import replace
     >>> run = replace(f, usd_per_gib_second=2.5e-6, usd_per_vcpu_second=2.4e-5, gib_per_vcpu=2.0, min_billed_ms=100)
-    >>> round(function_usd(run, 1.0, 3.0), 9), round(function_usd(run, 1.0, 0.01), 9)  # 10 ms are billed as 100
+    # 10 ms are billed as 100
+    >>> round(function_usd(run, 1.0, 3.0), 9), round(function_usd(run, 1.0, 0.01), 9)
     (4.37e-05, 1.65e-06)
     """
     step_s = offer.billing_step_ms / 1e3
@@ -121,7 +129,9 @@ def function_usd(offer: FunctionOffer, memory_gib: float, seconds: float) -> flo
     return billed * per_second + offer.usd_per_million_requests / 1e6
 
 
-def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: float, failed_polls: int) -> float:
+def storage_usd(
+    offer: StoreOffer, gradient_bytes: float, workers: int, step_s: float, failed_polls: int
+) -> float:
     """Price of the store for one step in USD: space, requests and what is read; deletes are free.
 
     Parameters
@@ -137,13 +147,15 @@ def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: 
 
     Notes
     -----
-    Phalak et al. (2024), eq. 5: S R_st + (2n + l) R_read + (n + 1) R_write + n R_list. Where the provider also bills bytes that
-    are read, 2 n S of them: the function fetches n gradients, each worker the mean.
+    Phalak et al. (2024), eq. 5: S R_st + (2n + l) R_read + (n + 1) R_write + n R_list. Where the
+    provider also bills bytes that are read, 2 n S of them: the function fetches n gradients, each
+    worker the mean.
 
     Examples
     --------
-    n = 4, l = 1, S = 1 GiB kept for an hour at 0.023 USD a month: 0.023 / 730 = 3.151e-5; 9 reads at 0.0004 and 5 writes and 4 lists
-    at 0.005 per 1000: 3.6e-6 + 2.5e-5 + 2.0e-5; together 8.0107e-5.
+    n = 4, l = 1, S = 1 GiB kept for an hour at 0.023 USD a month: 0.023 / 730 = 3.151e-5; 9 reads
+    at 0.0004 and 5 writes and 4 lists at 0.005 per 1000: 3.6e-6 + 2.5e-5 + 2.0e-5; together
+    8.0107e-5.
 
     >>> from placer.market.catalog import StoreOffer
     >>> s3 = StoreOffer(provider="aws", region="r", store="s3", usd_per_gib_month=0.023, usd_per_thousand_writes=0.005,
@@ -155,7 +167,13 @@ def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: 
     >>> round(storage_usd(cold, GIB, 4, 3600.0, 1), 6)
     0.08008
     """
-    space = gradient_bytes / GIB * offer.usd_per_gib_month * step_s / (HOURS_PER_MONTH * SECONDS_PER_HOUR)
+    space = (
+        gradient_bytes
+        / GIB
+        * offer.usd_per_gib_month
+        * step_s
+        / (HOURS_PER_MONTH * SECONDS_PER_HOUR)
+    )
     asked = store_requests(workers)
     reads = (asked["read"] + failed_polls) * offer.usd_per_thousand_reads / 1e3
     writes = asked["write"] * offer.usd_per_thousand_writes / 1e3
@@ -164,17 +182,20 @@ def storage_usd(offer: StoreOffer, gradient_bytes: float, workers: int, step_s: 
 
 
 def store_requests(workers: int) -> dict[str, int]:
-    """Requests to one store in one step, without polls that found nothing: n + 1 writes, 2 n reads, n lists.
+    """Requests to one store in one step, without polls that found nothing: n + 1 writes, 2 n reads,
+    n lists.
 
     Notes
     -----
-    Phalak et al. (2024), eq. 5: each worker writes its gradient and reads the mean, the function lists after each upload, reads n
-    gradients and writes the mean.
+    Phalak et al. (2024), eq. 5: each worker writes its gradient and reads the mean, the function
+    lists after each upload, reads n gradients and writes the mean.
     """
     return {"write": workers + 1, "read": 2 * workers, "list": workers}
 
 
-def data_usd_per_sample(bytes_per_sample: float, store_place: str, worker_place: str, network: Network) -> float:
+def data_usd_per_sample(
+    bytes_per_sample: float, store_place: str, worker_place: str, network: Network
+) -> float:
     """Price of reading one sample from the dataset's store, in USD (Erben et al., section 3).
 
     Examples

@@ -1,4 +1,6 @@
-"""What it costs that samples reach their workers: reads from a store, or datasets that move before the run."""
+"""What it costs that samples reach their workers: reads from a store, or datasets that move before
+the run.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,15 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Pool, Problem
 
 
-def data_usd_per_sample(machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem) -> float:
+def data_usd_per_sample(
+    machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
+) -> float:
     """Price of bringing one sample to its worker, averaged over the workers by the samples they do."""
     if problem.requirements.datasets:
         part = crew_of(machines, placement, (), problem, EXPECTED).shares()
-        total = problem.requirements.passes * fsum(data.samples for data in problem.requirements.datasets)
+        total = problem.requirements.passes * fsum(
+            data.samples for data in problem.requirements.datasets
+        )
         return fsum(move.usd for move in moves_of(part, problem)) / total
     if problem.data_store is None:
         return 0.0
@@ -35,7 +41,9 @@ def sample_usd(place: str, problem: Problem) -> float:
     """
     if problem.data_store is None:
         return 0.0
-    return cost.data_usd_per_sample(_bytes_per_sample(problem), problem.data_store.place, place, problem.network)
+    return cost.data_usd_per_sample(
+        _bytes_per_sample(problem), problem.data_store.place, place, problem.network
+    )
 
 
 def moves_of(part: Mapping[str, float], problem: Problem) -> tuple[Move, ...]:

@@ -1,4 +1,6 @@
-"""Egress of a whole calendar month: volume tiers and free allowances, which dollars per hour leave out."""
+"""Egress of a whole calendar month: volume tiers and free allowances, which dollars per hour leave
+out.
+"""
 
 from __future__ import annotations
 
@@ -57,24 +59,37 @@ def tiered_usd(gib: float, tiers: Sequence[EgressPrice], *, already_gib: float =
     _check_amount("already_gib", already_gib)
     marks = [tier.above_gib_per_month for tier in tiers]
     if not marks or marks[0] != 0 or any(high <= low for low, high in pairwise(marks)):
-        raise PlacerError(f"volume tiers {marks} do not rise from 0", "give all tiers of one price, lowest mark first")
+        raise PlacerError(
+            f"volume tiers {marks} do not rise from 0",
+            "give all tiers of one price, lowest mark first",
+        )
     start, end = already_gib, already_gib + gib
     bands = zip(tiers, [*marks[1:], math.inf], strict=True)
-    return fsum(tier.usd_per_gib * max(0.0, min(end, high) - max(start, tier.above_gib_per_month)) for tier, high in bands)
+    return fsum(
+        tier.usd_per_gib * max(0.0, min(end, high) - max(start, tier.above_gib_per_month))
+        for tier, high in bands
+    )
 
 
 def allowance_gib(tiers: Sequence[EgressPrice]) -> float:
-    """GiB of a month that are free before the first paid tier; 0 where everything or nothing is free."""
+    """GiB of a month that are free before the first paid tier; 0 where everything or nothing is
+    free.
+    """
     return first_paid(tiers).above_gib_per_month
 
 
 def without_allowance(tiers: Sequence[EgressPrice]) -> Schedule:
     """Charge the free GiB of a schedule like its first paid tier; the other marks stay."""
     paid = first_paid(tiers)
-    return (replace(paid, above_gib_per_month=0.0), *(tier for tier in tiers if tier.above_gib_per_month > paid.above_gib_per_month))
+    return (
+        replace(paid, above_gib_per_month=0.0),
+        *(tier for tier in tiers if tier.above_gib_per_month > paid.above_gib_per_month),
+    )
 
 
-def monthly_egress_usd(links: Mapping[tuple[str, str], float], network: Network, *, same_zone: bool = True) -> float:
+def monthly_egress_usd(
+    links: Mapping[tuple[str, str], float], network: Network, *, same_zone: bool = True
+) -> float:
     """Price what one calendar month sends over all links, with volume tiers and free allowances.
 
     Parameters
@@ -98,14 +113,17 @@ def monthly_egress_usd(links: Mapping[tuple[str, str], float], network: Network,
 
     Notes
     -----
-    Providers count a tier over one billing account and one price list, not over one link: the bytes of
-    all links that one provider bills by the same schedule (the same marks and prices, to the internet
-    or inside the provider) are summed before the tiers apply. Regions with other prices have tiers of
-    their own. A free allowance holds once for an account however many schedules it uses (AWS: all regions
-    and services together), so each provider grants its largest one once; it is taken off the cheapest
-    schedule first, which is never too low. All machines are taken to be in one account that sends nothing else.
+    Providers count a tier over one billing account and one price list, not over one link: the bytes
+    of all links that one provider bills by the same schedule (the same marks and prices, to the
+    internet or inside the provider) are summed before the tiers apply. Regions with other prices
+    have tiers of their own. A free allowance holds once for an account however many schedules it
+    uses (AWS: all regions and services together), so each provider grants its largest one once; it
+    is taken off the cheapest schedule first, which is never too low. All machines are taken to be
+    in one account that sends nothing else.
     """
-    pooled: dict[tuple[str, bool, tuple[tuple[float, float], ...]], tuple[Schedule, list[float]]] = {}
+    pooled: dict[
+        tuple[str, bool, tuple[tuple[float, float], ...]], tuple[Schedule, list[float]]
+    ] = {}
     for (src, dst), sent in links.items():
         _check_amount(f"bytes from {src} to {dst}", sent)
         tiers = network.egress_tiers(src, dst, same_zone=same_zone)
@@ -113,7 +131,10 @@ def monthly_egress_usd(links: Mapping[tuple[str, str], float], network: Network,
         key = (tiers[0].provider, tiers[0].dst == "internet", marks)
         pooled.setdefault(key, (tiers, []))[1].append(sent / GIB)
     providers = {provider for provider, _, _ in pooled}
-    return fsum(_account_usd([pool for key, pool in pooled.items() if key[0] == provider]) for provider in sorted(providers))
+    return fsum(
+        _account_usd([pool for key, pool in pooled.items() if key[0] == provider])
+        for provider in sorted(providers)
+    )
 
 
 def _account_usd(pools: Iterable[tuple[Schedule, list[float]]]) -> float:
@@ -131,4 +152,6 @@ def _account_usd(pools: Iterable[tuple[Schedule, list[float]]]) -> float:
 
 def _check_amount(name: str, amount: float) -> None:
     if not (math.isfinite(amount) and amount >= 0):
-        raise PlacerError(f"{name} '{amount}' is not an amount of data", "give a finite number from 0")
+        raise PlacerError(
+            f"{name} '{amount}' is not an amount of data", "give a finite number from 0"
+        )

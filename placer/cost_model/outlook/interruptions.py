@@ -1,4 +1,6 @@
-"""How often spot machines are taken away: assumed, in the bands that a provider publishes, and together where they differ."""
+"""How often spot machines are taken away: assumed, in the bands that a provider publishes, and
+together where they differ.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from placer.units import Interval
 def check_chance(chance: float) -> None:
     """Refuse a chance per month that is no share; 1 would have no rate."""
     if not 0 <= chance < 1:
-        raise PlacerError(f"chance of an interruption per month '{chance}' is not from 0 to below 1", "write 20 % as 0.2")
+        raise PlacerError(
+            f"chance of an interruption per month '{chance}' is not from 0 to below 1",
+            "write 20 % as 0.2",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +29,8 @@ class Interruption:
     -----
     ``chance_per_month``: chance that one machine is taken away within a month, from 0 to below 1.
     ``restart_s``: seconds until it is replaced and takes part again. ``lost_steps``: steps that the
-    whole run loses when it rejoins. ``basis`` is assumed, published (a band of the provider), given or mixed.
+    whole run loses when it rejoins. ``basis`` is assumed, published (a band of the provider), given
+    or mixed.
     """
 
     chance_per_month: Interval
@@ -39,7 +45,8 @@ class Interruption:
             figure: Interval = getattr(self, name)
             if not 0 <= figure.low <= figure.value <= figure.high < math.inf:
                 raise PlacerError(
-                    f"{name}: low {figure.low}, value {figure.value}, high {figure.high} are not in order from 0",
+                    f"{name}: low {figure.low}, value {figure.value}, high {figure.high} are not "
+                    f"in order from 0",
                     "give finite numbers with low <= value <= high",
                 )
 
@@ -50,19 +57,26 @@ ASSUMED_INTERRUPTION = Interruption(
     lost_steps=Interval(value=2.0, low=0.0, high=2.0),
     basis="assumed",
     source=(
-        "AWS Spot Instance Advisor (June 2025): monthly bands from under 5 % to over 20 %, half of the g4dn and g5 rows in the last, "
-        "whose upper end of 50 % is assumed; Erben et al. (PVLDB 17(6), 2024): a start takes seconds to 10 minutes, "
+        "AWS Spot Instance Advisor (June 2025): monthly bands from under 5 % to over 20 %, "
+        "half of the g4dn and g5 rows in the last, "
+        "whose upper end of 50 % is assumed; Erben et al. (PVLDB 17(6), 2024): a start takes "
+        "seconds to 10 minutes, "
         "a rejoin costs at most two steps"
     ),
 )
-"""Taken where nobody measured: the edge of the last published band, and the slow end of what a rejoin costs."""
+"""Taken where nobody measured: the edge of the last published band, and the slow end of what a
+rejoin costs.
+"""
 
 OPEN_BAND_END = 0.5
-"""A band without an upper end ("over 20 %") is taken to end here, as `ASSUMED_INTERRUPTION` does: its middle is then 35 %."""
+"""A band without an upper end ("over 20 %") is taken to end here, as `ASSUMED_INTERRUPTION` does:
+its middle is then 35 %.
+"""
 
 
 def banded(low: float, high: float) -> Interruption:
-    """Interruption of a machine whose provider publishes how often it is taken away; the rest as assumed.
+    """Interruption of a machine whose provider publishes how often it is taken away; the rest as
+    assumed.
 
     Parameters
     ----------
@@ -82,14 +96,23 @@ def banded(low: float, high: float) -> Interruption:
     (Interval(value=0.125, low=0.1, high=0.15), Interval(value=0.35, low=0.2, high=0.5))
     """
     if not 0 <= low <= high <= 1:
-        raise PlacerError(f"interruption band {low} to {high} is not in order from 0 to 1", "write 5 to 10 % as 0.05 and 0.1")
+        raise PlacerError(
+            f"interruption band {low} to {high} is not in order from 0 to 1",
+            "write 5 to 10 % as 0.05 and 0.1",
+        )
     end = high if high < 1 else max(low, OPEN_BAND_END)
     chance = Interval(value=(low + end) / 2, low=low, high=end)
-    return replace(ASSUMED_INTERRUPTION, chance_per_month=chance, basis="published", source="band of the provider's price book row")
+    return replace(
+        ASSUMED_INTERRUPTION,
+        chance_per_month=chance,
+        basis="published",
+        source="band of the provider's price book row",
+    )
 
 
 def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
-    """One interruption for machines that differ: the mean of their rates, so that their expected number is kept.
+    """One interruption for machines that differ: the mean of their rates, so that their expected
+    number is kept.
 
     Parameters
     ----------
@@ -98,8 +121,8 @@ def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
 
     Notes
     -----
-    Rates add up, so the chance that a machine stays the month is the geometric mean. Restart and lost steps are those of the first;
-    the basis is that of all, or ``mixed``.
+    Rates add up, so the chance that a machine stays the month is the geometric mean. Restart and
+    lost steps are those of the first; the basis is that of all, or ``mixed``.
 
     Examples
     --------
@@ -114,9 +137,18 @@ def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
         return first
 
     def mean(chances: Sequence[float]) -> float:
-        return -math.expm1(math.fsum(math.log1p(-chance) * count for chance, (_, count) in zip(chances, machines, strict=True)) / total)
+        return -math.expm1(
+            math.fsum(
+                math.log1p(-chance) * count
+                for chance, (_, count) in zip(chances, machines, strict=True)
+            )
+            / total
+        )
 
-    value, low, high = (mean([getattr(kind.chance_per_month, end) for kind, _ in machines]) for end in ("value", "low", "high"))
+    value, low, high = (
+        mean([getattr(kind.chance_per_month, end) for kind, _ in machines])
+        for end in ("value", "low", "high")
+    )
     bases, sources = ({getattr(kind, name) for kind, _ in machines} for name in ("basis", "source"))
     return replace(
         first,

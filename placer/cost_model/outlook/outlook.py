@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 from placer.cost_model.dollars.components import egress_usd_by_link
 from placer.cost_model.dollars.month import monthly_egress_usd
 from placer.cost_model.estimate import Estimate, evaluate, exchange_phases
-from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption, banded, together
+from placer.cost_model.outlook.interruptions import (
+    ASSUMED_INTERRUPTION,
+    Interruption,
+    banded,
+    together,
+)
 from placer.cost_model.outlook.spot import chance_all_lost, chance_any_lost, expected_share
 from placer.problem.admitted_exchanges import exchanges, server_offer
 from placer.problem.data_shares import needs_place
@@ -18,7 +23,8 @@ from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval
 MOST_ZONES = 3
 """Zones over which the machines of a region can spread: what most regions have."""
 ASSUMED_UNAVAILABLE = 0.1
-"""Share of the time in which a zone has no spot capacity, unless the user says otherwise: assumed."""
+"""Share of the time in which a zone has no spot capacity, unless the user says otherwise: assumed.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,9 +33,11 @@ class SpotOutlook:
 
     Notes
     -----
-    ``expected_samples_per_second`` counts interruptions, restarts and rejoins; ``share`` is what they leave. ``floor`` is
-    the throughput of the on-demand machines alone, 0 without any. ``any_lost`` and ``all_lost`` are the chances that at least one region,
-    or every one, has no spot capacity at a time. ``basis`` says who knows ``chance_per_month``: given, published, assumed or mixed.
+    ``expected_samples_per_second`` counts interruptions, restarts and rejoins; ``share`` is what
+    they leave. ``floor`` is the throughput of the on-demand machines alone, 0 without any.
+    ``any_lost`` and ``all_lost`` are the chances that at least one region, or every one, has no
+    spot capacity at a time. ``basis`` says who knows ``chance_per_month``: given, published,
+    assumed or mixed.
     """
 
     expected_samples_per_second: Interval
@@ -44,7 +52,9 @@ class SpotOutlook:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MonthOutlook:
-    """Egress of a calendar month of 730 hours: at the rate per hour, and with volume tiers and free allowances; USD."""
+    """Egress of a calendar month of 730 hours: at the rate per hour, and with volume tiers and free
+    allowances; USD.
+    """
 
     egress_usd_at_rate: float
     egress_usd_with_tiers: float
@@ -58,14 +68,31 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
     if not spot:
         return None
     wish = problem.requirements
-    interruption = together([(_interruption(group, problem), group.count) for group in machines if group.market == "spot"])
-    share = expected_share(spot, sum(group.count for group in machines), got.step.total / got.local_steps, interruption)
+    interruption = together(
+        [
+            (_interruption(group, problem), group.count)
+            for group in machines
+            if group.market == "spot"
+        ]
+    )
+    share = expected_share(
+        spot, sum(group.count for group in machines), got.step.total / got.local_steps, interruption
+    )
     speed = got.samples_per_second
     unavailable = ASSUMED_UNAVAILABLE if wish.unavailable is None else wish.unavailable
-    lost = {place: sum(g.count for g in machines if g.place == place and g.market == "spot") for place in {g.place for g in machines}}
-    zones = [1 if wish.same_zone else min(MOST_ZONES, count) for _, count in sorted(lost.items()) if count]
+    lost = {
+        place: sum(g.count for g in machines if g.place == place and g.market == "spot")
+        for place in {g.place for g in machines}
+    }
+    zones = [
+        1 if wish.same_zone else min(MOST_ZONES, count)
+        for _, count in sorted(lost.items())
+        if count
+    ]
     return SpotOutlook(
-        expected_samples_per_second=Interval(value=speed.value * share.value, low=speed.low * share.low, high=speed.high * share.high),
+        expected_samples_per_second=Interval(
+            value=speed.value * share.value, low=speed.low * share.low, high=speed.high * share.high
+        ),
         share=share,
         floor_samples_per_second=_floor(placement, problem),
         any_lost=chance_any_lost(zones, unavailable),
@@ -77,11 +104,18 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
 
 
 def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
-    """How often a spot machine goes: as the user says, else as its provider publishes, else as assumed."""
+    """How often a spot machine goes: as the user says, else as its provider publishes, else as
+    assumed.
+    """
     said = problem.requirements.interruption
     if said is not None:
         given = Interval(value=said, low=said, high=said)
-        return replace(ASSUMED_INTERRUPTION, chance_per_month=given, basis="given", source="given with --interruption")
+        return replace(
+            ASSUMED_INTERRUPTION,
+            chance_per_month=given,
+            basis="given",
+            source="given with --interruption",
+        )
     offer = server_offer(replace(group, count=1), problem)
     if offer.interruption_low is None or offer.interruption_high is None:
         return ASSUMED_INTERRUPTION
@@ -89,7 +123,9 @@ def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
 
 
 def _floor(placement: Placement, problem: Problem) -> float:
-    """Samples/s of the on-demand machines alone, with the same exchange where it still can run, else the best synchronous one."""
+    """Samples/s of the on-demand machines alone, with the same exchange where it still can run,
+    else the best synchronous one.
+    """
     server = placement.exchange.server
     groups = tuple(group for group in placement.groups if group.market != "spot")
     if server is not None and server.market == "spot":
@@ -97,20 +133,37 @@ def _floor(placement: Placement, problem: Problem) -> float:
     rest = replace(placement, groups=groups)
     if not groups or not {*needs_place(problem.requirements.datasets)} <= {*rest.places}:
         return 0.0
-    plain = replace(problem.requirements, exchange="auto", min_local_steps=None, max_local_steps=None, aggregator=None, storage=None)
+    plain = replace(
+        problem.requirements,
+        exchange="auto",
+        min_local_steps=None,
+        max_local_steps=None,
+        aggregator=None,
+        storage=None,
+    )
     wishes = (problem, replace(problem, requirements=plain))
     found = [exchange for asked in wishes for exchange in exchanges(asked, rest.workers_by_place)]
     kind = (placement.exchange.strategy, placement.exchange.local_steps)
     same = [exchange for exchange in found if (exchange.strategy, exchange.local_steps) == kind]
-    return max(evaluate(replace(rest, exchange=exchange), problem).processed_per_second for exchange in same or found)
+    return max(
+        evaluate(replace(rest, exchange=exchange), problem).processed_per_second
+        for exchange in same or found
+    )
 
 
 def month_outlook(placement: Placement, got: Estimate, problem: Problem) -> MonthOutlook:
     """Price the egress of a month at this rate, with the tiers of the price list."""
     same_zone = problem.requirements.same_zone
-    phases, rounds = exchange_phases(placement, problem), HOURS_PER_MONTH * SECONDS_PER_HOUR / got.step.total
+    phases, rounds = (
+        exchange_phases(placement, problem),
+        HOURS_PER_MONTH * SECONDS_PER_HOUR / got.step.total,
+    )
     paid = egress_usd_by_link(phases, problem.network, same_zone=same_zone)
-    links = {(use.src, use.dst): use.bytes_per_step * rounds for use in got.links if paid[use.src, use.dst] > 0}
+    links = {
+        (use.src, use.dst): use.bytes_per_step * rounds
+        for use in got.links
+        if paid[use.src, use.dst] > 0
+    }
     return MonthOutlook(
         egress_usd_at_rate=got.usd_per_hour.egress * HOURS_PER_MONTH,
         egress_usd_with_tiers=monthly_egress_usd(links, problem.network, same_zone=same_zone),

@@ -27,19 +27,23 @@ class Correlation:
     def __post_init__(self) -> None:
         if not (0 <= self.regions <= self.zones < 1):
             raise PlacerError(
-                f"correlations of {self.zones} between zones and {self.regions} between regions are not possible",
+                f"correlations of {self.zones} between zones and {self.regions} between regions "
+                f"are not possible",
                 "give 0 <= regions <= zones < 1",
             )
 
 
 OBSERVED_CORRELATION = Correlation(
-    zones=0.43, regions=0.14, source="public availability traces of spot machines, as reduced in placer's design"
+    zones=0.43,
+    regions=0.14,
+    source="public availability traces of spot machines, as reduced in placer's design",
 )
 """Pairwise correlation of zones of one region, and of regions."""
 
 
 def rate_per_hour(chance_per_month: float) -> float:
-    """Interruptions of one machine per hour, from the chance of at least one in a month of 730 hours.
+    """Interruptions of one machine per hour, from the chance of at least one in a month of 730
+    hours.
 
     Parameters
     ----------
@@ -64,7 +68,9 @@ def rate_per_hour(chance_per_month: float) -> float:
     return -math.log1p(-chance_per_month) / HOURS_PER_MONTH
 
 
-def expected_share(spot: int, workers: int, step_s: float, interruption: Interruption = ASSUMED_INTERRUPTION) -> Interval:
+def expected_share(
+    spot: int, workers: int, step_s: float, interruption: Interruption = ASSUMED_INTERRUPTION
+) -> Interval:
     """Expected throughput over the throughput without interruptions.
 
     Parameters
@@ -86,24 +92,28 @@ def expected_share(spot: int, workers: int, step_s: float, interruption: Interru
     Raises
     ------
     PlacerError
-        If there are fewer workers than spot workers or none at all, or the step is not a positive time.
+        If there are fewer workers than spot workers or none at all, or the step is not a positive
+        time.
 
     Notes
     -----
     A machine runs 1/r seconds and is away for R: a part r R / (1 + r R) of its time is missing, and
-    with it w/n of that part of the work. This is the f of Erben et al. (2024): an interruption frequency f
-    over the run makes it about f slower. Interruptions of the run come at w r (r alone while none is
-    away: never too few), and each makes the following k T seconds useless (k <= 2 steps for the rejoin);
-    no such event lies in the last k T seconds with probability exp(-w r k T). Together
+    with it w/n of that part of the work. This is the f of Erben et al. (2024): an interruption
+    frequency f over the run makes it about f slower. Interruptions of the run come at w r (r alone
+    while none is away: never too few), and each makes the following k T seconds useless (k <= 2
+    steps for the rejoin); no such event lies in the last k T seconds with probability exp(-w r k
+    T). Together
 
         share = (1 - w/n x r R / (1 + r R)) x exp(-w r k T).
 
-    R takes for granted that another machine is to be had; `chance_all_lost` says how likely none is.
+    R takes for granted that another machine is to be had; `chance_all_lost` says how likely none
+    is.
 
     Examples
     --------
-    Eight spot workers, a chance of 20 % a month, steps of 60 s: r = 0.223144 / 730 h = 8.491e-8 / s; away
-    8.491e-8 x 300 = 2.547e-5; lost 8 x 8.491e-8 x 2 x 60 = 8.151e-5; 1 - 2.547e-5 - 8.151e-5 = 0.999893.
+    Eight spot workers, a chance of 20 % a month, steps of 60 s: r = 0.223144 / 730 h = 8.491e-8 /
+    s; away 8.491e-8 x 300 = 2.547e-5; lost 8 x 8.491e-8 x 2 x 60 = 8.151e-5; 1 - 2.547e-5 -
+    8.151e-5 = 0.999893.
 
     >>> round(expected_share(8, 8, 60.0).value, 6)
     0.999893
@@ -111,22 +121,37 @@ def expected_share(spot: int, workers: int, step_s: float, interruption: Interru
     Interval(value=1.0, low=1.0, high=1.0)
     """
     if not 0 <= spot <= workers or workers < 1:
-        raise PlacerError(f"{spot} spot workers of {workers} workers is not possible", "give 0 <= spot <= workers, at least one worker")
+        raise PlacerError(
+            f"{spot} spot workers of {workers} workers is not possible",
+            "give 0 <= spot <= workers, at least one worker",
+        )
     if not 0 < step_s < math.inf:
         raise PlacerError(f"a step of {step_s} s is not a positive time", "give seconds above 0")
 
     def share(chance: float, restart_s: float, lost_steps: float) -> float:
         rate = rate_per_hour(chance) / SECONDS_PER_HOUR
         away = rate * restart_s
-        return (1 - spot / workers * away / (1 + away)) * math.exp(-spot * rate * lost_steps * step_s)
+        return (1 - spot / workers * away / (1 + away)) * math.exp(
+            -spot * rate * lost_steps * step_s
+        )
 
-    chance, restart, lost = interruption.chance_per_month, interruption.restart_s, interruption.lost_steps
+    chance, restart, lost = (
+        interruption.chance_per_month,
+        interruption.restart_s,
+        interruption.lost_steps,
+    )
     value = share(chance.value, restart.value, lost.value)
     worst = share(chance.high, restart.high, lost.high)
-    return Interval(value=value, low=min(value, worst), high=max(value, share(chance.low, restart.low, lost.low)))
+    return Interval(
+        value=value,
+        low=min(value, worst),
+        high=max(value, share(chance.low, restart.low, lost.low)),
+    )
 
 
-def chance_all_lost(zones: Sequence[int], unavailable: float, correlation: Correlation = OBSERVED_CORRELATION) -> float:
+def chance_all_lost(
+    zones: Sequence[int], unavailable: float, correlation: Correlation = OBSERVED_CORRELATION
+) -> float:
     """Probability that all zones of a placement have no spot capacity at once.
 
     Parameters
@@ -151,14 +176,16 @@ def chance_all_lost(zones: Sequence[int], unavailable: float, correlation: Corre
 
         E[p^k] = product over i < k of (m (1 - c) + i c) / (1 - c + i c).
 
-    c is the correlation between regions for g, and (zones - regions) / (1 - regions) for p around g, so
-    that both pairwise correlations come out. E[p^k] is a polynomial in g, so the mixture is exact; only
-    its shape beyond pairs is assumed. Regions with one zone each are beta-binomial themselves.
+    c is the correlation between regions for g, and (zones - regions) / (1 - regions) for p around
+    g, so that both pairwise correlations come out. E[p^k] is a polynomial in g, so the mixture is
+    exact; only its shape beyond pairs is assumed. Regions with one zone each are beta-binomial
+    themselves.
 
     Examples
     --------
-    u = 0.2: two regions u^2 + 0.14 u (1 - u) = 0.04 + 0.0224; two zones of one region 0.04 + 0.43 x 0.16;
-    three regions u x (0.2 x 0.86 + 0.14) x (0.2 x 0.86 + 0.28) / 1.14 = 0.2 x 0.312 x 0.452 / 1.14.
+    u = 0.2: two regions u^2 + 0.14 u (1 - u) = 0.04 + 0.0224; two zones of one region 0.04 + 0.43 x
+    0.16; three regions u x (0.2 x 0.86 + 0.14) x (0.2 x 0.86 + 0.28) / 1.14 = 0.2 x 0.312 x 0.452 /
+    1.14.
 
     >>> [round(chance_all_lost(zones, 0.2), 6) for zones in ([1], [1, 1], [2], [1, 1, 1])]
     [0.2, 0.0624, 0.1088, 0.024741]
@@ -172,12 +199,16 @@ def chance_all_lost(zones: Sequence[int], unavailable: float, correlation: Corre
     total, moment = given[0], 1.0
     for power, coefficient in enumerate(given[1:]):
         mean = unavailable * (1 - correlation.regions)
-        moment *= (mean + power * correlation.regions) / ((1 - correlation.regions) + power * correlation.regions)
+        moment *= (mean + power * correlation.regions) / (
+            (1 - correlation.regions) + power * correlation.regions
+        )
         total += coefficient * moment
     return min(1.0, total)
 
 
-def chance_any_lost(zones: Sequence[int], unavailable: float, correlation: Correlation = OBSERVED_CORRELATION) -> float:
+def chance_any_lost(
+    zones: Sequence[int], unavailable: float, correlation: Correlation = OBSERVED_CORRELATION
+) -> float:
     """Probability that at least one zone of a placement has no spot capacity.
 
     Parameters
@@ -207,12 +238,19 @@ def chance_any_lost(zones: Sequence[int], unavailable: float, correlation: Corre
 
 def _check_zones(zones: Sequence[int], unavailable: float) -> None:
     if not zones or any(count < 1 for count in zones):
-        raise PlacerError(f"zones per region {list(zones)} name no place", "give at least one region, each with at least one zone")
+        raise PlacerError(
+            f"zones per region {list(zones)} name no place",
+            "give at least one region, each with at least one zone",
+        )
     if not 0 <= unavailable <= 1:
-        raise PlacerError(f"unavailability '{unavailable}' is not a share from 0 to 1", "write 20 % as 0.2")
+        raise PlacerError(
+            f"unavailability '{unavailable}' is not a share from 0 to 1", "write 20 % as 0.2"
+        )
 
 
-def _times_linear(polynomial: list[float], constant: float, slope: float, over: float) -> list[float]:
+def _times_linear(
+    polynomial: list[float], constant: float, slope: float, over: float
+) -> list[float]:
     """Multiply a polynomial, constant term first, by (constant + slope g) / over."""
     low = [coefficient * constant / over for coefficient in polynomial]
     high = [coefficient * slope / over for coefficient in polynomial]

@@ -1,4 +1,6 @@
-"""Averaging among peers as hivemind does it: the host's work, then the slowest pair between regions."""
+"""Averaging among peers as hivemind does it: the host's work, then the slowest pair between
+regions.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,15 @@ ASSUMED_TENSORS = 300
 """Tensor count of a model whose profile does not say."""
 
 
-def averaging_seconds(hosts: Iterable[str], gradient_bytes: float, workers: int, tensors: int | None, calibration: Calibration) -> float:
-    """Serialise, average and deserialise inside one zone: l0 + l1 S + l2 N + l3 T of the slowest host class.
+def averaging_seconds(
+    hosts: Iterable[str],
+    gradient_bytes: float,
+    workers: int,
+    tensors: int | None,
+    calibration: Calibration,
+) -> float:
+    """Serialise, average and deserialise inside one zone: l0 + l1 S + l2 N + l3 T of the slowest
+    host class.
 
     Parameters
     ----------
@@ -31,18 +40,32 @@ def averaging_seconds(hosts: Iterable[str], gradient_bytes: float, workers: int,
     Examples
     --------
     >>> from placer.workload.constants import PUBLISHED
-    >>> round(averaging_seconds(["a10"], 1.12e9, 8, 394, PUBLISHED), 2)  # 7.26 x 1.12 + 0.304 x 8 + 0.00669 x 394
+    # 7.26 x 1.12 + 0.304 x 8 + 0.00669 x 394
+    >>> round(averaging_seconds(["a10"], 1.12e9, 8, 394, PUBLISHED), 2)
     13.2
     """
     if workers < 2:
         return 0.0
     count = ASSUMED_TENSORS if tensors is None else tensors
     constants = (calibration.hosts[host] for host in hosts)
-    return max(h.base_s + h.s_per_gb * gradient_bytes / GB + h.s_per_peer * workers + h.s_per_tensor * count for h in constants)
+    return max(
+        h.base_s
+        + h.s_per_gb * gradient_bytes / GB
+        + h.s_per_peer * workers
+        + h.s_per_tensor * count
+        for h in constants
+    )
 
 
-def wan_seconds(phases: Sequence[Phase], network: Network, calibration: Calibration, streams: int = 1, case: int = 0) -> float:
-    """Slowest pair between regions, phase after phase, times kappa; not faster than the busiest machine can send.
+def wan_seconds(
+    phases: Sequence[Phase],
+    network: Network,
+    calibration: Calibration,
+    streams: int = 1,
+    case: int = 0,
+) -> float:
+    """Slowest pair between regions, phase after phase, times kappa; not faster than the busiest
+    machine can send.
 
     Parameters
     ----------
@@ -53,7 +76,13 @@ def wan_seconds(phases: Sequence[Phase], network: Network, calibration: Calibrat
     """
     total = 0.0
     for phase in phases:
-        between = [transfer_seconds(t.bytes, network.link(t.src, t.dst), streams, case) for t in phase.transfers if t.src != t.dst]
+        between = [
+            transfer_seconds(t.bytes, network.link(t.src, t.dst), streams, case)
+            for t in phase.transfers
+            if t.src != t.dst
+        ]
         if between:
-            total += max(calibration.kappa[case] * max(between), load_seconds(phase, network, inside=False))
+            total += max(
+                calibration.kappa[case] * max(between), load_seconds(phase, network, inside=False)
+            )
     return total

@@ -27,7 +27,8 @@ class Round:
 
     Notes
     -----
-    ``crew`` holds place, machines and samples/s of one machine, by group; ``hosts`` the classes of hosts by place.
+    ``crew`` holds place, machines and samples/s of one machine, by group; ``hosts`` the classes of
+    hosts by place.
     """
 
     crew: tuple[tuple[str, int, float], ...]
@@ -85,10 +86,14 @@ class Round:
         """Seconds of one average among some of the workers inside a zone, or inside one place."""
         calibration, tensors = self.problem.calibration, self.problem.profile.tensors
         hosts = frozenset().union(*self.hosts.values()) if place is None else self.hosts[place]
-        return calibration.spread(hosts, self.case) * averaging_seconds(hosts, self.size, workers, tensors, calibration)
+        return calibration.spread(hosts, self.case) * averaging_seconds(
+            hosts, self.size, workers, tensors, calibration
+        )
 
     def averaging_inside(self) -> float:
-        """Seconds until each region has averaged once, side by side, each at the pace of its own hosts."""
+        """Seconds until each region has averaged once, side by side, each at the pace of its own
+        hosts.
+        """
         return max(self.averaging(count, place) for place, count in self.at_places().items())
 
     def latency(self, src: str, dst: str) -> float:
@@ -96,9 +101,16 @@ class Round:
         return DIRECT_SPREAD[self.case] * self.network.link(src, dst).rtt_s / 2
 
     def streaming(self, src: str, dst: str) -> float:
-        """Seconds from the first to the last byte of one gradient over plain streams, not faster than both machines."""
+        """Seconds from the first to the last byte of one gradient over plain streams, not faster
+        than both machines.
+        """
         machines = min(self.network.machine_bytes_per_s(src), self.network.machine_bytes_per_s(dst))
-        alone = max(transfer_seconds(self.size, self.network.link(src, dst), self.exchange.streams, self.case), self.size / machines)
+        alone = max(
+            transfer_seconds(
+                self.size, self.network.link(src, dst), self.exchange.streams, self.case
+            ),
+            self.size / machines,
+        )
         return DIRECT_SPREAD[self.case] * alone / GOODPUT
 
     def direct(self, src: str, dst: str) -> float:
@@ -107,22 +119,35 @@ class Round:
 
     def wan(self, phases: Sequence[Phase]) -> float:
         """Seconds of the slowest pair between regions."""
-        return wan_seconds(phases, self.network, self.problem.calibration, self.exchange.streams, self.case)
+        return wan_seconds(
+            phases, self.network, self.problem.calibration, self.exchange.streams, self.case
+        )
 
     def named(self, *names: str) -> list[Phase]:
         """Phases of the exchange whose name starts with one of some words."""
         return [phase for phase in self.phases if phase.name.startswith(names)]
 
 
-def crew_of(machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem, case: int) -> Round:
+def crew_of(
+    machines: Sequence[tuple[Pool, int]],
+    placement: Placement,
+    phases: tuple[Phase, ...],
+    problem: Problem,
+    case: int,
+) -> Round:
     """Gather what the timing of a placement looks at."""
     framework = traits(placement.exchange.strategy).framework
     rates = [(pool, n, worker_rate(pool, framework)) for pool, n in machines]
     hosts: dict[str, frozenset[str]] = {}
     for pool, _ in machines:
-        hosts[pool.offer.place] = hosts.get(pool.offer.place, frozenset()) | {problem.catalog.gpu(pool.offer.gpu).host}
+        hosts[pool.offer.place] = hosts.get(pool.offer.place, frozenset()) | {
+            problem.catalog.gpu(pool.offer.gpu).host
+        }
     return Round(
-        crew=tuple((pool.offer.place, n, (rate.value, rate.low, rate.high)[case]) for pool, n, rate in rates),
+        crew=tuple(
+            (pool.offer.place, n, (rate.value, rate.low, rate.high)[case])
+            for pool, n, rate in rates
+        ),
         hosts=hosts,
         exchange=placement.exchange,
         phases=phases,

@@ -1,4 +1,6 @@
-"""Point-to-point transfers over plain streams: a parameter server, or servers of regions among themselves."""
+"""Point-to-point transfers over plain streams: a parameter server, or servers of regions among
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ DIRECT_SPREAD = (1.0, 1.05, 0.95)
 
 
 def share_seconds(byte_count: float, machine_bytes_per_s: float, case: int = 0) -> float:
-    """Time in which some bytes pass through a machine that others use as well: its part of the machine's goodput."""
+    """Time in which some bytes pass through a machine that others use as well: its part of the
+    machine's goodput.
+    """
     return DIRECT_SPREAD[case] * byte_count / machine_bytes_per_s / GOODPUT
 
 
@@ -36,13 +40,23 @@ def direct_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 
 
 
 def seconds_over(rtt_s: Any, transfer_s: Any, case: int = 0) -> Any:
-    """Time of transfers whose bytes alone take so long without overhead: numbers or arrays of one shape."""
+    """Time of transfers whose bytes alone take so long without overhead: numbers or arrays of one
+    shape.
+    """
     return DIRECT_SPREAD[case] * (rtt_s / 2 + transfer_s / GOODPUT)
 
 
 def direct_phase_seconds(phase: Phase, network: Network, streams: int = 1, case: int = 0) -> float:
-    """Slowest transfer of a phase whose transfers start together, not faster than the busiest machine."""
-    slowest = max((direct_seconds(t.bytes, network.link(t.src, t.dst), streams, case) for t in phase.transfers), default=0.0)
+    """Slowest transfer of a phase whose transfers start together, not faster than the busiest
+    machine.
+    """
+    slowest = max(
+        (
+            direct_seconds(t.bytes, network.link(t.src, t.dst), streams, case)
+            for t in phase.transfers
+        ),
+        default=0.0,
+    )
     return max(slowest, DIRECT_SPREAD[case] * load_seconds(phase, network, inside=True) / GOODPUT)
 
 
@@ -60,14 +74,16 @@ def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: flo
 
     Notes
     -----
-    Transfers under way share the machine evenly, none is faster than alone: followed from one start or
-    end to the next. The same as max(start + alone) as long as the machine could serve all at full speed.
+    Transfers under way share the machine evenly, none is faster than alone: followed from one start
+    or end to the next. The same as max(start + alone) as long as the machine could serve all at
+    full speed.
 
     Examples
     --------
     >>> arrival_seconds([0.0, 0.0, 9.0], [4.0, 4.0, 4.0], 1.0), arrival_seconds([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 1.0)
     (13.0, 3.0)
-    >>> arrival_seconds([0.0, 0.0, 1.0], [2.0, 2.0, 2.0], 1.0)  # halves by 1 s, thirds until 2.5 s, and half a transfer alone
+    # halves by 1 s, thirds until 2.5 s, and half a transfer alone
+    >>> arrival_seconds([0.0, 0.0, 1.0], [2.0, 2.0, 2.0], 1.0)
     3.5
     """
     kinds = Counter(zip(starts, alone, strict=True))
@@ -79,7 +95,10 @@ def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: flo
         rates = _even_rates([(1 / own, count) for _, own, count in moving], 1 / shared)
         ends = [left / rate for (left, _, _), rate in zip(moving, rates, strict=True)]
         pause = min([*ends, *(start - now for start, _, _ in coming[:1])])
-        left_over = [(left - rate * pause, own, count) for (left, own, count), rate in zip(moving, rates, strict=True)]
+        left_over = [
+            (left - rate * pause, own, count)
+            for (left, own, count), rate in zip(moving, rates, strict=True)
+        ]
         moving = [row for row, end in zip(left_over, ends, strict=True) if end > pause]
         now += pause
         while coming and coming[0][0] <= now:
@@ -88,7 +107,9 @@ def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: flo
 
 
 def _even_rates(caps: Sequence[tuple[float, int]], capacity: float) -> list[float]:
-    """Share a capacity evenly among (cap, count): who cannot use an even part leaves the rest to the others."""
+    """Share a capacity evenly among (cap, count): who cannot use an even part leaves the rest to
+    the others.
+    """
     rates, left = [0.0] * len(caps), sum(count for _, count in caps)
     for k in sorted(range(len(caps)), key=lambda k: caps[k][0]):
         cap, count = caps[k]

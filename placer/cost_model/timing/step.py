@@ -15,7 +15,9 @@ class FunctionRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreUse:
-    """One object store in one exchange: how many gradients are put into it, and polls that found nothing."""
+    """One object store in one exchange: how many gradients are put into it, and polls that found
+    nothing.
+    """
 
     place: str
     gradients: int
@@ -29,8 +31,8 @@ class StepSeconds:
     Notes
     -----
     ``parts`` names what communication consists of; ``hidden`` is how much of it overlaps with the
-    calculation. ``waiting`` is how long the first gradient waits for the last. ``functions`` and ``stores`` say what
-    is billed by use.
+    calculation. ``waiting`` is how long the first gradient waits for the last. ``functions`` and
+    ``stores`` say what is billed by use.
     """
 
     calculation: float
@@ -53,7 +55,9 @@ class StepSeconds:
 
 
 def overlapped(step: StepSeconds) -> StepSeconds:
-    """The same step when the exchange runs beside the calculation of the next one: the longer of the two counts."""
+    """The same step when the exchange runs beside the calculation of the next one: the longer of
+    the two counts.
+    """
     return StepSeconds(
         calculation=step.calculation,
         communication=step.communication,
@@ -70,7 +74,8 @@ def gain_bound(granularity: float, factor: float = 2.0) -> float:
 
     Notes
     -----
-    Erben et al. (2024): calculation shrinks with the workers, communication does not: (1 + g) / (1 + g / factor).
+    Erben et al. (2024): calculation shrinks with the workers, communication does not: (1 + g) / (1
+    + g / factor).
 
     Examples
     --------

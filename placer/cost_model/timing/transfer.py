@@ -13,7 +13,9 @@ def sum_seconds(gradient_bytes: float, gradients: int, services: ServiceConstant
 
 
 def transfer_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 0) -> float:
-    """Time of some streams side by side over one link; ``case`` 0 takes the value, 1 the low, 2 the high bandwidth."""
+    """Time of some streams side by side over one link; ``case`` 0 takes the value, 1 the low, 2 the
+    high bandwidth.
+    """
     return byte_count / link.speed(streams, case)
 
 
@@ -30,7 +32,9 @@ def load_seconds(phase: Phase, network: Network, *, inside: bool) -> float:
     A machine sends and receives at most what one stream reaches inside its region.
     """
     loads = machine_loads(phase, inside=inside)
-    return max((size / network.machine_bytes_per_s(place) for place, size in loads.items()), default=0.0)
+    return max(
+        (size / network.machine_bytes_per_s(place) for place, size in loads.items()), default=0.0
+    )
 
 
 def machine_loads(phase: Phase, *, inside: bool) -> dict[str, float]:

@@ -18,15 +18,23 @@ from placer.problem.problem import Pool, Problem
 
 
 def step_seconds(
-    machines: Sequence[tuple[Pool, int]], placement: Placement, phases: tuple[Phase, ...], problem: Problem, case: int
+    machines: Sequence[tuple[Pool, int]],
+    placement: Placement,
+    phases: tuple[Phase, ...],
+    problem: Problem,
+    case: int,
 ) -> StepSeconds:
     """Time one round of a placement; ``case`` 0 is expected, 1 slow, 2 fast."""
-    step = TRANSPORTS[traits(placement.exchange.strategy).transport](crew_of(machines, placement, phases, problem, case))
+    step = TRANSPORTS[traits(placement.exchange.strategy).transport](
+        crew_of(machines, placement, phases, problem, case)
+    )
     return overlapped(step) if placement.exchange.overlap else step
 
 
 def _adaptive(this: Round) -> float:
-    """Seconds of calculation when the workers of a region share its part and fast ones do more: B max(share / speed)."""
+    """Seconds of calculation when the workers of a region share its part and fast ones do more: B
+    max(share / speed).
+    """
     batch = samples_per_round(this.exchange, this.problem)
     if not this.problem.requirements.datasets:
         return batch / sum(count * rate for _, count, rate in this.crew)
@@ -35,7 +43,9 @@ def _adaptive(this: Round) -> float:
 
 
 def _equal(this: Round) -> list[float]:
-    """Seconds of calculation of one machine of each group when the workers of a region get equal parts."""
+    """Seconds of calculation of one machine of each group when the workers of a region get equal
+    parts.
+    """
     batch, counts = this.problem.batch, this.at_places()
     if not this.problem.requirements.datasets:
         return [batch / this.workers / rate for _, _, rate in this.crew]
@@ -55,45 +65,68 @@ def _butterfly(this: Round) -> StepSeconds:
 
 
 def _leaders(this: Round) -> StepSeconds:
-    """Averages inside the regions, among their leaders, and a broadcast: a composition of measured parts."""
+    """Averages inside the regions, among their leaders, and a broadcast: a composition of measured
+    parts.
+    """
     counts = this.at_places()
     inside = this.averaging_inside()
-    between = this.averaging(len(counts)) + this.wan(this.named("reduce-scatter between", "all-gather between"))
+    between = this.averaging(len(counts)) + this.wan(
+        this.named("reduce-scatter between", "all-gather between")
+    )
     spread = _broadcast(this)
     parts = (("inside regions", inside), ("between regions", between), ("broadcast", spread))
-    return StepSeconds(calculation=_adaptive(this), communication=inside + between + spread, parts=parts)
+    return StepSeconds(
+        calculation=_adaptive(this), communication=inside + between + spread, parts=parts
+    )
 
 
 def _broadcast(this: Round) -> float:
-    return sum(direct_phase_seconds(phase, this.network, this.exchange.streams, this.case) for phase in this.named("broadcast"))
+    return sum(
+        direct_phase_seconds(phase, this.network, this.exchange.streams, this.case)
+        for phase in this.named("broadcast")
+    )
 
 
 def _region_hub(this: Round) -> StepSeconds:
-    """H steps that the regions synchronise inside, then all models up to the hub and its mean down, with a barrier."""
+    """H steps that the regions synchronise inside, then all models up to the hub and its mean down,
+    with a barrier.
+    """
     calculation, inside = _inside_regions(this)
     up, down = (
-        sum(direct_phase_seconds(p, this.network, this.exchange.streams, this.case) for p in this.named(name)) for name in ("up", "down")
+        sum(
+            direct_phase_seconds(p, this.network, this.exchange.streams, this.case)
+            for p in this.named(name)
+        )
+        for name in ("up", "down")
     )
     spread = _broadcast(this)
     parts = (("inside regions", inside), ("up", up), ("down", down), ("broadcast", spread))
-    return StepSeconds(calculation=calculation, communication=inside + up + down + spread, parts=parts)
+    return StepSeconds(
+        calculation=calculation, communication=inside + up + down + spread, parts=parts
+    )
 
 
 def _inside_regions(this: Round) -> tuple[float, float]:
-    """Calculation, and what averages add to it until the last region has done its H steps; regions do not wait for each other."""
+    """Calculation, and what averages add to it until the last region has done its H steps; regions
+    do not wait for each other.
+    """
     steps, speeds, counts = this.exchange.local_steps, this.speeds(), this.at_places()
-    own = {place: this.problem.batch * share / speeds[place] for place, share in this.shares().items()}
+    own = {
+        place: this.problem.batch * share / speeds[place] for place, share in this.shares().items()
+    }
     last = max(seconds + this.averaging(counts[place], place) for place, seconds in own.items())
     return steps * max(own.values()), steps * (last - max(own.values()))
 
 
 def _region_gossip(this: Round) -> StepSeconds:
-    """H steps of each region at its own pace; a send to a partner hides behind them unless it takes longer.
+    """H steps of each region at its own pace; a send to a partner hides behind them unless it takes
+    longer.
 
     Notes
     -----
-    A region whose send is not through waits with the next one. All regions together do
-    sum(share H B / period) samples/s, and the round is H B over that; where data has its place, the last region ends it.
+    A region whose send is not through waits with the next one. All regions together do sum(share H
+    B / period) samples/s, and the round is H B over that; where data has its place, the last region
+    ends it.
     """
     steps, batch, counts = this.exchange.local_steps, this.problem.batch, this.at_places()
     speeds, part = this.speeds(), this.shares()
@@ -107,11 +140,15 @@ def _region_gossip(this: Round) -> StepSeconds:
     total, calculation = (last if this.problem.requirements.datasets else 1 / pace), _adaptive(this)
     inside = max(0.0, total - calculation)
     parts = (("inside regions and waiting", inside), ("sending beside the calculation", sent))
-    return StepSeconds(calculation=calculation, communication=inside + sent, parts=parts, hidden=sent)
+    return StepSeconds(
+        calculation=calculation, communication=inside + sent, parts=parts, hidden=sent
+    )
 
 
 def _server(this: Round) -> StepSeconds:
-    """Last push, the sum of all gradients, and last pull; the server's own network is shared by all transfers under way."""
+    """Last push, the sum of all gradients, and last pull; the server's own network is shared by all
+    transfers under way.
+    """
     hub, network = this.exchange.aggregator or "", this.network
     shared = share_seconds(this.size, network.machine_bytes_per_s(hub), this.case)
     starts, pushes, waits, pulls = [], [], [], []
@@ -125,7 +162,12 @@ def _server(this: Round) -> StepSeconds:
     push = arrival_seconds(starts, pushes, shared) - slowest
     summing = STORE_SPREAD[this.case] * sum_seconds(this.size, this.workers, this.services)
     parts = (("push", push), ("sum", summing), ("pull", pull))
-    return StepSeconds(calculation=slowest, communication=push + summing + pull, parts=parts, waiting=slowest - min(calculation))
+    return StepSeconds(
+        calculation=slowest,
+        communication=push + summing + pull,
+        parts=parts,
+        waiting=slowest - min(calculation),
+    )
 
 
 def _store(this: Round) -> StepSeconds:
@@ -133,16 +175,32 @@ def _store(this: Round) -> StepSeconds:
 
     Notes
     -----
-    A round goes from mean to mean: who has fetched it begins, and does not wait for others that still fetch it. A near worker is therefore
-    earlier by the differences of both ways, and the function waits that much longer for the last gradient.
+    A round goes from mean to mean: who has fetched it begins, and does not wait for others that
+    still fetch it. A near worker is therefore earlier by the differences of both ways, and the
+    function waits that much longer for the last gradient.
     """
     function, store = this.exchange.aggregator or "", this.exchange.storage or ""
     streams, case, network, services = this.exchange.streams, this.case, this.network, this.services
     places, calculation = [place for place, _, _ in this.crew], _equal(this)
-    downloads = [stores.worker_transfer_seconds(this.size, network.link(store, place), services, streams, case) for place in places]
-    uploads = [stores.worker_transfer_seconds(this.size, network.link(place, store), services, streams, case) for place in places]
+    downloads = [
+        stores.worker_transfer_seconds(
+            this.size, network.link(store, place), services, streams, case
+        )
+        for place in places
+    ]
+    uploads = [
+        stores.worker_transfer_seconds(
+            this.size, network.link(place, store), services, streams, case
+        )
+        for place in places
+    ]
     aggregate = stores.aggregate_seconds(
-        this.size, this.workers, network.link(store, function), network.link(function, store), this.services, case
+        this.size,
+        this.workers,
+        network.link(store, function),
+        network.link(function, store),
+        this.services,
+        case,
     )
     arrived = [sum(seconds) for seconds in zip(downloads, calculation, uploads, strict=True)]
     last, waiting = arrived.index(max(arrived)), max(arrived) - min(arrived)
@@ -153,36 +211,78 @@ def _store(this: Round) -> StepSeconds:
         hidden=max(calculation) - calculation[last],
         waiting=waiting,
         functions=(FunctionRun(place=function, seconds=waiting + aggregate),),
-        stores=(StoreUse(place=store, gradients=this.workers, failed_polls=int(waiting / stores.POLL_SECONDS)),),
+        stores=(
+            StoreUse(
+                place=store, gradients=this.workers, failed_polls=int(waiting / stores.POLL_SECONDS)
+            ),
+        ),
     )
 
 
 def _regional_stores(this: Round) -> StepSeconds:
-    """A store and a function in each region, then a global pair; the mean comes back through those, and a region begins when it has it."""
-    function, store, case, size = this.exchange.aggregator or "", this.exchange.storage or "", this.case, this.size
-    network, services, counts, calculation = this.network, this.services, this.at_places(), _equal(this)
+    """A store and a function in each region, then a global pair; the mean comes back through those,
+    and a region begins when it has it.
+    """
+    function, store, case, size = (
+        this.exchange.aggregator or "",
+        this.exchange.storage or "",
+        this.case,
+        this.size,
+    )
+    network, services, counts, calculation = (
+        this.network,
+        this.services,
+        this.at_places(),
+        _equal(this),
+    )
     slowest, gathered, spread, runs, uses = {}, {}, {}, [], []
     for place, count in counts.items():
         home = network.link(place, place)
         move = stores.worker_transfer_seconds(size, home, services, this.exchange.streams, case)
         own = [c for (p, _, _), c in zip(this.crew, calculation, strict=True) if p == place]
         waiting = max(own) - min(own)
-        forward = stores.aggregate_seconds(size, count, home, network.link(place, store), services, case)
+        forward = stores.aggregate_seconds(
+            size, count, home, network.link(place, store), services, case
+        )
         copy = stores.copy_seconds(size, network.link(store, place), home, services, case)
         slowest[place], gathered[place], spread[place] = max(own), move + forward, copy + move
-        runs += [FunctionRun(place=place, seconds=waiting + forward), FunctionRun(place=place, seconds=copy)]
-        uses.append(StoreUse(place=place, gradients=count, failed_polls=int(waiting / stores.POLL_SECONDS)))
-    aggregate = stores.aggregate_seconds(size, len(counts), network.link(store, function), network.link(function, store), services, case)
+        runs += [
+            FunctionRun(place=place, seconds=waiting + forward),
+            FunctionRun(place=place, seconds=copy),
+        ]
+        uses.append(
+            StoreUse(place=place, gradients=count, failed_polls=int(waiting / stores.POLL_SECONDS))
+        )
+    aggregate = stores.aggregate_seconds(
+        size,
+        len(counts),
+        network.link(store, function),
+        network.link(function, store),
+        services,
+        case,
+    )
     arrived = {place: spread[place] + slowest[place] + gathered[place] for place in counts}
-    last, waiting = max(arrived, key=arrived.__getitem__), max(arrived.values()) - min(arrived.values())
+    last, waiting = (
+        max(arrived, key=arrived.__getitem__),
+        max(arrived.values()) - min(arrived.values()),
+    )
     return StepSeconds(
         calculation=max(calculation),
         communication=gathered[last] + aggregate + spread[last],
-        parts=(("regions", gathered[last]), ("aggregate", aggregate), ("back to regions", spread[last])),
+        parts=(
+            ("regions", gathered[last]),
+            ("aggregate", aggregate),
+            ("back to regions", spread[last]),
+        ),
         hidden=max(calculation) - slowest[last],
         waiting=waiting,
         functions=(*runs, FunctionRun(place=function, seconds=waiting + aggregate)),
-        stores=(*uses, StoreUse(place=store, gradients=len(counts), failed_polls=int(waiting / stores.POLL_SECONDS))),
+        stores=(
+            *uses,
+            StoreUse(
+                place=store, gradients=len(counts), failed_polls=int(waiting / stores.POLL_SECONDS)
+            ),
+        ),
     )
 
 

@@ -1,1 +1,3 @@
-"""A second, plain implementation of the model: it reads a saved file alone and shares no code with what found the answer."""
+"""A second, plain implementation of the model: it reads a saved file alone and shares no code with
+what found the answer.
+"""

@@ -1,4 +1,6 @@
-"""Bounds on whole strategies, a second time: weak duality over the market, and the least that an exchange of N workers takes."""
+"""Bounds on whole strategies, a second time: weak duality over the market, and the least that an
+exchange of N workers takes.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,22 @@ from typing import Any
 
 from placer.documents.checker.case import BYTES_PER_ELEMENT
 from placer.documents.checker.market import CHEAPEST, Machine, largest_sums
-from placer.documents.checker.seconds import FUNCTION_BYTES_PER_S, GB, STORE_START_S, STORE_STREAM_BYTES_PER_S, SUM_BYTES_PER_S, TENSORS
+from placer.documents.checker.seconds import (
+    FUNCTION_BYTES_PER_S,
+    GB,
+    STORE_START_S,
+    STORE_STREAM_BYTES_PER_S,
+    SUM_BYTES_PER_S,
+    TENSORS,
+)
 
 SLACK = 1e-9
 INTERVALS = 60
 """Pieces into which speeds are cut where cost per sample is bounded."""
 WIDEST = 1e4
-"""Ratio of the largest speed to the smallest that is cut up; slower placements pay at least the price of N machines."""
+"""Ratio of the largest speed to the smallest that is cut up; slower placements pay at least the
+price of N machines.
+"""
 
 
 class Relaxed:
@@ -27,11 +38,18 @@ class Relaxed:
     machines
         What it admits.
     multipliers
-        Lagrange multipliers to try; any that are 0 or more give valid bounds, good ones give tight ones.
+        Lagrange multipliers to try; any that are 0 or more give valid bounds, good ones give tight
+        ones.
     """
 
-    def __init__(self, problem: Mapping[str, Any], machines: Sequence[Machine], multipliers: Sequence[float]) -> None:
-        wish, self.profile, self.fitted = problem["requirements"], problem["profile"], problem["calibration"]
+    def __init__(
+        self, problem: Mapping[str, Any], machines: Sequence[Machine], multipliers: Sequence[float]
+    ) -> None:
+        wish, self.profile, self.fitted = (
+            problem["requirements"],
+            problem["profile"],
+            problem["calibration"],
+        )
         self.wish, self.machines = wish, machines
         self.multipliers = [0.0, *multipliers, CHEAPEST]
         self.budget: float = (wish["budget_usd_per_hour"] or float("inf")) * (1 + SLACK)
@@ -44,7 +62,9 @@ class Relaxed:
         self.sums: dict[tuple[frozenset[str], float], list[float]] = {}
 
     def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
-        """Objective that no placement of a strategy is better than; None if none of it keeps the limits."""
+        """Objective that no placement of a strategy is better than; None if none of it keeps the
+        limits.
+        """
         if strategy == "none":
             return self._told(self._alone(samples_to_target))
         hosts = sorted({machine.host for machine in self.machines})
@@ -52,7 +72,9 @@ class Relaxed:
         most = min(self.wish["max_workers"], len(self._sums(frozenset(hosts), 0.0)) - 1)
         for n in range(max(2, self.wish["min_workers"]), most + 1):
             for host in hosts:
-                within = frozenset(h for h in hosts if self._average(h, n) <= self._average(host, n))
+                within = frozenset(
+                    h for h in hosts if self._average(h, n) <= self._average(host, n)
+                )
                 seconds = self._least_exchange(strategy, n, host, hosts)
                 value = self._value(n, within, seconds, self.batch * local_steps, samples_to_target)
                 if value is not None:
@@ -61,11 +83,19 @@ class Relaxed:
 
     def _told(self, value: float | None) -> float | None:
         """Samples/s as seconds for all samples, where time is the objective."""
-        return self.wish["samples"] / value if value is not None and self.wish["objective"] == "time" else value
+        return (
+            self.wish["samples"] / value
+            if value is not None and self.wish["objective"] == "time"
+            else value
+        )
 
     def _alone(self, factor: float) -> float | None:
-        counted = [(m.alone / factor, m.usd) for m in self.machines if self.wish["min_workers"] == 1]
-        allowed = [(speed, usd) for speed, usd in counted if usd <= self.budget and speed >= self.floor]
+        counted = [
+            (m.alone / factor, m.usd) for m in self.machines if self.wish["min_workers"] == 1
+        ]
+        allowed = [
+            (speed, usd) for speed, usd in counted if usd <= self.budget and speed >= self.floor
+        ]
         if self.objective == "throughput":
             return max((speed for speed, _ in allowed), default=None)
         if self.objective == "cost":
@@ -78,18 +108,29 @@ class Relaxed:
         count = TENSORS if tensors is None else tensors
         spread = self.fitted["spreads"].get(host, self.fitted["averaging_spread"])[0]
         return float(
-            spread * (row["base_s"] + row["s_per_gb"] * self.size / GB + row["s_per_peer"] * workers + row["s_per_tensor"] * count)
+            spread
+            * (
+                row["base_s"]
+                + row["s_per_gb"] * self.size / GB
+                + row["s_per_peer"] * workers
+                + row["s_per_tensor"] * count
+            )
         )
 
     def _least_exchange(self, strategy: str, n: int, host: str, hosts: Sequence[str]) -> float:
-        """Seconds that an exchange of N workers takes at least, whose slowest hosts are of one class; links are taken as instant."""
+        """Seconds that an exchange of N workers takes at least, whose slowest hosts are of one
+        class; links are taken as instant.
+        """
         size, streams = self.size, int(self.wish["streams"])
         summing = size / SUM_BYTES_PER_S
         if strategy in ("all-reduce", "local-sgd"):
             return self._average(host, n)
         if strategy == "hierarchical-all-reduce":
             groups = [(-(-n // r), r) for r in range(2, n + 1)]
-            return min((min(self._average(h, k) for h in hosts) if k > 1 else 0.0) + self._average(host, r) for k, r in groups)
+            return min(
+                (min(self._average(h, k) for h in hosts) if k > 1 else 0.0) + self._average(host, r)
+                for k, r in groups
+            )
         if strategy == "parameter-server":
             return n * summing
         moved = 2 * (STORE_START_S + size / (STORE_STREAM_BYTES_PER_S * streams))
@@ -99,7 +140,11 @@ class Relaxed:
         if strategy == "hierarchical":
             groups = [(-(-n // r), r) for r in range(2, n + 1)]
             return (
-                moved + min((k + r) * (summing + reading) for k, r in groups) + 2 * (STORE_START_S + reading) + STORE_START_S + 2 * reading
+                moved
+                + min((k + r) * (summing + reading) for k, r in groups)
+                + 2 * (STORE_START_S + reading)
+                + STORE_START_S
+                + 2 * reading
             )
         return 0.0
 
@@ -110,8 +155,12 @@ class Relaxed:
             self.sums[key] = largest_sums(chosen, multiplier, self.wish["max_workers"])
         return self.sums[key]
 
-    def _value(self, n: int, within: frozenset[str], seconds: float, samples: int, multiplier: float) -> float | None:
-        """Objective of N machines at best, from their speed V and price C: V <= sum_lambda + lambda C for every lambda."""
+    def _value(
+        self, n: int, within: frozenset[str], seconds: float, samples: int, multiplier: float
+    ) -> float | None:
+        """Objective of N machines at best, from their speed V and price C: V <= sum_lambda + lambda
+        C for every lambda.
+        """
         if len(self._sums(within, 0.0)) <= n:
             return None
         lines = [(m, self._sums(within, m)[n]) for m in self.multipliers if m != CHEAPEST]
@@ -143,14 +192,22 @@ class Relaxed:
         return samples / left
 
     def _per_million(
-        self, lines: Sequence[tuple[float, float]], least_usd: float, most_speed: float, seconds: float, samples: int, multiplier: float
+        self,
+        lines: Sequence[tuple[float, float]],
+        least_usd: float,
+        most_speed: float,
+        seconds: float,
+        samples: int,
+        multiplier: float,
     ) -> float:
-        """Least USD per million samples: C (1 / V + seconds / B), where C is at least (V - sum) / lambda for every lambda.
+        """Least USD per million samples: C (1 / V + seconds / B), where C is at least (V - sum) /
+        lambda for every lambda.
 
         Notes
         -----
-        V is cut into intervals; in each the best lambda counts. With sum >= 0 the product grows with V, below it falls until
-        V = sqrt(-sum B / seconds); the price of the cheapest N bounds it too.
+        V is cut into intervals; in each the best lambda counts. With sum >= 0 the product grows
+        with V, below it falls until V = sqrt(-sum B / seconds); the price of the cheapest N bounds
+        it too.
         """
         beside = 0.0 if self.wish["overlap"] else seconds / samples
         low = min(max(self._needed(seconds, samples, multiplier), most_speed / WIDEST), most_speed)

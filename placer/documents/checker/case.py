@@ -1,4 +1,6 @@
-"""What a saved result says, as plain numbers: the placement, its machines and links, and the price book in the file."""
+"""What a saved result says, as plain numbers: the placement, its machines and links, and the price
+book in the file.
+"""
 
 from __future__ import annotations
 
@@ -56,13 +58,24 @@ class Case:
     """
 
     def __init__(
-        self, problem: Mapping[str, Any], placement: Mapping[str, Any], figures: Mapping[str, Any], samples_to_target: float
+        self,
+        problem: Mapping[str, Any],
+        placement: Mapping[str, Any],
+        figures: Mapping[str, Any],
+        samples_to_target: float,
     ) -> None:
         self.problem, self.placement, self.multiplier = problem, placement, samples_to_target
-        self.profile, self.wish, self.book = problem["profile"], problem["requirements"], problem["catalog"]
+        self.profile, self.wish, self.book = (
+            problem["profile"],
+            problem["requirements"],
+            problem["catalog"],
+        )
         self.strategy: str = placement["exchange"]
         self.streams, self.local_steps = int(placement["streams"]), int(placement["local_steps"])
-        self.roads = {(r["from"], r["to"]): Road(r["bytes_per_second"], r["cap"], r["rtt_s"]) for r in figures["links"]}
+        self.roads = {
+            (r["from"], r["to"]): Road(r["bytes_per_second"], r["cap"], r["rtt_s"])
+            for r in figures["links"]
+        }
         self.speeds = {kind_of(m): m for m in figures["machines"]}
 
     @cached_property
@@ -129,7 +142,8 @@ class Case:
         return found
 
     def usd_per_byte(self, src: str, dst: str, *, zonal: bool) -> float:
-        """Price of a byte that leaves one place for another: the first paid tier of the most specific row.
+        """Price of a byte that leaves one place for another: the first paid tier of the most
+        specific row.
 
         Parameters
         ----------
@@ -146,7 +160,11 @@ class Case:
         starts = [here["region"], here["egress_zone"], "*"]
         keys = sorted((i + j, i, starts[i], ends[j]) for i in range(3) for j in range(len(ends)))
         for _, _, start, end in keys:
-            rows = [r for r in self._egress.get(here["provider"], ()) if (r["src"], r["dst"]) == (start, end)]
+            rows = [
+                r
+                for r in self._egress.get(here["provider"], ())
+                if (r["src"], r["dst"]) == (start, end)
+            ]
             if rows:
                 ordered = sorted(rows, key=lambda r: r[FIRST_PAID])
                 paid = [r for r in ordered if r["usd_per_gib"] > 0]
@@ -183,4 +201,10 @@ def kind_of(row: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
 
 def offer_kind(offer: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
     """The same of a row of the book."""
-    return f"{offer['provider']}/{offer['region']}", offer["instance_type"], offer["gpu"], offer["gpu_count"], offer["market"]
+    return (
+        f"{offer['provider']}/{offer['region']}",
+        offer["instance_type"],
+        offer["gpu"],
+        offer["gpu_count"],
+        offer["market"],
+    )

@@ -18,7 +18,10 @@ def dollars_of(case: Case, bill: Bill) -> dict[str, float]:
     rounds = HOUR / bill.seconds
     found = {
         "compute": _machines(case),
-        "egress": fsum(n * size * case.usd_per_byte(a, b, zonal=zonal) for a, b, size, n, zonal in sends(case)) * rounds,
+        "egress": fsum(
+            n * size * case.usd_per_byte(a, b, zonal=zonal) for a, b, size, n, zonal in sends(case)
+        )
+        * rounds,
         "storage": fsum(_stored(case, *use, bill.seconds) for use in bill.stores) * rounds,
         "functions": fsum(_run(case, place, seconds) for place, seconds in bill.functions) * rounds,
         "data": _per_sample(case) * case.batch * case.local_steps * rounds,
@@ -33,7 +36,9 @@ def _machines(case: Case) -> float:
 
 
 def sends(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
-    """Yield (from, to, bytes, how many, both ends machines) of one round; eq. 7-9 for a store and a function."""
+    """Yield (from, to, bytes, how many, both ends machines) of one round; eq. 7-9 for a store and a
+    function.
+    """
     if case.strategy in ("all-reduce", "local-sgd"):
         yield from _among(case.counts, case.size)
     elif case.strategy in ("central", "hierarchical"):
@@ -55,14 +60,21 @@ def _by_regions(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
     if case.strategy == "hierarchical-all-reduce":
         yield from _among(dict.fromkeys(counts, 1), size)
     elif gossip:
-        yield from ((a, b, size / (len(counts) - 1), 1, True) for a in counts for b in counts if a != b)
+        yield from (
+            (a, b, size / (len(counts) - 1), 1, True) for a in counts for b in counts if a != b
+        )
     else:
         for place in sorted(counts.keys() - {case.hub}):
             yield from _there_and_back(case, place, 1)
 
 
-def _there_and_back(case: Case, place: str, count: int) -> Iterator[tuple[str, str, float, int, bool]]:
-    yield from ((place, case.hub, case.size, count, True), (case.hub, place, case.size, count, True))
+def _there_and_back(
+    case: Case, place: str, count: int
+) -> Iterator[tuple[str, str, float, int, bool]]:
+    yield from (
+        (place, case.hub, case.size, count, True),
+        (case.hub, place, case.size, count, True),
+    )
 
 
 def _among(counts: dict[str, int], size: float) -> Iterator[tuple[str, str, float, int, bool]]:
@@ -83,16 +95,24 @@ def _through_stores(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
         yield store, function, size, case.workers, False
     else:
         for place, n in case.counts.items():
-            yield from ((place, place, size, 3 * n + 1, False), (place, store, size, 1, False), (store, place, size, 1, False))
+            yield from (
+                (place, place, size, 3 * n + 1, False),
+                (place, store, size, 1, False),
+                (store, place, size, 1, False),
+            )
         yield store, function, size, len(case.counts), False
     yield function, store, size, 1, False
 
 
 def _stored(case: Case, place: str, objects: int, polls: int, seconds: float) -> float:
-    """S R_st + (2n + l) R_read + (n + 1) R_write + n R_list (eq. 5), and what is read where that is billed."""
+    """S R_st + (2n + l) R_read + (n + 1) R_write + n R_list (eq. 5), and what is read where that is
+    billed.
+    """
     row, gib = case.object_store(place), case.size / GIB
     space = gib * row["usd_per_gib_month"] * seconds / (MONTH_HOURS * HOUR)
-    asked = (2 * objects + polls) * row["usd_per_thousand_reads"] + (objects + 1) * row["usd_per_thousand_writes"]
+    asked = (2 * objects + polls) * row["usd_per_thousand_reads"] + (objects + 1) * row[
+        "usd_per_thousand_writes"
+    ]
     listed = objects * row["usd_per_thousand_lists"]
     return float(space + (asked + listed) / 1000 + 2 * objects * gib * row["usd_per_gib_retrieved"])
 
@@ -100,9 +120,19 @@ def _stored(case: Case, place: str, objects: int, polls: int, seconds: float) ->
 def _run(case: Case, place: str, seconds: float) -> float:
     """T x M x R_mem, rounded up as billed, CPU where it is billed apart, and the request (eq. 4)."""
     row, memory = case.function(place), case.placement["aggregator"]["memory_gib"]
-    milliseconds = max(row["min_billed_ms"], ceil(seconds * 1000 / row["billing_step_ms"] - 1e-9) * row["billing_step_ms"])
-    cpu = 0.0 if row["gib_per_vcpu"] is None else memory / row["gib_per_vcpu"] * row["usd_per_vcpu_second"]
-    return float(milliseconds / 1000 * (memory * row["usd_per_gib_second"] + cpu) + row["usd_per_million_requests"] / 1e6)
+    milliseconds = max(
+        row["min_billed_ms"],
+        ceil(seconds * 1000 / row["billing_step_ms"] - 1e-9) * row["billing_step_ms"],
+    )
+    cpu = (
+        0.0
+        if row["gib_per_vcpu"] is None
+        else memory / row["gib_per_vcpu"] * row["usd_per_vcpu_second"]
+    )
+    return float(
+        milliseconds / 1000 * (memory * row["usd_per_gib_second"] + cpu)
+        + row["usd_per_million_requests"] / 1e6
+    )
 
 
 def _per_sample(case: Case) -> float:
@@ -117,4 +147,7 @@ def _per_sample(case: Case) -> float:
     if wish["data_store"] is None:
         return 0.0
     source, size = case.object_store(wish["data_store"])["place"], case.profile["bytes_per_sample"]
-    return fsum(share * size * case.usd_per_byte(source, p, zonal=False) for p, share in shares(case).items())
+    return fsum(
+        share * size * case.usd_per_byte(source, p, zonal=False)
+        for p, share in shares(case).items()
+    )

@@ -20,7 +20,9 @@ SEVERAL_REGIONS = ("hierarchical-all-reduce", "hierarchical", "model-averaging",
 LOCAL = ("local-sgd", "model-averaging", "asgd-ga")
 
 
-def broken_limits(case: Case, bill: Bill, samples_per_second: float, usd_per_hour: float) -> list[str]:
+def broken_limits(
+    case: Case, bill: Bill, samples_per_second: float, usd_per_hour: float
+) -> list[str]:
     """Name every limit that the placement breaks.
 
     Parameters
@@ -28,7 +30,10 @@ def broken_limits(case: Case, bill: Bill, samples_per_second: float, usd_per_hou
     samples_per_second, usd_per_hour
         What counts towards the target, and its price, by the second implementation.
     """
-    wish, found = case.wish, [*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill), *_data(case)]
+    wish, found = (
+        case.wish,
+        [*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill), *_data(case)],
+    )
     for what, count, low, high in (
         ("workers", case.workers, wish["min_workers"], min(wish["max_workers"], case.batch)),
         ("regions", len(case.counts), wish["min_regions"], wish["max_regions"]),
@@ -40,14 +45,18 @@ def broken_limits(case: Case, bill: Bill, samples_per_second: float, usd_per_hou
     if budget is not None and usd_per_hour > budget * (1 + SLACK):
         found.append(f"{usd_per_hour:.6g} USD/h are above the budget of {budget:g} USD/h")
     if floor is not None and samples_per_second < floor * (1 - SLACK):
-        found.append(f"{samples_per_second:.6g} samples/s are below the floor of {floor:g} samples/s")
+        found.append(
+            f"{samples_per_second:.6g} samples/s are below the floor of {floor:g} samples/s"
+        )
     return found
 
 
 def _totals(case: Case, samples_per_second: float, usd_per_hour: float) -> Iterator[str]:
     """Time and money for all samples."""
     wish, each = case.wish, usd_per_hour / 3600 / samples_per_second
-    if wish["deadline_s"] is not None and wish["samples"] / samples_per_second > wish["deadline_s"] * (1 + SLACK):
+    if wish["deadline_s"] is not None and wish["samples"] / samples_per_second > wish[
+        "deadline_s"
+    ] * (1 + SLACK):
         yield f"{wish['samples']:,} samples take longer than the deadline"
     if wish["budget_usd"] is not None and each * wish["samples"] > wish["budget_usd"] * (1 + SLACK):
         yield f"{wish['samples']:,} samples cost more than the budget in total"
@@ -70,7 +79,10 @@ def _machines(case: Case) -> Iterator[str]:
             yield f"{name} is {row['market']}"
         if wish["oldest_price"] is not None and offer["as_of"] < wish["oldest_price"]:
             yield f"the price of {name} is of {offer['as_of']}"
-        if wish["require_measured"] and speeds[kind_of(row)]["basis"] not in ("measured", "published"):
+        if wish["require_measured"] and speeds[kind_of(row)]["basis"] not in (
+            "measured",
+            "published",
+        ):
             yield f"nobody measured {name}"
 
 
@@ -91,13 +103,18 @@ def _wishes(case: Case) -> Iterator[str]:
 
 def _uses(rule: dict[str, Any], row: dict[str, Any]) -> bool:
     device = row["gpu"] if row["gpu_count"] == 1 else f"{row['gpu']}:{row['gpu_count']}"
-    return all(fnmatchcase(a, rule[key]) for key, a in (("place", row["place"]), ("device", device), ("market", row["market"])))
+    return all(
+        fnmatchcase(a, rule[key])
+        for key, a in (("place", row["place"]), ("device", device), ("market", row["market"]))
+    )
 
 
 def _quotas(case: Case) -> Iterator[str]:
     used: dict[tuple[str, str, str], int] = {}
     server = case.placement["server"]
-    counted = [] if server is None or case.book["gpus"][server["gpu"]]["kind"] == "cpu" else [server]
+    counted = (
+        [] if server is None or case.book["gpus"][server["gpu"]]["kind"] == "cpu" else [server]
+    )
     for row in [*case.placement["workers"], *counted]:
         key = row["place"], row["gpu"], row["market"]
         used[key] = used.get(key, 0) + row["count"] * row["gpu_count"]
@@ -105,14 +122,21 @@ def _quotas(case: Case) -> Iterator[str]:
         rows = [
             q
             for q in case.wish["quotas"]
-            if q["scope"] == "each" and all(fnmatchcase(k, q[f]) for k, f in zip(key, ("place", "gpu", "market"), strict=True))
+            if q["scope"] == "each"
+            and all(
+                fnmatchcase(k, q[f]) for k, f in zip(key, ("place", "gpu", "market"), strict=True)
+            )
         ]
         quota = rows[-1]["gpus"] if rows else QUOTA_GPUS
         if gpus > quota:
             yield f"{gpus} x {key[1]} {key[2]} in {key[0]}, where the quota is {quota}"
     for row in case.wish["quotas"]:
         names = row["place"], row["gpu"], row["market"]
-        together = sum(n for key, n in used.items() if all(fnmatchcase(k, p) for k, p in zip(key, names, strict=True)))
+        together = sum(
+            n
+            for key, n in used.items()
+            if all(fnmatchcase(k, p) for k, p in zip(key, names, strict=True))
+        )
         if row["scope"] == "together" and together > row["gpus"]:
             yield f"{together} GPUs, where the joint quota of {' '.join(names)} is {row['gpus']}"
 
@@ -122,8 +146,13 @@ def _exchange(case: Case, bill: Bill) -> Iterator[str]:
     if (case.workers > 1) == (name == "none"):
         yield f"{case.workers} workers with the exchange {name}"
     low, high = wish["min_local_steps"] or 1, wish["max_local_steps"] or 64
-    admitted = wish["exchange"] in ("auto", name) and (name not in LOCAL or wish["exchange"] == name or wish["max_local_steps"] is not None)
-    if name != "none" and not (admitted and (low <= case.local_steps <= high if name in LOCAL else low == 1 == case.local_steps)):
+    admitted = wish["exchange"] in ("auto", name) and (
+        name not in LOCAL or wish["exchange"] == name or wish["max_local_steps"] is not None
+    )
+    if name != "none" and not (
+        admitted
+        and (low <= case.local_steps <= high if name in LOCAL else low == 1 == case.local_steps)
+    ):
         yield f"the exchange {name} with {case.local_steps} local steps was not asked for"
     if name in SEVERAL_REGIONS and len(case.counts) < 2:
         yield f"the exchange {name} in one region"
@@ -132,7 +161,11 @@ def _exchange(case: Case, bill: Bill) -> Iterator[str]:
     if name != "none" and case.streams != wish["streams"]:
         yield f"{case.streams} streams, not {wish['streams']}"
     for key, said in (("aggregator", "aggregator"), ("storage", "store")):
-        if name != "none" and wish[key] is not None and (placement[key] is None or placement[key]["place"] != wish[key]):
+        if (
+            name != "none"
+            and wish[key] is not None
+            and (placement[key] is None or placement[key]["place"] != wish[key])
+        ):
             yield f"the {said} is not in {wish[key]}"
     yield from _hub(case, bill)
 
@@ -146,26 +179,39 @@ def _hub(case: Case, bill: Bill) -> Iterator[str]:
             yield f"{needed / GIB:.1f} GiB do not fit the server"
     if case.strategy in ("central", "hierarchical"):
         memory = case.placement["aggregator"]["memory_gib"]
-        summed = max(*counts.values(), len(counts)) if case.strategy == "hierarchical" else case.workers
+        summed = (
+            max(*counts.values(), len(counts)) if case.strategy == "hierarchical" else case.workers
+        )
         if summed * case.size > memory * GIB:
             yield f"{summed} gradients do not fit {memory:g} GiB of a function"
         for place, seconds in bill.functions:
             row = case.function(place)
             if memory > row["max_memory_gib"] or seconds > row["max_seconds"]:
-                yield f"the function in {place} runs {seconds:.0f} s with {memory:g} GiB; its provider allows less"
+                yield (
+                    f"the function in {place} runs {seconds:.0f} s with {memory:g} GiB; its "
+                    f"provider allows less"
+                )
 
 
 def _data(case: Case) -> Iterator[str]:
     """Data that stays where no worker is, and what residency rules keep in."""
     wish, datasets = case.wish, case.wish["datasets"]
     stay = {d["place"] for d in datasets if not d["may_move"]}
-    yield from (f"data stays in {place}, where no worker is" for place in sorted(stay - case.counts.keys()))
+    yield from (
+        f"data stays in {place}, where no worker is" for place in sorted(stay - case.counts.keys())
+    )
     if datasets and stay.issuperset(d["place"] for d in datasets) and case.counts.keys() - stay:
         yield "some workers have no data"
     for rule in wish["kept"]:
-        ways = [(a, b) for a, b, *_ in sends(case)] if rule["kind"] == ("checkpoints" if case.strategy in MODELS else "gradients") else []
+        ways = (
+            [(a, b) for a, b, *_ in sends(case)]
+            if rule["kind"] == ("checkpoints" if case.strategy in MODELS else "gradients")
+            else []
+        )
         if rule["kind"] == "raw-data" and wish["data_store"] is not None:
-            ways += [(case.object_store(wish["data_store"])["place"], place) for place in case.counts]
+            ways += [
+                (case.object_store(wish["data_store"])["place"], place) for place in case.counts
+            ]
         if rule["kind"] == "raw-data" and any(d["may_move"] for d in datasets):
             ways += [(src, dst) for src, dst, _, _ in moves(case)]
         if any(a in rule["places"] and b not in rule["places"] for a, b in ways):

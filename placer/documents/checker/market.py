@@ -1,4 +1,6 @@
-"""The market of a saved problem by weak duality: the most that N machines reach for a price, in plain Python."""
+"""The market of a saved problem by weak duality: the most that N machines reach for a price, in
+plain Python.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ CHEAPEST = float("inf")
 
 @dataclass(frozen=True)
 class Machine:
-    """One admitted offer: samples/s alone and in a group, USD/h, most of them, GPUs of one, what its quota counts with."""
+    """One admitted offer: samples/s alone and in a group, USD/h, most of them, GPUs of one, what
+    its quota counts with.
+    """
 
     alone: float
     speed: float
@@ -48,21 +52,48 @@ def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]])
             continue
         bucket = f"{offer['provider']}/{offer['region']}", offer["gpu"], offer["market"]
         quota = _quota(bucket, wish["quotas"])
-        most = min([quota // offer["gpu_count"], wish["max_workers"], *([] if offer["available"] is None else [offer["available"]])])
+        most = min(
+            [
+                quota // offer["gpu_count"],
+                wish["max_workers"],
+                *([] if offer["available"] is None else [offer["available"]]),
+            ]
+        )
         if most > 0:
             host = book["gpus"][offer["gpu"]]["host"]
-            found.append(Machine(speed["alone"], speed["in_group"], offer["usd_per_hour"], most, offer["gpu_count"], host, bucket, quota))
+            found.append(
+                Machine(
+                    speed["alone"],
+                    speed["in_group"],
+                    offer["usd_per_hour"],
+                    most,
+                    offer["gpu_count"],
+                    host,
+                    bucket,
+                    quota,
+                )
+            )
     return found
 
 
-def _admitted(offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:
-    wish, profile, place = problem["requirements"], problem["profile"], f"{offer['provider']}/{offer['region']}"
+def _admitted(
+    offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mapping[str, Any]
+) -> bool:
+    wish, profile, place = (
+        problem["requirements"],
+        problem["profile"],
+        f"{offer['provider']}/{offer['region']}",
+    )
     wanted = [p for p in wish["places_in"] if fnmatchcase(place, p)]
-    named = [*wanted, *(rule["place"] for rule in wish["used"] if fnmatchcase(place, rule["place"]))]
+    named = [
+        *wanted,
+        *(rule["place"] for rule in wish["used"] if fnmatchcase(place, rule["place"])),
+    ]
     return (
         (not wish["gpus"] or offer["gpu"] in wish["gpus"])
         and wish["market"] in ("any", offer["market"])
-        and profile["device_memory_bytes"] <= problem["catalog"]["gpus"][offer["gpu"]]["memory_gib"] * GIB
+        and profile["device_memory_bytes"]
+        <= problem["catalog"]["gpus"][offer["gpu"]]["memory_gib"] * GIB
         and profile["host_memory_bytes"] <= offer["memory_gib"] * GIB
         and (wish["oldest_price"] is None or offer["as_of"] >= wish["oldest_price"])
         and (not wish["require_measured"] or speed["basis"] in ("measured", "published"))
@@ -74,13 +105,17 @@ def _admitted(offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mappi
 
 def _quota(bucket: tuple[str, str, str], rows: Sequence[Mapping[str, Any]]) -> int:
     for row in reversed(rows):
-        if row["scope"] == "each" and all(fnmatchcase(a, row[key]) for a, key in zip(bucket, ("place", "gpu", "market"), strict=True)):
+        if row["scope"] == "each" and all(
+            fnmatchcase(a, row[key])
+            for a, key in zip(bucket, ("place", "gpu", "market"), strict=True)
+        ):
             return int(row["gpus"])
     return QUOTA_GPUS
 
 
 def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> list[float]:
-    """Bound the sum of (v - lambda c) of exactly N machines from above, for N from 0; with `CHEAPEST` the sum of -c.
+    """Bound the sum of (v - lambda c) of exactly N machines from above, for N from 0; with
+    `CHEAPEST` the sum of -c.
 
     Parameters
     ----------
@@ -89,9 +124,10 @@ def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> l
 
     Notes
     -----
-    Weak duality: whatever N machines within the quotas are, their speeds together are at most this plus lambda times their price.
-    Machines of several sizes that share a quota enter by the concave majorant of the best exact counts. Fewer values than
-    ``most`` + 1 say that no more machines exist.
+    Weak duality: whatever N machines within the quotas are, their speeds together are at most this
+    plus lambda times their price. Machines of several sizes that share a quota enter by the concave
+    majorant of the best exact counts. Fewer values than ``most`` + 1 say that no more machines
+    exist.
     """
     shared: dict[tuple[str, str, str], list[tuple[float, Machine]]] = {}
     for machine in machines:
@@ -107,7 +143,9 @@ def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> l
 
 
 def _best_of_bucket(rows: Sequence[tuple[float, Machine]], most: int) -> list[float]:
-    """Largest worth of exactly k machines of one quota, for k from 0, by adding machines GPU by GPU."""
+    """Largest worth of exactly k machines of one quota, for k from 0, by adding machines GPU by
+    GPU.
+    """
     quota = rows[0][1].quota
     best = {(0, 0): 0.0}
     for worth, machine in rows:
@@ -118,16 +156,18 @@ def _best_of_bucket(rows: Sequence[tuple[float, Machine]], most: int) -> list[fl
                 now[key] = max(now.get(key, value + k * worth), value + k * worth)
         best = now
     counts = max(count for count, _ in best)
-    return [max(value for (count, _), value in best.items() if count == k) for k in range(counts + 1)]
+    return [
+        max(value for (count, _), value in best.items() if count == k) for k in range(counts + 1)
+    ]
 
 
 def _majorant(values: Sequence[float]) -> list[float]:
     """Increments of the least concave function above some values."""
     corners = [(0, values[0])]
     for k, value in enumerate(values[1:], start=1):
-        while len(corners) > 1 and (corners[-1][1] - corners[-2][1]) * (k - corners[-2][0]) <= (value - corners[-2][1]) * (
-            corners[-1][0] - corners[-2][0]
-        ):
+        while len(corners) > 1 and (corners[-1][1] - corners[-2][1]) * (k - corners[-2][0]) <= (
+            value - corners[-2][1]
+        ) * (corners[-1][0] - corners[-2][0]):
             corners.pop()
         corners.append((k, value))
     found: list[float] = []

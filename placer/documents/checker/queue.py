@@ -17,11 +17,13 @@ def last_arrival(jobs: Sequence[tuple[float, float, int]], through: float) -> fl
 
     Notes
     -----
-    Max-min fair: the slowest are served first, each at most at its own rate; who cannot use an even part leaves the rest.
+    Max-min fair: the slowest are served first, each at most at its own rate; who cannot use an even
+    part leaves the rest.
 
     Examples
     --------
-    >>> last_arrival([(0.0, 2.0, 2), (1.0, 2.0, 1)], 1.0)  # halves by 1 s, thirds until 2.5 s, and half a transfer alone
+    # halves by 1 s, thirds until 2.5 s, and half a transfer alone
+    >>> last_arrival([(0.0, 2.0, 2), (1.0, 2.0, 1)], 1.0)
     3.5
     """
     done = [0.0] * len(jobs)
@@ -29,7 +31,11 @@ def last_arrival(jobs: Sequence[tuple[float, float, int]], through: float) -> fl
     now = min(start for start, _, _ in jobs)
     last = now
     while not all(finished):
-        rates = _rates(jobs, [k for k in range(len(jobs)) if not finished[k] and jobs[k][0] <= now], 1 / through)
+        rates = _rates(
+            jobs,
+            [k for k in range(len(jobs)) if not finished[k] and jobs[k][0] <= now],
+            1 / through,
+        )
         nexts = [(now + (1 - done[k]) / rate, k) for k, rate in rates.items()]
         starts = [jobs[k][0] for k in range(len(jobs)) if jobs[k][0] > now]
         then = min([at for at, _ in nexts] + starts)
@@ -41,7 +47,9 @@ def last_arrival(jobs: Sequence[tuple[float, float, int]], through: float) -> fl
     return last
 
 
-def _rates(jobs: Sequence[tuple[float, float, int]], under_way: list[int], capacity: float) -> dict[int, float]:
+def _rates(
+    jobs: Sequence[tuple[float, float, int]], under_way: list[int], capacity: float
+) -> dict[int, float]:
     """Fair rates of the transfers under way."""
     found: dict[int, float] = {}
     heads = sum(jobs[k][2] for k in under_way)

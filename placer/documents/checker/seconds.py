@@ -17,12 +17,16 @@ STORE_STREAM_BYTES_PER_S = 90e6
 STORE_START_S = 0.5
 ROUND_TRIPS = 4
 TENSORS = 300
-"""Figures that nobody measured here, as ARCHITECTURE.md names them: assumed by the model, so assumed again."""
+"""Figures that nobody measured here, as ARCHITECTURE.md names them: assumed by the model, so
+assumed again.
+"""
 
 
 @dataclass(frozen=True)
 class Bill:
-    """Seconds of a round, and what is billed by use: (place, seconds) of functions; (place, objects, polls) of stores."""
+    """Seconds of a round, and what is billed by use: (place, seconds) of functions; (place,
+    objects, polls) of stores.
+    """
 
     seconds: float
     functions: list[tuple[str, float]] = field(default_factory=list)
@@ -30,12 +34,16 @@ class Bill:
 
 
 def round_of(case: Case) -> Bill:
-    """Time one round: from exchange to exchange; `KeyError` for a strategy that this implementation does not know."""
+    """Time one round: from exchange to exchange; `KeyError` for a strategy that this implementation
+    does not know.
+    """
     return ROUNDS[case.strategy](case)
 
 
 def _together(case: Case) -> float:
-    """Calculation when fast workers do more: B / sum v; where data has its place, its slowest place."""
+    """Calculation when fast workers do more: B / sum v; where data has its place, its slowest
+    place.
+    """
     batch = case.batch * case.local_steps
     if not case.wish["datasets"]:
         return batch / sum(case.pace.values())
@@ -49,14 +57,24 @@ def _apiece(case: Case) -> list[tuple[Crew, float]]:
 
 
 def average(case: Case, hosts: set[str], workers: int) -> float:
-    """Averaging inside a zone: l0 + l1 S + l2 N + l3 T of the slowest class of hosts, times its spread."""
+    """Averaging inside a zone: l0 + l1 S + l2 N + l3 T of the slowest class of hosts, times its
+    spread.
+    """
     if workers < 2:
         return 0.0
     fitted, tensors = case.problem["calibration"], case.profile["tensors"]
     rows = [fitted["hosts"][host] for host in hosts]
     count = TENSORS if tensors is None else tensors
-    slow = max(r["base_s"] + r["s_per_gb"] * case.size / GB + r["s_per_peer"] * workers + r["s_per_tensor"] * count for r in rows)
-    return float(slow * max(fitted["spreads"].get(host, fitted["averaging_spread"])[0] for host in hosts))
+    slow = max(
+        r["base_s"]
+        + r["s_per_gb"] * case.size / GB
+        + r["s_per_peer"] * workers
+        + r["s_per_tensor"] * count
+        for r in rows
+    )
+    return float(
+        slow * max(fitted["spreads"].get(host, fitted["averaging_spread"])[0] for host in hosts)
+    )
 
 
 def _hosts(case: Case, place: str | None = None) -> set[str]:
@@ -64,12 +82,16 @@ def _hosts(case: Case, place: str | None = None) -> set[str]:
 
 
 def _between(case: Case, counts: dict[str, int]) -> float:
-    """Reduce-scatter and all-gather: the slowest pair of S / N times kappa, or the machine that sends the most."""
+    """Reduce-scatter and all-gather: the slowest pair of S / N times kappa, or the machine that
+    sends the most.
+    """
     if len(counts) < 2:
         return 0.0
     total = sum(counts.values())
     shard = case.size / total
-    slowest = max(shard / case.road(a, b).rate(case.streams) for a in counts for b in counts if a != b)
+    slowest = max(
+        shard / case.road(a, b).rate(case.streams) for a in counts for b in counts if a != b
+    )
     busiest = max(shard * (total - n) / case.machine(p) for p, n in counts.items())
     return float(2 * max(case.problem["calibration"]["kappa"][0] * slowest, busiest))
 
@@ -79,18 +101,26 @@ def _alone(case: Case) -> Bill:
 
 
 def _ring(case: Case) -> Bill:
-    return Bill(_joined(case, average(case, _hosts(case), case.workers) + _between(case, case.counts)))
+    return Bill(
+        _joined(case, average(case, _hosts(case), case.workers) + _between(case, case.counts))
+    )
 
 
 def _joined(case: Case, communication: float) -> float:
     """One after the other, or the longer of the two if they overlap."""
     calculation = _together(case)
-    return max(calculation, communication) if case.placement["overlap"] else calculation + communication
+    return (
+        max(calculation, communication)
+        if case.placement["overlap"]
+        else calculation + communication
+    )
 
 
 def _leaders(case: Case) -> Bill:
     inside = max(average(case, _hosts(case, p), n) for p, n in case.counts.items())
-    among = average(case, _hosts(case), len(case.counts)) + _between(case, dict.fromkeys(case.counts, 1))
+    among = average(case, _hosts(case), len(case.counts)) + _between(
+        case, dict.fromkeys(case.counts, 1)
+    )
     return Bill(_joined(case, inside + among + _handing_out(case)))
 
 
@@ -104,20 +134,37 @@ def _handing_out(case: Case) -> float:
     """The leader of each place sends S to each of the others there."""
     several = {p: n for p, n in case.counts.items() if n > 1}
     slowest = max((plain(case, p, p) for p in several), default=0.0)
-    return max(slowest, max(((n - 1) * case.size / case.machine(p) / GOODPUT for p, n in several.items()), default=0.0))
+    return max(
+        slowest,
+        max(
+            ((n - 1) * case.size / case.machine(p) / GOODPUT for p, n in several.items()),
+            default=0.0,
+        ),
+    )
 
 
 def _steps_inside(case: Case) -> float:
     """H steps of the place that needs longest, each with its own averages."""
     part = shares(case)
-    own = [case.batch * part[p] / case.pace[p] + average(case, _hosts(case, p), n) for p, n in case.counts.items()]
+    own = [
+        case.batch * part[p] / case.pace[p] + average(case, _hosts(case, p), n)
+        for p, n in case.counts.items()
+    ]
     return case.local_steps * max(own)
 
 
 def _model_averaging(case: Case) -> Bill:
     hub = case.hub
     others = [p for p in case.counts if p != hub]
-    ends = max([len(others) * case.size / case.machine(hub), *(case.size / case.machine(p) for p in others)]) / GOODPUT
+    ends = (
+        max(
+            [
+                len(others) * case.size / case.machine(hub),
+                *(case.size / case.machine(p) for p in others),
+            ]
+        )
+        / GOODPUT
+    )
     up = max(ends, *(plain(case, p, hub) for p in others))
     down = max(ends, *(plain(case, hub, p) for p in others))
     return Bill(_steps_inside(case) + up + down + _handing_out(case))
@@ -125,15 +172,25 @@ def _model_averaging(case: Case) -> Bill:
 
 def _streaming(case: Case, src: str, dst: str) -> float:
     """From the first byte of a gradient to its last, not faster than either machine."""
-    return case.size / min(case.road(src, dst).rate(case.streams), case.machine(src), case.machine(dst)) / GOODPUT
+    return (
+        case.size
+        / min(case.road(src, dst).rate(case.streams), case.machine(src), case.machine(dst))
+        / GOODPUT
+    )
 
 
 def _gossip(case: Case) -> Bill:
     """Every place at its own pace; it waits for a send that takes longer than its steps."""
     part, periods = shares(case), {}
     for place, n in case.counts.items():
-        own = case.local_steps * (case.batch * part[place] / case.pace[place] + average(case, _hosts(case, place), n))
-        sends = [case.road(place, q).rtt / 2 + _streaming(case, place, q) for q in case.counts if q != place]
+        own = case.local_steps * (
+            case.batch * part[place] / case.pace[place] + average(case, _hosts(case, place), n)
+        )
+        sends = [
+            case.road(place, q).rtt / 2 + _streaming(case, place, q)
+            for q in case.counts
+            if q != place
+        ]
         periods[place] = sum(max(own, send) for send in sends) / len(sends)
     if case.wish["datasets"]:
         return Bill(max(_together(case), *periods.values()))
@@ -145,32 +202,60 @@ def _server(case: Case) -> Bill:
     through = case.size / case.machine(hub) / GOODPUT
     push, pull = [], []
     for crew, own in _apiece(case):
-        push.append((own + case.road(crew.place, hub).rtt / 2, _streaming(case, crew.place, hub), crew.count))
-        pull.append((case.road(hub, crew.place).rtt / 2, _streaming(case, hub, crew.place), crew.count))
-    return Bill(last_arrival(push, through) + case.workers * case.size / SUM_BYTES_PER_S + last_arrival(pull, through))
+        push.append(
+            (
+                own + case.road(crew.place, hub).rtt / 2,
+                _streaming(case, crew.place, hub),
+                crew.count,
+            )
+        )
+        pull.append(
+            (case.road(hub, crew.place).rtt / 2, _streaming(case, hub, crew.place), crew.count)
+        )
+    return Bill(
+        last_arrival(push, through)
+        + case.workers * case.size / SUM_BYTES_PER_S
+        + last_arrival(pull, through)
+    )
 
 
 def _object(case: Case, src: str, dst: str, *, by_function: bool) -> float:
-    """One object: handshakes (and the first byte, for a worker that connects anew), then bytes over the slower of client and link."""
+    """One object: handshakes (and the first byte, for a worker that connects anew), then bytes over
+    the slower of client and link.
+    """
     road = case.road(src, dst)
     if by_function:
         return ROUND_TRIPS * road.rtt + case.size / min(FUNCTION_BYTES_PER_S, road.rate(1))
-    return STORE_START_S + ROUND_TRIPS * road.rtt + case.size / min(STORE_STREAM_BYTES_PER_S * case.streams, road.rate(case.streams))
+    return (
+        STORE_START_S
+        + ROUND_TRIPS * road.rtt
+        + case.size / min(STORE_STREAM_BYTES_PER_S * case.streams, road.rate(case.streams))
+    )
 
 
 def _aggregate(case: Case, objects: int, source: tuple[str, str], result: tuple[str, str]) -> float:
     """N x (read of S), the sum, one write (Phalak et al., section 5)."""
     reads = objects * _object(case, *source, by_function=True)
-    return STORE_START_S + objects * case.size / SUM_BYTES_PER_S + reads + _object(case, *result, by_function=True)
+    return (
+        STORE_START_S
+        + objects * case.size / SUM_BYTES_PER_S
+        + reads
+        + _object(case, *result, by_function=True)
+    )
 
 
 def _central(case: Case) -> Bill:
     store, function = case.store, case.hub
-    ways = {p: _object(case, store, p, by_function=False) + _object(case, p, store, by_function=False) for p in case.counts}
+    ways = {
+        p: _object(case, store, p, by_function=False) + _object(case, p, store, by_function=False)
+        for p in case.counts
+    }
     ready = [own + ways[crew.place] for crew, own in _apiece(case)]
     waiting = max(ready) - min(ready)
     runs = _aggregate(case, case.workers, (store, function), (function, store))
-    return Bill(max(ready) + runs, [(function, waiting + runs)], [(store, case.workers, int(waiting))])
+    return Bill(
+        max(ready) + runs, [(function, waiting + runs)], [(store, case.workers, int(waiting))]
+    )
 
 
 def _hierarchical(case: Case) -> Bill:
@@ -183,7 +268,11 @@ def _hierarchical(case: Case) -> Bill:
         waiting = max(mine) - min(mine)
         move = _object(case, place, place, by_function=False)
         forward = _aggregate(case, n, (place, place), (place, store))
-        copy = STORE_START_S + _object(case, store, place, by_function=True) + _object(case, place, place, by_function=True)
+        copy = (
+            STORE_START_S
+            + _object(case, store, place, by_function=True)
+            + _object(case, place, place, by_function=True)
+        )
         arrived.append(copy + move + max(mine) + move + forward)
         functions += [(place, waiting + forward), (place, copy)]
         stores.append((place, n, int(waiting)))

@@ -21,15 +21,22 @@ def shares(case: Case) -> dict[str, float]:
 
 
 def _by_data(case: Case) -> dict[str, float]:
-    """All places end together, but none does less than the data that must stay there: drop those that are full until it fits."""
+    """All places end together, but none does less than the data that must stay there: drop those
+    that are full until it fits.
+    """
     datasets = case.wish["datasets"]
     total = sum(d["samples"] for d in datasets)
-    stay = {p: sum(d["samples"] for d in datasets if d["place"] == p and not d["may_move"]) for p in case.pace}
+    stay = {
+        p: sum(d["samples"] for d in datasets if d["place"] == p and not d["may_move"])
+        for p in case.pace
+    }
     if not any(d["may_move"] for d in datasets):
         return {p: samples / total for p, samples in stay.items()}
     open_ = set(stay)
     while True:
-        seconds = (total - sum(stay[p] for p in stay if p not in open_)) / sum(case.pace[p] for p in open_)
+        seconds = (total - sum(stay[p] for p in stay if p not in open_)) / sum(
+            case.pace[p] for p in open_
+        )
         full = {p for p in open_ if stay[p] > seconds * case.pace[p] * (1 + 1e-15)}
         if not full or full == open_:
             break
@@ -38,7 +45,9 @@ def _by_data(case: Case) -> dict[str, float]:
 
 
 def moves(case: Case) -> Iterator[tuple[str, str, float, float]]:
-    """Yield (from, to, samples, USD per sample) of the data that moves before the run: home first, then by the cheapest way."""
+    """Yield (from, to, samples, USD per sample) of the data that moves before the run: home first,
+    then by the cheapest way.
+    """
     datasets, size = case.wish["datasets"], case.profile["bytes_per_sample"]
     total = sum(d["samples"] for d in datasets)
     wanted = {place: share * total for place, share in shares(case).items()}
@@ -48,7 +57,11 @@ def moves(case: Case) -> Iterator[tuple[str, str, float, float]]:
             left[data["place"]] = left.get(data["place"], 0.0) + data["samples"]
         else:
             wanted[data["place"]] -= data["samples"]
-    ways = [(src != dst, case.usd_per_byte(src, dst, zonal=False), src, dst) for src in left for dst in wanted]
+    ways = [
+        (src != dst, case.usd_per_byte(src, dst, zonal=False), src, dst)
+        for src in left
+        for dst in wanted
+    ]
     for away, price, src, dst in sorted(ways):
         samples = min(left[src], wanted[dst])
         left[src] -= samples

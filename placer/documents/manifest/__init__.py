@@ -5,4 +5,12 @@ from placer.documents.manifest.reading import document_digest, edited, read_mani
 from placer.documents.manifest.types import Manifest
 from placer.documents.manifest.versions import SCHEMA
 
-__all__ = ["SCHEMA", "Manifest", "build_manifest", "document_digest", "edited", "manifest_document", "read_manifest"]
+__all__ = [
+    "SCHEMA",
+    "Manifest",
+    "build_manifest",
+    "document_digest",
+    "edited",
+    "manifest_document",
+    "read_manifest",
+]

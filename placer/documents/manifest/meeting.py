@@ -1,4 +1,6 @@
-"""Where the workers of a run meet: the address of rank 0, or buckets; worked out from the other parts of a manifest."""
+"""Where the workers of a run meet: the address of rank 0, or buckets; worked out from the other
+parts of a manifest.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,12 @@ from placer.problem.exchange import traits
 PORT = 29400
 """torchrun's default port of its rendezvous."""
 ADDRESS_VARIABLE = "PLACER_RENDEZVOUS_ADDRESS"
-"""Environment variable for the address of rank 0, which nobody knows before its machine is there."""
+"""Environment variable for the address of rank 0, which nobody knows before its machine is there.
+"""
 JOIN_S = 1800.0
-"""How long a worker waits for the others: machines of several clouds start minutes apart (assumed; torch.distributed waits as long)."""
+"""How long a worker waits for the others: machines of several clouds start minutes apart (assumed;
+torch.distributed waits as long).
+"""
 STORES = {"aws": "s3", "azure": "blob", "gcp": "gcs"}
 """Object store of each provider that has functions, as the price books name it."""
 STORE_TRANSPORTS = ("store", "regional-stores")
@@ -36,7 +41,8 @@ def meeting(document: Mapping[str, Any]) -> dict[str, Any]:
 
     Notes
     -----
-    Workers of a serverless exchange never talk to each other: they meet in buckets, whose names are known beforehand.
+    Workers of a serverless exchange never talk to each other: they meet in buckets, whose names are
+    known beforehand.
     """
     stores = traits(document["exchange"]["strategy"]).transport in STORE_TRANSPORTS
     aggregator = document["aggregator"]
@@ -57,9 +63,18 @@ def meeting(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _buckets(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One bucket where the aggregator reads; with regional stores also one in every region with workers."""
+    """One bucket where the aggregator reads; with regional stores also one in every region with
+    workers.
+    """
     storage = document["storage"]
-    built = [{"role": "exchange", "place": storage["place"], "store": storage["store"], "name": storage["bucket"]}]
+    built = [
+        {
+            "role": "exchange",
+            "place": storage["place"],
+            "store": storage["store"],
+            "name": storage["bucket"],
+        }
+    ]
     if traits(document["exchange"]["strategy"]).transport == "regional-stores":
         for place in sorted({group["place"] for group in document["groups"]}):
             provider, _, region = place.partition("/")
@@ -70,7 +85,8 @@ def _buckets(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def bucket_name(model: str, *words: str) -> str:
-    """Name of a bucket of this run; of a long one the model is cut, so that names of several regions stay apart.
+    """Name of a bucket of this run; of a long one the model is cut, so that names of several
+    regions stay apart.
 
     Examples
     --------

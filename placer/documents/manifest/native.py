@@ -1,4 +1,6 @@
-"""``placer.manifest/v1``: groups, ranks, exchange, aggregator, storage, time-outs and expected figures."""
+"""``placer.manifest/v1``: groups, ranks, exchange, aggregator, storage, time-outs and expected
+figures.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +56,21 @@ def manifest_document(result: Result) -> dict[str, Any]:
     ``digest`` is the SHA-256 of the document without it, keys sorted, no spaces.
     """
     if result.placement is None or result.estimate is None:
-        raise PlacerError("nothing fits the request, so there is no manifest", "relax a limit first")
-    return build_manifest(result.problem, result.placement, result.estimate, str(result.status), result.gap)
+        raise PlacerError(
+            "nothing fits the request, so there is no manifest", "relax a limit first"
+        )
+    return build_manifest(
+        result.problem, result.placement, result.estimate, str(result.status), result.gap
+    )
 
 
 def build_manifest(
-    problem: Problem, placement: Placement, estimate: Estimate, status: str, gap: float | None, data: dict[str, Any] | None = None
+    problem: Problem,
+    placement: Placement,
+    estimate: Estimate,
+    status: str,
+    gap: float | None,
+    data: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Build the manifest of a placement.
 
@@ -68,13 +79,22 @@ def build_manifest(
     status, gap
         How well the placement is proved.
     data
-        Names and dates of the price book, where the problem holds only a part of it; None: those of the problem.
+        Names and dates of the price book, where the problem holds only a part of it; None: those of
+        the problem.
     """
-    words = (problem.profile.name, "one" if placement.workers == 1 else placement.exchange.strategy, str(placement.workers))
+    words = (
+        problem.profile.name,
+        "one" if placement.workers == 1 else placement.exchange.strategy,
+        str(placement.workers),
+    )
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "name": plain_name("-".join(words)),
-        "model": {"name": problem.profile.name, "parameters": problem.profile.parameters, "gradient_bytes": problem.gradient_bytes},
+        "model": {
+            "name": problem.profile.name,
+            "parameters": problem.profile.parameters,
+            "gradient_bytes": problem.gradient_bytes,
+        },
         "world_size": placement.workers,
         "groups": _groups(placement, problem),
         "exchange": _exchange(placement, estimate, problem),
@@ -87,7 +107,10 @@ def build_manifest(
             "max_usd_per_hour": estimate.usd_per_hour_interval.high * (1 + DRIFT),
             "max_round_seconds": estimate.slow_step.total * (1 + DRIFT),
         },
-        "inputs": {**(data or data_document(problem)), "profile_digest": document_digest(_profile(problem))},
+        "inputs": {
+            **(data or data_document(problem)),
+            "profile_digest": document_digest(_profile(problem)),
+        },
         "question": used_problem(problem, placement).to_dict(),
     }
     document = completed(document)
@@ -142,7 +165,9 @@ def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dic
 
 
 def _group_forming_s(estimate: Estimate) -> float:
-    """Half of the calculation between two exchanges, from 5 to 15 s: hivemind waits for it even where the calculation is over before."""
+    """Half of the calculation between two exchanges, from 5 to 15 s: hivemind waits for it even
+    where the calculation is over before.
+    """
     return min(GROUP_FORMING_S, max(LEAST_GROUP_FORMING_S, round(estimate.step.calculation / 2, 1)))
 
 
@@ -157,7 +182,9 @@ def _aggregator(placement: Placement, problem: Problem) -> dict[str, Any] | None
         limits = {"memory_gib": exchange.aggregator_memory_gib, "max_seconds": offer.max_seconds}
         return {"kind": kind, "place": offer.place, "function": offer.function, **limits}
     server = exchange.server
-    machine = None if server is None else {"instance_type": server.instance_type, "market": server.market}
+    machine = (
+        None if server is None else {"instance_type": server.instance_type, "market": server.market}
+    )
     return {"kind": kind, "place": exchange.aggregator, "server": machine}
 
 
@@ -165,14 +192,26 @@ def _storage(placement: Placement, problem: Problem) -> dict[str, Any] | None:
     if placement.exchange.storage is None:
         return None
     offer = problem.catalog.store(placement.exchange.storage)
-    return {"place": offer.place, "store": offer.store, "bucket": bucket_name(problem.profile.name, offer.region)}
+    return {
+        "place": offer.place,
+        "store": offer.store,
+        "bucket": bucket_name(problem.profile.name, offer.region),
+    }
 
 
 def _data(estimate: Estimate, problem: Problem) -> dict[str, Any]:
     """Store of the data, or the share of each region and what has to move before the run."""
     wish = problem.requirements
-    placed = {"shares": dict(estimate.shares), "moves": estimate_document(estimate)["moves"]} if wish.datasets else {}
-    return {"store": wish.data_store, "assumption": None if wish.data_store or wish.datasets else "with the workers", **placed}
+    placed = (
+        {"shares": dict(estimate.shares), "moves": estimate_document(estimate)["moves"]}
+        if wish.datasets
+        else {}
+    )
+    return {
+        "store": wish.data_store,
+        "assumption": None if wish.data_store or wish.datasets else "with the workers",
+        **placed,
+    }
 
 
 def _expected(estimate: Estimate) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The question and the placement behind a manifest, so that its plan can be priced and timed again from the file alone."""
+"""The question and the placement behind a manifest, so that its plan can be priced and timed again
+from the file alone.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,25 @@ def question_of(manifest: Manifest, where: str) -> tuple[Problem, Placement]:
     Raises
     ------
     PlacerError
-        If the manifest is an early one without its question, or the question lacks what the plan uses.
+        If the manifest is an early one without its question, or the question lacks what the plan
+        uses.
     """
     if manifest.question is None:
-        raise PlacerError(f"{where}: an early manifest without links and prices", "write it again with placer recommend --manifest FILE")
+        raise PlacerError(
+            f"{where}: an early manifest without links and prices",
+            "write it again with placer recommend --manifest FILE",
+        )
     try:
         problem = Problem.from_dict(manifest.question)
         check_figures(problem.catalog)
         exchange = exchange_of(manifest, _server(manifest, problem))
     except PlacerError as error:
-        raise PlacerError(f"{where}: {error.message}", error.hint, exit_code=error.exit_code) from None
-    return problem, Placement(groups=tuple(_workers(group) for group in manifest.groups), exchange=exchange)
+        raise PlacerError(
+            f"{where}: {error.message}", error.hint, exit_code=error.exit_code
+        ) from None
+    return problem, Placement(
+        groups=tuple(_workers(group) for group in manifest.groups), exchange=exchange
+    )
 
 
 def _workers(group: Group) -> WorkerGroup:
@@ -46,7 +56,9 @@ def _workers(group: Group) -> WorkerGroup:
 
 
 def exchange_of(manifest: Manifest, server: WorkerGroup | None = None) -> Exchange:
-    """Rebuild the exchange of a manifest; the machine of a parameter server is not in the manifest whole."""
+    """Rebuild the exchange of a manifest; the machine of a parameter server is not in the manifest
+    whole.
+    """
     said, hub, storage = manifest.exchange, manifest.aggregator, manifest.storage
     return Exchange(
         strategy=said.strategy,
@@ -69,4 +81,6 @@ def _server(manifest: Manifest, problem: Problem) -> WorkerGroup | None:
     for offer in problem.catalog.offers_at(hub.place):
         if (offer.instance_type, offer.market) == (hub.server.instance_type, hub.server.market):
             return WorkerGroup.of(offer, 1)
-    raise PlacerError(f"the question has no {hub.server.instance_type} in {hub.place}", "write the manifest again")
+    raise PlacerError(
+        f"the question has no {hub.server.instance_type} in {hub.place}", "write the manifest again"
+    )

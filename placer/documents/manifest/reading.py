@@ -27,12 +27,16 @@ LONGEST_WAIT_S = 1e9
 
 def document_digest(document: Mapping[str, Any]) -> str:
     """SHA-256 of a document: keys sorted, no spaces."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    ).hexdigest()
 
 
 def edited(document: Mapping[str, Any]) -> bool:
     """Whether a manifest differs from what placer wrote: its digest is not that of the rest."""
-    return document.get("digest") != document_digest({key: value for key, value in document.items() if key != "digest"})
+    return document.get("digest") != document_digest(
+        {key: value for key, value in document.items() if key != "digest"}
+    )
 
 
 def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Manifest:
@@ -50,7 +54,8 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
     Raises
     ------
     PlacerError
-        If it is of a newer version, was edited, lacks something, or its parts do not fit each other.
+        If it is of a newer version, was edited, lacks something, or its parts do not fit each
+        other.
     """
     import msgspec
 
@@ -59,14 +64,19 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
     version_of(document, where)
     _check_values(document, where)
     if edited(document) and not allow_edits:
-        raise PlacerError(f"{where}: the digest differs: the manifest was edited by hand", "write it again with --manifest")
+        raise PlacerError(
+            f"{where}: the digest differs: the manifest was edited by hand",
+            "write it again with --manifest",
+        )
     try:
         strategy(str(document["exchange"]["strategy"]))
         manifest = msgspec.convert(migrated(document, where), Manifest)
     except msgspec.ValidationError as error:
         raise PlacerError(f"{where}: {error}", AGAIN) from None
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-        raise PlacerError(f"{where}: not a complete manifest ({type(error).__name__}: {error})", AGAIN) from None
+        raise PlacerError(
+            f"{where}: not a complete manifest ({type(error).__name__}: {error})", AGAIN
+        ) from None
     except PlacerError as error:
         raise PlacerError(f"{where}: {error.message}", error.hint) from None
     _check_parts(manifest, where)
@@ -74,10 +84,15 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
 
 
 def _check_values(value: Any, where: str, at: str = "") -> None:
-    """Refuse what no file, variable or argument can hold: NUL, halves of surrogate pairs, infinite numbers."""
+    """Refuse what no file, variable or argument can hold: NUL, halves of surrogate pairs, infinite
+    numbers.
+    """
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
-            raise PlacerError(f"{where}: {at.lstrip('.')} holds a NUL or half a character", "correct the name where it comes from")
+            raise PlacerError(
+                f"{where}: {at.lstrip('.')} holds a NUL or half a character",
+                "correct the name where it comes from",
+            )
     elif isinstance(value, float) and not math.isfinite(value):
         raise PlacerError(f"{where}: {at.lstrip('.')} is no finite number", "correct the figure")
     elif isinstance(value, Mapping):
@@ -94,18 +109,29 @@ def _check_parts(manifest: Manifest, where: str) -> None:
     offset = 0
     for group in manifest.groups:
         if group.count < 1 or group.offer.gpu_count < 1:
-            raise PlacerError(f"{where}: group {group.name} has {group.count} workers with {group.offer.gpu_count} devices", AGAIN)
+            raise PlacerError(
+                f"{where}: group {group.name} has {group.count} workers with "
+                f"{group.offer.gpu_count} devices",
+                AGAIN,
+            )
         if group.rank_offset != offset:
             raise PlacerError(
-                f"{where}: group {group.name} starts at rank {group.rank_offset}, but {offset} workers stand before it", AGAIN
+                f"{where}: group {group.name} starts at rank {group.rank_offset}, but {offset} "
+                f"workers stand before it",
+                AGAIN,
             )
         offset += group.count
     if offset != manifest.world_size or offset < 1:
-        raise PlacerError(f"{where}: {offset} workers in groups, world_size {manifest.world_size}", AGAIN)
+        raise PlacerError(
+            f"{where}: {offset} workers in groups, world_size {manifest.world_size}", AGAIN
+        )
     names = [group.name for group in manifest.groups]
     for name in (manifest.name, *names, *(bucket.name for bucket in manifest.buckets)):
         if not name or name != plain_name(name):
-            raise PlacerError(f"{where}: '{name}' is no name of a job or bucket", "use lower-case letters, digits and dashes, 63 at most")
+            raise PlacerError(
+                f"{where}: '{name}' is no name of a job or bucket",
+                "use lower-case letters, digits and dashes, 63 at most",
+            )
     if len(set(names)) != len(names):
         raise PlacerError(f"{where}: two groups have one name", AGAIN)
     _check_roles(manifest, where)
@@ -116,14 +142,23 @@ def _check_roles(manifest: Manifest, where: str) -> None:
     hub = traits(exchange.strategy).hub
     needed = hub == "function" or (hub and manifest.world_size > 1)
     if (needed and aggregator is None) or (aggregator is not None and aggregator.kind != hub):
-        raise PlacerError(f"{where}: the exchange {exchange.strategy} and its aggregator do not fit", AGAIN)
+        raise PlacerError(
+            f"{where}: the exchange {exchange.strategy} and its aggregator do not fit", AGAIN
+        )
     _check_memory(manifest, where)
     _check_meeting(manifest, where)
     for name in ("target_batch_size", "microbatch", "streams", "local_steps"):
         if getattr(exchange, name) < 1:
-            raise PlacerError(f"{where}: exchange.{name} is {getattr(exchange, name)}", "give a whole number from 1")
-    if exchange.streams > MOST_STREAMS:  # each is a set of connections of its own: a slip would bring the machine down
-        raise PlacerError(f"{where}: exchange.streams is {exchange.streams}", f"give 1 to {MOST_STREAMS}")
+            raise PlacerError(
+                f"{where}: exchange.{name} is {getattr(exchange, name)}",
+                "give a whole number from 1",
+            )
+    if (
+        exchange.streams > MOST_STREAMS
+    ):  # each is a set of connections of its own: a slip would bring the machine down
+        raise PlacerError(
+            f"{where}: exchange.streams is {exchange.streams}", f"give 1 to {MOST_STREAMS}"
+        )
     _check_figures(manifest, where)
 
 
@@ -132,19 +167,34 @@ def _check_meeting(manifest: Manifest, where: str) -> None:
     meet, strategy_name = manifest.rendezvous, manifest.exchange.strategy
     stores = traits(strategy_name).transport in STORE_TRANSPORTS
     if (manifest.storage is not None) != stores or (meet.method == "buckets") != stores:
-        raise PlacerError(f"{where}: the exchange {strategy_name} and its storage do not fit", AGAIN)
+        raise PlacerError(
+            f"{where}: the exchange {strategy_name} and its storage do not fit", AGAIN
+        )
     machines = manifest.world_size + (manifest.server is not None)
     if meet.machines != machines:
-        raise PlacerError(f"{where}: the rendezvous is for {meet.machines} machines, the plan has {machines}", AGAIN)
+        raise PlacerError(
+            f"{where}: the rendezvous is for {meet.machines} machines, the plan has {machines}",
+            AGAIN,
+        )
     if meet.group != manifest.groups[0].name:
-        words = f"the rendezvous is with group {meet.group}, rank 0 is in group {manifest.groups[0].name}"
+        words = (
+            f"the rendezvous is with group {meet.group}, rank 0 is in group "
+            f"{manifest.groups[0].name}"
+        )
         raise PlacerError(f"{where}: {words}", AGAIN)
     if not stores and meet.method != ("address" if machines > 1 else "none"):
-        raise PlacerError(f"{where}: {machines} machines cannot meet by the method '{meet.method}'", AGAIN)
+        raise PlacerError(
+            f"{where}: {machines} machines cannot meet by the method '{meet.method}'", AGAIN
+        )
     if not 1 <= meet.port <= 65535:
-        raise PlacerError(f"{where}: port {meet.port} does not exist", "give a port from 1 to 65535")
+        raise PlacerError(
+            f"{where}: port {meet.port} does not exist", "give a port from 1 to 65535"
+        )
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", meet.address_variable):
-        raise PlacerError(f"{where}: '{meet.address_variable}' is no name of a variable", "use letters, digits and _")
+        raise PlacerError(
+            f"{where}: '{meet.address_variable}' is no name of a variable",
+            "use letters, digits and _",
+        )
     _check_buckets(manifest, where)
 
 
@@ -154,14 +204,20 @@ def _check_buckets(manifest: Manifest, where: str) -> None:
     if manifest.storage is not None:
         wanted.append(("exchange", manifest.storage.place))
     if traits(manifest.exchange.strategy).transport == "regional-stores":
-        wanted += [("workers", place) for place in sorted({group.place for group in manifest.groups})]
+        wanted += [
+            ("workers", place) for place in sorted({group.place for group in manifest.groups})
+        ]
     found = [(str(bucket.role), bucket.place) for bucket in manifest.buckets]
     for role, place in wanted:
         if (role, place) not in found:
             raise PlacerError(f"{where}: no bucket of the {role} in {place}", AGAIN)
     for role, place in found:
         if (role, place) not in wanted:
-            raise PlacerError(f"{where}: the exchange {manifest.exchange.strategy} has no bucket of the {role} in {place}", AGAIN)
+            raise PlacerError(
+                f"{where}: the exchange {manifest.exchange.strategy} has no bucket of the {role} "
+                f"in {place}",
+                AGAIN,
+            )
     names = [bucket.name for bucket in manifest.buckets]
     if len(set(names)) != len(names):
         raise PlacerError(f"{where}: two buckets have one name", "give each a name of its own")
@@ -174,16 +230,27 @@ def _check_figures(manifest: Manifest, where: str) -> None:
     figures |= {"rendezvous.join_s": manifest.rendezvous.join_s}
     for name, seconds in figures.items():
         if seconds is not None and not 0 < seconds <= LONGEST_WAIT_S:
-            raise PlacerError(f"{where}: {name} is {seconds:g}", f"give seconds above 0, at most {LONGEST_WAIT_S:g}")
-    figures = {f"model.{name}": getattr(manifest.model, name) for name in ("parameters", "gradient_bytes")}
-    figures |= {f"samples_per_second of group {group.name}": group.samples_per_second for group in manifest.groups}
+            raise PlacerError(
+                f"{where}: {name} is {seconds:g}",
+                f"give seconds above 0, at most {LONGEST_WAIT_S:g}",
+            )
+    figures = {
+        f"model.{name}": getattr(manifest.model, name) for name in ("parameters", "gradient_bytes")
+    }
+    figures |= {
+        f"samples_per_second of group {group.name}": group.samples_per_second
+        for group in manifest.groups
+    }
     for name, figure in figures.items():
         if figure is not None and figure <= 0:
             raise PlacerError(f"{where}: {name} is {figure:g}", "give a figure above 0")
     for group in manifest.groups:
         share = group.data.place_share
         if share is not None and not 0 <= share <= 1:
-            raise PlacerError(f"{where}: place_share of group {group.name} is {share:g}", "give a share from 0 to 1")
+            raise PlacerError(
+                f"{where}: place_share of group {group.name} is {share:g}",
+                "give a share from 0 to 1",
+            )
 
 
 def _check_memory(manifest: Manifest, where: str) -> None:
@@ -194,8 +261,13 @@ def _check_memory(manifest: Manifest, where: str) -> None:
     counts: Counter[str] = Counter()
     for group in manifest.groups:
         counts[group.place] += group.count
-    held = gradients_held(counts.values(), regional=traits(manifest.exchange.strategy).transport == "regional-stores")
+    held = gradients_held(
+        counts.values(), regional=traits(manifest.exchange.strategy).transport == "regional-stores"
+    )
     need = held * manifest.model.gradient_bytes
     if need > function.memory_gib * GIB:
-        words = f"the function in {function.place} has {function.memory_gib:g} GiB, its {held} gradients are {format_bytes(need)}"
+        words = (
+            f"the function in {function.place} has {function.memory_gib:g} GiB, its {held} "
+            f"gradients are {format_bytes(need)}"
+        )
         raise PlacerError(f"{where}: {words}", AGAIN)

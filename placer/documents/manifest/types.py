@@ -31,7 +31,9 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupData:
-    """Where a group reads its samples; ``place_share``: share of all samples that the group's place computes, if data have places."""
+    """Where a group reads its samples; ``place_share``: share of all samples that the group's place
+    computes, if data have places.
+    """
 
     store: str | None
     place_share: float | None
@@ -97,7 +99,9 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Aggregator:
-    """Where gradients or models meet: a cloud function, a server machine, or the first worker of a region."""
+    """Where gradients or models meet: a cloud function, a server machine, or the first worker of a
+    region.
+    """
 
     kind: Literal["function", "server", "region"]
     place: str
@@ -118,7 +122,9 @@ class Storage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bucket:
-    """A bucket to make before the run: of the whole ``exchange``, or of the ``workers`` of one region."""
+    """A bucket to make before the run: of the whole ``exchange``, or of the ``workers`` of one
+    region.
+    """
 
     role: Literal["exchange", "workers"]
     place: str
@@ -158,7 +164,9 @@ class Range:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Expected:
-    """What the estimate says; ``step_seconds`` and ``links`` are those of one round of ``local_steps`` steps."""
+    """What the estimate says; ``step_seconds`` and ``links`` are those of one round of
+    ``local_steps`` steps.
+    """
 
     samples_per_second: Range
     effective_samples_per_second: Range
@@ -193,8 +201,9 @@ class Manifest:
 
     Notes
     -----
-    ``data`` and ``question`` are kept as they are in the file. ``question`` is the problem that the plan answers, cut down to what
-    it uses, so that the plan can be priced and timed again; None in early files.
+    ``data`` and ``question`` are kept as they are in the file. ``question`` is the problem that the
+    plan answers, cut down to what it uses, so that the plan can be priced and timed again; None in
+    early files.
     """
 
     schema: str

@@ -26,13 +26,23 @@ def version_of(document: Mapping[str, Any], where: str) -> int:
     """
     schema = str(document.get("schema"))
     digits = schema.removeprefix(FAMILY)
-    if not schema.startswith(FAMILY) or not (digits.isascii() and digits.isdigit() and len(digits) < 10):
-        raise PlacerError(f"{where}: schema '{schema[:60]}' is no manifest", "write one with placer recommend --manifest FILE")
+    if not schema.startswith(FAMILY) or not (
+        digits.isascii() and digits.isdigit() and len(digits) < 10
+    ):
+        raise PlacerError(
+            f"{where}: schema '{schema[:60]}' is no manifest",
+            "write one with placer recommend --manifest FILE",
+        )
     version = int(digits)
     if version > VERSION:
-        raise PlacerError(f"{where}: manifest version {version} is newer than this placer, which reads {VERSION}", "update placer")
+        raise PlacerError(
+            f"{where}: manifest version {version} is newer than this placer, which reads {VERSION}",
+            "update placer",
+        )
     if version < VERSION and version not in STEPS:
-        raise PlacerError(f"{where}: there is no manifest version {version}", f'its "schema" must be "{SCHEMA}"')
+        raise PlacerError(
+            f"{where}: there is no manifest version {version}", f'its "schema" must be "{SCHEMA}"'
+        )
     return version
 
 
@@ -55,8 +65,8 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
 
     Notes
     -----
-    Rendezvous, buckets, polling, data of each group and the alarm of the round follow from the rest. Speeds of machines and the
-    question do not: they are null.
+    Rendezvous, buckets, polling, data of each group and the alarm of the round follow from the
+    rest. Speeds of machines and the question do not: they are null.
     """
     made = dict(document)
     if not {"rendezvous", "buckets"} <= made.keys():
@@ -65,7 +75,10 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
     poll = POLL_SECONDS if made["rendezvous"]["method"] == "buckets" else None
     made["exchange"] = {**document["exchange"], "timeouts": _with(waits, "poll_s", poll)}
     place_shares, store = document["data"].get("shares", {}), document["data"]["store"]
-    made["groups"] = [_with(g, "data", {"store": store, "place_share": place_shares.get(g["place"])}) for g in document["groups"]]
+    made["groups"] = [
+        _with(g, "data", {"store": store, "place_share": place_shares.get(g["place"])})
+        for g in document["groups"]
+    ]
     made["groups"] = [_with(g, "samples_per_second", None) for g in made["groups"]]
     made["drift"] = _with(document["drift"], "max_round_seconds", waits["round_s"])
     return _with(made, "question", None)

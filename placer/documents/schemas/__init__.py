@@ -1,4 +1,6 @@
-"""The JSON Schemas of the documents that placer writes and reads: one ``NAME-v1.json`` each, beside this file."""
+"""The JSON Schemas of the documents that placer writes and reads: one ``NAME-v1.json`` each, beside
+this file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Exporters of the launch manifest, one file a target: a target is a pure function from a plan to named texts."""
+"""Exporters of the launch manifest, one file a target: a target is a pure function from a plan to
+named texts.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Target(Protocol):
     """What a target module offers."""
 
     def files(self, plan: Plan) -> dict[str, str]:
-        """Return texts by file name, the README among them; `PlacerError` if the target cannot run the plan."""
+        """Return texts by file name, the README among them; `PlacerError` if the target cannot run
+        the plan.
+        """
 
 
 def target_named(name: str) -> Target:
@@ -66,7 +70,8 @@ def export(plan: Plan, target: str) -> dict[str, str]:
     Raises
     ------
     PlacerError
-        If the target is unknown, or cannot run what the manifest says; or placer's runtime cannot, if it shall.
+        If the target is unknown, or cannot run what the manifest says; or placer's runtime cannot,
+        if it shall.
     """
     module = target_named(target)
     if plan.uses_runtime:

@@ -19,12 +19,14 @@ HEAD = 2_000
 
 
 def write_folder(path: str, files: Mapping[str, str]) -> None:
-    """Write files into a new folder beside the target, then rename it: the folder is whole or as it was.
+    """Write files into a new folder beside the target, then rename it: the folder is whole or as it
+    was.
 
     Parameters
     ----------
     path
-        A folder that does not exist, is empty, or holds an earlier export: what that wrote is replaced, other files are kept.
+        A folder that does not exist, is empty, or holds an earlier export: what that wrote is
+        replaced, other files are kept.
     files
         Texts by name; scripts (``.sh``) may be executed.
 
@@ -48,14 +50,18 @@ def write_folder(path: str, files: Mapping[str, str]) -> None:
             _write(beside / name, text)
         _exchange(beside, target)
     except OSError as error:
-        raise PlacerError(f"cannot write '{path}': {_words(error)}", writing_hint(error, "choose a folder that can be written")) from None
+        raise PlacerError(
+            f"cannot write '{path}': {_words(error)}",
+            writing_hint(error, "choose a folder that can be written"),
+        ) from None
     finally:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)
 
 
 def difference(path: str, files: Mapping[str, str]) -> str:
-    """Unified difference between what lies in a folder and what would be written; empty if there is none.
+    """Unified difference between what lies in a folder and what would be written; empty if there is
+    none.
 
     Raises
     ------
@@ -65,20 +71,33 @@ def difference(path: str, files: Mapping[str, str]) -> str:
     target, parts = _target(path), []
     for name, text in sorted({**dict.fromkeys(left_over(path, files), ""), **files}.items()):
         try:
-            present = (target / name).read_text(encoding="utf-8") if (target / name).is_file() else ""
+            present = (
+                (target / name).read_text(encoding="utf-8") if (target / name).is_file() else ""
+            )
         except (OSError, UnicodeDecodeError) as error:
-            raise PlacerError(f"cannot read '{target / name}': {error}", "give the folder of an export") from None
+            raise PlacerError(
+                f"cannot read '{target / name}': {error}", "give the folder of an export"
+            ) from None
         lines = (present.split("\n"), text.split("\n"))
-        parts += [f"{line}\n" for line in difflib.unified_diff(*lines, f"{path}/{name}", f"{name} (new)", lineterm="")]
+        parts += [
+            f"{line}\n"
+            for line in difflib.unified_diff(*lines, f"{path}/{name}", f"{name} (new)", lineterm="")
+        ]
     return "".join(parts)
 
 
 def left_over(path: str, files: Mapping[str, str]) -> list[str]:
-    """Names of files that an earlier export wrote and this one does not, such as the script of a group that is gone."""
+    """Names of files that an earlier export wrote and this one does not, such as the script of a
+    group that is gone.
+    """
     folder = _target(path)
     if not (folder / MANIFEST).is_file():
         return []
-    found = sorted(entry for entry in folder.iterdir() if entry.is_file() and not entry.is_symlink() and entry.name not in files)
+    found = sorted(
+        entry
+        for entry in folder.iterdir()
+        if entry.is_file() and not entry.is_symlink() and entry.name not in files
+    )
     return [entry.name for entry in found if MARK.encode() in entry.read_bytes()[:HEAD]]
 
 
@@ -98,7 +117,10 @@ def _target(path: str) -> Path:
     if wrong or not target.name:
         raise PlacerError(f"'{path}' is not the name of a folder", "give a folder, such as launch")
     if not target.parent.is_dir():
-        raise PlacerError(f"cannot write '{path}': its parent folder does not exist", "make it first, or choose another")
+        raise PlacerError(
+            f"cannot write '{path}': its parent folder does not exist",
+            "make it first, or choose another",
+        )
     return target
 
 

@@ -23,9 +23,10 @@ class Plan:
 
     Notes
     -----
-    ``text`` is the manifest's file, copied into each export. ``train`` is the path of the training script on the machines, or
-    ``module:function``: then placer's own runtime trains what the function returns. ``image`` is the container image of targets
-    that run containers. ``edited``: the manifest was changed by hand.
+    ``text`` is the manifest's file, copied into each export. ``train`` is the path of the training
+    script on the machines, or ``module:function``: then placer's own runtime trains what the
+    function returns. ``image`` is the container image of targets that run containers. ``edited``:
+    the manifest was changed by hand.
     """
 
     manifest: Manifest
@@ -36,12 +37,25 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse names that are no path, function or image."""
-        if ":" in self.train and (not _FUNCTION.fullmatch(self.train) or self.module.endswith(".py") or _has_keyword(self.train)):
-            raise PlacerError(f"'{self.train}' is no module:function", "as in mymodel.train:workload; or a script, such as src/train.py")
+        if ":" in self.train and (
+            not _FUNCTION.fullmatch(self.train)
+            or self.module.endswith(".py")
+            or _has_keyword(self.train)
+        ):
+            raise PlacerError(
+                f"'{self.train}' is no module:function",
+                "as in mymodel.train:workload; or a script, such as src/train.py",
+            )
         if ":" not in self.train and not _PATH.fullmatch(self.train):
-            raise PlacerError(f"'{self.train}' is no path of a training script", "use letters, digits, _ . - and /, such as src/train.py")
+            raise PlacerError(
+                f"'{self.train}' is no path of a training script",
+                "use letters, digits, _ . - and /, such as src/train.py",
+            )
         if not _IMAGE.fullmatch(self.image):
-            raise PlacerError(f"'{self.image}' is no name of a container image", "write it as docker pull does, such as ghcr.io/me/train:1")
+            raise PlacerError(
+                f"'{self.image}' is no name of a container image",
+                "write it as docker pull does, such as ghcr.io/me/train:1",
+            )
 
     @property
     def uses_runtime(self) -> bool:

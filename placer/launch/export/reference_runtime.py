@@ -1,4 +1,6 @@
-"""``--train module:function``: fixed shell lines that start placer's own runtime on one machine, and plans that it cannot run."""
+"""``--train module:function``: fixed shell lines that start placer's own runtime on one machine,
+and plans that it cannot run.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,12 @@ from placer.launch.export.plan import Plan
 from placer.problem.exchange import traits
 
 STEPS = 20
-"""Optimizer steps unless ``PLACER_STEPS`` says otherwise: enough to measure, as in ``placer run``."""
+"""Optimizer steps unless ``PLACER_STEPS`` says otherwise: enough to measure, as in ``placer run``.
+"""
 WISHES = {"PLACER_STEPS": str(STEPS), "PLACER_RESUME": "auto"}
-"""What may be said at launch where a script gets no arguments; clusters restart what fails, which then goes on if it can."""
+"""What may be said at launch where a script gets no arguments; clusters restart what fails, which
+then goes on if it can.
+"""
 LOG_MARK = "placer-log "
 """Begins each line of a run log that a machine prints before it goes."""
 HERE = 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"'
@@ -30,7 +35,8 @@ MEET = [
     'MASTER_PORT="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}"',
     "export MASTER_ADDR MASTER_PORT",
 ]
-"""A cluster may have counted the world for one group alone; the manifest knows how many there are."""
+"""A cluster may have counted the world for one group alone; the manifest knows how many there are.
+"""
 ALONE = 'PLACER_RENDEZVOUS_ADDRESS="${PLACER_RENDEZVOUS_ADDRESS:-127.0.0.1}"'
 OPTIONS = [
     'case "${PLACER_RESUME:-0}" in',
@@ -52,7 +58,9 @@ PRINT_LOG = [
     "fi",
     'exit "$code"',
 ]
-"""Rank 0 has the records of all after a whole run; after one that stopped each machine has its own, in a folder that they may share."""
+"""Rank 0 has the records of all after a whole run; after one that stopped each machine has its own,
+in a folder that they may share.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,8 +69,9 @@ class Site:
 
     Notes
     -----
-    ``manifest`` is the path of the manifest there, after ``enter``, a line of shell. ``stays``: the machine and its files are still
-    there when the run has ended; else its log is printed. ``rank`` is one, or from one to another; ``options``: more words.
+    ``manifest`` is the path of the manifest there, after ``enter``, a line of shell. ``stays``: the
+    machine and its files are still there when the run has ended; else its log is printed. ``rank``
+    is one, or from one to another; ``options``: more words.
     """
 
     enter: str = ""
@@ -86,9 +95,19 @@ def runtime_lines(plan: Plan, site: Site, ask_address: str) -> list[str]:
     words = " ".join(["", site.options]).rstrip()
     parts = (("{manifest}", site.manifest), ("{rank}", site.rank), ("{options}", words))
     command = [reduce(lambda text, part: text.replace(*part), parts, line) for line in COMMAND]
-    stays, goes = [f"exec {command[0]}", command[1]], ["code=0", command[0], f"{command[1]} || code=$?", *PRINT_LOG]
+    stays, goes = (
+        [f"exec {command[0]}", command[1]],
+        ["code=0", command[0], f"{command[1]} || code=$?", *PRINT_LOG],
+    )
     enter = [site.enter] if site.enter else []
-    return [ALONE if alone else ask_address, *enter, *NEEDS, *MEET, *OPTIONS, *(stays if site.stays else goes)]
+    return [
+        ALONE if alone else ask_address,
+        *enter,
+        *NEEDS,
+        *MEET,
+        *OPTIONS,
+        *(stays if site.stays else goes),
+    ]
 
 
 def check_runtime(plan: Plan, target: str) -> None:
@@ -97,30 +116,42 @@ def check_runtime(plan: Plan, target: str) -> None:
     Raises
     ------
     PlacerError
-        If the target starts something else, the manifest is edited or not executable, no machine of the plan can play the function of
-        a serverless exchange, or machines have devices that would idle.
+        If the target starts something else, the manifest is edited or not executable, no machine of
+        the plan can play the function of a serverless exchange, or machines have devices that would
+        idle.
     """
     manifest, strategy = plan.manifest, plan.manifest.exchange.strategy
     if target == "hivemind":
-        raise PlacerError("hivemind trains with a script, not with placer run", "give --train FILE, or use --to torchrun")
+        raise PlacerError(
+            "hivemind trains with a script, not with placer run",
+            "give --train FILE, or use --to torchrun",
+        )
     if target == "cloudformation":
         raise PlacerError(
-            "placer run does not use the function of cloudformation", "leave --train out: your own training script calls the function"
+            "placer run does not use the function of cloudformation",
+            "leave --train out: your own training script calls the function",
         )
     if plan.edited:
-        raise PlacerError("placer run takes no manifest that was edited by hand", "plan again with --manifest, or give --train a script")
+        raise PlacerError(
+            "placer run takes no manifest that was edited by hand",
+            "plan again with --manifest, or give --train a script",
+        )
     check_executable(manifest, "the manifest")
-    if target == "compose":  # every rank is a container of this machine, the function as well, and nothing is rented
+    if (
+        target == "compose"
+    ):  # every rank is a container of this machine, the function as well, and nothing is rented
         return
     if traits(strategy).hub == "function":
         raise PlacerError(
             f"the plan rents no machine that could run the functions of {strategy} for placer run",
-            "--to compose and placer run --local play it here; on real machines plan with --exchange parameter-server, or give --train "
+            "--to compose and placer run --local play it here; on real machines plan with "
+            "--exchange parameter-server, or give --train "
             "a script of your own beside --to cloudformation",
         )
     for group in manifest.groups:
         if group.offer.gpu_count > 1 and not group.on_cpu:
             raise PlacerError(
-                f"{group.name} has {group.offer.gpu_count} GPUs a machine, placer run uses one of them",
+                f"{group.name} has {group.offer.gpu_count} GPUs a machine, placer run uses one of "
+                f"them",
                 "plan with machines of one GPU, or give --train a script of your own",
             )

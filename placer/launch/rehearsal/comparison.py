@@ -1,4 +1,6 @@
-"""A rehearsal line by line: seconds, bytes on each link, requests and dollars, predicted and measured."""
+"""A rehearsal line by line: seconds, bytes on each link, requests and dollars, predicted and
+measured.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,14 @@ SCHEMA = "placer.rehearsal/v1"
 SECONDS_TOLERANCE, BYTES_TOLERANCE = 0.15, 0.02
 """Within these a rehearsal confirms its plan: the round, and what each link carries."""
 LEAST_SHARE = 0.01
-"""Pairs that carry less than this share of what the busiest carries have acknowledgements, polls and greetings only: not judged."""
+"""Pairs that carry less than this share of what the busiest carries have acknowledgements, polls
+and greetings only: not judged.
+"""
 
 LEAST_BYTES, LEAST_BYTES_OF_A_STORE = 1e5, 1e6
-"""Nor those of less in a round: headers and greetings, with a store also polls, are more than the tolerance then."""
+"""Nor those of less in a round: headers and greetings, with a store also polls, are more than the
+tolerance then.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +45,22 @@ class Line:
     @property
     def difference(self) -> float | None:
         """Measured over predicted less 1."""
-        return self.measured / self.predicted - 1 if self.predicted and self.measured is not None else None
+        return (
+            self.measured / self.predicted - 1
+            if self.predicted and self.measured is not None
+            else None
+        )
 
 
 def lines_of(found: Rehearsal) -> list[Line]:
-    """Compare a rehearsal with its prediction; nothing is judged where workers went on without one that died: all are predicted."""
+    """Compare a rehearsal with its prediction; nothing is judged where workers went on without one
+    that died: all are predicted.
+    """
     told = summary(found.plan, found.settings, found.records)
     seconds = [_line("seconds", row["what"], row["unit"], row) for row in told["seconds"]]
-    judged = [_judged(line, SECONDS_TOLERANCE) if line.what == "round" else line for line in seconds]
+    judged = [
+        _judged(line, SECONDS_TOLERANCE) if line.what == "round" else line for line in seconds
+    ]
     round_s = next(line.measured for line in judged if line.what == "round")
     requests = [
         Line(
@@ -64,7 +78,9 @@ def lines_of(found: Rehearsal) -> list[Line]:
 
 
 def _line(kind: str, what: str, unit: str, row: dict[str, Any]) -> Line:
-    return Line(kind=kind, what=what, unit=unit, predicted=row["predicted"], measured=row["measured"])
+    return Line(
+        kind=kind, what=what, unit=unit, predicted=row["predicted"], measured=row["measured"]
+    )
 
 
 def _judged(line: Line, tolerance: float) -> Line:
@@ -86,7 +102,9 @@ def _bytes(found: Rehearsal) -> list[Line]:
     lines = []
     for src, dst in sorted({*predicted, *found.sent}):
         should, did = predicted.get((src, dst)), found.sent.get((src, dst), 0.0)
-        line = Line(kind="bytes", what=f"{src} -> {dst}", unit="B a round", predicted=should, measured=did)
+        line = Line(
+            kind="bytes", what=f"{src} -> {dst}", unit="B a round", predicted=should, measured=did
+        )
         if should is None and did < share:
             continue
         judged = should is not None and should > least and (src, dst) not in found.slower
@@ -95,45 +113,78 @@ def _bytes(found: Rehearsal) -> list[Line]:
 
 
 def _usd(found: Rehearsal, round_s: float | None) -> list[Line]:
-    """Dollars per hour of the plan in small: bytes and seconds shrink alike, so they are near those of the plan.
+    """Dollars per hour of the plan in small: bytes and seconds shrink alike, so they are near those
+    of the plan.
 
     Notes
     -----
-    Machines and bytes are priced as measured. Of stores space and requests are, without polls, which come faster here; a function
-    is paid from the first gradient that is there to its last write, with the memory of the plan.
+    Machines and bytes are priced as measured. Of stores space and requests are, without polls,
+    which come faster here; a function is paid from the first gradient that is there to its last
+    write, with the memory of the plan.
     """
     usd, network = found.small.estimate.usd_per_hour, found.small.problem.network
     same_zone = found.small.problem.requirements.same_zone
-    egress = sum(count * network.usd_per_byte(src, dst, same_zone=same_zone) for (src, dst), count in found.sent.items())
-    lines = [Line(kind="usd", what="machines", unit="USD/h", predicted=usd.compute, measured=usd.compute)]
+    egress = sum(
+        count * network.usd_per_byte(src, dst, same_zone=same_zone)
+        for (src, dst), count in found.sent.items()
+    )
+    lines = [
+        Line(kind="usd", what="machines", unit="USD/h", predicted=usd.compute, measured=usd.compute)
+    ]
     if round_s:
         each = {"egress": (usd.egress, egress), **_services_usd(found, round_s)}
         rounds_per_hour = SECONDS_PER_HOUR / round_s
-        lines += [Line(kind="usd", what=k, unit="USD/h", predicted=p, measured=m * rounds_per_hour) for k, (p, m) in each.items()]
+        lines += [
+            Line(kind="usd", what=k, unit="USD/h", predicted=p, measured=m * rounds_per_hour)
+            for k, (p, m) in each.items()
+        ]
     return lines
 
 
 def _functions(found: Rehearsal) -> list[Line]:
-    """Seconds of each run of a function: from the first upload that it hears of to the end of its last write."""
+    """Seconds of each run of a function: from the first upload that it hears of to the end of its
+    last write.
+    """
     rounds, predicted = _counted(found), found.small.estimate.step.functions
     return [
-        Line(kind="seconds", what=f"{run.name} in {run.place}", unit="s", predicted=told.seconds, measured=run.seconds(rounds))
+        Line(
+            kind="seconds",
+            what=f"{run.name} in {run.place}",
+            unit="s",
+            predicted=told.seconds,
+            measured=run.seconds(rounds),
+        )
         for run, told in zip(runs_of(found.plan), predicted, strict=True)
     ]
 
 
 def _services_usd(found: Rehearsal, round_s: float) -> dict[str, tuple[float, float]]:
-    """Stores and functions of a serverless exchange: USD/h predicted, and USD of a round as measured."""
+    """Stores and functions of a serverless exchange: USD/h predicted, and USD of a round as
+    measured.
+    """
     problem, exchange, plan = found.small.problem, found.small.placement.exchange, found.plan
     if not plan.buckets:
         return {}
-    usd, rounds, memory_gib = found.small.estimate.usd_per_hour, _counted(found), exchange.aggregator_memory_gib or 0.0
+    usd, rounds, memory_gib = (
+        found.small.estimate.usd_per_hour,
+        _counted(found),
+        exchange.aggregator_memory_gib or 0.0,
+    )
     store = fsum(
-        cost.storage_usd(problem.catalog.store(hub.bucket.place), problem.gradient_bytes, len(hub.gathers), round_s, 0)
+        cost.storage_usd(
+            problem.catalog.store(hub.bucket.place),
+            problem.gradient_bytes,
+            len(hub.gathers),
+            round_s,
+            0,
+        )
         for hub in plan.hubs
         if hub.bucket is not None
     )
-    function = fsum(cost.function_usd(problem.function(run.place), memory_gib, run.seconds(rounds)) for run in runs_of(plan))
+    function = fsum(
+        cost.function_usd(problem.function(run.place), memory_gib, run.seconds(rounds))
+        for run in runs_of(plan)
+    )
     return {"storage": (usd.storage, store), "functions": (usd.functions, function)}
 
 
@@ -154,7 +205,11 @@ def document_of(found: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
         "workers": found.plan.workers,
         "scale": small.scale,
         "gradient_bytes": small.problem.gradient_bytes,
-        "network": {"method": found.method, "why_not": found.why_not, "slower": [list(pair) for pair in found.slower]},
+        "network": {
+            "method": found.method,
+            "why_not": found.why_not,
+            "slower": [list(pair) for pair in found.slower],
+        },
         "lines": [
             {
                 "kind": line.kind,

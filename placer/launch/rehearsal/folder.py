@@ -21,8 +21,8 @@ def own_folder(folder: Path) -> Iterator[None]:
 
     Notes
     -----
-    The lock is the folder's own (flock), so no file is left, and the kernel frees it with the process, also after SIGKILL. Processes
-    that are started meanwhile do not inherit it.
+    The lock is the folder's own (flock), so no file is left, and the kernel frees it with the
+    process, also after SIGKILL. Processes that are started meanwhile do not inherit it.
     """
     _make(folder)
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -41,9 +41,14 @@ def _lock(fd: int, folder: Path) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise PlacerError(f"another rehearsal is writing into '{folder}'", "wait until it has ended, or choose another --dir") from None
+        raise PlacerError(
+            f"another rehearsal is writing into '{folder}'",
+            "wait until it has ended, or choose another --dir",
+        ) from None
     except OSError as error:
-        raise PlacerError(f"cannot lock the folder '{folder}': {error.strerror}", "choose a --dir on a local disk") from None
+        raise PlacerError(
+            f"cannot lock the folder '{folder}': {error.strerror}", "choose a --dir on a local disk"
+        ) from None
 
 
 def _make(folder: Path) -> None:
@@ -51,6 +56,8 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         words = "it is a file" if isinstance(error, FileExistsError) else error.strerror
-        raise PlacerError(f"cannot make the folder '{folder}': {words}", "choose another --dir") from None
+        raise PlacerError(
+            f"cannot make the folder '{folder}': {words}", "choose another --dir"
+        ) from None
     if not os.access(folder, os.W_OK):
         raise PlacerError(f"cannot write into '{folder}'", "choose another --dir")

@@ -17,7 +17,9 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run a round: of which rank, what it does, and the phases that it is paid for (waiting, but not deletes)."""
+    """One run a round: of which rank, what it does, and the phases that it is paid for (waiting,
+    but not deletes).
+    """
 
     rank: int
     place: str
@@ -26,12 +28,19 @@ class Run:
 
     def seconds(self, rounds: Sequence[Sequence[Record]]) -> float:
         """Median over rounds, s."""
-        found = [sum(r["exchange_s"].get(p, 0.0) for p in self.phases) for records in rounds for r in records if r["rank"] == self.rank]
+        found = [
+            sum(r["exchange_s"].get(p, 0.0) for p in self.phases)
+            for records in rounds
+            for r in records
+            if r["rank"] == self.rank
+        ]
         return median(found) if found else 0.0
 
 
 def runs_of(plan: Plan) -> tuple[Run, ...]:
-    """Runs of all functions in the order of `placer.cost_model.timing.step.StepSeconds.functions`: those of each region, the last one at the end."""
+    """Runs of all functions in the order of `placer.cost_model.timing.step.StepSeconds.functions`:
+    those of each region, the last one at the end.
+    """
     return tuple(_runs(plan)) if plan.hub == "function" else ()
 
 

@@ -19,7 +19,9 @@ from placer.launch.runtime.training.context import Settings
 from placer.units import counted
 
 LEAST_BESIDE = 3
-"""Rounds between checkpoints of which one has an exchange beside it: the first has none yet, the last waits for its own."""
+"""Rounds between checkpoints of which one has an exchange beside it: the first has none yet, the
+last waits for its own.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,10 @@ class Kill:
         """
         found = re.fullmatch(r"([0-9]{1,6})@([0-9]{1,9})", words.strip())
         if found is None or int(found[2]) < 1:
-            raise PlacerError(f"'{words}' is no death of a worker", "give RANK@STEP with a step from 1, such as 1@2")
+            raise PlacerError(
+                f"'{words}' is no death of a worker",
+                "give RANK@STEP with a step from 1, such as 1@2",
+            )
         return Kill(rank=int(found[1]), step=int(found[2]))
 
     def check(self, workers: int, steps: int) -> None:
@@ -58,7 +63,9 @@ class Kill:
         """
         if self.rank >= workers or self.step >= steps:
             words = f"there is no worker {self.rank} that dies in step {self.step}"
-            raise PlacerError(words, f"workers are ranks 0 to {workers - 1}, steps 1 to {steps - 1}")
+            raise PlacerError(
+                words, f"workers are ranks 0 to {workers - 1}, steps 1 to {steps - 1}"
+            )
 
 
 def survived(
@@ -69,7 +76,8 @@ def survived(
     watch: Callable[[Record], None],
     tell: Callable[[str], None],
 ) -> list[Record]:
-    """Run with a death; where the strategy cannot go on without the worker, resume from what was kept.
+    """Run with a death; where the strategy cannot go on without the worker, resume from what was
+    kept.
 
     Parameters
     ----------
@@ -98,7 +106,12 @@ def survived(
         seen.append(record)
         if record["kind"] == "ready":
             pids[record["rank"]] = record["pid"]
-        if record["kind"] == "step" and record["rank"] == kill.rank and record["step"] + 1 == kill.step and not died[0]:
+        if (
+            record["kind"] == "step"
+            and record["rank"] == kill.rank
+            and record["step"] + 1 == kill.step
+            and not died[0]
+        ):
             died[0] = time.monotonic()
             os.kill(pids[kill.rank], signal.SIGKILL)
 
@@ -110,25 +123,45 @@ def survived(
         if not died[0]:
             raise
         waited_s = time.monotonic() - died[0]
-        tell(f"{plan.said(kill.rank)} killed in step {kill.step}; {waited_s:.1f} s later the run had ended: {error.message}")
+        tell(
+            f"{plan.said(kill.rank)} killed in step {kill.step}; {waited_s:.1f} s later the run "
+            f"had ended: {error.message}"
+        )
         before = [r for r in seen if r["kind"] != "run"]
         records = run(replace(settings, resume=_kept(plan, settings)), watch)
         start = next(r["start"] for r in records if r["kind"] == "ready")
-        done = min((r["step"] for r in before if r["kind"] == "step" and r["rank"] == kill.rank), default=0) + kill.step
-        again = f"resumed before step {start}" if start else "nothing was kept yet, so it began again"
+        done = (
+            min(
+                (r["step"] for r in before if r["kind"] == "step" and r["rank"] == kill.rank),
+                default=0,
+            )
+            + kill.step
+        )
+        again = (
+            f"resumed before step {start}" if start else "nothing was kept yet, so it began again"
+        )
         tell(f"{again}: {_lost(done - start)}")
-        return [records[0], *(r for r in before if r["kind"] != "step" or r["step"] < start), *records[1:]]
-    went_on = f"{counted(plan.workers - 1, 'worker')} went on, its samples of the step under way were left out"
+        return [
+            records[0],
+            *(r for r in before if r["kind"] != "step" or r["step"] < start),
+            *records[1:],
+        ]
+    went_on = (
+        f"{counted(plan.workers - 1, 'worker')} went on, its samples of the step under way "
+        f"were left out"
+    )
     tell(f"{plan.said(kill.rank)} killed in step {kill.step}; {went_on}")
     return records
 
 
 def _every(kill: Kill, plan: Plan) -> int:
-    """Steps between checkpoints: a round, unless that would leave nothing of an exchange beside the next round.
+    """Steps between checkpoints: a round, unless that would leave nothing of an exchange beside the
+    next round.
 
     Notes
     -----
-    Then those who are left keep what they have, or where nobody's state serves the others, there is a checkpoint before the death.
+    Then those who are left keep what they have, or where nobody's state serves the others, there is
+    a checkpoint before the death.
     """
     if not plan.exchange.overlap:
         return plan.steps_per_round
@@ -138,9 +171,16 @@ def _every(kill: Kill, plan: Plan) -> int:
 
 
 def _kept(plan: Plan, settings: Settings) -> bool:
-    """Whether all workers have a checkpoint of one step; early in the first round of local steps they have none."""
+    """Whether all workers have a checkpoint of one step; early in the first round of local steps
+    they have none.
+    """
     folder, replicated = Path(settings.checkpoints or ""), executed(plan).REPLICATED
-    return bool(set.intersection(*(steps_of(folder, rank, replicated=replicated) for rank in range(plan.workers))) - {0})
+    return bool(
+        set.intersection(
+            *(steps_of(folder, rank, replicated=replicated) for rank in range(plan.workers))
+        )
+        - {0}
+    )
 
 
 def _lost(steps: int) -> str:

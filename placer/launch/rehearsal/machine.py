@@ -1,4 +1,6 @@
-"""What this machine itself takes for an exchange: constants of a run without shaped links, for the prediction of the run with them."""
+"""What this machine itself takes for an exchange: constants of a run without shaped links, for the
+prediction of the run with them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ AVERAGES = {"butterfly": 1, "leaders": 2, "region-hub": 1, "region-gossip": 1}
 SUMMING = ("fetch in regions", "forward", "fetch", "put")
 """Phases of a function from when all gradients are there to the write of its sum."""
 KEPT_ALIVE_ROUND_TRIPS = 1.5
-"""Of a request over a connection that is kept: one for a read, two for a write, which asks before it sends."""
+"""Of a request over a connection that is kept: one for a read, two for a write, which asks before
+it sends.
+"""
 LEAST_S = 1e-6
 FAST = 1e15
 Record = Mapping[str, Any]
@@ -37,35 +41,55 @@ def calibrated(small: Scaled, rounds: Sequence[Sequence[Record]]) -> Calibration
 
     Notes
     -----
-    The constants hold for this number of workers and these bytes only. Time in which messages are under way is left out: with
-    shaped links it passes while the slowest of them is waited for. The published form of an average inside a zone knows no
-    way between regions; at full size it is nothing beside the bytes, in small it is not: a round trip of the slowest pair is added
-    here for each of the two phases, as gloo asks before it sends.
+    The constants hold for this number of workers and these bytes only. Time in which messages are
+    under way is left out: with shaped links it passes while the slowest of them is waited for. The
+    published form of an average inside a zone knows no way between regions; at full size it is
+    nothing beside the bytes, in small it is not: a round trip of the slowest pair is added here for
+    each of the two phases, as gloo asks before it sends.
     """
     placement, problem = small.placement, small.problem
     transport = traits(placement.exchange.strategy).transport
     if transport in STORE_TRANSPORTS:
-        return replace(NOTHING, name="this machine", hosts=_hosts(small, 0.0), services=_services(small, rounds))
+        return replace(
+            NOTHING,
+            name="this machine",
+            hosts=_hosts(small, 0.0),
+            services=_services(small, rounds),
+        )
     beside_s = max(_beside_s(rounds, placement.workers), LEAST_S)
     if transport == "server":
-        services = replace(NOTHING.services, sum_bytes_per_s=placement.workers * problem.gradient_bytes / beside_s)
+        services = replace(
+            NOTHING.services, sum_bytes_per_s=placement.workers * problem.gradient_bytes / beside_s
+        )
         return replace(NOTHING, name="this machine", hosts=_hosts(small, 0.0), services=services)
     averages = AVERAGES.get(transport, 1)
     steps = placement.exchange.local_steps if transport.startswith("region-") else 1
-    return replace(NOTHING, name="this machine", hosts=_hosts(small, beside_s / averages / steps + _way_s(small, transport)))
+    return replace(
+        NOTHING,
+        name="this machine",
+        hosts=_hosts(small, beside_s / averages / steps + _way_s(small, transport)),
+    )
 
 
 def _hosts(small: Scaled, base_s: float) -> dict[str, HostConstants]:
-    return {gpu.host: HostConstants(base_s, 0.0, 0.0) for gpu in small.problem.catalog.gpus.values()}
+    return {
+        gpu.host: HostConstants(base_s, 0.0, 0.0) for gpu in small.problem.catalog.gpus.values()
+    }
 
 
 def _beside_s(rounds: Sequence[Sequence[Record]], workers: int) -> float:
-    """Seconds of a round beside calculation and messages under way: the slowest rank's of each round, their median."""
-    return _median(rounds, lambda r: r["step_s"] - r["calculation_s"] - r["wire_s"], max, range(workers))
+    """Seconds of a round beside calculation and messages under way: the slowest rank's of each
+    round, their median.
+    """
+    return _median(
+        rounds, lambda r: r["step_s"] - r["calculation_s"] - r["wire_s"], max, range(workers)
+    )
 
 
 def _way_s(small: Scaled, transport: str) -> float:
-    """Two round trips of the slowest pair of regions that average together; averages inside regions have none."""
+    """Two round trips of the slowest pair of regions that average together; averages inside regions
+    have none.
+    """
     places, network = small.placement.places, small.problem.network
     if transport not in ("butterfly", "leaders"):
         return 0.0
@@ -74,17 +98,24 @@ def _way_s(small: Scaled, transport: str) -> float:
 
 
 def _services(small: Scaled, rounds: Sequence[Sequence[Record]]) -> ServiceConstants:
-    """Starts from uploads and downloads that had the store to themselves, sums from what the functions do beside.
+    """Starts from uploads and downloads that had the store to themselves, sums from what the
+    functions do beside.
 
     Notes
     -----
-    Behind shaped links workers come one after the other, so the fastest of a round says how long the store takes for one. Of functions in
-    several regions the sums are taken together: of all gradients and all seconds.
+    Behind shaped links workers come one after the other, so the fastest of a round says how long
+    the store takes for one. Of functions in several regions the sums are taken together: of all
+    gradients and all seconds.
     """
     plan = plan_from(small.manifest(), "rehearsal")
-    up, down = (_phase_s(rounds, (phase,), min, range(plan.workers)) for phase in ("upload", "download"))
+    up, down = (
+        _phase_s(rounds, (phase,), min, range(plan.workers)) for phase in ("upload", "download")
+    )
     start_s = (up + down) / 2
-    summed_s = sum(_phase_s(rounds, SUMMING, max, (rank,)) - start_s for rank in range(plan.workers, plan.ranks))
+    summed_s = sum(
+        _phase_s(rounds, SUMMING, max, (rank,)) - start_s
+        for rank in range(plan.workers, plan.ranks)
+    )
     gradients = sum(len(hub.gathers) for hub in plan.hubs)
     return ServiceConstants(
         start_s=start_s,
@@ -96,14 +127,25 @@ def _services(small: Scaled, rounds: Sequence[Sequence[Record]]) -> ServiceConst
 
 
 def _phase_s(
-    rounds: Sequence[Sequence[Record]], phases: Sequence[str], pick: Callable[[Iterable[float]], float], ranks: Collection[int]
+    rounds: Sequence[Sequence[Record]],
+    phases: Sequence[str],
+    pick: Callable[[Iterable[float]], float],
+    ranks: Collection[int],
 ) -> float:
     """Median over rounds of what one of some ranks took for some phases."""
-    return _median(rounds, lambda record: sum(record["exchange_s"].get(phase, 0.0) for phase in phases), pick, ranks)
+    return _median(
+        rounds,
+        lambda record: sum(record["exchange_s"].get(phase, 0.0) for phase in phases),
+        pick,
+        ranks,
+    )
 
 
 def _median(
-    rounds: Sequence[Sequence[Record]], seconds: Callable[[Record], float], pick: Callable[[Iterable[float]], float], ranks: Collection[int]
+    rounds: Sequence[Sequence[Record]],
+    seconds: Callable[[Record], float],
+    pick: Callable[[Iterable[float]], float],
+    ranks: Collection[int],
 ) -> float:
     """Median over rounds of the least or most that one of some ranks took."""
     each = []

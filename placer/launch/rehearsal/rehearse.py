@@ -1,4 +1,6 @@
-"""A rehearsal from end to end: make the plan small, measure this machine, predict, run through shaped links, compare."""
+"""A rehearsal from end to end: make the plan small, measure this machine, predict, run through
+shaped links, compare.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from placer.launch.rehearsal.kill import survived
 from placer.launch.rehearsal.machine import calibrated
 from placer.launch.rehearsal.scaled_plan import Scaled, fewer, scaled, usual_scale, without_hosts
 from placer.launch.rehearsal.stand_in import ELEMENTS, TRAIN
-from placer.launch.rehearsal.wishes import MACHINE_ROUNDS, WARM_ROUNDS, Wishes, check_plan, check_processes, check_size, own_elements
+from placer.launch.rehearsal.wishes import (
+    MACHINE_ROUNDS,
+    WARM_ROUNDS,
+    Wishes,
+    check_plan,
+    check_processes,
+    check_size,
+    own_elements,
+)
 from placer.launch.runtime.plan import Plan, plan_from
 from placer.launch.runtime.processes.launcher import Record
 from placer.launch.runtime.processes.run import run_here
@@ -77,7 +87,9 @@ class Rehearsal:
 Said = Callable[[str], None]
 
 
-def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: Said = lambda words: None) -> Rehearsal:
+def rehearse(
+    manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: Said = lambda words: None
+) -> Rehearsal:
     """Rehearse a manifest on this machine.
 
     Parameters
@@ -99,18 +111,26 @@ def rehearse(manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: 
     check_plan(placement.workers, where)
     placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
     if wishes.kill is not None:
-        wishes.kill.check(placement.workers, wishes.all_rounds(overlap=placement.exchange.overlap) * manifest.exchange.local_steps)
+        wishes.kill.check(
+            placement.workers,
+            wishes.all_rounds(overlap=placement.exchange.overlap) * manifest.exchange.local_steps,
+        )
     with own_folder(folder):
         return _rehearsed(problem, placement, wishes, folder, say)
 
 
-def _rehearsed(problem: Problem, placement: Placement, wishes: Wishes, folder: Path, say: Said) -> Rehearsal:
+def _rehearsed(
+    problem: Problem, placement: Placement, wishes: Wishes, folder: Path, say: Said
+) -> Rehearsal:
     """Measure this machine, predict, and run."""
     elements = None if wishes.train is None else own_elements(wishes.train)
     if elements is None:
         scale = wishes.scale or usual_scale(problem, placement)
     else:
-        scale = wishes.scale or elements * COMPRESSION_BYTES["none"] / problem.profile.gradient_bytes_fp32
+        scale = (
+            wishes.scale
+            or elements * COMPRESSION_BYTES["none"] / problem.profile.gradient_bytes_fp32
+        )
     first = scaled(problem, placement, scale, float("inf"), elements)
     machines = first.machines
     check_processes(machines)
@@ -122,13 +142,18 @@ def _rehearsed(problem: Problem, placement: Placement, wishes: Wishes, folder: P
             say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
             small = small.calibrated(calibrated(small, _unshaped(small, network, wishes, folder)))
             rounds = wishes.all_rounds(overlap=placement.exchange.overlap)
-            say(f"rehearsing: {rounds} rounds of about {small.estimate.step.total:.3g} s through shaped links")
+            say(
+                f"rehearsing: {rounds} rounds of about {small.estimate.step.total:.3g} s through "
+                f"shaped links"
+            )
             return _shaped(small, network, wishes, folder, say)
         except PlacerError as error:
             if error.exit_code != 1:
                 raise
             network.sent_bytes()  # where the relay has ended, that is why, and it says so
-            raise PlacerError(error.message, f"start the rehearsal again; its logs are in {folder}", exit_code=1) from None
+            raise PlacerError(
+                error.message, f"start the rehearsal again; its logs are in {folder}", exit_code=1
+            ) from None
 
 
 def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Path) -> Settings:
@@ -147,26 +172,40 @@ def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Pa
     )
 
 
-def _unshaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path) -> list[list[Mapping[str, Any]]]:
+def _unshaped(
+    small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path
+) -> list[list[Mapping[str, Any]]]:
     """Warm rounds with next to no calculation over the loopback device, past the relay.
 
     Notes
     -----
-    Through the relay without shaping they would measure the relay, which carries all links one after the other; with shaping it
-    works while the slowest link is waited for.
+    Through the relay without shaping they would measure the relay, which carries all links one
+    after the other; with shaping it works while the slowest link is waited for.
     """
-    document = small.in_turn().manifest()  # so that what hosts take is told from calculation, whatever runs beside it later
+    document = (
+        small.in_turn().manifest()
+    )  # so that what hosts take is told from calculation, whatever runs beside it later
     plan = plan_from(document, "rehearsal")
     settings = _settings(small, plan, wishes, MACHINE_ROUNDS, folder)
     seconds = small.estimate.step.calculation / plan.steps_per_round
     faster = max(1.0, seconds / MACHINE_CALCULATION_S)
     settings = replace(settings, paced=tuple(rate * faster for rate in settings.paced))
     environment, beside = {ELEMENTS: str(small.elements)}, network.processes
-    records = run_here(plan, document, settings, folder / "machine", lambda record: None, environment=environment, beside=beside)
+    records = run_here(
+        plan,
+        document,
+        settings,
+        folder / "machine",
+        lambda record: None,
+        environment=environment,
+        beside=beside,
+    )
     return _rounds(records, plan)[WARM_ROUNDS:]
 
 
-def _shaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path, say: Said) -> Rehearsal:
+def _shaped(
+    small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path, say: Said
+) -> Rehearsal:
     document = small.manifest()
     plan = plan_from(document, "rehearsal")
     rounds = wishes.all_rounds(overlap=plan.exchange.overlap)
@@ -179,13 +218,28 @@ def _shaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path,
         nonlocal before, last
         environment, beside = {ELEMENTS: str(small.elements)}, network.processes
         before = Counter(network.sent_bytes())
-        last = run_here(plan, document, settings, folder, watch, network=network, environment=environment, beside=beside)
+        last = run_here(
+            plan,
+            document,
+            settings,
+            folder,
+            watch,
+            network=network,
+            environment=environment,
+            beside=beside,
+        )
         return last
 
     watch = _watch(plan, rounds, began, say)
-    records = run(settings, watch) if wishes.kill is None else survived(wishes.kill, plan, settings, run, watch, deaths.append)
+    records = (
+        run(settings, watch)
+        if wishes.kill is None
+        else survived(wishes.kill, plan, settings, run, watch, deaths.append)
+    )
     sent = Counter(network.sent_bytes())
-    sent.subtract(before)  # of the run that came to its end: what was under way at a death belongs to no round
+    sent.subtract(
+        before
+    )  # of the run that came to its end: what was under way at a death belongs to no round
     return Rehearsal(
         small=small,
         plan=plan,
@@ -200,7 +254,9 @@ def _shaped(small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path,
 
 
 def _rounds(records: Sequence[Record], plan: Plan) -> list[list[Mapping[str, Any]]]:
-    return whole_rounds((r for r in records if r["kind"] == "step"), plan.workers, plan.steps_per_round)
+    return whole_rounds(
+        (r for r in records if r["kind"] == "step"), plan.workers, plan.steps_per_round
+    )
 
 
 def _watch(plan: Plan, rounds: int, began: float, say: Said) -> Callable[[Record], None]:
@@ -222,7 +278,9 @@ def _watch(plan: Plan, rounds: int, began: float, say: Said) -> Callable[[Record
     return watch
 
 
-def _by_places(sent: Mapping[tuple[int, int], int], machines: Sequence[str], rounds: int) -> dict[tuple[str, str], float]:
+def _by_places(
+    sent: Mapping[tuple[int, int], int], machines: Sequence[str], rounds: int
+) -> dict[tuple[str, str], float]:
     total: Counter[tuple[str, str]] = Counter()
     for (src, dst), count in sent.items():
         total[machines[src], machines[dst]] += count

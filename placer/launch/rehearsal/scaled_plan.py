@@ -1,4 +1,6 @@
-"""A plan made small: fewer bytes and less calculation by one factor, links and exchange as they are."""
+"""A plan made small: fewer bytes and less calculation by one factor, links and exchange as they
+are.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,13 @@ NOTHING = Calibration(
     hosts={},
     kappa=(1.0, 1.0, 1.0),
     averaging_spread=(1.0, 1.0, 1.0),
-    services=ServiceConstants(start_s=0.0, round_trips=0.0, stream_bytes_per_s=1e15, function_bytes_per_s=1e15, sum_bytes_per_s=1e15),
+    services=ServiceConstants(
+        start_s=0.0,
+        round_trips=0.0,
+        stream_bytes_per_s=1e15,
+        function_bytes_per_s=1e15,
+        sum_bytes_per_s=1e15,
+    ),
 )
 """Links alone: hosts, stores and functions that take no time."""
 FREE_HOST = HostConstants(0.0, 0.0, 0.0)
@@ -65,7 +73,9 @@ class Scaled:
     def in_turn(self) -> Scaled:
         """The same with the exchange after the calculation, not beside the next one."""
         exchange = replace(self.placement.exchange, overlap=False)
-        problem = replace(self.problem, requirements=replace(self.problem.requirements, overlap=False))
+        problem = replace(
+            self.problem, requirements=replace(self.problem.requirements, overlap=False)
+        )
         return replace(self, problem=problem, placement=replace(self.placement, exchange=exchange))
 
     @property
@@ -79,7 +89,9 @@ class Scaled:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """Places of the processes by rank, then of the object stores; see `placer.launch.runtime.plan.Plan.machines`."""
+        """Places of the processes by rank, then of the object stores; see
+        `placer.launch.runtime.plan.Plan.machines`.
+        """
         return plan_from(self.manifest(), "rehearsal").machines
 
     @property
@@ -108,7 +120,10 @@ def fewer(placement: Placement, per_group: int | None) -> Placement:
         If even so there are too many processes for one machine.
     """
     if per_group is not None:
-        placement = replace(placement, groups=tuple(replace(g, count=min(g.count, per_group)) for g in placement.groups))
+        placement = replace(
+            placement,
+            groups=tuple(replace(g, count=min(g.count, per_group)) for g in placement.groups),
+        )
     if placement.workers > MOST_MACHINES:
         raise PlacerError(
             f"the plan has {placement.workers} workers, a rehearsal at most {MOST_MACHINES}",
@@ -124,13 +139,21 @@ def without_hosts(problem: Problem) -> Problem:
 
 
 def usual_scale(problem: Problem, placement: Placement) -> float:
-    """Scale that makes a round about `ROUND_S` seconds long, with at most `MOST_WIRE_BYTES`; never above 1."""
+    """Scale that makes a round about `ROUND_S` seconds long, with at most `MOST_WIRE_BYTES`; never
+    above 1.
+    """
     step = estimate(placement, without_hosts(problem)).step
     least = LEAST_ELEMENTS * COMPRESSION_BYTES[problem.compression] / problem.gradient_bytes
     return min(1.0, max(least, min(ROUND_S / step.total, MOST_WIRE_BYTES / problem.gradient_bytes)))
 
 
-def scaled(problem: Problem, placement: Placement, scale: float, most_bytes_per_s: float, elements: int | None = None) -> Scaled:
+def scaled(
+    problem: Problem,
+    placement: Placement,
+    scale: float,
+    most_bytes_per_s: float,
+    elements: int | None = None,
+) -> Scaled:
     """Make a plan small.
 
     Parameters
@@ -149,15 +172,22 @@ def scaled(problem: Problem, placement: Placement, scale: float, most_bytes_per_
 
     Notes
     -----
-    Calculation is made shorter by smaller batches: B' samples take ``scale`` times as long as B where all speeds are
-    multiplied by B' / (B scale).
+    Calculation is made shorter by smaller batches: B' samples take ``scale`` times as long as B
+    where all speeds are multiplied by B' / (B scale).
     """
     if elements is None:
         whole = problem.profile.gradient_bytes_fp32 / COMPRESSION_BYTES["none"]
         elements = round(whole * scale)
         if elements < min(LEAST_ELEMENTS, int(whole)):
-            words = f"scale {scale:.3g} leaves {elements:,} of {whole:,.0f} parameters, fewer than {LEAST_ELEMENTS:,}"
-            raise PlacerError(words, f"{LEAST_ELEMENTS / whole:.2g} is about the smallest: headers are more than data below it")
+            words = (
+                f"scale {scale:.3g} leaves {elements:,} of {whole:,.0f} parameters, fewer than "
+                f"{LEAST_ELEMENTS:,}"
+            )
+            raise PlacerError(
+                words,
+                f"{LEAST_ELEMENTS / whole:.2g} is about the smallest: headers are more than data "
+                f"below it",
+            )
     batch = min(problem.batch, SAMPLES_PER_WORKER * placement.workers)
     faster = batch / (problem.batch * scale)
     profile = replace(
@@ -172,7 +202,12 @@ def scaled(problem: Problem, placement: Placement, scale: float, most_bytes_per_
     small = Problem(
         profile=profile,
         catalog=_carried(problem, placement, most_bytes_per_s),
-        requirements=replace(problem.requirements, target_batch_size=batch, batch_range=None, compression=problem.compression),
+        requirements=replace(
+            problem.requirements,
+            target_batch_size=batch,
+            batch_range=None,
+            compression=problem.compression,
+        ),
         calibration=problem.calibration,
     )
     return Scaled(problem=small, placement=placement, scale=scale, elements=elements)
@@ -183,7 +218,9 @@ def _faster(rate: Rate, factor: float) -> Rate:
 
 
 def _carried(problem: Problem, placement: Placement, most_bytes_per_s: float) -> Catalog:
-    """The book with a row for each link between places of the plan, none above what is carried here."""
+    """The book with a row for each link between places of the plan, none above what is carried
+    here.
+    """
     exchange = placement.exchange
     places = sorted({*placement.places, *filter(None, (exchange.aggregator, exchange.storage))})
     links = [problem.network.link(src, dst) for src, dst in product(places, places)]

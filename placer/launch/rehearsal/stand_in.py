@@ -1,4 +1,6 @@
-"""The model of a rehearsal: as many parameters as the scaled plan exchanges, gradients that cost next to nothing."""
+"""The model of a rehearsal: as many parameters as the scaled plan exchanges, gradients that cost
+next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,13 @@ LEARNING_RATE = 0.1
 
 
 def stand_in() -> Workload:
-    """Make a vector that is pulled to zero: its squared length, of which one factor counts as given, plus the noise of the samples.
+    """Make a vector that is pulled to zero: its squared length, of which one factor counts as
+    given, plus the noise of the samples.
 
     Notes
     -----
-    Its gradient is the vector itself, dense and different in each element, so nothing on the way can leave a part out. The loss
-    falls by ``(1 - LEARNING_RATE) ** 2`` a step.
+    Its gradient is the vector itself, dense and different in each element, so nothing on the way
+    can leave a part out. The loss falls by ``(1 - LEARNING_RATE) ** 2`` a step.
     """
     import torch
 

@@ -13,7 +13,9 @@ from placer.units import format_duration
 WARM_ROUNDS = 1
 """Rounds that open connections, and are not counted."""
 OVERLAP_ROUNDS = 2
-"""Rounds more where the exchange runs beside the next one: the first has none yet, the last waits for its own."""
+"""Rounds more where the exchange runs beside the next one: the first has none yet, the last waits
+for its own.
+"""
 MACHINE_ROUNDS = 4
 """Rounds without shaped links, the first of them not counted."""
 MOST_PROCESSES = 48
@@ -60,14 +62,24 @@ class Wishes:
 def check_plan(workers: int, where: str) -> None:
     """Refuse plans without an exchange."""
     if workers == 1:
-        raise PlacerError(f"{where}: one worker exchanges nothing, so there is nothing to rehearse", "placer run executes it")
+        raise PlacerError(
+            f"{where}: one worker exchanges nothing, so there is nothing to rehearse",
+            "placer run executes it",
+        )
 
 
 def check_processes(machines: Sequence[str]) -> None:
-    """Refuse what is too much for one machine: with a function and a store in each region a plan has many more processes than workers."""
+    """Refuse what is too much for one machine: with a function and a store in each region a plan
+    has many more processes than workers.
+    """
     if len(machines) > MOST_PROCESSES:
-        words = f"workers, functions and stores of the plan are {len(machines)} processes, a rehearsal has at most {MOST_PROCESSES}"
-        raise PlacerError(words, "rehearse fewer of each group: --per-group 1, or a plan of fewer regions")
+        words = (
+            f"workers, functions and stores of the plan are {len(machines)} processes, a "
+            f"rehearsal has at most {MOST_PROCESSES}"
+        )
+        raise PlacerError(
+            words, "rehearse fewer of each group: --per-group 1, or a plan of fewer regions"
+        )
 
 
 def check_size(small: Scaled, wishes: Wishes) -> None:
@@ -76,12 +88,15 @@ def check_size(small: Scaled, wishes: Wishes) -> None:
     seconds = small.estimate.step.total * rounds
     if seconds > wishes.limit_s:
         raise PlacerError(
-            f"{rounds} rounds take at least {format_duration(seconds)}, the limit is {format_duration(wishes.limit_s)}",
+            f"{rounds} rounds take at least {format_duration(seconds)}, the limit is "
+            f"{format_duration(wishes.limit_s)}",
             "a smaller --scale or a larger --limit",
         )
     sent = sum(use.bytes_per_step for use in small.estimate.links) * (rounds + MACHINE_ROUNDS)
     if sent > MOST_BYTES:
-        words = f"the rehearsal would send {sent / 1e9:.3g} GB, the limit is {MOST_BYTES / 1e9:g} GB"
+        words = (
+            f"the rehearsal would send {sent / 1e9:.3g} GB, the limit is {MOST_BYTES / 1e9:g} GB"
+        )
         raise PlacerError(words, "a smaller --scale, or fewer --rounds")
 
 
@@ -92,8 +107,14 @@ def own_elements(train: str) -> int:
 
     workload = load_target(train, None)
     if not isinstance(workload, Workload):
-        raise PlacerError(f"{train} returns a step function", "a rehearsal needs the model: return a Workload or (module, batch, loss)")
+        raise PlacerError(
+            f"{train} returns a step function",
+            "a rehearsal needs the model: return a Workload or (module, batch, loss)",
+        )
     elements: int = sum(p.numel() for p in workload.module.parameters() if p.requires_grad)
     if not elements:
-        raise PlacerError(f"the model of {train} has no parameter that is trained", "give a module with parameters that require a gradient")
+        raise PlacerError(
+            f"the model of {train} has no parameter that is trained",
+            "give a module with parameters that require a gradient",
+        )
     return elements

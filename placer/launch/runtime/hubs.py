@@ -1,4 +1,6 @@
-"""The processes of a run beside its workers: the server, or the cloud functions with the bucket that each reads."""
+"""The processes of a run beside its workers: the server, or the cloud functions with the bucket
+that each reads.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,11 @@ class Hub:
     bucket: Bucket | None = None
 
 
-def hubs_of(manifest: Manifest, regions: Sequence[tuple[str, tuple[int, ...]]], where: str) -> tuple[Hub, ...]:
-    """Hubs in the order of their ranks, which begin after the workers': a function of each region, if they have any, then the last one.
+def hubs_of(
+    manifest: Manifest, regions: Sequence[tuple[str, tuple[int, ...]]], where: str
+) -> tuple[Hub, ...]:
+    """Hubs in the order of their ranks, which begin after the workers': a function of each region,
+    if they have any, then the last one.
 
     Parameters
     ----------
@@ -53,13 +58,25 @@ def hubs_of(manifest: Manifest, regions: Sequence[tuple[str, tuple[int, ...]]], 
     regional = regions if chosen.transport == "regional-stores" else ()
     buckets = {(str(bucket.role), bucket.place): bucket for bucket in manifest.buckets}
     assert manifest.storage is not None
-    functions = [Hub(place=p, gathers=ranks, bucket=_bucket(buckets, "workers", p, where)) for p, ranks in regional]
+    functions = [
+        Hub(place=p, gathers=ranks, bucket=_bucket(buckets, "workers", p, where))
+        for p, ranks in regional
+    ]
     sums = tuple(range(len(workers), len(workers) + len(functions))) or workers
-    return (*functions, Hub(place=place, gathers=sums, bucket=_bucket(buckets, "exchange", manifest.storage.place, where)))
+    return (
+        *functions,
+        Hub(
+            place=place,
+            gathers=sums,
+            bucket=_bucket(buckets, "exchange", manifest.storage.place, where),
+        ),
+    )
 
 
 def _bucket(buckets: Mapping[tuple[str, str], Bucket], role: str, place: str, where: str) -> Bucket:
     found = buckets.get((role, place))
     if found is None:
-        raise PlacerError(f"{where}: no bucket of the {role} in {place}", "write it again with --manifest")
+        raise PlacerError(
+            f"{where}: no bucket of the {role} in {place}", "write it again with --manifest"
+        )
     return found

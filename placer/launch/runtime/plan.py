@@ -1,4 +1,6 @@
-"""What the runtime reads of a manifest: ranks with their places, shares of the batch, the exchange and what is expected of it."""
+"""What the runtime reads of a manifest: ranks with their places, shares of the batch, the exchange
+and what is expected of it.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ class Plan:
 
     @property
     def hub(self) -> str:
-        """``server`` or ``function`` if the strategy needs processes beside the workers, else empty."""
+        """``server`` or ``function`` if the strategy needs processes beside the workers, else
+        empty.
+        """
         return traits(self.exchange.strategy).hub if self.hubs else ""
 
     @property
@@ -81,7 +85,11 @@ class Plan:
     @property
     def machines(self) -> tuple[str, ...]:
         """Places of the processes by rank, then of the object stores."""
-        return (*self.places, *(hub.place for hub in self.hubs), *(bucket.place for bucket in self.buckets))
+        return (
+            *self.places,
+            *(hub.place for hub in self.hubs),
+            *(bucket.place for bucket in self.buckets),
+        )
 
     @property
     def steps_per_round(self) -> int:
@@ -103,7 +111,9 @@ class Plan:
 
     def hub_over(self, rank: int) -> int:
         """Rank of the hub that gathers from a rank."""
-        return self.workers + next(number for number, hub in enumerate(self.hubs) if rank in hub.gathers)
+        return self.workers + next(
+            number for number, hub in enumerate(self.hubs) if rank in hub.gathers
+        )
 
     def said(self, rank: int) -> str:
         """A rank as messages name it."""
@@ -113,10 +123,16 @@ class Plan:
     def phases(self, payload_bytes: float) -> tuple[Phase, ...]:
         """Transfers of one round for a payload of some bytes, as the model of placer knows them."""
         counted = [(place, len(ranks)) for place, ranks in self.regions]
-        return () if self.workers == 1 else strategy(self.exchange.strategy).phases(counted, payload_bytes, self.exchange)
+        return (
+            ()
+            if self.workers == 1
+            else strategy(self.exchange.strategy).phases(counted, payload_bytes, self.exchange)
+        )
 
     def shares(self, batch: int, members: Sequence[int]) -> dict[int, int]:
-        """Samples of each member in one step: as the plan's timing divides the batch; see `placer.launch.runtime.training.batch_shares`."""
+        """Samples of each member in one step: as the plan's timing divides the batch; see
+        `placer.launch.runtime.training.batch_shares`.
+        """
         return apportioned(batch, weights(self.groups, self.exchange.strategy, members))
 
 
@@ -140,7 +156,9 @@ def read_document(path: str) -> Any:
         return json.loads(Path(path).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         words = getattr(error, "strerror", None) or f"not valid JSON: {error}"
-        raise PlacerError(f"cannot read '{path}': {words}", "give a file of placer recommend --manifest") from None
+        raise PlacerError(
+            f"cannot read '{path}': {words}", "give a file of placer recommend --manifest"
+        ) from None
 
 
 def plan_from(document: Any, where: str) -> Plan:

@@ -1,4 +1,6 @@
-"""Where a machine finds the others: their own addresses, or those at which the relay takes connections for them."""
+"""Where a machine finds the others: their own addresses, or those at which the relay takes
+connections for them.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def seen(entry: Mapping[str, Any], address: str, port: int) -> tuple[str, int]:
                 return str(answer[0]), int(answer[1])
             why = answer
             break
-    raise PlacerError(f"the relay of the rehearsal's network: {why}", "start the rehearsal again", exit_code=1)
+    raise PlacerError(
+        f"the relay of the rehearsal's network: {why}", "start the rehearsal again", exit_code=1
+    )
 
 
 def seen_url(entry: Mapping[str, Any], url: str) -> str:

@@ -14,7 +14,8 @@ INTERFACE = "wan0"
 
 
 def enter(entry: Mapping[str, Any]) -> None:
-    """Move this thread, and the threads and processes that it starts from now on, into a machine's namespace.
+    """Move this thread, and the threads and processes that it starts from now on, into a machine's
+    namespace.
 
     Parameters
     ----------
@@ -28,8 +29,8 @@ def enter(entry: Mapping[str, Any]) -> None:
 
     Notes
     -----
-    Sockets that are open stay where they were opened. Without root `enter_user` has to be called first, while the process
-    has one thread.
+    Sockets that are open stay where they were opened. Without root `enter_user` has to be called
+    first, while the process has one thread.
     """
     if entry["method"] != "namespaces":
         return
@@ -38,7 +39,9 @@ def enter(entry: Mapping[str, Any]) -> None:
 
 
 def enter_user(entry: Mapping[str, Any]) -> None:
-    """Join the user namespace that owns the network, if it has one of its own and this process is not in it yet."""
+    """Join the user namespace that owns the network, if it has one of its own and this process is
+    not in it yet.
+    """
     inode = entry.get("user_inode")
     if inode is not None and os.stat("/proc/self/ns/user").st_ino != inode:  # noqa: PTH116 - one call, follows the link
         _join(f"/proc/{entry['pid']}/ns/user", inode, CLONE_NEWUSER)
@@ -54,4 +57,8 @@ def _join(path: str, inode: int, kind: int) -> None:
         finally:
             os.close(fd)
     except OSError as error:
-        raise PlacerError(f"cannot join the rehearsal's network: {error}", "start the rehearsal again", exit_code=1) from None
+        raise PlacerError(
+            f"cannot join the rehearsal's network: {error}",
+            "start the rehearsal again",
+            exit_code=1,
+        ) from None

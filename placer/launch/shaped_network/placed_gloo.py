@@ -1,7 +1,8 @@
-"""gloo on a machine of a network of relays: it listens on the machine's address, and finds the others where the relay takes connections.
+"""gloo on a machine of a network of relays: it listens on the machine's address, and finds the
+others where the relay takes connections.
 
-gloo's ranks write their addresses to the store at which they meet, as the kernel's ``sockaddr_in``, and read those of the others: here
-those that are read are exchanged for the relay's.
+gloo's ranks write their addresses to the store at which they meet, as the kernel's ``sockaddr_in``,
+and read those of the others: here those that are read are exchanged for the relay's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any
 from placer.launch.shaped_network.addresses import seen
 
 BACKEND = "placed_gloo"
-SOCKADDR = re.compile(re.escape(struct.pack("=H", socket.AF_INET)) + rb"(..)(\x7f\x00.\x01)", re.DOTALL)
+SOCKADDR = re.compile(
+    re.escape(struct.pack("=H", socket.AF_INET)) + rb"(..)(\x7f\x00.\x01)", re.DOTALL
+)
 """Family, port, and an address 127.0.x.1."""
 
 

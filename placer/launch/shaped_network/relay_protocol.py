@@ -1,4 +1,6 @@
-"""What relays of both kinds have in common: one line of JSON says what to make, then comes a call a line, until stdin ends."""
+"""What relays of both kinds have in common: one line of JSON says what to make, then comes a call a
+line, until stdin ends.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def serve(make: Callable[[dict[str, Any]], Carries]) -> None:
     end_with_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this
     wake_on_time()
-    with contextlib.suppress(OSError):  # not for users, whose packets wait a little longer for a busy machine
+    with contextlib.suppress(
+        OSError
+    ):  # not for users, whose packets wait a little longer for a busy machine
         os.setpriority(os.PRIO_PROCESS, 0, FIRST)
     told = json.loads(sys.stdin.readline())
     try:

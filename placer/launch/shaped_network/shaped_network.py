@@ -33,7 +33,9 @@ class ShapedNetwork(ABC):
     method: str
     why_not: str = ""
 
-    def __init__(self, places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], process: RelayProcess) -> None:
+    def __init__(
+        self, places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], process: RelayProcess
+    ) -> None:
         self.places, self.shapes, self.process = tuple(places), shapes, process
         self.addresses: tuple[str, ...] = ()
 
@@ -42,11 +44,15 @@ class ShapedNetwork(ABC):
         """What `placer.launch.shaped_network.entrance.enter` needs to join a machine; plain JSON."""
 
     def ask(self) -> dict[str, Any]:
-        """Ask the relay; its answer has ``sent`` bytes, ``dropped`` packets and ``cpu_s``, the relay's CPU time so far."""
+        """Ask the relay; its answer has ``sent`` bytes, ``dropped`` packets and ``cpu_s``, the
+        relay's CPU time so far.
+        """
         return self.process.ask()
 
     def sent_bytes(self) -> dict[tuple[int, int], int]:
-        """Bytes sent so far by ordered pair of machines: of IP packets with namespaces, as if cut to the MTU, else without headers."""
+        """Bytes sent so far by ordered pair of machines: of IP packets with namespaces, as if cut
+        to the MTU, else without headers.
+        """
         return {(src, dst): sent for src, dst, sent in self.ask()["sent"]}
 
     @property
@@ -60,14 +66,20 @@ class ShapedNetwork(ABC):
 
     @property
     def slower(self) -> tuple[Shape, ...]:
-        """Links that are asked to be faster than what is carried here: they are as fast as this machine goes."""
+        """Links that are asked to be faster than what is carried here: they are as fast as this
+        machine goes.
+        """
         counts = Counter(self.places)
-        used = (s for (src, dst), s in self.shapes.items() if counts[dst] > (src == dst) and counts[src])
+        used = (
+            s for (src, dst), s in self.shapes.items() if counts[dst] > (src == dst) and counts[src]
+        )
         return tuple(shape for shape in used if shape.rate_bytes_per_s > self.carries_bytes_per_s())
 
 
 @contextmanager
-def shaped_network(places: Sequence[str], shapes: Iterable[Shape], method: str = "auto") -> Iterator[ShapedNetwork]:
+def shaped_network(
+    places: Sequence[str], shapes: Iterable[Shape], method: str = "auto"
+) -> Iterator[ShapedNetwork]:
     """Make a network for the time of a ``with`` block.
 
     Parameters
@@ -75,10 +87,12 @@ def shaped_network(places: Sequence[str], shapes: Iterable[Shape], method: str =
     places
         Place of each machine.
     shapes
-        For each direction between places that have machines, and inside a place with two machines or more.
+        For each direction between places that have machines, and inside a place with two machines
+        or more.
     method
-        ``namespaces``: root, or user namespaces with a TUN device that users may open. ``relays``: nothing but Linux; who connects to
-        another machine has to ask where. ``auto``: the best that works here.
+        ``namespaces``: root, or user namespaces with a TUN device that users may open. ``relays``:
+        nothing but Linux; who connects to another machine has to ask where. ``auto``: the best that
+        works here.
 
     Raises
     ------

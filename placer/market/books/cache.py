@@ -1,4 +1,6 @@
-"""Catalogs that were read and checked before: SQLite files in the cache, named by the digest of what they were made from."""
+"""Catalogs that were read and checked before: SQLite files in the cache, named by the digest of
+what they were made from.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ import msgspec
 import platformdirs
 
 from placer.market.books.folders import own_folder, shipped_catalogs
-from placer.market.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
+from placer.market.catalog import (
+    Catalog,
+    EgressPrice,
+    FunctionOffer,
+    Gpu,
+    MeasuredLink,
+    Region,
+    StoreOffer,
+    VmOffer,
+)
 from placer.version import __version__
 
 TABLES: dict[str, type] = {
@@ -60,7 +71,10 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
     try:
         if not path.is_file() or not _whole(path.read_bytes()):
             return None
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as base, _no_collection():
+        with (
+            closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as base,
+            _no_collection(),
+        ):
             rows = {table: _rows(base, table, kind) for table, kind in TABLES.items()}
         with suppress(OSError):
             os.utime(path)
@@ -97,15 +111,21 @@ def write_compiled(catalog: Catalog) -> None:
 
 
 def _whole(data: bytes) -> bool:
-    """Tell whether a file ends with the digest of the rest, which SQLite passes over: it would not see a price that rotted."""
+    """Tell whether a file ends with the digest of the rest, which SQLite passes over: it would not
+    see a price that rotted.
+    """
     return hashlib.sha256(data[:-MARK_BYTES]).digest() == data[-MARK_BYTES:]
 
 
 def _fill(base: sqlite3.Connection, catalog: Catalog) -> None:
-    """Write every column as its distinct values and the position of each row's among them: a fifth of the bytes and half of the time."""
+    """Write every column as its distinct values and the position of each row's among them: a fifth
+    of the bytes and half of the time.
+    """
     base.execute("PRAGMA synchronous = OFF")
     with base:
-        base.execute("CREATE TABLE columns (kind TEXT, name TEXT, content BLOB, PRIMARY KEY (kind, name))")
+        base.execute(
+            "CREATE TABLE columns (kind TEXT, name TEXT, content BLOB, PRIMARY KEY (kind, name))"
+        )
         for table, kind in TABLES.items():
             rows = getattr(catalog, table)
             rows = tuple(rows.values()) if isinstance(rows, Mapping) else rows
@@ -124,7 +144,9 @@ def _rows(base: sqlite3.Connection, table: str, kind: type) -> tuple[Any, ...]:
         columns.append(map(values.__getitem__, positions))
     if issubclass(kind, msgspec.Struct):
         return tuple(map(kind, *columns))
-    return tuple(kind(**dict(zip(_columns(kind), row, strict=True))) for row in zip(*columns, strict=True))
+    return tuple(
+        kind(**dict(zip(_columns(kind), row, strict=True))) for row in zip(*columns, strict=True)
+    )
 
 
 def _columns(kind: type) -> tuple[str, ...]:
@@ -135,7 +157,9 @@ def _columns(kind: type) -> tuple[str, ...]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Stop looking for garbage while many rows are made, none of which is garbage: half of the time otherwise."""
+    """Stop looking for garbage while many rows are made, none of which is garbage: half of the time
+    otherwise.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
@@ -146,7 +170,11 @@ def _no_collection() -> Iterator[None]:
 
 
 def _path(digest: str) -> Path:
-    """File of a digest; the layout of the rows, the columns file and the version, whose checks it passed, are part of its name."""
-    layout = repr((__version__, MARK_BYTES, {table: _columns(kind) for table, kind in TABLES.items()})).encode()
+    """File of a digest; the layout of the rows, the columns file and the version, whose checks it
+    passed, are part of its name.
+    """
+    layout = repr(
+        (__version__, MARK_BYTES, {table: _columns(kind) for table, kind in TABLES.items()})
+    ).encode()
     columns = (shipped_catalogs() / "columns.csv").read_bytes()
     return cache_folder() / f"{digest}-{hashlib.sha256(layout + columns).hexdigest()[:8]}.sqlite"

@@ -30,9 +30,11 @@ KEYS: dict[str, tuple[str, ...]] = {
     "corridors.csv": ("hub_a", "hub_b"),
     "sources.csv": ("source",),
 }
-"""What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its book, no part of it;
-measured.csv is a file of any name with a user's own runs, which may repeat; hubs.csv and corridors.csv are the cables of the world;
-sources.csv says where the sources stand that rows name."""
+"""What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its
+book, no part of it; measured.csv is a file of any name with a user's own runs, which may repeat;
+hubs.csv and corridors.csv are the cables of the world; sources.csv says where the sources stand
+that rows name.
+"""
 
 
 MOST_HEADER_BYTES = 65_536
@@ -40,7 +42,9 @@ MOST_HEADER_BYTES = 65_536
 
 
 def header_of(data: bytes) -> list[str]:
-    """Read the names of the columns of a CSV file; what is no text or CSV has some that nothing is called."""
+    """Read the names of the columns of a CSV file; what is no text or CSV has some that nothing is
+    called.
+    """
     first = data[:MOST_HEADER_BYTES].decode("utf-8-sig", errors="replace").splitlines()[:1]
     try:
         return next(csv.reader(first), [])
@@ -49,11 +53,15 @@ def header_of(data: bytes) -> list[str]:
 
 
 def read_rows(path: Path, file: str) -> Iterator[dict[str, Any]]:
-    """Read one CSV file of a book and check every cell against columns.csv; see `read_numbered_rows`."""
+    """Read one CSV file of a book and check every cell against columns.csv; see
+    `read_numbered_rows`.
+    """
     return (row for _, row in read_numbered_rows(path, file))
 
 
-def read_numbered_rows(path: Path, file: str, data: bytes | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_numbered_rows(
+    path: Path, file: str, data: bytes | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read one CSV file with the number of each line and check every cell against columns.csv.
 
     Parameters
@@ -75,21 +83,33 @@ def read_numbered_rows(path: Path, file: str, data: bytes | None = None) -> Iter
         text = (path.read_bytes() if data is None else data).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         if isinstance(error, UnicodeDecodeError):
-            raise PlacerError(f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV") from None
-        raise PlacerError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}", "check the path") from None
+            raise PlacerError(
+                f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV"
+            ) from None
+        raise PlacerError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}", "check the path"
+        ) from None
     lines = csv.reader(text.splitlines(), strict=True)
     try:
         yield from _checked_rows(lines, path, file, columns)
     except csv.Error as error:
-        raise PlacerError(f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line") from None
+        raise PlacerError(
+            f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line"
+        ) from None
 
 
-def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable[[str], Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _checked_rows(
+    lines: Any, path: Path, file: str, columns: dict[str, Callable[[str], Any]]
+) -> Iterator[tuple[int, dict[str, Any]]]:
     header: list[str] = next(lines, [])
     missing = [c for c in columns if c not in header and c not in optional_columns(file)]
     extra = [c for c in header if c not in columns]
     if missing or extra or len(set(header)) != len(header):
-        wrong = f"column '{missing[0]}' is missing" if missing else f"unknown column '{extra[0] if extra else header}'"
+        wrong = (
+            f"column '{missing[0]}' is missing"
+            if missing
+            else f"unknown column '{extra[0] if extra else header}'"
+        )
         raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
     parsers = [(name, columns[name]) for name in header]
     key_at = [header.index(name) for name in KEYS[file] if name in header]
@@ -99,12 +119,20 @@ def _checked_rows(lines: Any, path: Path, file: str, columns: dict[str, Callable
             continue
         where = f"{path}:{lines.line_num}"
         if len(cells) != len(parsers):
-            raise PlacerError(f"{where}: {len(cells)} cells instead of {len(parsers)}", "check the commas of this line")
-        row = {name: _cell(parse, cell, name, where) for (name, parse), cell in zip(parsers, cells, strict=True)}
+            raise PlacerError(
+                f"{where}: {len(cells)} cells instead of {len(parsers)}",
+                "check the commas of this line",
+            )
+        row = {
+            name: _cell(parse, cell, name, where)
+            for (name, parse), cell in zip(parsers, cells, strict=True)
+        }
         key = tuple(row[header[i]] for i in key_at)
         if key and key in seen:
             words = "/".join(cells[i] for i in key_at)
-            raise PlacerError(f"{where}: {words} stands already in line {seen[key]}", "keep one of the two rows")
+            raise PlacerError(
+                f"{where}: {words} stands already in line {seen[key]}", "keep one of the two rows"
+            )
         seen[key] = lines.line_num
         yield lines.line_num, row
 
@@ -119,13 +147,18 @@ def _cell(parse: Callable[[str], Any], cell: str, name: str, where: str) -> Any:
 @lru_cache(maxsize=16)
 def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
     """Columns of one file with their parsers, as catalogs/columns.csv describes them."""
-    return {column: _parser(kind.removeprefix(_OPTIONAL)) for column, kind in _column_types(file).items()}
+    return {
+        column: _parser(kind.removeprefix(_OPTIONAL))
+        for column, kind in _column_types(file).items()
+    }
 
 
 @lru_cache(maxsize=16)
 def optional_columns(file: str) -> frozenset[str]:
     """Columns that a file may lack; the field of the row then has its default."""
-    return frozenset(column for column, kind in _column_types(file).items() if kind.startswith(_OPTIONAL))
+    return frozenset(
+        column for column, kind in _column_types(file).items() if kind.startswith(_OPTIONAL)
+    )
 
 
 MOST_TEXT = 2_000
@@ -161,7 +194,8 @@ def _optional_text(cell: str) -> str:
 
 
 def plain_number(cell: str) -> float:
-    """Read a number in ASCII digits, without the underscores that Python allows; NaN and infinity are read too.
+    """Read a number in ASCII digits, without the underscores that Python allows; NaN and infinity
+    are read too.
 
     Raises
     ------
@@ -183,7 +217,10 @@ def _number(low: float, high: float, *, open_low: bool = False) -> Callable[[str
         if not math.isfinite(value):
             raise ValueError("is not a finite number")
         if value < low or value > high or (open_low and value == low):
-            raise ValueError(f"is not {'above' if open_low else 'from'} {low:g}{'' if high == 1e9 and value <= high else f' to {high:g}'}")
+            raise ValueError(
+                f"is not {'above' if open_low else 'from'} "
+                f"{low:g}{'' if high == 1e9 and value <= high else f' to {high:g}'}"
+            )
         return value
 
     return parse

@@ -35,7 +35,9 @@ class Discount:
         return f"x {self.multiplier:g}: {self.source}"
 
     def covers(self, offer: VmOffer) -> bool:
-        """Whether this line is about an offer; owned and reserved machines have no price to take anything off."""
+        """Whether this line is about an offer; owned and reserved machines have no price to take
+        anything off.
+        """
         pairs = (
             (offer.provider, self.provider),
             (offer.region, self.region),
@@ -43,17 +45,23 @@ class Discount:
             (offer.gpu, self.gpu),
             (offer.market, self.market.replace("-", "_")),
         )
-        return offer.price_basis not in FREE and all(fnmatchcase(value, pattern) for value, pattern in pairs)
+        return offer.price_basis not in FREE and all(
+            fnmatchcase(value, pattern) for value, pattern in pairs
+        )
 
 
 def discounted(offers: Iterable[VmOffer], discounts: Sequence[Discount]) -> list[VmOffer]:
-    """Apply a contract to offers: the last line that covers an offer counts, so that exceptions follow the rule.
+    """Apply a contract to offers: the last line that covers an offer counts, so that exceptions
+    follow the rule.
 
     Notes
     -----
     The date stays that of the price: a contract takes off an old price as well.
     """
-    return [_priced(offer, next((d for d in reversed(discounts) if d.covers(offer)), None)) for offer in offers]
+    return [
+        _priced(offer, next((d for d in reversed(discounts) if d.covers(offer)), None))
+        for offer in offers
+    ]
 
 
 def _priced(offer: VmOffer, discount: Discount | None) -> VmOffer:

@@ -17,7 +17,9 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def shipped_folder(name: str) -> Path:
-    """Find the folder of a data package such as ``catalogs``, which installs as ``placer.catalogs``."""
+    """Find the folder of a data package such as ``catalogs``, which installs as
+    ``placer.catalogs``.
+    """
     spec = find_spec(f"placer.{name}")
     assert spec is not None
     return Path(next(iter(spec.submodule_search_locations or [])))
@@ -38,8 +40,8 @@ def own_folder(usual: Callable[[str], Path]) -> Path:
 
     Notes
     -----
-    A user without a home, as in a container under any number, has a folder in which nothing can be: reading finds nothing there,
-    and writing says so.
+    A user without a home, as in a container under any number, has a folder in which nothing can be:
+    reading finds nothing there, and writing says so.
     """
     home = os.environ.get("PLACER_HOME")
     try:
@@ -51,7 +53,11 @@ def own_folder(usual: Callable[[str], Path]) -> Path:
 def own_book_names() -> list[str]:
     """Names of the user's books, sorted."""
     try:
-        return sorted(path.name for path in own_books().iterdir() if NAME.fullmatch(path.name) and path.is_dir())
+        return sorted(
+            path.name
+            for path in own_books().iterdir()
+            if NAME.fullmatch(path.name) and path.is_dir()
+        )
     except OSError:
         return []
 
@@ -65,7 +71,10 @@ def check_book_name(name: str, taken: list[str]) -> str:
         Says what a name may be.
     """
     if not NAME.fullmatch(name) or name.endswith(".csv"):
-        raise PlacerError(f"'{name}' is not the name of a book", "use lower-case letters, digits, '-', '_' and '.', as in aws-live")
+        raise PlacerError(
+            f"'{name}' is not the name of a book",
+            "use lower-case letters, digits, '-', '_' and '.', as in aws-live",
+        )
     if name in taken:
         raise PlacerError(f"'{name}' is a shipped book", "choose another name")
     return name

@@ -1,4 +1,6 @@
-"""The layers of a catalog: shipped books, the user's own, folders and single files; later layers lie over earlier ones."""
+"""The layers of a catalog: shipped books, the user's own, folders and single files; later layers
+lie over earlier ones.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from placer.errors import PlacerError, unknown
 from placer.market.books.csv_rows import file_columns, optional_columns
 from placer.market.books.folders import own_book_names, own_books, shipped_catalogs
 
-BOOK_FILES = ("gpus.csv", "regions.csv", "offers.csv", "discounts.csv", "functions.csv", "stores.csv", "egress.csv", "links.csv")
+BOOK_FILES = (
+    "gpus.csv",
+    "regions.csv",
+    "offers.csv",
+    "discounts.csv",
+    "functions.csv",
+    "stores.csv",
+    "egress.csv",
+    "links.csv",
+)
 """The files that a layer may have, in the order in which they are read."""
 MOST_HEADER_BYTES = 4096
 """Where the first line of a file of any name ends at the latest."""
@@ -40,7 +51,9 @@ class Layer:
 
 
 def digest_of(layers: Sequence[Layer]) -> str:
-    """Digest of a stack of layers: the contents of all files in their order, not their names or places."""
+    """Digest of a stack of layers: the contents of all files in their order, not their names or
+    places.
+    """
     digest = hashlib.sha256()
     for layer in layers:
         for file in BOOK_FILES:
@@ -62,7 +75,8 @@ def find_layer(word: str) -> Layer:
     Parameters
     ----------
     word
-        A shipped book such as ``default``, a book of the user's own such as ``aws``, or the path of a folder or of one CSV file.
+        A shipped book such as ``default``, a book of the user's own such as ``aws``, or the path of
+        a folder or of one CSV file.
 
     Raises
     ------
@@ -82,9 +96,15 @@ def find_layer(word: str) -> Layer:
         if member.is_file():
             files[file] = LayerFile(path=member, data=_read(member))
         elif member.exists():
-            raise PlacerError(f"{member} is not a file", "a price book has CSV files; catalogs/columns.csv lists them")
+            raise PlacerError(
+                f"{member} is not a file",
+                "a price book has CSV files; catalogs/columns.csv lists them",
+            )
     if not files:
-        raise PlacerError(f"'{word}' has no file of a price book", f"a book is a folder with {', '.join(BOOK_FILES[1:3])} and so on")
+        raise PlacerError(
+            f"'{word}' has no file of a price book",
+            f"a book is a folder with {', '.join(BOOK_FILES[1:3])} and so on",
+        )
     return Layer(name=path.name if is_path(word) else word, files=files)
 
 
@@ -94,14 +114,19 @@ def is_path(word: str) -> bool:
 
 
 def _path_of(word: str) -> Path | None:
-    """Folder or file of a layer; None if there is none. Links are followed now, so that a refresh cannot change what is read."""
+    """Folder or file of a layer; None if there is none. Links are followed now, so that a refresh
+    cannot change what is read.
+    """
     if not word.strip():
         return None
     try:
         if is_path(word):
             path = Path(word).resolve()
             return path if path.is_dir() or path.is_file() else None
-        return next((p.resolve() for p in (shipped_catalogs() / word, own_books() / word) if p.is_dir()), None)
+        return next(
+            (p.resolve() for p in (shipped_catalogs() / word, own_books() / word) if p.is_dir()),
+            None,
+        )
     except (OSError, ValueError, RuntimeError):
         return None
 
@@ -113,7 +138,8 @@ def _single(path: Path) -> Layer:
     if kind is None:
         raise PlacerError(
             f"{path}:1: these columns are those of no file of a price book",
-            "the first line must be the header of one; catalogs/columns.csv lists them, 'placer catalog import csv' renames columns",
+            "the first line must be the header of one; catalogs/columns.csv lists them, 'placer "
+            "catalog import csv' renames columns",
         )
     return Layer(name=path.stem, files={kind: LayerFile(path=path, data=data)})
 
@@ -135,4 +161,6 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise PlacerError(f"{path}: cannot be read: {error.strerror or error}", "check the path") from None
+        raise PlacerError(
+            f"{path}: cannot be read: {error.strerror or error}", "check the path"
+        ) from None

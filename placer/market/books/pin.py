@@ -23,7 +23,10 @@ def pin_file() -> Path:
 def pin_document(words: tuple[str, ...]) -> dict[str, Any]:
     """Build the pin of some books as they are now."""
     layers = [(word, find_layer(word)) for word in words]
-    return {"schema": SCHEMA, "catalogs": [{"name": _lasting(word), "digest": layer.digest} for word, layer in layers]}
+    return {
+        "schema": SCHEMA,
+        "catalogs": [{"name": _lasting(word), "digest": layer.digest} for word, layer in layers],
+    }
 
 
 def default_words() -> tuple[str, ...]:
@@ -35,14 +38,23 @@ def default_words() -> tuple[str, ...]:
         If the pin cannot be read, or a book is not as it was when it was pinned (exit code 5).
     """
     pins = pinned()
-    again = f"if that is meant: placer catalog pin {' '.join(shlex.quote(name) for name, _ in pins)}; or placer catalog pin --clear"
+    again = (
+        f"if that is meant: placer catalog pin "
+        f"{' '.join(shlex.quote(name) for name, _ in pins)}; or placer catalog pin --clear"
+    )
     for name, digest in pins:
         try:
             found = find_layer(name).digest
         except PlacerError as error:
-            raise PlacerError(f"the pinned catalog '{name}' cannot be read: {error.message}", again, exit_code=5) from None
+            raise PlacerError(
+                f"the pinned catalog '{name}' cannot be read: {error.message}", again, exit_code=5
+            ) from None
         if found != digest:
-            raise PlacerError(f"the pinned catalog '{name}' has changed (digest {found}, pinned {digest})", again, exit_code=5)
+            raise PlacerError(
+                f"the pinned catalog '{name}' has changed (digest {found}, pinned {digest})",
+                again,
+                exit_code=5,
+            )
     return tuple(name for name, _ in pins) or (DEFAULT_CATALOG,)
 
 
@@ -72,5 +84,8 @@ def _read(path: Path) -> list[tuple[str, str]]:
         if not pins or not all(isinstance(text, str) for pin in pins for text in pin):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise PlacerError(f"'{path}' is no pin of placer", "remove it, or write it again with 'placer catalog pin NAME...'") from None
+        raise PlacerError(
+            f"'{path}' is no pin of placer",
+            "remove it, or write it again with 'placer catalog pin NAME...'",
+        ) from None
     return pins

@@ -1,4 +1,6 @@
-"""Read a catalog: a stack of price books, each a folder of CSV files whose columns and limits stand in catalogs/columns.csv."""
+"""Read a catalog: a stack of price books, each a folder of CSV files whose columns and limits stand
+in catalogs/columns.csv.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from placer.market.books.discounts import Discount, discounted
 from placer.market.books.folders import shipped_catalogs
 from placer.market.books.layers import BOOK_FILES, Layer, LayerFile, digest_of, find_layer
 from placer.market.books.pin import default_words
-from placer.market.catalog import Catalog, EgressPrice, FunctionOffer, Gpu, MeasuredLink, Region, StoreOffer, VmOffer
+from placer.market.catalog import (
+    Catalog,
+    EgressPrice,
+    FunctionOffer,
+    Gpu,
+    MeasuredLink,
+    Region,
+    StoreOffer,
+    VmOffer,
+)
 from placer.market.checks.agreement import Located, check_book
 
 KINDS: dict[str, Callable[..., Any]] = {
@@ -44,17 +55,20 @@ def load_catalog(names: str | Sequence[str] | None = None) -> Catalog:
     Parameters
     ----------
     names
-        Each a shipped book such as ``default``, a book of the user's own, or the path of a folder or of one CSV file; rows of later
-        ones replace those of earlier ones with the same key. None or none: what is pinned, else ``default``.
+        Each a shipped book such as ``default``, a book of the user's own, or the path of a folder
+        or of one CSV file; rows of later ones replace those of earlier ones with the same key. None
+        or none: what is pinned, else ``default``.
 
     Raises
     ------
     PlacerError
-        If there is no such book, or a cell is wrong: the message names file, line, column and value.
+        If there is no such book, or a cell is wrong: the message names file, line, column and
+        value.
 
     Notes
     -----
-    What was read once is kept in the cache under the digest of its contents (`placer.market.books.cache`).
+    What was read once is kept in the cache under the digest of its contents
+    (`placer.market.books.cache`).
     """
     words = (names,) if isinstance(names, str) else tuple(names or ()) or default_words()
     return stacked([find_layer(word) for word in words])
@@ -90,12 +104,16 @@ def located_rows(layers: Sequence[Layer]) -> dict[str, list[Located]]:
         for file in layer.files:
             if file != CONTRACT:
                 found = layer.files[file]
-                rows[file] |= _completed(file, _by_key(file, _parsed(file, found)), rows[file], header_of(found.data))
+                rows[file] |= _completed(
+                    file, _by_key(file, _parsed(file, found)), rows[file], header_of(found.data)
+                )
         if CONTRACT in layer.files:
             contract = _parsed(CONTRACT, layer.files[CONTRACT])
             rows[CONTRACT][layer.name,] = contract
             rows["offers.csv"] = _contracted(rows["offers.csv"], [row for _, row in contract])
-    return {file: [at for group in groups.values() for at in group] for file, groups in rows.items()}
+    return {
+        file: [at for group in groups.values() for at in group] for file, groups in rows.items()
+    }
 
 
 def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
@@ -104,7 +122,8 @@ def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
         if not located[file]:
             raise PlacerError(
                 f"catalog '{name}' has no {file}",
-                f"lay it over a whole book: --catalog default --catalog {stack[-1].name}; catalogs/columns.csv lists the columns of {file}",
+                f"lay it over a whole book: --catalog default --catalog {stack[-1].name}; "
+                f"catalogs/columns.csv lists the columns of {file}",
             )
     plain = {file: tuple(row for _, row in found) for file, found in located.items()}
     gpus = {gpu.gpu: gpu for gpu in plain["gpus.csv"]}
@@ -125,25 +144,39 @@ def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
 
 def _parsed(file: str, found: LayerFile) -> list[Located]:
     kind = KINDS[file]
-    return [(f"{found.path}:{line}", kind(**row)) for line, row in read_numbered_rows(found.path, file, found.data)]
+    return [
+        (f"{found.path}:{line}", kind(**row))
+        for line, row in read_numbered_rows(found.path, file, found.data)
+    ]
 
 
 def _completed(
-    file: str, above: dict[tuple[Any, ...], list[Located]], below: dict[tuple[Any, ...], list[Located]], header: Sequence[str]
+    file: str,
+    above: dict[tuple[Any, ...], list[Located]],
+    below: dict[tuple[Any, ...], list[Located]],
+    header: Sequence[str],
 ) -> dict[tuple[Any, ...], list[Located]]:
-    """Give rows what their file has no column for and the rows that they replace know: a quote says nothing about networks."""
+    """Give rows what their file has no column for and the rows that they replace know: a quote says
+    nothing about networks.
+    """
     absent = [column for column in KEPT_FROM_BELOW.get(file, ()) if column not in header]
     if not absent:
         return above
     return {
-        key: [(where, _with(row, absent, below[key][0][1])) for where, row in found] if key in below else found
+        key: [(where, _with(row, absent, below[key][0][1])) for where, row in found]
+        if key in below
+        else found
         for key, found in above.items()
     }
 
 
 def _with(row: Any, columns: Sequence[str], other: Any) -> Any:
     values = {column: getattr(other, column) for column in columns}
-    return msgspec.structs.replace(row, **values) if isinstance(row, msgspec.Struct) else replace(row, **values)
+    return (
+        msgspec.structs.replace(row, **values)
+        if isinstance(row, msgspec.Struct)
+        else replace(row, **values)
+    )
 
 
 def _by_key(file: str, rows: Sequence[Located]) -> dict[tuple[Any, ...], list[Located]]:
@@ -155,8 +188,15 @@ def _by_key(file: str, rows: Sequence[Located]) -> dict[tuple[Any, ...], list[Lo
     return groups
 
 
-def _contracted(offers: dict[tuple[Any, ...], list[Located]], contract: Sequence[Discount]) -> dict[tuple[Any, ...], list[Located]]:
+def _contracted(
+    offers: dict[tuple[Any, ...], list[Located]], contract: Sequence[Discount]
+) -> dict[tuple[Any, ...], list[Located]]:
     return {
-        key: [(where, offer) for (where, _), offer in zip(found, discounted([row for _, row in found], contract), strict=True)]
+        key: [
+            (where, offer)
+            for (where, _), offer in zip(
+                found, discounted([row for _, row in found], contract), strict=True
+            )
+        ]
         for key, found in offers.items()
     }

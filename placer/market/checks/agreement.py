@@ -23,8 +23,11 @@ Located = tuple[str, Any]
 """A row after the words that say where it stands: ``path:line``."""
 
 
-def check_book(rows: Mapping[str, Sequence[Located]], regions: Mapping[str, Region], gpus: Mapping[str, Gpu]) -> None:
-    """Refuse rows whose place or device no other file knows, prices of nothing and broken volume tiers.
+def check_book(
+    rows: Mapping[str, Sequence[Located]], regions: Mapping[str, Region], gpus: Mapping[str, Gpu]
+) -> None:
+    """Refuse rows whose place or device no other file knows, prices of nothing and broken volume
+    tiers.
 
     Parameters
     ----------
@@ -41,22 +44,30 @@ def check_book(rows: Mapping[str, Sequence[Located]], regions: Mapping[str, Regi
     for file in ("offers.csv", "functions.csv", "stores.csv"):
         for where, row in rows[file]:
             if row.place not in regions:
-                raise PlacerError(f"{where}: region '{row.place}' is not in regions.csv", "add it there with its coordinates")
+                raise PlacerError(
+                    f"{where}: region '{row.place}' is not in regions.csv",
+                    "add it there with its coordinates",
+                )
     for where, offer in rows["offers.csv"]:
         if offer.gpu not in gpus:
-            raise PlacerError(f"{where}: gpu '{offer.gpu}' is not in gpus.csv", "add it there with its memory")
+            raise PlacerError(
+                f"{where}: gpu '{offer.gpu}' is not in gpus.csv", "add it there with its memory"
+            )
         _check_offer(where, offer)
     _check_egress(rows["egress.csv"], regions)
     _check_tiers(rows["egress.csv"])
     for where, link in rows["links.csv"]:
         for place in (link.src, link.dst):
             if place not in regions:
-                raise PlacerError(f"{where}: region '{place}' is not in regions.csv", "add it there")
+                raise PlacerError(
+                    f"{where}: region '{place}' is not in regions.csv", "add it there"
+                )
         _check_rising(where, link, "gbps_low", "gbps_one_stream", "gbps_high")
 
 
 def check_figures(catalog: Catalog) -> None:
-    """Refuse figures that no book can have, in one that was read from a document and not from its tables.
+    """Refuse figures that no book can have, in one that was read from a document and not from its
+    tables.
 
     Raises
     ------
@@ -70,25 +81,37 @@ def check_figures(catalog: Catalog) -> None:
 
 
 def _check_figures(table: str, row: Any) -> None:
-    for name in row.__struct_fields__ if isinstance(row, VmOffer) else [field.name for field in fields(row)]:
+    for name in (
+        row.__struct_fields__ if isinstance(row, VmOffer) else [field.name for field in fields(row)]
+    ):
         value = getattr(row, name)
         if not isinstance(value, int | float) or name in SIGNED:
             continue
         positive = name in POSITIVE.get(table, ())
         if not 0 <= value < MOST or (positive and value == 0):
-            said = next(str(getattr(row, word)) for word in ("gpu", "place", "src") if hasattr(row, word))
+            said = next(
+                str(getattr(row, word)) for word in ("gpu", "place", "src") if hasattr(row, word)
+            )
             words = f"{name} '{value:g}' of {said} in {table}"
-            raise PlacerError(words, f"it is {'above' if positive else 'at least'} 0 and below {MOST:g}")
+            raise PlacerError(
+                words, f"it is {'above' if positive else 'at least'} 0 and below {MOST:g}"
+            )
 
 
 def _check_offer(where: str, offer: VmOffer) -> None:
     """Refuse prices of nothing, and prices and interruptions whose two ends contradict each other."""
     if offer.usd_per_hour == 0 and offer.price_basis not in FREE:
-        raise PlacerError(f"{where}: usd_per_hour '0' of a rented machine", "give its price, or price_basis owned or reserved")
+        raise PlacerError(
+            f"{where}: usd_per_hour '0' of a rented machine",
+            "give its price, or price_basis owned or reserved",
+        )
     _check_rising(where, offer, "usd_per_hour_low", "usd_per_hour_high")
     _check_rising(where, offer, "interruption_low", "interruption_high")
     if (offer.interruption_high or 0) > 1 or (offer.interruption_low or 0) >= 1:
-        words = f"{where}: interruptions from {offer.interruption_low} to {offer.interruption_high} are no shares of the machines"
+        words = (
+            f"{where}: interruptions from {offer.interruption_low} to "
+            f"{offer.interruption_high} are no shares of the machines"
+        )
         raise PlacerError(words, "write 5 to 10 % as 0.05 and 0.1; an open band ends at 1")
 
 
@@ -97,22 +120,35 @@ def _check_rising(where: str, row: Any, *names: str) -> None:
     known = [(name, value) for name in names if (value := getattr(row, name)) is not None]
     for (lower, low), (upper, high) in pairwise(known):
         if low > high:
-            raise PlacerError(f"{where}: {lower} '{low:g}' is above {upper} '{high:g}'", "correct one of the two")
+            raise PlacerError(
+                f"{where}: {lower} '{low:g}' is above {upper} '{high:g}'", "correct one of the two"
+            )
 
 
 def _check_egress(prices: Sequence[Located], regions: Mapping[str, Region]) -> None:
-    """Refuse prices whose provider, source or destination no region has: a slip would fall back to a wider price."""
+    """Refuse prices whose provider, source or destination no region has: a slip would fall back to
+    a wider price.
+    """
     known: dict[str, set[str]] = {}
     for region in regions.values():
         known.setdefault(region.provider, {"*"}).update((region.region, region.egress_zone))
     zones = {region.egress_zone for region in regions.values()}
     for where, price in prices:
         if price.provider not in known:
-            raise PlacerError(f"{where}: provider '{price.provider}' has no region", "correct it, or add its regions")
+            raise PlacerError(
+                f"{where}: provider '{price.provider}' has no region",
+                "correct it, or add its regions",
+            )
         allowed = known[price.provider] | zones | _CONTINENTS
-        for name, value, words in (("src", price.src, allowed), ("dst", price.dst, allowed | {"intra_zone", "inter_zone", "internet"})):
+        for name, value, words in (
+            ("src", price.src, allowed),
+            ("dst", price.dst, allowed | {"intra_zone", "inter_zone", "internet"}),
+        ):
             if value not in words:
-                raise PlacerError(f"{where}: {name} '{value}' is no region or egress zone of {price.provider}", "correct this cell")
+                raise PlacerError(
+                    f"{where}: {name} '{value}' is no region or egress zone of {price.provider}",
+                    "correct this cell",
+                )
 
 
 def _check_tiers(prices: Sequence[Located]) -> None:
@@ -123,9 +159,15 @@ def _check_tiers(prices: Sequence[Located]) -> None:
         mark, before = price.above_gib_per_month, highest.get(pair)
         where = f"{place}: above_gib_per_month '{mark:g}' of {'/'.join(pair)}"
         if before is None and mark != 0:
-            raise PlacerError(f"{where} has no tier from 0 before it", "add the row of the first GiB, free or not, above this one")
+            raise PlacerError(
+                f"{where} has no tier from 0 before it",
+                "add the row of the first GiB, free or not, above this one",
+            )
         if before is not None and mark <= before:
-            raise PlacerError(f"{where} is not above the mark before it, {before:g}", "order the tiers by rising marks, each mark once")
+            raise PlacerError(
+                f"{where} is not above the mark before it, {before:g}",
+                "order the tiers by rising marks, each mark once",
+            )
         highest[pair] = mark
 
 

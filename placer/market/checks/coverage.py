@@ -1,4 +1,6 @@
-"""What a catalog covers: offers by provider, device and market, regions, and how old its figures are."""
+"""What a catalog covers: offers by provider, device and market, regions, and how old its figures
+are.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,11 @@ class Age:
 def ages(catalog: Catalog) -> tuple[Age, ...]:
     """Dates of every kind of figure that a catalog has."""
     dates = {kind: [row.as_of for row in rows] for kind, rows in rows_by_kind(catalog).items()}
-    return tuple(Age(kind=kind, rows=len(found), oldest=min(found), newest=max(found)) for kind, found in dates.items() if found)
+    return tuple(
+        Age(kind=kind, rows=len(found), oldest=min(found), newest=max(found))
+        for kind, found in dates.items()
+        if found
+    )
 
 
 def regions_by_provider(catalog: Catalog) -> dict[str, int]:
@@ -114,7 +120,13 @@ def cited(catalog: Catalog) -> tuple[tuple[Cited, ...], int]:
     counts = Counter(found for text in _source_texts(catalog) for found in trail(text))
     own = counts.pop(None, 0)
     listed = [
-        Cited(source=found.source, publisher=found.publisher, kind=found.kind, url=found.url, rows=rows)
+        Cited(
+            source=found.source,
+            publisher=found.publisher,
+            kind=found.kind,
+            url=found.url,
+            rows=rows,
+        )
         for found, rows in counts.most_common()
         if found is not None
     ]
@@ -132,12 +144,16 @@ UNSURE: Mapping[str, Callable[[str], bool]] = {
     "assumed in part": lambda text: "assumed" in text,
     "estimates": lambda text: text.startswith("estimate: "),
 }
-"""How the source of a row says that its figure was not read where it is published, in words and as a test."""
+"""How the source of a row says that its figure was not read where it is published, in words and as
+a test.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unsure:
-    """Rows of one kind whose source says that nobody read the figure; ``of`` counts all rows of the kind."""
+    """Rows of one kind whose source says that nobody read the figure; ``of`` counts all rows of the
+    kind.
+    """
 
     kind: str
     words: str
@@ -146,7 +162,9 @@ class Unsure:
 
 
 def unsure(catalog: Catalog) -> tuple[Unsure, ...]:
-    """Count the rows that are from memory, assumed or estimated, by kind; a row may be counted under two words."""
+    """Count the rows that are from memory, assumed or estimated, by kind; a row may be counted
+    under two words.
+    """
     found = (
         Unsure(kind=kind, words=words, rows=sum(holds(row.source) for row in rows), of=len(rows))
         for words, holds in UNSURE.items()

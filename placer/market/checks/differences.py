@@ -15,7 +15,9 @@ UNSAID = ("source", "as_of", "price_basis")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """One row: ``kind`` is new, gone or changed; ``before`` and ``after`` are the value of ``field`` for a changed one."""
+    """One row: ``kind`` is new, gone or changed; ``before`` and ``after`` are the value of
+    ``field`` for a changed one.
+    """
 
     file: str
     kind: str
@@ -28,7 +30,11 @@ class Change:
     def ratio(self) -> float:
         """How many times the figure became, at least 1 either way; 1 for what is no number."""
         numbers = (int, float)
-        if not isinstance(self.before, numbers) or not isinstance(self.after, numbers) or min(self.before, self.after) <= 0:
+        if (
+            not isinstance(self.before, numbers)
+            or not isinstance(self.after, numbers)
+            or min(self.before, self.after) <= 0
+        ):
             return 1.0
         return max(self.before, self.after) / min(self.before, self.after)
 
@@ -39,12 +45,25 @@ def differences(old: Catalog, new: Catalog) -> tuple[Change, ...]:
     Returns
     -------
     tuple of Change
-        In the order of the files; in a file the changed rows first, by how much their figure changed.
+        In the order of the files; in a file the changed rows first, by how much their figure
+        changed.
     """
     found: list[Change] = []
-    for file in ("offers.csv", "functions.csv", "stores.csv", "egress.csv", "links.csv", "regions.csv", "gpus.csv"):
+    for file in (
+        "offers.csv",
+        "functions.csv",
+        "stores.csv",
+        "egress.csv",
+        "links.csv",
+        "regions.csv",
+        "gpus.csv",
+    ):
         before, after = _by_key(file, _rows(old, file)), _by_key(file, _rows(new, file))
-        changes = [*_changed(file, before, after), *_only("new", file, after, before), *_only("gone", file, before, after)]
+        changes = [
+            *_changed(file, before, after),
+            *_only("new", file, after, before),
+            *_only("gone", file, before, after),
+        ]
         order = {"changed": 0, "new": 1, "gone": 2}
         found += sorted(changes, key=lambda c: (order[c.kind], -c.ratio, c.key, c.field))
     return tuple(found)
@@ -59,11 +78,15 @@ def _by_key(file: str, rows: Iterable[Any]) -> dict[tuple[str, ...], Any]:
     return {tuple(str(getattr(row, column)) for column in KEYS[file]): row for row in rows}
 
 
-def _only(kind: str, file: str, here: Mapping[tuple[str, ...], Any], there: Mapping[tuple[str, ...], Any]) -> list[Change]:
+def _only(
+    kind: str, file: str, here: Mapping[tuple[str, ...], Any], there: Mapping[tuple[str, ...], Any]
+) -> list[Change]:
     return [Change(file=file, kind=kind, key=key) for key in here if key not in there]
 
 
-def _changed(file: str, before: Mapping[tuple[str, ...], Any], after: Mapping[tuple[str, ...], Any]) -> list[Change]:
+def _changed(
+    file: str, before: Mapping[tuple[str, ...], Any], after: Mapping[tuple[str, ...], Any]
+) -> list[Change]:
     import msgspec
 
     found = []
@@ -72,7 +95,9 @@ def _changed(file: str, before: Mapping[tuple[str, ...], Any], after: Mapping[tu
             continue
         old, new = msgspec.to_builtins(before[key]), msgspec.to_builtins(after[key])
         found += [
-            Change(file=file, kind="changed", key=key, field=name, before=old[name], after=new[name])
+            Change(
+                file=file, kind="changed", key=key, field=name, before=old[name], after=new[name]
+            )
             for name in old
             if name not in UNSAID and old[name] != new[name]
         ]

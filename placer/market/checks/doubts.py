@@ -1,4 +1,6 @@
-"""What makes a price book doubtful although every cell can be read: slips of the decimal point, missing prices, impossible links."""
+"""What makes a price book doubtful although every cell can be read: slips of the decimal point,
+missing prices, impossible links.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,14 @@ DEARER = "spot above on-demand"
 OLDEST_YEAR = 2015
 """No price of a machine that trains today is older."""
 STEEP = 0.4
-"""A contract that takes off more is rare, a multiplier that was meant as what is taken off is not."""
+"""A contract that takes off more is rare, a multiplier that was meant as what is taken off is not.
+"""
 
 
 def is_slip(price: float, usual: float) -> bool:
-    """Tell whether a price is out of all proportion to what is usual; both in the same unit, above 0."""
+    """Tell whether a price is out of all proportion to what is usual; both in the same unit, above
+    0.
+    """
     return not usual / ABSURD <= price <= usual * ABSURD
 
 
@@ -37,7 +42,9 @@ class Finding:
     message: str
 
 
-def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date | None = None) -> tuple[Finding, ...]:
+def audit(
+    rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date | None = None
+) -> tuple[Finding, ...]:
     """Look for doubtful rows of a catalog.
 
     Parameters
@@ -47,7 +54,8 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
     catalog
         What was made of them.
     today
-        Day after which a date is in the future; None takes today's in UTC, by which refreshes date their prices.
+        Day after which a date is in the future; None takes today's in UTC, by which refreshes date
+        their prices.
 
     Returns
     -------
@@ -68,38 +76,70 @@ def audit(rows: Mapping[str, Sequence[Located]], catalog: Catalog, today: date |
 def _prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
     """Prices of a device that are out of all proportion."""
     for where, offer in offers:
-        middle, price = catalog.usual_usd_per_gpu_hour.get((offer.gpu, offer.market)), offer.usd_per_gpu_hour
+        middle, price = (
+            catalog.usual_usd_per_gpu_hour.get((offer.gpu, offer.market)),
+            offer.usd_per_gpu_hour,
+        )
         if middle is None or offer.price_basis in FREE:
             continue
         if is_slip(price, middle):
-            text = f"{_name(offer)} costs {price:g} USD/h for each {offer.gpu}; the median of the catalog is {middle:g}"
+            text = (
+                f"{_name(offer)} costs {price:g} USD/h for each {offer.gpu}; the median of the "
+                f"catalog is {middle:g}"
+            )
             yield Finding(level="error", where=where, message=text)
 
 
 def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
-    """Spot machines dearer than on demand: it happens, and it is worth a word unless the source has it."""
-    on_demand = {_kind(offer): offer.usd_per_hour for _, offer in offers if offer.market == "on_demand"}
+    """Spot machines dearer than on demand: it happens, and it is worth a word unless the source has
+    it.
+    """
+    on_demand = {
+        _kind(offer): offer.usd_per_hour for _, offer in offers if offer.market == "on_demand"
+    }
     for where, offer in offers:
         other = on_demand.get(_kind(offer))
-        if offer.market != "spot" or other is None or offer.price_basis in FREE or DEARER in offer.source:
+        if (
+            offer.market != "spot"
+            or other is None
+            or offer.price_basis in FREE
+            or DEARER in offer.source
+        ):
             continue
         if offer.usd_per_hour > other:
-            text = f"{_name(offer)} costs {offer.usd_per_hour:g} USD/h on spot and {other:g} on demand"
+            text = (
+                f"{_name(offer)} costs {offer.usd_per_hour:g} USD/h on spot and {other:g} on demand"
+            )
             yield Finding(level="warning", where=where, message=text)
 
 
 def _contracts(lines: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
-    """Lines of a contract that change no price, such as one of the market ``ondemand``, and multipliers that look like slips."""
+    """Lines of a contract that change no price, such as one of the market ``ondemand``, and
+    multipliers that look like slips.
+    """
     for where, line in lines:
         what = f"{line.provider}/{line.region} {line.instance_type} {line.gpu} {line.market}"
-        if not any(line.covers(offer) and offer.source.endswith(line.words) for offer in catalog.offers):
-            text = "no machine has this discount: it applies to the layers below, and of its lines that fit the last counts"
+        if not any(
+            line.covers(offer) and offer.source.endswith(line.words) for offer in catalog.offers
+        ):
+            text = (
+                "no machine has this discount: it applies to the layers below, and of its "
+                "lines that fit the last counts"
+            )
             yield Finding(level="warning", where=where, message=f"{what}: {text}")
         if line.multiplier > 1:
-            yield Finding(level="warning", where=where, message=f"{what}: {line.multiplier:g} raises prices; 0.85 is 15 % off")
+            yield Finding(
+                level="warning",
+                where=where,
+                message=f"{what}: {line.multiplier:g} raises prices; 0.85 is 15 % off",
+            )
         elif line.multiplier < STEEP:
             off, meant = 100 * (1 - line.multiplier), 1 - line.multiplier
-            yield Finding(level="warning", where=where, message=f"{what}: {line.multiplier:g} is {off:.0f} % off; is {meant:g} meant?")
+            yield Finding(
+                level="warning",
+                where=where,
+                message=f"{what}: {line.multiplier:g} is {off:.0f} % off; is {meant:g} meant?",
+            )
 
 
 def _kind(offer: VmOffer) -> tuple[str, str, str, int]:
@@ -115,9 +155,15 @@ def _dates(rows: Mapping[str, Sequence[Located]], today: str) -> Iterator[Findin
     for file, found in rows.items():
         for where, row in found:
             if row.as_of > today:
-                yield Finding(level="error", where=where, message=f"as_of {row.as_of} is in the future")
+                yield Finding(
+                    level="error", where=where, message=f"as_of {row.as_of} is in the future"
+                )
             elif file == "offers.csv" and row.as_of < f"{OLDEST_YEAR}":
-                yield Finding(level="error", where=where, message=f"as_of {row.as_of} is before {OLDEST_YEAR}: no price of today")
+                yield Finding(
+                    level="error",
+                    where=where,
+                    message=f"as_of {row.as_of} is before {OLDEST_YEAR}: no price of today",
+                )
 
 
 def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
@@ -128,7 +174,10 @@ def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
         ends = catalog.region(link.src), catalog.region(link.dst)
         km, least_ms = great_circle_km(*ends), light_rtt_s(*ends) * 1e3
         if link.rtt_ms < least_ms:
-            text = f"{link.src} to {link.dst}: {link.rtt_ms:g} ms there and back over {km:,.0f} km; light in fibre takes {least_ms:.1f} ms"
+            text = (
+                f"{link.src} to {link.dst}: {link.rtt_ms:g} ms there and back over {km:,.0f} "
+                f"km; light in fibre takes {least_ms:.1f} ms"
+            )
             yield Finding(level="error", where=where, message=text)
 
 
@@ -143,5 +192,8 @@ def _egress(catalog: Catalog) -> Iterator[Finding]:
             except PlacerError:
                 missing.append(dst)
         if missing:
-            text = f"no egress price from {src} to {len(missing)} places, such as {missing[0]}; it is never taken as free"
+            text = (
+                f"no egress price from {src} to {len(missing)} places, such as {missing[0]}; it "
+                f"is never taken as free"
+            )
             yield Finding(level="error", where=catalog.name, message=text)

@@ -39,7 +39,10 @@ def grouped(offers: Iterable[VmOffer], catalog: Catalog, by: tuple[str, ...]) ->
     found: dict[tuple[str, ...], list[VmOffer]] = {}
     for offer in offers:
         found.setdefault(tuple(GROUPS[key](offer, catalog) for key in by), []).append(offer)
-    return sorted((_group(key, members) for key, members in found.items()), key=lambda g: (g.usd_per_gpu_hour_low, g.group))
+    return sorted(
+        (_group(key, members) for key, members in found.items()),
+        key=lambda g: (g.usd_per_gpu_hour_low, g.group),
+    )
 
 
 def _group(key: tuple[str, ...], members: list[VmOffer]) -> OfferGroup:

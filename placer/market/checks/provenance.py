@@ -1,4 +1,6 @@
-"""Where the sources stand in public that the rows of price books name; catalogs/sources.csv lists them."""
+"""Where the sources stand in public that the rows of price books name; catalogs/sources.csv lists
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _VIA = re.compile(r"\(via ([^()]+)\)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """One line of sources.csv: the words that name it, who answers for it, what it is and where it stands."""
+    """One line of sources.csv: the words that name it, who answers for it, what it is and where it
+    stands.
+    """
 
     source: str
     publisher: str
@@ -39,7 +43,8 @@ def resolve(text: str) -> Source | None:
     Parameters
     ----------
     text
-        The cell; it begins with the words by which sources.csv knows the source, and the longest such words win.
+        The cell; it begins with the words by which sources.csv knows the source, and the longest
+        such words win.
 
     Returns
     -------
@@ -53,7 +58,11 @@ def resolve(text: str) -> Source | None:
     >>> resolve("quote 4711 of our dealer") is None
     True
     """
-    found = (s for s in known_sources() if text.startswith(s.source) and not text[len(s.source) :][:1].isalnum())
+    found = (
+        s
+        for s in known_sources()
+        if text.startswith(s.source) and not text[len(s.source) :][:1].isalnum()
+    )
     return max(found, key=lambda s: len(s.source), default=None)
 
 

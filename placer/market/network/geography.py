@@ -13,7 +13,9 @@ from placer.market.books.folders import shipped_catalogs
 
 EARTH_RADIUS_KM = 6371.0
 ACCESS_FACTOR = 1.5
-"""Length of the way from a place to a hub over its great circle: rarely straight. Fitted; 1.2 to 2 do as well."""
+"""Length of the way from a place to a hub over its great circle: rarely straight. Fitted; 1.2 to 2
+do as well.
+"""
 ACCESS_HUBS = 2
 """A place joins its nearest two hubs. Fitted; 1 and 3 are no better."""
 
@@ -44,7 +46,9 @@ class Hub:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Corridor:
-    """A way that cables take between two hubs; ``gcp_factor`` says how much longer Google Cloud's way along it is."""
+    """A way that cables take between two hubs; ``gcp_factor`` says how much longer Google Cloud's
+    way along it is.
+    """
 
     hub_a: str
     hub_b: str
@@ -64,13 +68,17 @@ def great_circle_km(a: Point, b: Point) -> float:
 @lru_cache(maxsize=1)
 def hubs() -> dict[str, Hub]:
     """Hubs by name (catalogs/hubs.csv)."""
-    return {row["hub"]: Hub(**row) for row in read_rows(shipped_catalogs() / "hubs.csv", "hubs.csv")}
+    return {
+        row["hub"]: Hub(**row) for row in read_rows(shipped_catalogs() / "hubs.csv", "hubs.csv")
+    }
 
 
 @lru_cache(maxsize=1)
 def corridors() -> tuple[Corridor, ...]:
     """Corridors between hubs (catalogs/corridors.csv)."""
-    return tuple(Corridor(**row) for row in read_rows(shipped_catalogs() / "corridors.csv", "corridors.csv"))
+    return tuple(
+        Corridor(**row) for row in read_rows(shipped_catalogs() / "corridors.csv", "corridors.csv")
+    )
 
 
 def zone_of(point: Point) -> str:
@@ -79,7 +87,8 @@ def zone_of(point: Point) -> str:
 
 
 def way_km(a: Point, b: Point, *, gcp: bool = False) -> float:
-    """Length of the shortest way over the corridors, with the access of both ends; the same in both directions.
+    """Length of the shortest way over the corridors, with the access of both ends; the same in both
+    directions.
 
     Parameters
     ----------
@@ -121,8 +130,8 @@ def hub_distances_km(start: str, gcp: bool = False) -> dict[str, float]:
 
     Notes
     -----
-    Dijkstra's algorithm with the standard library: a tenth of a millisecond a hub, where the import of networkx alone
-    would take 0.4 s of every recommendation; a test compares it with networkx.
+    Dijkstra's algorithm with the standard library: a tenth of a millisecond a hub, where the import
+    of networkx alone would take 0.4 s of every recommendation; a test compares it with networkx.
     """
     found: dict[str, float] = {}
     queue = [(0.0, start)]

@@ -1,4 +1,6 @@
-"""The directed graph of regions: bandwidth of one stream, round-trip time and egress price of each pair."""
+"""The directed graph of regions: bandwidth of one stream, round-trip time and egress price of each
+pair.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, Region, VmOffer
-from placer.market.network.link_model import estimated_rtt_s, one_stream_bytes_per_s, pair_cap_bytes_per_s, spread
+from placer.market.network.link_model import (
+    estimated_rtt_s,
+    one_stream_bytes_per_s,
+    pair_cap_bytes_per_s,
+    spread,
+)
 from placer.units import GIB
 
 if TYPE_CHECKING:
@@ -28,8 +35,8 @@ class Link:
 
     Notes
     -----
-    ``bytes_per_second`` is one TCP stream, with a low and a high; ``cap`` what any number of streams
-    of one pair of machines reaches together. ``basis`` is measured, published or estimated.
+    ``bytes_per_second`` is one TCP stream, with a low and a high; ``cap`` what any number of
+    streams of one pair of machines reaches together. ``basis`` is measured, published or estimated.
     """
 
     src: str
@@ -43,7 +50,8 @@ class Link:
     source: str
 
     def speed(self, streams: int = 1, case: int = 0) -> float:
-        """Bytes/s of some streams side by side; ``case`` 0 takes the value, 1 the low, 2 the high bandwidth.
+        """Bytes/s of some streams side by side; ``case`` 0 takes the value, 1 the low, 2 the high
+        bandwidth.
 
         Notes
         -----
@@ -66,7 +74,9 @@ def first_paid(tiers: Sequence[EgressPrice]) -> EgressPrice:
 
 
 def network_of(catalog: Catalog) -> Network:
-    """Give the network of a catalog: the same one for every question, so that links and prices are worked out once."""
+    """Give the network of a catalog: the same one for every question, so that links and prices are
+    worked out once.
+    """
     found = catalog.memo.get("network")
     if found is None:
         found = catalog.memo.setdefault("network", Network(catalog))
@@ -75,10 +85,14 @@ def network_of(catalog: Catalog) -> Network:
 
 
 def with_free_egress(catalog: Catalog) -> Catalog:
-    """Make all egress free, as a tool that does not know of it thinks; links and admitted offers stay what they are."""
+    """Make all egress free, as a tool that does not know of it thinks; links and admitted offers
+    stay what they are.
+    """
     found = catalog.memo.get("free-egress")
     if found is None:
-        found = replace(catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in catalog.egress))
+        found = replace(
+            catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in catalog.egress)
+        )
         found.memo.update({**catalog.memo, "network": Network(found, network_of(catalog))})
         catalog.memo["free-egress"] = found  # whole, since other threads may ask
     assert isinstance(found, type(catalog))
@@ -86,9 +100,15 @@ def with_free_egress(catalog: Catalog) -> Catalog:
 
 
 def largest_cards(catalog: Catalog, places: Iterable[str]) -> list[VmOffer]:
-    """Pick the offer of each place that says what many streams reach there: a cut-down catalog with it keeps its links."""
+    """Pick the offer of each place that says what many streams reach there: a cut-down catalog with
+    it keeps its links.
+    """
     offers = (catalog.offers_at(place) for place in places)
-    return [max(rows, key=lambda row: math.inf if row.network_gbps is None else row.network_gbps) for rows in offers if rows]
+    return [
+        max(rows, key=lambda row: math.inf if row.network_gbps is None else row.network_gbps)
+        for rows in offers
+        if rows
+    ]
 
 
 class Network:
@@ -137,7 +157,8 @@ class Network:
         return self.link(place, place).bytes_per_second
 
     def egress_price(self, src: str, dst: str, *, same_zone: bool = True) -> EgressPrice:
-        """Find the price per GiB that everything per hour counts with: the first paid tier of `egress_tiers`.
+        """Find the price per GiB that everything per hour counts with: the first paid tier of
+        `egress_tiers`.
 
         Parameters
         ----------
@@ -153,8 +174,8 @@ class Network:
 
         Notes
         -----
-        A monthly free allowance and the cheaper tiers of large volumes are left out, so that dollars
-        per hour stay linear in bytes and, with prices that fall with volume, never too low.
+        A monthly free allowance and the cheaper tiers of large volumes are left out, so that
+        dollars per hour stay linear in bytes and, with prices that fall with volume, never too low.
         `placer.cost_model.dollars.month` prices a whole month with all tiers.
         """
         key = (src, dst, same_zone)
@@ -163,8 +184,11 @@ class Network:
             found = self._egress[key] = first_paid(self.egress_tiers(src, dst, same_zone=same_zone))
         return found
 
-    def egress_tiers(self, src: str, dst: str, *, same_zone: bool = True) -> tuple[EgressPrice, ...]:
-        """Find all volume tiers of bytes from ``src`` to ``dst``, lowest mark first; the most specific pair of the book wins.
+    def egress_tiers(
+        self, src: str, dst: str, *, same_zone: bool = True
+    ) -> tuple[EgressPrice, ...]:
+        """Find all volume tiers of bytes from ``src`` to ``dst``, lowest mark first; the most
+        specific pair of the book wins.
 
         Parameters
         ----------
@@ -181,7 +205,9 @@ class Network:
         key = (src, dst, same_zone)
         found = self._tiers.get(key)
         if found is None:
-            found = self._tiers[key] = self._find_tiers(self._catalog.region(src), self._catalog.region(dst), same_zone)
+            found = self._tiers[key] = self._find_tiers(
+                self._catalog.region(src), self._catalog.region(dst), same_zone
+            )
         return found
 
     def usd_per_byte(self, src: str, dst: str, *, same_zone: bool = True) -> float:
@@ -196,7 +222,14 @@ class Network:
         for src in places:
             for dst in places:
                 link = self.link(src, dst)
-                graph.add_edge(src, dst, **{f: getattr(link, f) for f in ("bytes_per_second", "rtt_s", "basis", "source")})
+                graph.add_edge(
+                    src,
+                    dst,
+                    **{
+                        f: getattr(link, f)
+                        for f in ("bytes_per_second", "rtt_s", "basis", "source")
+                    },
+                )
                 graph.edges[src, dst]["usd_per_gib"] = self.egress_price(src, dst).usd_per_gib
         return graph
 
@@ -220,7 +253,11 @@ class Network:
         """Link of a measured row; what nobody measured is estimated."""
         a, b = self._catalog.region(row.src), self._catalog.region(row.dst)
         rtt_s = self._rtt_s(a, b) if row.rtt_ms is None else row.rtt_ms / 1e3
-        cap = self._cap(a, b, rtt_s) if row.gbps_many_streams is None else row.gbps_many_streams * GBPS
+        cap = (
+            self._cap(a, b, rtt_s)
+            if row.gbps_many_streams is None
+            else row.gbps_many_streams * GBPS
+        )
         if row.gbps_one_stream is None:
             return _estimated(a, b, rtt_s, cap, f"{row.source}; one stream: window / rtt")
         one, wide = row.gbps_one_stream * GBPS, spread(a, b, rtt_s)
@@ -247,8 +284,14 @@ class Network:
         return found
 
     def _cap(self, src: Region, dst: Region, rtt_s: float) -> float:
-        """What many streams reach: the caps of the providers and of the largest network cards that both places rent out."""
-        return min(pair_cap_bytes_per_s(src, dst, rtt_s), self._card_bytes_per_s(src.place), self._card_bytes_per_s(dst.place))
+        """What many streams reach: the caps of the providers and of the largest network cards that
+        both places rent out.
+        """
+        return min(
+            pair_cap_bytes_per_s(src, dst, rtt_s),
+            self._card_bytes_per_s(src.place),
+            self._card_bytes_per_s(dst.place),
+        )
 
     def _card_bytes_per_s(self, place: str) -> float:
         """Network of the best machine of a place; without end where an offer does not say."""
@@ -256,14 +299,19 @@ class Network:
         if found is None:
             cards = [offer.network_gbps for offer in self._catalog.offers_at(place)]
             known = [gbps for gbps in cards if gbps is not None]
-            found = self._cards[place] = max(known) * GBPS if known and len(known) == len(cards) else math.inf
+            found = self._cards[place] = (
+                max(known) * GBPS if known and len(known) == len(cards) else math.inf
+            )
         return found
 
     def _find_tiers(self, src: Region, dst: Region, same_zone: bool) -> tuple[EgressPrice, ...]:
         if src.place == dst.place:
             wanted = ["intra_zone" if same_zone else "inter_zone"]
         elif src.provider != dst.provider:
-            wanted = [dst.place, "internet"]  # a place of another provider is priced apart only in a changed world
+            wanted = [
+                dst.place,
+                "internet",
+            ]  # a place of another provider is priced apart only in a changed world
         else:
             wanted = [dst.region, dst.egress_zone, "*"]
         ranked = (
@@ -278,11 +326,15 @@ class Network:
                 "add a row to egress.csv; a missing price is never taken as free",
                 exit_code=5,
             )
-        return tuple(sorted(min(matches, key=lambda m: m[0])[1], key=lambda tier: tier.above_gib_per_month))
+        return tuple(
+            sorted(min(matches, key=lambda m: m[0])[1], key=lambda tier: tier.above_gib_per_month)
+        )
 
 
 def _estimated(a: Region, b: Region, rtt_s: float, cap: float, source: str) -> Link:
-    """Link whose one stream is estimated from its window, its round-trip time and what the pair carries at most."""
+    """Link whose one stream is estimated from its window, its round-trip time and what the pair
+    carries at most.
+    """
     speed, wide = min(one_stream_bytes_per_s(a, b, rtt_s), cap), spread(a, b, rtt_s)
     return Link(
         src=a.place,

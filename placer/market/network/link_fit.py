@@ -12,10 +12,14 @@ from placer.market.network.link_model import FIBRE_KM_PER_RTT_S, RTT_FLOOR_S, ZO
 LEAST_KM = 300.0
 """Shorter ways say more about the floor than about the route."""
 SHRINK = 3.0
-"""A factor counts as this many more pairs with the median of all: few pairs of two zones do not pull it far."""
+"""A factor counts as this many more pairs with the median of all: few pairs of two zones do not
+pull it far.
+"""
 
 
-def fitted_factors(measured: Iterable[tuple[Region, Region, float]]) -> dict[tuple[str, str], float]:
+def fitted_factors(
+    measured: Iterable[tuple[Region, Region, float]],
+) -> dict[tuple[str, str], float]:
     """Fit one factor for each pair of zones that a grid covers.
 
     Parameters
@@ -39,11 +43,16 @@ def fitted_factors(measured: Iterable[tuple[Region, Region, float]]) -> dict[tup
         if way_s * FIBRE_KM_PER_RTT_S < LEAST_KM:
             continue
         first, second = sorted((zone_of(a), zone_of(b)), key=ZONES.index)
-        groups.setdefault((first, second), []).append(((rtt_s - RTT_FLOOR_S) / way_s, way_s / rtt_s))
+        groups.setdefault((first, second), []).append(
+            ((rtt_s - RTT_FLOOR_S) / way_s, way_s / rtt_s)
+        )
     if not groups:
         return {}
     middle = median(factor for group in groups.values() for factor, _ in group)
-    return {zones: (len(group) * _weighted_median(group) + SHRINK * middle) / (len(group) + SHRINK) for zones, group in groups.items()}
+    return {
+        zones: (len(group) * _weighted_median(group) + SHRINK * middle) / (len(group) + SHRINK)
+        for zones, group in groups.items()
+    }
 
 
 def _weighted_median(pairs: list[tuple[float, float]]) -> float:

@@ -1,4 +1,6 @@
-"""How far the link model is from measured links: errors by pair of continents, and rows that cannot be true."""
+"""How far the link model is from measured links: errors by pair of continents, and rows that cannot
+be true.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +80,9 @@ class NetworkCheck:
 
     Notes
     -----
-    ``rows`` counts all rows, ``unknown_places`` the rows of places without coordinates by place, ``estimated_rows`` those
-    that nobody measured and ``empty_rows`` those without a figure. Suspects take no part in the errors.
+    ``rows`` counts all rows, ``unknown_places`` the rows of places without coordinates by place,
+    ``estimated_rows`` those that nobody measured and ``empty_rows`` those without a figure.
+    Suspects take no part in the errors.
     """
 
     catalog: str
@@ -99,7 +102,8 @@ def check_network(grids: Sequence[str], catalog: str | Sequence[str] | None = No
     Parameters
     ----------
     grids
-        Books, folders or CSV files with the columns of links.csv; none: the links of the catalog itself.
+        Books, folders or CSV files with the columns of links.csv; none: the links of the catalog
+        itself.
     catalog
         Book or books whose regions say where places are; regions of a grid lie over them.
 
@@ -110,10 +114,17 @@ def check_network(grids: Sequence[str], catalog: str | Sequence[str] | None = No
     """
     book = load_catalog(catalog)
     layers = [find_layer(grid) for grid in grids]
-    located = [(book.name, link) for link in book.links] if not layers else [row for layer in layers for row in _links(layer)]
+    located = (
+        [(book.name, link) for link in book.links]
+        if not layers
+        else [row for layer in layers for row in _links(layer)]
+    )
     names = tuple(layer.name for layer in layers) or (book.name,)
     if not located:
-        raise PlacerError(f"{' and '.join(names)}: no measured links", "name a book or a CSV file with rows of links.csv")
+        raise PlacerError(
+            f"{' and '.join(names)}: no measured links",
+            "name a book or a CSV file with rows of links.csv",
+        )
     known = replace(book, regions={**book.regions, **_regions(layers)}, links=())
     return _checked(located, known, book.name, names)
 
@@ -122,20 +133,38 @@ def _links(layer: Layer) -> list[tuple[str, MeasuredLink]]:
     """Rows of links.csv of a layer, with where they stand."""
     found = layer.files.get("links.csv")
     if found is None:
-        raise PlacerError(f"'{layer.name}' has no links.csv", "name a book or a CSV file with measured links; erben-2023 is a shipped one")
+        raise PlacerError(
+            f"'{layer.name}' has no links.csv",
+            "name a book or a CSV file with measured links; erben-2023 is a shipped one",
+        )
     return located_rows([Layer(name=layer.name, files={"links.csv": found})])["links.csv"]
 
 
 def _regions(layers: Sequence[Layer]) -> dict[str, Region]:
     """Regions that the grids bring along."""
-    files = [Layer(name=layer.name, files={"regions.csv": layer.files["regions.csv"]}) for layer in layers if "regions.csv" in layer.files]
+    files = [
+        Layer(name=layer.name, files={"regions.csv": layer.files["regions.csv"]})
+        for layer in layers
+        if "regions.csv" in layer.files
+    ]
     return {region.place: region for _, region in located_rows(files)["regions.csv"]}
 
 
-def _checked(located: Sequence[tuple[str, MeasuredLink]], known: Catalog, catalog: str, grids: tuple[str, ...]) -> NetworkCheck:
-    unknown = Counter(place for _, row in located for place in {row.src, row.dst} if place not in known.regions)
+def _checked(
+    located: Sequence[tuple[str, MeasuredLink]],
+    known: Catalog,
+    catalog: str,
+    grids: tuple[str, ...],
+) -> NetworkCheck:
+    unknown = Counter(
+        place for _, row in located for place in {row.src, row.dst} if place not in known.regions
+    )
     measured = [(where, row) for where, row in located if row.basis != "estimated"]
-    placed = [(where, row) for where, row in measured if row.src in known.regions and row.dst in known.regions]
+    placed = [
+        (where, row)
+        for where, row in measured
+        if row.src in known.regions and row.dst in known.regions
+    ]
     suspects = tuple(_suspects(placed, known))
     wrong = {(suspect.where, suspect.src, suspect.dst) for suspect in suspects}
     sound = [row for where, row in placed if (where, row.src, row.dst) not in wrong]
@@ -143,10 +172,13 @@ def _checked(located: Sequence[tuple[str, MeasuredLink]], known: Catalog, catalo
     misses = [miss for row in sound for miss in _misses(row, known, network)]
     if not misses and not suspects:
         raise PlacerError(
-            f"{' and '.join(grids)}: none of {len(located):,} rows can be compared" + (f": {_named(unknown)}" if unknown else ""),
-            "add the places to regions.csv beside the grid, or name the book that has them with --catalog"
+            f"{' and '.join(grids)}: none of {len(located):,} rows can be compared"
+            + (f": {_named(unknown)}" if unknown else ""),
+            "add the places to regions.csv beside the grid, or name the book that has them with "
+            "--catalog"
             if unknown
-            else "a row needs basis measured or published, and rtt_ms, gbps_one_stream or gbps_many_streams",
+            else "a row needs basis measured or published, and rtt_ms, gbps_one_stream or "
+            "gbps_many_streams",
         )
     return NetworkCheck(
         catalog=catalog,
@@ -156,7 +188,10 @@ def _checked(located: Sequence[tuple[str, MeasuredLink]], known: Catalog, catalo
         suspects=suspects,
         unknown_places=dict(sorted(unknown.items())),
         estimated_rows=len(located) - len(measured),
-        empty_rows=sum(row.rtt_ms is row.gbps_one_stream is row.gbps_many_streams is None for _, row in measured),
+        empty_rows=sum(
+            row.rtt_ms is row.gbps_one_stream is row.gbps_many_streams is None
+            for _, row in measured
+        ),
         factors=tuple(_refits(sound, known)),
     )
 
@@ -171,7 +206,9 @@ def _suspects(placed: Iterable[tuple[str, MeasuredLink]], known: Catalog) -> Ite
     for where, row in placed:
         light_ms = light_rtt_s(known.region(row.src), known.region(row.dst)) * 1e3
         if row.rtt_ms is not None and row.rtt_ms < light_ms:
-            yield Suspect(where=where, src=row.src, dst=row.dst, rtt_ms=row.rtt_ms, light_ms=light_ms)
+            yield Suspect(
+                where=where, src=row.src, dst=row.dst, rtt_ms=row.rtt_ms, light_ms=light_ms
+            )
 
 
 def _misses(row: MeasuredLink, known: Catalog, network: Network) -> Iterator[Miss]:
@@ -181,14 +218,21 @@ def _misses(row: MeasuredLink, known: Catalog, network: Network) -> Iterator[Mis
     group = SAME_REGION if row.src == row.dst else "-".join(ends)
     models = (link.rtt_s, link.bytes_per_second, link.cap)
     rtt_s = None if row.rtt_ms is None else row.rtt_ms / 1e3
-    streams = [None if gbps is None else gbps * GBPS for gbps in (row.gbps_one_stream, row.gbps_many_streams)]
+    streams = [
+        None if gbps is None else gbps * GBPS
+        for gbps in (row.gbps_one_stream, row.gbps_many_streams)
+    ]
     for figure, model, measured in zip(FIGURES, models, (rtt_s, *streams), strict=True):
         if measured is not None:
-            yield Miss(src=row.src, dst=row.dst, figure=figure, group=group, model=model, measured=measured)
+            yield Miss(
+                src=row.src, dst=row.dst, figure=figure, group=group, model=model, measured=measured
+            )
 
 
 def _errors(misses: Sequence[Miss]) -> Iterator[ErrorGroup]:
-    """Errors of each figure: pairs of continents by name, then the same region, then all between regions."""
+    """Errors of each figure: pairs of continents by name, then the same region, then all between
+    regions.
+    """
     for figure in FIGURES:
         groups: dict[str, list[Miss]] = {}
         for miss in misses:
@@ -220,7 +264,11 @@ def _refits(rows: Sequence[MeasuredLink], known: Catalog) -> Iterator[Refit]:
     pairs: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         if row.rtt_ms is not None and row.src != row.dst:
-            pairs.setdefault((min(row.src, row.dst), max(row.src, row.dst)), []).append(row.rtt_ms / 1e3)
-    measured = [(known.region(a), known.region(b), sum(rtts) / len(rtts)) for (a, b), rtts in pairs.items()]
+            pairs.setdefault((min(row.src, row.dst), max(row.src, row.dst)), []).append(
+                row.rtt_ms / 1e3
+            )
+    measured = [
+        (known.region(a), known.region(b), sum(rtts) / len(rtts)) for (a, b), rtts in pairs.items()
+    ]
     for zones, fitted in sorted(fitted_factors(measured).items()):
         yield Refit(zones=zones, factor=route_factor(*zones), fitted=fitted)

@@ -1,4 +1,6 @@
-"""Where catalogs and links come from: providers' interfaces, files of other tools, a probe; one file a source.
+"""Where catalogs and links come from: providers' interfaces, files of other tools, a probe; one
+file a source.
 
-Only these modules use the network. Each source gives a `Harvest`; `placer.market.sources.save` alone writes it.
+Only these modules use the network. Each source gives a `Harvest`; `placer.market.sources.save`
+alone writes it.
 """

@@ -29,7 +29,9 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changes:
-    """How many prices rose, fell, stayed, came, went, or were not asked for this time, and the largest move."""
+    """How many prices rose, fell, stayed, came, went, or were not asked for this time, and the
+    largest move.
+    """
 
     up: int
     down: int
@@ -40,7 +42,12 @@ class Changes:
     largest: Change | None
 
 
-def changes(before: Iterable[Mapping[str, Any]], after: Iterable[Row], regions: Collection[str], gpus: Collection[str]) -> Changes:
+def changes(
+    before: Iterable[Mapping[str, Any]],
+    after: Iterable[Row],
+    regions: Collection[str],
+    gpus: Collection[str],
+) -> Changes:
     """Compare offers by place, machine and market.
 
     Parameters

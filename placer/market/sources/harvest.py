@@ -27,11 +27,13 @@ class Harvest:
     Parameters
     ----------
     rows
-        Rows by file, such as ``offers.csv``, with the columns of catalogs/columns.csv; None is an empty cell.
+        Rows by file, such as ``offers.csv``, with the columns of catalogs/columns.csv; None is an
+        empty cell.
     origins
         The documents that were read, each with its digest.
     left_out
-        How many rows of the source were left out, by reason in words: ``{"region that no book knows: aws/us-gov-west-1": 12}``.
+        How many rows of the source were left out, by reason in words: ``{"region that no book
+        knows: aws/us-gov-west-1": 12}``.
     notes
         Sentences for the user: what is estimated, what to do next.
     """

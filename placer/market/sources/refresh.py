@@ -1,4 +1,6 @@
-"""Refresh a user's book from a provider's own prices: ask, check, compare with the book before, write at once."""
+"""Refresh a user's book from a provider's own prices: ask, check, compare with the book before,
+write at once.
+"""
 
 from __future__ import annotations
 
@@ -89,25 +91,40 @@ def refresh(
     Raises
     ------
     PlacerError
-        With exit code 2 for wrong words or missing credentials; with exit code 7 if the provider does not deliver, another process
-        refreshes this book, or it cannot be written. The old book stays as it was.
+        With exit code 2 for wrong words or missing credentials; with exit code 7 if the provider
+        does not deliver, another process refreshes this book, or it cannot be written. The old book
+        stays as it was.
     """
     scope = scope_of(provider, places=places, gpu=gpu)
     book = check_book_name(provider if name is None else name, catalog_names())
     if partial and provider != "aws":
-        raise PlacerError(f"--partial says nothing for {provider}, whose regions come in one list", "leave --partial out")
+        raise PlacerError(
+            f"--partial says nothing for {provider}, whose regions come in one list",
+            "leave --partial out",
+        )
     with nullcontext() if dry_run else locked(book, "refreshed", 0):
         before = _before(book, provider)
         found = _gathered(scope, tell, partial)
         now = datetime.now(UTC)
         rows, left_out, notes = checked(found, scope, now.date())
-        kept = [row for row in before or () if row["region"] in found.failed and scope.wants_gpu(row["gpu"])]
+        kept = [
+            row
+            for row in before or ()
+            if row["region"] in found.failed and scope.wants_gpu(row["gpu"])
+        ]
         if not rows:
             raise _nothing(provider, left_out)
-        everything = sorted([*rows, *kept], key=lambda row: (str(row["region"]), str(row["instance_type"]), str(row["market"])))
-        compared = None if before is None else changes(before, everything, scope.regions, scope.gpus)
+        everything = sorted(
+            [*rows, *kept],
+            key=lambda row: (str(row["region"]), str(row["instance_type"]), str(row["market"])),
+        )
+        compared = (
+            None if before is None else changes(before, everything, scope.regions, scope.gpus)
+        )
         notes = [*notes, *_failures(found.failed, kept), *_doubts(book, compared, dry_run)]
-        harvest = Harvest(rows={OFFERS: everything}, origins=found.origins, left_out=left_out, notes=notes)
+        harvest = Harvest(
+            rows={OFFERS: everything}, origins=found.origins, left_out=left_out, notes=notes
+        )
         folder = None if dry_run else save(harvest, book)
     return Refreshed(
         name=book,
@@ -134,7 +151,8 @@ def _before(book: str, provider: str) -> list[dict[str, Any]] | None:
     Raises
     ------
     PlacerError
-        If it holds something that no refresh of this provider wrote, and that a new book would lose.
+        If it holds something that no refresh of this provider wrote, and that a new book would
+        lose.
     """
     folder = replaceable(own_books() / book)
     try:
@@ -142,10 +160,13 @@ def _before(book: str, provider: str) -> list[dict[str, Any]] | None:
         rows = list(read_rows(folder / OFFERS, OFFERS)) if OFFERS in files else []
     except (OSError, PlacerError):
         return None
-    others = sorted({str(row["provider"]) for row in rows} - {provider}) + [file for file in files if file not in (OFFERS, ORIGIN)]
+    others = sorted({str(row["provider"]) for row in rows} - {provider}) + [
+        file for file in files if file not in (OFFERS, ORIGIN)
+    ]
     if others:
         raise PlacerError(
-            f"the book '{book}' holds more than prices of {provider}: {', '.join(others[:3])}", "choose another name with --as"
+            f"the book '{book}' holds more than prices of {provider}: {', '.join(others[:3])}",
+            "choose another name with --as",
         )
     return rows
 
@@ -155,7 +176,11 @@ def _failures(failed: Mapping[str, str], kept: Sequence[Mapping[str, Any]]) -> l
     for region, why in failed.items():
         rows = [row for row in kept if row["region"] == region]
         days = sorted({str(row["as_of"]) for row in rows})
-        what = f"{len(rows)} old offers of {days[0]} were kept" if rows else "the book has no offers of it"
+        what = (
+            f"{len(rows)} old offers of {days[0]} were kept"
+            if rows
+            else "the book has no offers of it"
+        )
         found.append(f"{region} failed ({why}): {what}")
     return found
 
@@ -164,15 +189,25 @@ def _doubts(book: str, compared: Changes | None, dry_run: bool) -> list[str]:
     """What to look at before the new book is used."""
     found = []
     if compared is None and book in own_book_names():
-        found.append(f"the book '{book}' that was there cannot be read, so nothing is compared with it")
+        found.append(
+            f"the book '{book}' that was there cannot be read, so nothing is compared with it"
+        )
     if compared is not None and compared.gone > compared.up + compared.down + compared.same:
-        found.append("more than half of the old offers are gone: the provider may have answered only in part")
+        found.append(
+            "more than half of the old offers are gone: the provider may have answered only in part"
+        )
     if not dry_run and any(book == word for word, _ in pinned()):
-        found.append(f"the book '{book}' is pinned as it was before: pin it again with 'placer catalog pin'")
+        found.append(
+            f"the book '{book}' is pinned as it was before: pin it again with 'placer catalog pin'"
+        )
     return found
 
 
 def _nothing(provider: str, left_out: Mapping[str, int]) -> PlacerError:
     reasons = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))[:2]
     why = f": {'; '.join(f'{reason} ({count:,})' for reason, count in reasons)}" if reasons else ""
-    return PlacerError(f"{provider} gave no price that can be used{why}", "widen --in and --gpu; the old book stays as it was", FAILED)
+    return PlacerError(
+        f"{provider} gave no price that can be used{why}",
+        "widen --in and --gpu; the old book stays as it was",
+        FAILED,
+    )

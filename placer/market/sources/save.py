@@ -43,17 +43,21 @@ def save(harvest: Harvest, name: str) -> Path:
     Raises
     ------
     PlacerError
-        If a row breaks catalogs/columns.csv (exit code 7, the message names file, line and cell), nothing was found, another
-        process writes this book, or the folder cannot be written. The old book stays as it was.
+        If a row breaks catalogs/columns.csv (exit code 7, the message names file, line and cell),
+        nothing was found, another process writes this book, or the folder cannot be written. The
+        old book stays as it was.
 
     Notes
     -----
-    A book is a link to a folder that is never changed: writing makes a new folder, checks it and moves the link. A reader that
-    has begun with the old folder can finish: the one before the current is kept.
+    A book is a link to a folder that is never changed: writing makes a new folder, checks it and
+    moves the link. A reader that has begun with the old folder can finish: the one before the
+    current is kept.
     """
     check_book_name(name, catalog_names())
     if not any(harvest.rows.values()):
-        raise PlacerError(f"nothing was found for '{name}'", "the old book stays as it was", exit_code=FAILED)
+        raise PlacerError(
+            f"nothing was found for '{name}'", "the old book stays as it was", exit_code=FAILED
+        )
     with locked(name, "written", LOCK_SECONDS) as folder:
         try:
             book = replaceable(folder / name)
@@ -94,7 +98,11 @@ def locked(name: str, done: str, seconds: float) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
-        raise PlacerError(f"the book '{name}' is being {done} by another process", "wait for it, then run this again", FAILED) from None
+        raise PlacerError(
+            f"the book '{name}' is being {done} by another process",
+            "wait for it, then run this again",
+            FAILED,
+        ) from None
     except (OSError, NotImplementedError) as error:
         raise _unwritable(name, folder, error) from None
     try:
@@ -106,13 +114,19 @@ def locked(name: str, done: str, seconds: float) -> Iterator[Path]:
 def replaceable(book: Path) -> Path:
     """Refuse a place where something lies that is no book of `save`."""
     if os.path.lexists(book) and _target(book) is None:
-        raise PlacerError(f"'{book}' was not written by placer", "move it away, or choose another name with --as")
+        raise PlacerError(
+            f"'{book}' was not written by placer", "move it away, or choose another name with --as"
+        )
     return book
 
 
 def _unwritable(name: str, folder: Path, error: Exception) -> PlacerError:
     why = getattr(error, "strerror", None) or error
-    return PlacerError(f"cannot write the book '{name}' in '{folder}': {why}", "set PLACER_HOME to a folder that can be written", FAILED)
+    return PlacerError(
+        f"cannot write the book '{name}' in '{folder}': {why}",
+        "set PLACER_HOME to a folder that can be written",
+        FAILED,
+    )
 
 
 def _checked_folder(harvest: Harvest, name: str, folder: Path) -> Path:
@@ -131,7 +145,11 @@ def _write(harvest: Harvest, made: Path) -> None:
 
     made.chmod(0o755)
     for file, rows in harvest.rows.items():
-        columns = [c for c in file_columns(file) if c not in optional_columns(file) or any(row.get(c) is not None for row in rows)]
+        columns = [
+            c
+            for c in file_columns(file)
+            if c not in optional_columns(file) or any(row.get(c) is not None for row in rows)
+        ]
         with (made / file).open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(columns)
@@ -156,7 +174,11 @@ def _sync(stream: TextIO) -> None:
 
 def _text(cell: Cell) -> str:
     if isinstance(cell, str) and cell.startswith(FORMULA):
-        raise PlacerError(f"the source gave '{cell[:80]}', which begins as a formula does", "nothing was changed", FAILED)
+        raise PlacerError(
+            f"the source gave '{cell[:80]}', which begins as a formula does",
+            "nothing was changed",
+            FAILED,
+        )
     return "" if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
 
 
@@ -168,7 +190,11 @@ def _check(harvest: Harvest, made: Path) -> None:
                 pass
         except PlacerError as error:
             message = error.message.replace(f"{made}{os.sep}", "")
-            raise PlacerError(f"the source gave a row that no book may have: {message}", "nothing was changed", FAILED) from None
+            raise PlacerError(
+                f"the source gave a row that no book may have: {message}",
+                "nothing was changed",
+                FAILED,
+            ) from None
 
 
 def _put_in_place(made: Path, book: Path) -> None:
@@ -178,14 +204,18 @@ def _put_in_place(made: Path, book: Path) -> None:
         link.symlink_to(made.name, target_is_directory=True)
         link.replace(book)
     except BaseException:
-        if _target(book) != made:  # Ctrl-C may come after the link has moved: then the new folder is the book
+        if (
+            _target(book) != made
+        ):  # Ctrl-C may come after the link has moved: then the new folder is the book
             _remove(made, link)
         raise
     _remove(*(old for old in book.parent.glob(f".{book.name}@*") if old not in (made, before)))
 
 
 def _target(book: Path) -> Path | None:
-    """Folder that the link of a book names; None if there is no link, or one that `save` does not make."""
+    """Folder that the link of a book names; None if there is no link, or one that `save` does not
+    make.
+    """
     try:
         name = str(book.readlink())
     except OSError:

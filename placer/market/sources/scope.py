@@ -1,4 +1,6 @@
-"""What a refresh asks a provider for, and what the shipped book knows of it: regions, machines and usual prices."""
+"""What a refresh asks a provider for, and what the shipped book knows of it: regions, machines and
+usual prices.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ PROVIDERS = ("aws", "azure", "gcp")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """Devices, vCPUs and memory of one machine type; ``network_gbps`` is what the provider promises for long."""
+    """Devices, vCPUs and memory of one machine type; ``network_gbps`` is what the provider promises
+    for long.
+    """
 
     gpu: str
     gpu_count: int
@@ -71,8 +75,14 @@ class Scope:
         return gpu in self.gpus
 
     def hosts(self) -> frozenset[str]:
-        """Types without a GPU that are asked for: no interface says which CPU kind they are, so the shipped book does."""
-        return frozenset(name for name, shape in self.shapes.items() if self.devices[shape.gpu].kind == "cpu" and self.wants(shape))
+        """Types without a GPU that are asked for: no interface says which CPU kind they are, so the
+        shipped book does.
+        """
+        return frozenset(
+            name
+            for name, shape in self.shapes.items()
+            if self.devices[shape.gpu].kind == "cpu" and self.wants(shape)
+        )
 
 
 def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None) -> Scope:
@@ -99,10 +109,20 @@ def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None
     return Scope(
         provider=provider,
         regions=_regions(provider, places, book),
-        known_regions=frozenset(region.region for region in book.regions.values() if region.provider == provider),
-        gpus=frozenset(book.gpus) if gpu is None else frozenset(o.gpu for o in filter_offers(book, gpu=gpu)),
+        known_regions=frozenset(
+            region.region for region in book.regions.values() if region.provider == provider
+        ),
+        gpus=frozenset(book.gpus)
+        if gpu is None
+        else frozenset(o.gpu for o in filter_offers(book, gpu=gpu)),
         shapes={
-            o.instance_type: Shape(gpu=o.gpu, gpu_count=o.gpu_count, vcpus=o.vcpus, memory_gib=o.memory_gib, network_gbps=o.network_gbps)
+            o.instance_type: Shape(
+                gpu=o.gpu,
+                gpu_count=o.gpu_count,
+                vcpus=o.vcpus,
+                memory_gib=o.memory_gib,
+                network_gbps=o.network_gbps,
+            )
             for o in offers
         },
         sold=frozenset((o.region, o.instance_type) for o in offers),
@@ -124,16 +144,25 @@ def known_gpu(name: str, memory_gib: float, devices: Mapping[str, Gpu]) -> str |
     name
         As the provider writes it, such as ``A100``.
     memory_gib
-        Memory of one device; the nearest size within 10 % counts, since some lists give the usable part.
+        Memory of one device; the nearest size within 10 % counts, since some lists give the usable
+        part.
 
     Returns
     -------
     str | None
         ``A100-40`` or ``A100-80``; None for a slice of a GPU and for GPUs that gpus.csv lacks.
     """
-    sizes = [gpu for gpu in devices.values() if gpu.kind == "gpu" and (gpu.gpu == name or gpu.gpu.startswith(f"{name}-"))]
+    sizes = [
+        gpu
+        for gpu in devices.values()
+        if gpu.kind == "gpu" and (gpu.gpu == name or gpu.gpu.startswith(f"{name}-"))
+    ]
     near = [gpu for gpu in sizes if abs(memory_gib - gpu.memory_gib) <= 0.1 * gpu.memory_gib]
-    nearest = min(near, key=lambda gpu: (abs(memory_gib - gpu.memory_gib), len(gpu.gpu), gpu.gpu), default=None)
+    nearest = min(
+        near,
+        key=lambda gpu: (abs(memory_gib - gpu.memory_gib), len(gpu.gpu), gpu.gpu),
+        default=None,
+    )
     return None if nearest is None else nearest.gpu
 
 
@@ -147,8 +176,15 @@ def _regions(provider: str, places: str | None, book: Catalog) -> tuple[str, ...
         if not matches and "/" not in word:
             raise unknown("region", word, own, "'placer offers' lists places")
         if not matches:
-            matches = {place.partition("/")[2] for place in match_places(word, book) if place.startswith(f"{provider}/")}
+            matches = {
+                place.partition("/")[2]
+                for place in match_places(word, book)
+                if place.startswith(f"{provider}/")
+            }
         if not matches:
-            raise PlacerError(f"'{word}' is no region of {provider}", f"name regions of {provider}, such as {own[-1]}")
+            raise PlacerError(
+                f"'{word}' is no region of {provider}",
+                f"name regions of {provider}, such as {own[-1]}",
+            )
         found |= matches
     return tuple(sorted(found))

@@ -1,4 +1,6 @@
-"""Exchange strategies, one file each: a strategy returns phases of transfers; seconds and dollars read them."""
+"""Exchange strategies, one file each: a strategy returns phases of transfers; seconds and dollars
+read them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Strategy(Protocol):
 
     TRAITS: Traits
 
-    def phases(self, workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
+    def phases(
+        self, workers: Workers, gradient_bytes: float, exchange: Exchange
+    ) -> tuple[Phase, ...]:
         """Return the transfers from one exchange to the next; ``workers`` are (place, count)."""
 
 

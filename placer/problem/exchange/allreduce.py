@@ -20,7 +20,9 @@ def pair_bytes(gradient_bytes: float, workers: int) -> float:
 
 
 def butterfly(workers: Workers, gradient_bytes: float, where: str = "") -> tuple[Phase, ...]:
-    """Return reduce-scatter and all-gather among some workers: every ordered pair carries S / N in each."""
+    """Return reduce-scatter and all-gather among some workers: every ordered pair carries S / N in
+    each.
+    """
     total = sum(count for _, count in workers)
     shard = pair_bytes(gradient_bytes, total) / 2
     transfers = []
@@ -28,19 +30,38 @@ def butterfly(workers: Workers, gradient_bytes: float, where: str = "") -> tuple
         for j, (dst, n_dst) in enumerate(workers):
             pairs = n_src * (n_src - 1) if i == j else n_src * n_dst
             if pairs:
-                transfers.append(Transfer(src, dst, shard, pairs, zonal=True, src_hosts=n_src, dst_hosts=n_dst))
-    return tuple(Phase(f"{name}{where}", tuple(transfers)) for name in ("reduce-scatter", "all-gather"))
+                transfers.append(
+                    Transfer(src, dst, shard, pairs, zonal=True, src_hosts=n_src, dst_hosts=n_dst)
+                )
+    return tuple(
+        Phase(f"{name}{where}", tuple(transfers)) for name in ("reduce-scatter", "all-gather")
+    )
 
 
 def inside_regions(workers: Workers, gradient_bytes: float, times: int = 1) -> tuple[Phase, ...]:
-    """Return the same inside each region, the regions side by side, for a number of steps; none where all are alone."""
-    each = [butterfly([(place, count)], gradient_bytes * times, " inside regions") for place, count in workers if count > 1]
-    return tuple(Phase(parts[0].name, tuple(t for part in parts for t in part.transfers)) for parts in zip(*each, strict=True))
+    """Return the same inside each region, the regions side by side, for a number of steps; none
+    where all are alone.
+    """
+    each = [
+        butterfly([(place, count)], gradient_bytes * times, " inside regions")
+        for place, count in workers
+        if count > 1
+    ]
+    return tuple(
+        Phase(parts[0].name, tuple(t for part in parts for t in part.transfers))
+        for parts in zip(*each, strict=True)
+    )
 
 
 def broadcast(workers: Workers, gradient_bytes: float) -> tuple[Phase, ...]:
-    """Return the phase in which one leader of each region hands S to the others there; none where all are alone."""
-    transfers = [Transfer(p, p, gradient_bytes, n - 1, zonal=True, dst_hosts=n - 1) for p, n in workers if n > 1]
+    """Return the phase in which one leader of each region hands S to the others there; none where
+    all are alone.
+    """
+    transfers = [
+        Transfer(p, p, gradient_bytes, n - 1, zonal=True, dst_hosts=n - 1)
+        for p, n in workers
+        if n > 1
+    ]
     return (Phase("broadcast inside regions", tuple(transfers)),) if transfers else ()
 
 

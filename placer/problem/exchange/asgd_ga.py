@@ -1,8 +1,10 @@
-"""Asynchronous SGD with gradient accumulation between regional servers (ASGD-GA of Cloudless-Training).
+"""Asynchronous SGD with gradient accumulation between regional servers (ASGD-GA of
+Cloudless-Training).
 
-Every H steps the server of a region sends what it accumulated to one other server and goes on without
-waiting. Cloudless-Training publishes no topology for more than two clouds: partners rotate (as in GossipGraD, Daily et al.,
-2018), so that S leaves a region in each exchange and every pair takes its turn.
+Every H steps the server of a region sends what it accumulated to one other server and goes on
+without waiting. Cloudless-Training publishes no topology for more than two clouds: partners rotate
+(as in GossipGraD, Daily et al., 2018), so that S leaves a region in each exchange and every pair
+takes its turn.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ TRAITS = Traits(transport="region-gossip", local_steps=True, least_regions=2, st
 
 
 def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
-    """Return H averages inside the regions and one send of S for each region, spread over its partners in the mean."""
+    """Return H averages inside the regions and one send of S for each region, spread over its
+    partners in the mean.
+    """
     share = gradient_bytes / max(1, len(workers) - 1)
     pairs = [(a, b) for a, _ in workers for b, _ in workers if a != b]
     return (

@@ -1,4 +1,6 @@
-"""Central serverless aggregation (Phalak et al., 2024): workers, an object store and one cloud function."""
+"""Central serverless aggregation (Phalak et al., 2024): workers, an object store and one cloud
+function.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def memory_gib(gradient_bytes: float, gradients: int) -> float:
 
 
 def gradients_held(counts: Collection[int], *, regional: bool) -> int:
-    """Gradients that one function holds at most: those of all workers, or with a function in each region those of the largest one.
+    """Gradients that one function holds at most: those of all workers, or with a function in each
+    region those of the largest one.
 
     Parameters
     ----------
@@ -56,8 +59,14 @@ def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple
     store, function = exchange.storage, exchange.aggregator
     total = sum(count for _, count in workers)
     return (
-        Phase("upload", tuple(Transfer(place, store, gradient_bytes, n, src_hosts=n) for place, n in workers)),
+        Phase(
+            "upload",
+            tuple(Transfer(place, store, gradient_bytes, n, src_hosts=n) for place, n in workers),
+        ),
         Phase("fetch", (Transfer(store, function, gradient_bytes, total),)),
         Phase("put", (Transfer(function, store, gradient_bytes),)),
-        Phase("download", tuple(Transfer(store, place, gradient_bytes, n, dst_hosts=n) for place, n in workers)),
+        Phase(
+            "download",
+            tuple(Transfer(store, place, gradient_bytes, n, dst_hosts=n) for place, n in workers),
+        ),
     )

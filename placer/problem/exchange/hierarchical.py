@@ -1,4 +1,6 @@
-"""Hierarchical serverless aggregation (Phalak et al., 2024): a store and a function in each region, then one global pair."""
+"""Hierarchical serverless aggregation (Phalak et al., 2024): a store and a function in each region,
+then one global pair.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple
 
     Notes
     -----
-    Workers never leave their region: S each to its store and back. The region's function reads them, writes
-    one sum to the global store, and later copies the mean from there to the region's store: 2 S per region
-    over the WAN instead of 2 S per worker.
+    Workers never leave their region: S each to its store and back. The region's function reads
+    them, writes one sum to the global store, and later copies the mean from there to the region's
+    store: 2 S per region over the WAN instead of 2 S per worker.
     """
     assert exchange.storage is not None
     assert exchange.aggregator is not None

@@ -1,7 +1,8 @@
-"""Local SGD and DiLoCo: H steps on every worker alone, then one all-reduce of the models or their changes.
+"""Local SGD and DiLoCo: H steps on every worker alone, then one all-reduce of the models or their
+changes.
 
-Stich (ICLR 2019) averages models; DiLoCo (Douillard et al., 2023) sends the change of the model to an outer optimizer:
-the same bytes.
+Stich (ICLR 2019) averages models; DiLoCo (Douillard et al., 2023) sends the change of the model to
+an outer optimizer: the same bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Model averaging between regional servers (MA of Cloudless-Training): every H steps, with a barrier.
+"""Model averaging between regional servers (MA of Cloudless-Training): every H steps, with a
+barrier.
 
 The server of a region runs beside its first worker; one of them, the hub, averages.
 """
@@ -10,11 +11,15 @@ from placer.problem.exchange.phase import Phase, Transfer, Workers
 from placer.problem.exchange.traits import Traits
 from placer.problem.placement import Exchange
 
-TRAITS = Traits(transport="region-hub", hub="region", payload="checkpoints", local_steps=True, least_regions=2)
+TRAITS = Traits(
+    transport="region-hub", hub="region", payload="checkpoints", local_steps=True, least_regions=2
+)
 
 
 def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
-    """Return H averages inside the regions, then S up to the hub and S down for each other region, and the broadcast."""
+    """Return H averages inside the regions, then S up to the hub and S down for each other region,
+    and the broadcast.
+    """
     hub = exchange.aggregator
     others = [place for place, _ in workers if place != hub]
     return (

@@ -1,4 +1,6 @@
-"""Synchronous parameter server: every worker pushes its gradient to one machine and pulls the result."""
+"""Synchronous parameter server: every worker pushes its gradient to one machine and pulls the
+result.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,12 @@ def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple
     assert exchange.aggregator is not None
     hub = exchange.aggregator
     return (
-        Phase("push", tuple(Transfer(p, hub, gradient_bytes, n, zonal=True, src_hosts=n) for p, n in workers)),
-        Phase("pull", tuple(Transfer(hub, p, gradient_bytes, n, zonal=True, dst_hosts=n) for p, n in workers)),
+        Phase(
+            "push",
+            tuple(Transfer(p, hub, gradient_bytes, n, zonal=True, src_hosts=n) for p, n in workers),
+        ),
+        Phase(
+            "pull",
+            tuple(Transfer(hub, p, gradient_bytes, n, zonal=True, dst_hosts=n) for p, n in workers),
+        ),
     )

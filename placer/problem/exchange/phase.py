@@ -16,7 +16,8 @@ class Transfer:
     Notes
     -----
     ``zonal``: both ends are machines, which may be in different zones of a region; a store or a
-    function belongs to the whole region. ``src_hosts`` and ``dst_hosts`` machines share the transfers evenly.
+    function belongs to the whole region. ``src_hosts`` and ``dst_hosts`` machines share the
+    transfers evenly.
     """
 
     src: str

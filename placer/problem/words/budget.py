@@ -7,7 +7,10 @@ import re
 from placer.errors import PlacerError
 from placer.units import parse_budget, parse_count
 
-TOTAL = re.compile(r"(?P<amount>[0-9,]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?)\s*(?:usd)?\s*(?:total|in total)?", re.IGNORECASE)
+TOTAL = re.compile(
+    r"(?P<amount>[0-9,]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?)\s*(?:usd)?\s*(?:total|in total)?",
+    re.IGNORECASE,
+)
 
 
 def read_budget(text: str | None, samples: str | int | None) -> tuple[float | None, float | None]:
@@ -16,10 +19,11 @@ def read_budget(text: str | None, samples: str | int | None) -> tuple[float | No
     Parameters
     ----------
     text
-        A rate such as ``5/h`` or ``120/day``; or, beside a number of samples, a total such as ``200``, ``$200``, ``200usd`` or
-        ``200 total``.
+        A rate such as ``5/h`` or ``120/day``; or, beside a number of samples, a total such as
+        ``200``, ``$200``, ``200usd`` or ``200 total``.
     samples
-        How many samples the total is for; without it an amount alone could be either, and is refused.
+        How many samples the total is for; without it an amount alone could be either, and is
+        refused.
 
     Raises
     ------
@@ -37,7 +41,10 @@ def read_budget(text: str | None, samples: str | int | None) -> tuple[float | No
     if (
         samples is None
         or match is None
-        or not re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})*(\.[0-9]*)?|[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", match["amount"])
+        or not re.fullmatch(
+            r"[0-9]{1,3}(,[0-9]{3})*(\.[0-9]*)?|[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?",
+            match["amount"],
+        )
     ):
         return parse_budget(text), None
     if float(match["amount"].replace(",", "")) <= 0:

@@ -13,7 +13,14 @@ from placer.units import parse_count
 
 KINDS = ("raw-data", "gradients", "checkpoints")
 """What a residency rule can be about."""
-CONTINENTS = {"africa": "AF", "asia": "AS", "europe": "EU", "north-america": "NA", "oceania": "OC", "south-america": "SA"}
+CONTINENTS = {
+    "africa": "AF",
+    "asia": "AS",
+    "europe": "EU",
+    "north-america": "NA",
+    "oceania": "OC",
+    "south-america": "SA",
+}
 """Continents as --in, --not-in and --keep take them: by name or code."""
 
 
@@ -25,17 +32,22 @@ def places_of(word: str, catalog: Catalog) -> list[str]:
     PlacerError
         If nothing matches.
     """
-    continent = CONTINENTS.get(word.lower(), word.upper() if word.upper() in CONTINENTS.values() else None)
+    continent = CONTINENTS.get(
+        word.lower(), word.upper() if word.upper() in CONTINENTS.values() else None
+    )
     if continent is not None:
         return [place for place, region in catalog.regions.items() if region.continent == continent]
     pattern = word if "/" in word or word.startswith("*") else f"{word}/*"
     if not any(fnmatchcase(place, pattern) for place in catalog.regions):
-        raise unknown("place", word, [*catalog.regions, *{r.provider for r in catalog.regions.values()}])
+        raise unknown(
+            "place", word, [*catalog.regions, *{r.provider for r in catalog.regions.values()}]
+        )
     return [pattern]
 
 
 def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:
-    """Read ``PLACE=SAMPLES:stay`` or ``PLACE=SAMPLES:move``; several rows of one place and kind add up.
+    """Read ``PLACE=SAMPLES:stay`` or ``PLACE=SAMPLES:move``; several rows of one place and kind add
+    up.
 
     Raises
     ------
@@ -46,16 +58,26 @@ def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:
     for word in given:
         match = re.fullmatch(r"(?P<place>[^=\s]+)=(?P<samples>[^:]+)(?::(?P<may>stay|move))?", word)
         if match is None:
-            raise PlacerError(f"data '{word}' is not a dataset", "write PLACE=SAMPLES:stay or :move, such as aws/us-east-1=2M:stay")
+            raise PlacerError(
+                f"data '{word}' is not a dataset",
+                "write PLACE=SAMPLES:stay or :move, such as aws/us-east-1=2M:stay",
+            )
         if match["may"] is None:
-            raise PlacerError(f"data '{word}' does not say whether it may leave", f"write {word}:stay or {word}:move")
+            raise PlacerError(
+                f"data '{word}' does not say whether it may leave",
+                f"write {word}:stay or {word}:move",
+            )
         key = (catalog.region(match["place"]).place, match["may"] == "move")
         found[key] = found.get(key, 0) + parse_count(match["samples"], "samples")
-    return tuple(Dataset(place=place, samples=samples, may_move=may) for (place, may), samples in found.items())
+    return tuple(
+        Dataset(place=place, samples=samples, may_move=may)
+        for (place, may), samples in found.items()
+    )
 
 
 def parse_kept(given: list[str], catalog: Catalog) -> tuple[Kept, ...]:
-    """Read ``KIND=AREA``: what is of a kind (raw-data, gradients, checkpoints) and in an area does not leave it.
+    """Read ``KIND=AREA``: what is of a kind (raw-data, gradients, checkpoints) and in an area does
+    not leave it.
 
     Raises
     ------
@@ -66,11 +88,16 @@ def parse_kept(given: list[str], catalog: Catalog) -> tuple[Kept, ...]:
     for word in given:
         kind, sign, area = word.partition("=")
         if not sign:
-            raise PlacerError(f"keep '{word}' is not a rule", "write KIND=AREA, such as raw-data=europe or gradients=gcp/europe-west1")
+            raise PlacerError(
+                f"keep '{word}' is not a rule",
+                "write KIND=AREA, such as raw-data=europe or gradients=gcp/europe-west1",
+            )
         if kind not in KINDS:
             raise unknown("kind", kind, KINDS)
         patterns = places_of(area, catalog)
-        inside = tuple(place for place in catalog.regions if any(fnmatchcase(place, p) for p in patterns))
+        inside = tuple(
+            place for place in catalog.regions if any(fnmatchcase(place, p) for p in patterns)
+        )
         found.append(Kept(kind=kind, area=area, places=inside))
     return tuple(found)
 
@@ -94,6 +121,8 @@ def parse_multipliers(given: list[str]) -> tuple[tuple[str, float], ...]:
         if name not in EXCHANGES or name == "auto":
             raise unknown("exchange", name, EXCHANGES[1:])
         if name in found:
-            raise PlacerError(f"samples to target of {name} are given twice", "give one factor for each strategy")
+            raise PlacerError(
+                f"samples to target of {name} are given twice", "give one factor for each strategy"
+            )
         found[name] = float(factor)
     return tuple(found.items())

@@ -16,30 +16,37 @@ _RULE = re.compile(
 
 
 def parse_used(given: list[str], catalog: Catalog) -> tuple[Used, ...]:
-    """Read ``PLACE`` or ``PLACE=NxDEVICE[:market]``: at least one worker in a place, or at least N machines of a kind.
+    """Read ``PLACE`` or ``PLACE=NxDEVICE[:market]``: at least one worker in a place, or at least N
+    machines of a kind.
 
     Parameters
     ----------
     given
-        Place and device may have wildcards; a provider stands for all its places. Devices are written as for placements by
-        hand: ``T4`` is a machine with one, ``V100:8`` one with eight, ``T4*`` any.
+        Place and device may have wildcards; a provider stands for all its places. Devices are
+        written as for placements by hand: ``T4`` is a machine with one, ``V100:8`` one with eight,
+        ``T4*`` any.
     catalog
         Must have such a place and such a device.
 
     Raises
     ------
     PlacerError
-        If a word does not follow the grammar, is given twice, or names what the catalog does not have.
+        If a word does not follow the grammar, is given twice, or names what the catalog does not
+        have.
     """
     found: dict[tuple[str, str, str], Used] = {}
     for word in given:
         match = _RULE.fullmatch(word)
         if match is None:
             raise PlacerError(
-                f"use '{word}' names no machines", "write PLACE or PLACE=NxDEVICE[:spot|on-demand], such as onprem/site=1xRTX8000"
+                f"use '{word}' names no machines",
+                "write PLACE or PLACE=NxDEVICE[:spot|on-demand], such as onprem/site=1xRTX8000",
             )
         if match["count"] is not None and int(match["count"]) < 1:
-            raise PlacerError(f"use '{word}': at least 1 is needed", "leave it out, or give how many machines must be used")
+            raise PlacerError(
+                f"use '{word}': at least 1 is needed",
+                "leave it out, or give how many machines must be used",
+            )
         rule = Used(
             place=_place(match["place"], catalog),
             device=_device(match["device"] or "*", catalog),
@@ -47,15 +54,23 @@ def parse_used(given: list[str], catalog: Catalog) -> tuple[Used, ...]:
             count=int(match["count"] or 1),
         )
         if (rule.place, rule.device, rule.market) in found:
-            raise PlacerError(f"use '{word}' is given twice", "write it once, with the number of machines that must be used")
+            raise PlacerError(
+                f"use '{word}' is given twice",
+                "write it once, with the number of machines that must be used",
+            )
         found[rule.place, rule.device, rule.market] = rule
     return tuple(found.values())
 
 
 def _place(word: str, catalog: Catalog) -> str:
-    """One pattern of places: counts are of all places together, so a continent, which is a list, is refused."""
+    """One pattern of places: counts are of all places together, so a continent, which is a list, is
+    refused.
+    """
     if word.lower() in CONTINENTS or word.upper() in CONTINENTS.values():
-        raise PlacerError(f"use '{word}': a continent is no pattern of places", "name a place, a provider or one such as 'gcp/europe-*'")
+        raise PlacerError(
+            f"use '{word}': a continent is no pattern of places",
+            "name a place, a provider or one such as 'gcp/europe-*'",
+        )
     return places_of(word, catalog)[0]
 
 

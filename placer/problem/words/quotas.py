@@ -17,7 +17,8 @@ SCOPES = ("each", "together")
 
 
 def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]:
-    """Read a quota file: CSV with place, gpu, market, gpus and perhaps scope; ``*`` matches all, the last matching row wins.
+    """Read a quota file: CSV with place, gpu, market, gpus and perhaps scope; ``*`` matches all,
+    the last matching row wins.
 
     Rows whose scope is ``together`` cap the sum of all that they match, beside the others.
 
@@ -35,24 +36,33 @@ def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         raise PlacerError(
-            f"quota file '{path}' cannot be read ({type(error).__name__})", "give a CSV file with place,gpu,market,gpus"
+            f"quota file '{path}' cannot be read ({type(error).__name__})",
+            "give a CSV file with place,gpu,market,gpus",
         ) from None
     rows = csv.reader(lines)
     try:
         header = [c.strip() for c in next(rows, [])]
         if header not in (QUOTA_COLUMNS, [*QUOTA_COLUMNS, "scope"]):
             raise PlacerError(
-                f"{path}:1: columns {','.join(header) or '(none)'}", f"the columns are {','.join(QUOTA_COLUMNS)} and, if wanted, scope"
+                f"{path}:1: columns {','.join(header) or '(none)'}",
+                f"the columns are {','.join(QUOTA_COLUMNS)} and, if wanted, scope",
             )
-        return tuple(_quota([cell.strip() for cell in row], len(header), f"{path}:{rows.line_num}", catalog) for row in rows if any(row))
+        return tuple(
+            _quota([cell.strip() for cell in row], len(header), f"{path}:{rows.line_num}", catalog)
+            for row in rows
+            if any(row)
+        )
     except csv.Error as error:
-        raise PlacerError(f"{path}:{rows.line_num}: not valid CSV: {error}", "check this line") from None
+        raise PlacerError(
+            f"{path}:{rows.line_num}: not valid CSV: {error}", "check this line"
+        ) from None
 
 
 def _quota(cells: list[str], columns: int, where: str, catalog: Catalog | None) -> Quota:
     if len(cells) != columns:
         raise PlacerError(
-            f"{where}: {len(cells)} cells instead of {columns}", f"the columns are {','.join(QUOTA_COLUMNS)} and, if wanted, scope"
+            f"{where}: {len(cells)} cells instead of {columns}",
+            f"the columns are {','.join(QUOTA_COLUMNS)} and, if wanted, scope",
         )
     scope = cells[4] if columns > len(QUOTA_COLUMNS) and cells[4] else SCOPES[0]
     if scope not in SCOPES:

@@ -19,13 +19,22 @@ from placer.problem.words.budget import read_budget, read_samples
 from placer.problem.words.data import parse_datasets, parse_kept, parse_multipliers
 from placer.problem.words.machines import parse_used
 from placer.problem.words.quotas import read_quotas
-from placer.units import parse_bandwidth, parse_count, parse_fraction, parse_range, parse_rate, parse_seconds
+from placer.units import (
+    parse_bandwidth,
+    parse_count,
+    parse_fraction,
+    parse_range,
+    parse_rate,
+    parse_seconds,
+)
 from placer.workload.constants import Calibration
 from placer.workload.overlay import LinkSpeed, Overlay, as_overlay, with_link_speeds
 from placer.workload.profile import ModelProfile
 
 USER_SPREAD = 0.1
-"""A measured stream of the user's repeats within this share: as the cloud links of Erben et al. (2024) did."""
+"""A measured stream of the user's repeats within this share: as the cloud links of Erben et al.
+(2024) did.
+"""
 MOST_LOCAL_STEPS = 100_000
 """More local steps are a slip of the keyboard."""
 MOST_DAYS = 36_500
@@ -78,17 +87,18 @@ def build_problem(
     budget, min_throughput
         Such as ``5/h`` and ``400/s``; with ``samples`` also a budget in total, such as ``200usd``.
     samples, deadline
-        How many samples to train on, at equal progress, such as ``10M``; and the time for them, such as ``12h``.
+        How many samples to train on, at equal progress, such as ``10M``; and the time for them,
+        such as ``12h``.
     max_carbon
         Most emissions of the machines, such as ``500g/h`` (CO2e).
     objective
-        ``throughput``, ``cost``, ``cost-per-sample``, ``time`` or ``carbon``; by default throughput, or cost if there is a
-        throughput floor or a deadline and no budget.
+        ``throughput``, ``cost``, ``cost-per-sample``, ``time`` or ``carbon``; by default
+        throughput, or cost if there is a throughput floor or a deadline and no budget.
     gpu, places, not_places
         Names, comma-separated or as a list; places may have wildcards.
     use
-        Machines that are owned or run already and must be among the workers, as ``PLACE`` or ``PLACE=NxDEVICE[:market]``; at least so
-        many. Place and device may have wildcards.
+        Machines that are owned or run already and must be among the workers, as ``PLACE`` or
+        ``PLACE=NxDEVICE[:market]``; at least so many. Place and device may have wildcards.
     market
         ``spot``, ``on-demand`` or ``any``.
     workers
@@ -98,28 +108,33 @@ def build_problem(
     quota
         CSV file with the columns place, gpu, market, gpus and, if wanted, scope (each or together).
     exchange, aggregator, storage, compression, tbs
-        How gradients are exchanged; None takes the profile's or the best. ``aggregator`` is the place of the
-        function, parameter server or hub, or ``function@place`` where a place has several.
-        ``tbs`` may be a range such as ``8K..64K``: its ends and the powers of two between are tried.
+        How gradients are exchanged; None takes the profile's or the best. ``aggregator`` is the
+        place of the function, parameter server or hub, or ``function@place`` where a place has
+        several. ``tbs`` may be a range such as ``8K..64K``: its ends and the powers of two between
+        are tried.
     critical_batch
         Gradient noise scale in samples: how many more samples larger batches need.
     local_steps
-        Optimizer steps between exchanges, a number or a range; None: 1, or for a local strategy whatever is best up to 64.
+        Optimizer steps between exchanges, a number or a range; None: 1, or for a local strategy
+        whatever is best up to 64.
     streams, overlap
         TCP streams of each pair of machines; whether the exchange runs beside the next step.
     samples_to_target
         The user's own multipliers, such as ``local-sgd=1.2``, in place of the default table.
     data
-        Store of the dataset, such as ``b2``, or datasets with a place, such as ``aws/us-east-1=2M:stay``;
-        None: the data is with the workers.
+        Store of the dataset, such as ``b2``, or datasets with a place, such as
+        ``aws/us-east-1=2M:stay``; None: the data is with the workers.
     passes, keep
-        How often the data is read before it moves again; residency rules such as ``gradients=europe``.
+        How often the data is read before it moves again; residency rules such as
+        ``gradients=europe``.
     interruption, unavailable
-        Chance per month that a spot machine is taken away; share of the time in which a zone has no spot capacity.
+        Chance per month that a spot machine is taken away; share of the time in which a zone has no
+        spot capacity.
     links
         Measured single streams, both directions, such as ``gcp/us-west1:aws/us-west-2=250Mb/s``.
     calibration
-        File of ``placer calibrate``, an overlay, or constants; links that are given win over its links.
+        File of ``placer calibrate``, an overlay, or constants; links that are given win over its
+        links.
     zones
         ``one``: workers of a region share a zone; ``spread``: they pay for traffic between zones.
     require_measured
@@ -136,7 +151,9 @@ def build_problem(
     catalog = with_links(overlay.over_catalog(catalog), words(links, "link") if links else [])
     usd_per_hour, usd = read_budget(budget, samples)
     requirements = Requirements(
-        objective=("cost" if (min_throughput or deadline) and not budget else "throughput") if objective is None else objective,
+        objective=("cost" if (min_throughput or deadline) and not budget else "throughput")
+        if objective is None
+        else objective,
         budget_usd_per_hour=usd_per_hour,
         min_samples_per_second=None if min_throughput is None else parse_rate(min_throughput),
         samples=read_samples(samples),
@@ -150,26 +167,38 @@ def build_problem(
         min_workers=parse_range(str(workers))[0],
         max_workers=parse_range(str(workers))[1],
         min_regions=1 if regions is None else parse_range(str(regions), "regions", ALL_REGIONS)[0],
-        max_regions=ALL_REGIONS if regions is None else parse_range(str(regions), "regions", ALL_REGIONS)[1],
+        max_regions=ALL_REGIONS
+        if regions is None
+        else parse_range(str(regions), "regions", ALL_REGIONS)[1],
         exchange=_exchange(exchange, aggregator, storage, catalog),
         aggregator=None if aggregator is None else _hub_place(exchange, aggregator, catalog),
-        function=None if aggregator is None or "@" not in aggregator else catalog.function(aggregator).function,
+        function=None
+        if aggregator is None or "@" not in aggregator
+        else catalog.function(aggregator).function,
         storage=None if storage is None else catalog.store(storage).place,
         compression=compression,
         min_local_steps=None if local_steps is None else _local_steps(local_steps)[0],
         max_local_steps=None if local_steps is None else _local_steps(local_steps)[1],
         streams=_streams(streams),
         overlap=overlap,
-        samples_to_target=parse_multipliers(words(samples_to_target, "samples to target")) if samples_to_target else (),
+        samples_to_target=parse_multipliers(words(samples_to_target, "samples to target"))
+        if samples_to_target
+        else (),
         target_batch_size=_batches(tbs)[0],
         batch_range=_batches(tbs)[1],
-        critical_batch=None if critical_batch is None else parse_count(str(critical_batch), "critical-batch"),
+        critical_batch=None
+        if critical_batch is None
+        else parse_count(str(critical_batch), "critical-batch"),
         data_store=_data_store(data, catalog),
         datasets=parse_datasets(_datasets(data), catalog),
         passes=_passes(passes),
         kept=parse_kept(words(keep, "keep"), catalog) if keep else (),
-        interruption=None if interruption is None else parse_fraction(str(interruption), "interruption", 0.99),
-        unavailable=None if unavailable is None else parse_fraction(str(unavailable), "unavailable", 0.99),
+        interruption=None
+        if interruption is None
+        else parse_fraction(str(interruption), "interruption", 0.99),
+        unavailable=None
+        if unavailable is None
+        else parse_fraction(str(unavailable), "unavailable", 0.99),
         used=parse_used(words(use, "use"), catalog) if use not in (None, ()) else (),
         quotas=() if quota is None else read_quotas(Path(quota), catalog),
         same_zone=_zones(zones),
@@ -177,13 +206,23 @@ def build_problem(
         oldest_price=None if max_price_age is None else _oldest(max_price_age),
     )
     profile = overlay.over_profile(profile)
-    return without_contradictions(Problem(profile=profile, catalog=catalog, requirements=requirements, calibration=overlay.calibration))
+    return without_contradictions(
+        Problem(
+            profile=profile,
+            catalog=catalog,
+            requirements=requirements,
+            calibration=overlay.calibration,
+        )
+    )
 
 
 def _local_steps(value: str | int) -> tuple[int, int]:
     low, high = parse_range(str(value), "local-steps", MOST_KNOWN_LOCAL_STEPS)
     if high > MOST_LOCAL_STEPS:
-        raise PlacerError(f"local-steps '{value}' is above {MOST_LOCAL_STEPS:,}", "give the optimizer steps between exchanges")
+        raise PlacerError(
+            f"local-steps '{value}' is above {MOST_LOCAL_STEPS:,}",
+            "give the optimizer steps between exchanges",
+        )
     return low, high
 
 
@@ -204,7 +243,9 @@ def _oldest(age: str) -> str:
     """Date before which prices are too old, ISO."""
     days = parse_seconds(age) / 86400
     if days > MOST_DAYS:
-        raise PlacerError(f"max-price-age '{age}' is more than {MOST_DAYS:,} days", "write it as 30d")
+        raise PlacerError(
+            f"max-price-age '{age}' is more than {MOST_DAYS:,} days", "write it as 30d"
+        )
     return (date.today() - timedelta(days=days)).isoformat()
 
 
@@ -216,7 +257,9 @@ def _passes(value: str | float) -> float:
     try:
         return float(value)
     except ValueError:
-        raise PlacerError(f"passes '{value}' is not a number", "write how often the data is read, such as 3") from None
+        raise PlacerError(
+            f"passes '{value}' is not a number", "write how often the data is read, such as 3"
+        ) from None
 
 
 def _datasets(data: Words) -> list[str]:
@@ -231,13 +274,15 @@ def _data_store(data: Words, catalog: Catalog) -> str | None:
         return None
     if len(stores) > 1 or _datasets(data):
         raise PlacerError(
-            f"data '{', '.join(stores)}' beside other data", "name one store, or datasets as PLACE=SAMPLES:stay, without commas in numbers"
+            f"data '{', '.join(stores)}' beside other data",
+            "name one store, or datasets as PLACE=SAMPLES:stay, without commas in numbers",
         )
     return catalog.store(stores[0]).place
 
 
 def with_links(catalog: Catalog, given: list[str]) -> Catalog:
-    """Put measured links of the user's over those of a catalog; round-trip times stay as they are known.
+    """Put measured links of the user's over those of a catalog; round-trip times stay as they are
+    known.
 
     Raises
     ------
@@ -248,12 +293,23 @@ def with_links(catalog: Catalog, given: list[str]) -> Catalog:
     for word in given:
         match = re.fullmatch(r"(?P<a>[^:=]+):(?P<b>[^:=]+)=(?P<rate>.+)", word)
         if match is None:
-            raise PlacerError(f"link '{word}' is not a measured link", "write it as gcp/us-west1:aws/us-west-2=250Mb/s")
+            raise PlacerError(
+                f"link '{word}' is not a measured link",
+                "write it as gcp/us-west1:aws/us-west-2=250Mb/s",
+            )
         gbps = parse_bandwidth(match["rate"]) * 8 / 1e9
         for src, dst in ((match["a"], match["b"]), (match["b"], match["a"])):
             low, high = gbps * (1 - USER_SPREAD), gbps * (1 + USER_SPREAD)
             day = catalog.as_of[1]
-            made = LinkSpeed(src=src, dst=dst, gbps_one_stream=gbps, gbps_low=low, gbps_high=high, source="given with --link", as_of=day)
+            made = LinkSpeed(
+                src=src,
+                dst=dst,
+                gbps_one_stream=gbps,
+                gbps_low=low,
+                gbps_high=high,
+                source="given with --link",
+                as_of=day,
+            )
             speeds.append(made)
     return with_link_speeds(catalog, speeds)
 
@@ -265,14 +321,19 @@ def _exchange(exchange: str, aggregator: str | None, storage: str | None, catalo
     hub = "function" if exchange == "auto" else traits(exchange).hub
     if (not hub and aggregator is not None) or (hub != "function" and storage is not None):
         what = "store" if hub else "aggregator and no store"
-        raise PlacerError(f"the exchange {exchange} has no {what}", "leave out --aggregator and --storage, or use --exchange central")
+        raise PlacerError(
+            f"the exchange {exchange} has no {what}",
+            "leave out --aggregator and --storage, or use --exchange central",
+        )
     if hub != "function" or (exchange == "auto" and aggregator is None and storage is None):
         return exchange
     if not (catalog.functions and catalog.stores):
         missing = "stores" if catalog.functions else "functions"
         named = "central" if exchange == "auto" else exchange
         hint = "use --exchange all-reduce, or another catalog"
-        raise PlacerError(f"catalog '{catalog.name}' has no {missing}, so the exchange {named} cannot run", hint)
+        raise PlacerError(
+            f"catalog '{catalog.name}' has no {missing}, so the exchange {named} cannot run", hint
+        )
     return "central" if exchange == "auto" else exchange
 
 

@@ -16,7 +16,9 @@ IGNORED = -100
 
 
 def generator(device: torch.device) -> Any:
-    """Random numbers of a batch, apart from those of the program; None on the meta device, which has no numbers."""
+    """Random numbers of a batch, apart from those of the program; None on the meta device, which
+    has no numbers.
+    """
     return None if device.type == "meta" else load_torch().Generator(device=device).manual_seed(0)
 
 
@@ -57,5 +59,7 @@ def running_text(samples: int, tokens: int, vocabulary: int, device: torch.devic
     tuple[torch.Tensor, torch.Tensor]
         Both ``[samples, tokens]``.
     """
-    text = load_torch().randint(vocabulary, (samples, tokens + 1), device=device, generator=generator(device))
+    text = load_torch().randint(
+        vocabulary, (samples, tokens + 1), device=device, generator=generator(device)
+    )
     return text[:, :-1], text[:, 1:]

@@ -1,4 +1,6 @@
-"""A graph network on molecules (Xu et al., How Powerful are Graph Neural Networks?, ICLR 2019; GIN of Hu et al., OGB, NeurIPS 2020)."""
+"""A graph network on molecules (Xu et al., How Powerful are Graph Neural Networks?, ICLR 2019; GIN
+of Hu et al., OGB, NeurIPS 2020).
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,15 @@ ATOM_FEATURES = (119, 4, 12, 12, 10, 6, 6, 2, 2)
 """Values of each feature of an atom, and below of a bond, in ogbg-molhiv."""
 BOND_FEATURES = (5, 6, 2)
 ATOMS, BONDS = 26, 28
-"""Of one molecule, rounded from the means 25.5 and 27.5 of ogbg-molhiv; a bond is two directed edges."""
+"""Of one molecule, rounded from the means 25.5 and 27.5 of ogbg-molhiv; a bond is two directed
+edges.
+"""
 
 
 def molecule_network() -> Workload:
-    """GIN with five layers of 300: 1,885,206 parameters in 71 tensors, as its entry in OGB's table; a sample is a molecule."""
+    """GIN with five layers of 300: 1,885,206 parameters in 71 tensors, as its entry in OGB's table;
+    a sample is a molecule.
+    """
     torch = load_torch()
     nn: Any = torch.nn
 
@@ -47,7 +53,9 @@ def molecule_network() -> Workload:
         family="gnn",
         module=MoleculeNetwork(),
         batch=molecules,
-        loss=lambda module, batch: nn.functional.binary_cross_entropy_with_logits(module(*batch[:3]), batch[3]),
+        loss=lambda module, batch: nn.functional.binary_cross_entropy_with_logits(
+            module(*batch[:3]), batch[3]
+        ),
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
         source="builtin gnn",
     )
@@ -65,7 +73,12 @@ def _message_passing() -> Any:
             super().__init__()
             self.own = nn.Parameter(torch.zeros(1))
             self.bonds = nn.ModuleList(nn.Embedding(rows, WIDTH) for rows in BOND_FEATURES)
-            self.mix = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.BatchNorm1d(2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, WIDTH))
+            self.mix = nn.Sequential(
+                nn.Linear(WIDTH, 2 * WIDTH),
+                nn.BatchNorm1d(2 * WIDTH),
+                nn.ReLU(),
+                nn.Linear(2 * WIDTH, WIDTH),
+            )
 
         def forward(self, x: Any, edges: Any, bonds: Any) -> Any:
             bond = sum(table(bonds[:, i]) for i, table in enumerate(self.bonds))
@@ -83,17 +96,24 @@ def molecules(samples: int, device: torch.device) -> Any:
     Returns
     -------
     tuple[torch.Tensor, ...]
-        Features of atoms ``[26 samples, 9]``, edges ``[2, 56 samples]``, features of bonds ``[56 samples, 3]``, and the
-        label ``[samples]`` of each molecule.
+        Features of atoms ``[26 samples, 9]``, edges ``[2, 56 samples]``, features of bonds ``[56
+        samples, 3]``, and the label ``[samples]`` of each molecule.
     """
     torch, numbers = load_torch(), generator(device)
 
     def features(rows: int, values: tuple[int, ...]) -> Any:
-        columns = [torch.randint(most, (rows,), device=device, generator=numbers) for most in values]
+        columns = [
+            torch.randint(most, (rows,), device=device, generator=numbers) for most in values
+        ]
         return torch.stack(columns, dim=1)
 
     ends = torch.randint(ATOMS, (2, samples, BONDS), device=device, generator=numbers)
     ends = ends + (torch.arange(samples, device=device) * ATOMS)[:, None]
     edges = torch.cat([ends, ends.flip(0)], dim=2).flatten(1)
     labels = torch.randint(2, (samples,), device=device, generator=numbers).float()
-    return features(samples * ATOMS, ATOM_FEATURES), edges, features(samples * 2 * BONDS, BOND_FEATURES), labels
+    return (
+        features(samples * ATOMS, ATOM_FEATURES),
+        edges,
+        features(samples * 2 * BONDS, BOND_FEATURES),
+        labels,
+    )

@@ -1,4 +1,6 @@
-"""A word-level language model (Zaremba et al., Recurrent Neural Network Regularization, 2014: the medium LSTM)."""
+"""A word-level language model (Zaremba et al., Recurrent Neural Network Regularization, 2014: the
+medium LSTM).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from placer.profiler.target.torch_import import load_torch
 from placer.profiler.target.workload import Workload
 
 WORDS, WIDTH, LAYERS, TOKENS, DROPOUT = 10_000, 650, 2, 35, 0.5
-"""Words of the Penn Treebank, width and number of layers, words of a sample, share that is dropped."""
+"""Words of the Penn Treebank, width and number of layers, words of a sample, share that is dropped.
+"""
 
 
 def word_language_model() -> Workload:

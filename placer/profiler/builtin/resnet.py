@@ -1,4 +1,6 @@
-"""Residual networks for pictures (He et al., Deep Residual Learning for Image Recognition, CVPR 2016)."""
+"""Residual networks for pictures (He et al., Deep Residual Learning for Image Recognition, CVPR
+2016).
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,24 @@ def resnet50_like() -> Workload:
 
     25,557,032 parameters in 161 tensors, 4.09 G multiply-adds for a picture of 224 x 224.
     """
-    return _workload("resnet50-like", "ResNet-50, pictures of 224 x 224, 1,000 classes", resnet((3, 4, 6, 3)), 224, 1000)
+    return _workload(
+        "resnet50-like",
+        "ResNet-50, pictures of 224 x 224, 1,000 classes",
+        resnet((3, 4, 6, 3)),
+        224,
+        1000,
+    )
 
 
 def cnn_small() -> Workload:
-    """ResNet-20 for pictures of 32 x 32, shortcuts by 1 x 1 convolutions: 272,474 parameters in 65 tensors, 41 M multiply-adds."""
+    """ResNet-20 for pictures of 32 x 32, shortcuts by 1 x 1 convolutions: 272,474 parameters in 65
+    tensors, 41 M multiply-adds.
+    """
     nn: Any = load_torch().nn
     stem = [*convolution(3, 16, 3), nn.ReLU(inplace=True)]
-    module = nn.Sequential(*stem, *_stages((3, 3, 3), 16, (16, 32, 64), _plain_body), *_head(64, 10))
+    module = nn.Sequential(
+        *stem, *_stages((3, 3, 3), 16, (16, 32, 64), _plain_body), *_head(64, 10)
+    )
     return _workload("cnn-small", "ResNet-20, pictures of 32 x 32, 10 classes", module, 32, 10)
 
 
@@ -40,7 +52,8 @@ def resnet(blocks: Sequence[int], bottleneck: bool = True, widening: int = 1) ->
     bottleneck
         Blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions, else of two 3 x 3 ones.
     widening
-        Factor for the inner width of bottlenecks: 2 in Wide ResNet-101-2 (Zagoruyko and Komodakis, BMVC 2016).
+        Factor for the inner width of bottlenecks: 2 in Wide ResNet-101-2 (Zagoruyko and Komodakis,
+        BMVC 2016).
     """
     nn: Any = load_torch().nn
     stem = [*convolution(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
@@ -49,34 +62,57 @@ def resnet(blocks: Sequence[int], bottleneck: bool = True, widening: int = 1) ->
     def bottleneck_body(before: int, width: int, stride: int) -> list[Any]:
         inner = width // 4 * widening
         first, second = convolution(before, inner, 1), convolution(inner, inner, 3, stride)
-        return [*first, nn.ReLU(inplace=True), *second, nn.ReLU(inplace=True), *convolution(inner, width, 1)]
+        return [
+            *first,
+            nn.ReLU(inplace=True),
+            *second,
+            nn.ReLU(inplace=True),
+            *convolution(inner, width, 1),
+        ]
 
     body = bottleneck_body if bottleneck else _plain_body
-    module: torch.nn.Module = nn.Sequential(*stem, *_stages(blocks, 64, widths, body), *_head(widths[-1], 1000))
+    module: torch.nn.Module = nn.Sequential(
+        *stem, *_stages(blocks, 64, widths, body), *_head(widths[-1], 1000)
+    )
     return module
 
 
 def convolution(before: int, after: int, kernel: int, stride: int = 1) -> list[Any]:
     """Convolution without bias and its batch norm: three tensors."""
     nn: Any = load_torch().nn
-    return [nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(after)]
+    return [
+        nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False),
+        nn.BatchNorm2d(after),
+    ]
 
 
 def _plain_body(before: int, width: int, stride: int) -> list[Any]:
     nn: Any = load_torch().nn
-    return [*convolution(before, width, 3, stride), nn.ReLU(inplace=True), *convolution(width, width, 3)]
+    return [
+        *convolution(before, width, 3, stride),
+        nn.ReLU(inplace=True),
+        *convolution(width, width, 3),
+    ]
 
 
 def _stages(blocks: Sequence[int], before: int, widths: Sequence[int], body: Any) -> list[Any]:
-    """Residual blocks; the first of each stage but the first halves the picture, and has a convolution where its shape changes."""
+    """Residual blocks; the first of each stage but the first halves the picture, and has a
+    convolution where its shape changes.
+    """
     nn: Any = load_torch().nn
     found = []
     for stage, (count, width) in enumerate(zip(blocks, widths, strict=True)):
         for block in range(count):
             stride = 2 if stage and not block else 1
             same = before == width and stride == 1
-            shortcut = nn.Identity() if same else nn.Sequential(*convolution(before, width, 1, stride))
-            found.append(residual(nn.Sequential(*body(before, width, stride)), shortcut, nn.ReLU(inplace=True)))
+            shortcut = (
+                nn.Identity() if same else nn.Sequential(*convolution(before, width, 1, stride))
+            )
+            found.append(
+                residual(
+                    nn.Sequential(*body(before, width, stride)), shortcut, nn.ReLU(inplace=True)
+                )
+            )
             before = width
     return found
 
@@ -95,6 +131,8 @@ def _workload(name: str, title: str, module: torch.nn.Module, size: int, classes
         module=module,
         batch=lambda samples, device: images(samples, size, classes, device),
         loss=lambda module, batch: torch.nn.functional.cross_entropy(module(batch[0]), batch[1]),
-        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4),
+        optimizer=lambda parameters: torch.optim.SGD(
+            parameters, lr=0.1, momentum=0.9, weight_decay=1e-4
+        ),
         source=f"builtin {name}",
     )

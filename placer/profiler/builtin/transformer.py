@@ -1,4 +1,6 @@
-"""Encoders with a masked language model on top (Devlin et al., BERT, NAACL 2019; Liu et al., RoBERTa, 2019)."""
+"""Encoders with a masked language model on top (Devlin et al., BERT, NAACL 2019; Liu et al.,
+RoBERTa, 2019).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class Encoder:
     Parameters
     ----------
     layers, width, heads
-        Blocks, numbers of a token, and heads of the attention; the feed-forward part is 4 widths wide.
+        Blocks, numbers of a token, and heads of the attention; the feed-forward part is 4 widths
+        wide.
     vocabulary, positions, kinds
         Rows of the embeddings of words, places and segments.
     dropout
@@ -49,24 +52,36 @@ XLM_R_LARGE = Encoder(layers=24, width=1024, heads=16, vocabulary=250002, positi
 
 def bert_base_like() -> Workload:
     """BERT base: 109,514,298 parameters in 202 tensors, word embeddings tied to the output."""
-    return _workload("bert-base-like", "BERT base, masked language model, 128 tokens", BERT_BASE, 128)
+    return _workload(
+        "bert-base-like", "BERT base, masked language model, 128 tokens", BERT_BASE, 128
+    )
 
 
 def transformer_560m() -> Workload:
-    """XLM-R large: 560,142,482 parameters in 394 tensors, of which 256 M are the embeddings of 250,002 words."""
-    return _workload("transformer-560m", "encoder as XLM-R large, masked language model, 128 tokens", XLM_R_LARGE, 128)
+    """XLM-R large: 560,142,482 parameters in 394 tensors, of which 256 M are the embeddings of
+    250,002 words.
+    """
+    return _workload(
+        "transformer-560m",
+        "encoder as XLM-R large, masked language model, 128 tokens",
+        XLM_R_LARGE,
+        128,
+    )
 
 
 def transformer_small() -> Workload:
     """BERT mini: 11,201,594 parameters in 74 tensors, texts of 64 tokens."""
-    return _workload("transformer-small", "BERT mini, masked language model, 64 tokens", BERT_MINI, 64)
+    return _workload(
+        "transformer-small", "BERT mini, masked language model, 64 tokens", BERT_MINI, 64
+    )
 
 
 def masked_language_model(shape: Encoder) -> torch.nn.Module:
     """Module from tokens ``[samples, tokens]`` to logits ``[samples, tokens, vocabulary]``.
 
-    The output layer multiplies by the embedding of words (tied: one tensor) and adds a bias. Logits are made for
-    every token, as Hugging Face transformers does, not for the hidden ones alone, as the first BERT did.
+    The output layer multiplies by the embedding of words (tied: one tensor) and adds a bias. Logits
+    are made for every token, as Hugging Face transformers does, not for the hidden ones alone, as
+    the first BERT did.
     """
     torch = load_torch()
     nn: Any = torch.nn
@@ -76,28 +91,47 @@ def masked_language_model(shape: Encoder) -> torch.nn.Module:
 
         def __init__(self) -> None:
             super().__init__()
-            self.words, self.places, self.kinds = (nn.Embedding(n, shape.width) for n in (shape.vocabulary, shape.positions, shape.kinds))
+            self.words, self.places, self.kinds = (
+                nn.Embedding(n, shape.width)
+                for n in (shape.vocabulary, shape.positions, shape.kinds)
+            )
             for table in (self.words, self.places, self.kinds):
                 nn.init.normal_(table.weight, std=INITIAL_DEVIATION)
             self.start = nn.Sequential(nn.LayerNorm(shape.width), nn.Dropout(shape.dropout))
-            self.layers = nn.Sequential(*(block for _ in range(shape.layers) for block in _layer(shape)))
-            self.head = nn.Sequential(nn.Linear(shape.width, shape.width), nn.GELU(), nn.LayerNorm(shape.width))
+            self.layers = nn.Sequential(
+                *(block for _ in range(shape.layers) for block in _layer(shape))
+            )
+            self.head = nn.Sequential(
+                nn.Linear(shape.width, shape.width), nn.GELU(), nn.LayerNorm(shape.width)
+            )
             self.bias = nn.Parameter(torch.zeros(shape.vocabulary))
 
         def forward(self, tokens: Any) -> Any:
             places = torch.arange(tokens.shape[1], device=tokens.device)
             x = self.words(tokens) + self.places(places) + self.kinds(torch.zeros_like(tokens))
-            return nn.functional.linear(self.head(self.layers(self.start(x))), self.words.weight, self.bias)
+            return nn.functional.linear(
+                self.head(self.layers(self.start(x))), self.words.weight, self.bias
+            )
 
     return MaskedLanguageModel()
 
 
 def _layer(shape: Encoder) -> list[Any]:
-    """Attention and the feed-forward part, each with a shortcut and a layer norm after it: 16 tensors."""
+    """Attention and the feed-forward part, each with a shortcut and a layer norm after it: 16
+    tensors.
+    """
     nn: Any = load_torch().nn
-    wide = [nn.Linear(shape.width, 4 * shape.width), nn.GELU(), nn.Linear(4 * shape.width, shape.width), nn.Dropout(shape.dropout)]
+    wide = [
+        nn.Linear(shape.width, 4 * shape.width),
+        nn.GELU(),
+        nn.Linear(4 * shape.width, shape.width),
+        nn.Dropout(shape.dropout),
+    ]
     mixing = nn.Sequential(_attention(shape), nn.Dropout(shape.dropout))
-    return [residual(body, nn.Identity(), nn.LayerNorm(shape.width)) for body in (mixing, nn.Sequential(*wide))]
+    return [
+        residual(body, nn.Identity(), nn.LayerNorm(shape.width))
+        for body in (mixing, nn.Sequential(*wide))
+    ]
 
 
 def _attention(shape: Encoder) -> Any:
@@ -108,12 +142,16 @@ def _attention(shape: Encoder) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            self.query, self.key, self.value, self.out = (nn.Linear(shape.width, shape.width) for _ in range(4))
+            self.query, self.key, self.value, self.out = (
+                nn.Linear(shape.width, shape.width) for _ in range(4)
+            )
 
         def forward(self, x: Any) -> Any:
             samples, tokens, width = x.shape
             split = (samples, tokens, shape.heads, width // shape.heads)
-            query, key, value = (part(x).view(split).transpose(1, 2) for part in (self.query, self.key, self.value))
+            query, key, value = (
+                part(x).view(split).transpose(1, 2) for part in (self.query, self.key, self.value)
+            )
             dropout = shape.dropout if self.training else 0.0
             mixed = nn.functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
             return self.out(mixed.transpose(1, 2).reshape(samples, tokens, width))

@@ -22,7 +22,9 @@ BUSY_SHARE = 0.5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeviceFacts:
-    """A device as it is named in rates and by PyTorch, with driver and current clocks where they can be read."""
+    """A device as it is named in rates and by PyTorch, with driver and current clocks where they
+    can be read.
+    """
 
     gpu: str
     device: str
@@ -49,21 +51,34 @@ def choose_device(name: str | None) -> Any:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise PlacerError(f"unknown device '{name}'", "known: cpu, cuda:0, cuda:1 ..., mps") from None
+        raise PlacerError(
+            f"unknown device '{name}'", "known: cpu, cuda:0, cuda:1 ..., mps"
+        ) from None
     if device.type not in ("cpu", "cuda", "mps"):
-        raise PlacerError(f"device '{name}' cannot be measured", "known: cpu, cuda:0, cuda:1 ..., mps")
+        raise PlacerError(
+            f"device '{name}' cannot be measured", "known: cpu, cuda:0, cuda:1 ..., mps"
+        )
     count = torch.cuda.device_count() if cuda else 0
     if device.type == "cuda" and (device.index or 0) >= count:
-        raise PlacerError(f"there is no device '{name}': PyTorch {torch.__version__} sees {count} CUDA devices", "try --device cpu")
+        raise PlacerError(
+            f"there is no device '{name}': PyTorch {torch.__version__} sees {count} CUDA devices",
+            "try --device cpu",
+        )
     if device.type == "mps" and not mps:
         raise PlacerError("there is no device 'mps' on this machine", "try --device cpu")
-    return torch.device("cuda", device.index or 0) if device.type == "cuda" else torch.device(device.type)
+    return (
+        torch.device("cuda", device.index or 0)
+        if device.type == "cuda"
+        else torch.device(device.type)
+    )
 
 
 def facts(device: Any) -> DeviceFacts:
     """Read what is known about a device; while it is warm, its clocks are those of the measurement."""
     torch = load_torch()
-    driver, clock, memory_clock = _nvidia_smi(device) if device.type == "cuda" else (None, None, None)
+    driver, clock, memory_clock = (
+        _nvidia_smi(device) if device.type == "cuda" else (None, None, None)
+    )
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
     size = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
     return DeviceFacts(
@@ -91,7 +106,10 @@ def busy_words() -> str | None:
         return None
     if load < 1 + BUSY_SHARE * cores:
         return None
-    return f"the machine is busy (load {load:.1f} on {counted(cores, 'CPU')}): expect wide intervals and lower speeds"
+    return (
+        f"the machine is busy (load {load:.1f} on {counted(cores, 'CPU')}): expect wide "
+        f"intervals and lower speeds"
+    )
 
 
 def gpu_name(device_name: str, memory_bytes: int | None = None) -> str:
@@ -100,7 +118,10 @@ def gpu_name(device_name: str, memory_bytes: int | None = None) -> str:
     >>> gpu_name("Tesla T4"), gpu_name("NVIDIA GeForce RTX 4090")
     ('T4', 'GeForce-RTX-4090')
     """
-    own = re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^((NVIDIA|Tesla)\s+)+", "", device_name)).strip("-") or "gpu"
+    own = (
+        re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^((NVIDIA|Tesla)\s+)+", "", device_name)).strip("-")
+        or "gpu"
+    )
     return catalog_name(device_name, memory_bytes) or own
 
 
@@ -127,7 +148,11 @@ def _nvidia_smi(device: Any) -> tuple[str | None, float | None, float | None]:
     which = [f"--id=GPU-{uuid}"] if uuid else [f"--id={device.index}"]
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command without user words
-            [tool, *which, *query], capture_output=True, text=True, timeout=NVIDIA_SMI_SECONDS, check=True
+            [tool, *which, *query],
+            capture_output=True,
+            text=True,
+            timeout=NVIDIA_SMI_SECONDS,
+            check=True,
         )
         driver, clock, memory = (part.strip() for part in done.stdout.splitlines()[0].split(","))
         return driver, _number(clock), _number(memory)

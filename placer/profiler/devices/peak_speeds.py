@@ -16,11 +16,15 @@ from placer.market.catalog import Gpu
 from placer.units import GIB
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
-"""Of the matrix products: plain, TensorFloat-32, and autocast to half precision with weights in FP32."""
+"""Of the matrix products: plain, TensorFloat-32, and autocast to half precision with weights in
+FP32.
+"""
 _TABLE = Path(__file__).with_name("devices.csv")
 _MAKERS = re.compile(r"^(NVIDIA|Tesla|Quadro|GRID)\s+", re.IGNORECASE)
 _OWN_MEMORY = (0.8, 1.15)
-"""Memory that PyTorch may report over the catalog's: error correction and the driver take some, a slice (MIG) has much less."""
+"""Memory that PyTorch may report over the catalog's: error correction and the driver take some, a
+slice (MIG) has much less.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +38,8 @@ class Device:
     generation
         Architecture, such as ``ampere``; None where nobody has said.
     peak_flops
-        Dense FLOP/s by precision, never the figure with sparsity; None where the hardware has no units for it.
+        Dense FLOP/s by precision, never the figure with sparsity; None where the hardware has no
+        units for it.
     memory_bytes, memory_bytes_per_second
         What a program can use, and the bandwidth.
     source, as_of
@@ -50,7 +55,9 @@ class Device:
     as_of: str
 
     def peak(self, precision: str) -> float | None:
-        """FLOP/s at a precision: TF32 falls back to FP32 as PyTorch does; None without units for BF16."""
+        """FLOP/s at a precision: TF32 falls back to FP32 as PyTorch does; None without units for
+        BF16.
+        """
         found = self.peak_flops[precision]
         return self.peak_flops["fp32"] if found is None and precision == "tf32" else found
 
@@ -72,14 +79,16 @@ def device_of(gpu: Gpu) -> Device:
 
     Notes
     -----
-    FP16 FLOP/s, memory and bandwidth are the catalog's. The other precisions come from devices.csv; a GPU that a user's catalog alone
-    has lacks them.
+    FP16 FLOP/s, memory and bandwidth are the catalog's. The other precisions come from devices.csv;
+    a GPU that a user's catalog alone has lacks them.
     """
     row = _table().get(gpu.gpu)
     peaks: dict[str, float | None] = dict.fromkeys(PRECISIONS)
     if row is not None:
         peaks |= {
-            precision: float(row[f"{precision}_tflops"]) * 1e12 for precision in ("fp32", "tf32", "bf16") if row[f"{precision}_tflops"]
+            precision: float(row[f"{precision}_tflops"]) * 1e12
+            for precision in ("fp32", "tf32", "bf16")
+            if row[f"{precision}_tflops"]
         }
     peaks["fp16"] = gpu.fp16_tflops * 1e12
     return Device(
@@ -94,14 +103,16 @@ def device_of(gpu: Gpu) -> Device:
 
 
 def catalog_name(torch_name: str, memory_bytes: float | None = None) -> str | None:
-    """Name in the catalog of what ``torch.cuda.get_device_name()`` says; None if the catalog has no such GPU.
+    """Name in the catalog of what ``torch.cuda.get_device_name()`` says; None if the catalog has no
+    such GPU.
 
     Parameters
     ----------
     torch_name
         As PyTorch says it, with or without the maker's name.
     memory_bytes
-        ``total_memory`` of the device; a slice of a GPU (MIG) with less memory than the whole is not that GPU.
+        ``total_memory`` of the device; a slice of a GPU (MIG) with less memory than the whole is
+        not that GPU.
 
     >>> catalog_name("NVIDIA A100-SXM4-40GB", 42_298_834_944), catalog_name("Tesla T4"), catalog_name("NVIDIA GeForce RTX 4090")
     ('A100-40', 'T4', None)
@@ -109,7 +120,14 @@ def catalog_name(torch_name: str, memory_bytes: float | None = None) -> str | No
     short = torch_name.strip()
     while (cut := _MAKERS.sub("", short)) != short:
         short = cut
-    name = next((name for name, row in _table().items() if short.lower() in {n.lower() for n in row["torch_names"].split(";")}), None)
+    name = next(
+        (
+            name
+            for name, row in _table().items()
+            if short.lower() in {n.lower() for n in row["torch_names"].split(";")}
+        ),
+        None,
+    )
     if name is None or memory_bytes is None:
         return name
     low, high = _OWN_MEMORY
@@ -124,4 +142,6 @@ def _table() -> dict[str, dict[str, str]]:
 
 @lru_cache(maxsize=1)
 def _shipped_gpus() -> dict[str, Gpu]:
-    return {row["gpu"]: Gpu(**row) for row in read_rows(shipped_catalogs() / "gpus.csv", "gpus.csv")}
+    return {
+        row["gpu"]: Gpu(**row) for row in read_rows(shipped_catalogs() / "gpus.csv", "gpus.csv")
+    }

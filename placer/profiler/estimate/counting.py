@@ -1,4 +1,6 @@
-"""What one step of a model takes, counted on the meta device: FLOPs, bytes moved, kernels, activations."""
+"""What one step of a model takes, counted on the meta device: FLOPs, bytes moved, kernels,
+activations.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
     from placer.profiler.target.workload import Workload
 
 BATCHES = (16, 64)
-"""Batches that are counted: a straight line through both gives what each sample and what each step takes.
+"""Batches that are counted: a straight line through both gives what each sample and what each step
+takes.
 
-As large as microbatches are, so that the largest result of a kernel is an activation where it will be one; nothing is computed anyway.
+As large as microbatches are, so that the largest result of a kernel is an activation where it will
+be one; nothing is computed anyway.
 """
 FP32_BYTES = 4
 
@@ -34,9 +38,11 @@ class Pass:
     Parameters
     ----------
     flops, grouped_flops
-        Floating point operations, a multiply-add counts as two; those of grouped convolutions stand apart as well.
+        Floating point operations, a multiply-add counts as two; those of grouped convolutions stand
+        apart as well.
     moved_bytes, kernels
-        Bytes that kernels read and write, and how many kernels the host launches: those inside recurrent layers are left out.
+        Bytes that kernels read and write, and how many kernels the host launches: those inside
+        recurrent layers are left out.
     activation_bytes, largest_bytes
         Bytes that forward keeps for backward, and the largest result of one kernel.
     """
@@ -51,10 +57,12 @@ class Pass:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
-    """What a microbatch takes: a share of each sample and a share of each step; and bytes of parameters and buffers.
+    """What a microbatch takes: a share of each sample and a share of each step; and bytes of
+    parameters and buffers.
 
-    ``matrix_elements`` are FP32 parameters with two dimensions or more: autocast keeps a copy of these in half precision. ``half`` is
-    whether the model itself is in half precision, and then so are the bytes that were counted.
+    ``matrix_elements`` are FP32 parameters with two dimensions or more: autocast keeps a copy of
+    these in half precision. ``half`` is whether the model itself is in half precision, and then so
+    are the bytes that were counted.
     """
 
     per_sample: Pass
@@ -66,13 +74,24 @@ class Counts:
 
     def of(self, samples: int) -> Pass:
         """Forward and backward of one microbatch."""
-        return Pass(**{name: getattr(self.per_step, name) + samples * getattr(self.per_sample, name) for name in Pass.__slots__})
+        return Pass(
+            **{
+                name: getattr(self.per_step, name) + samples * getattr(self.per_sample, name)
+                for name in Pass.__slots__
+            }
+        )
 
     def work(self, samples: int) -> Work:
         """What the throughput estimate needs to know of one microbatch."""
         step = self.of(samples)
         moved_bytes = step.moved_bytes * (2 if self.half else 1)
-        return Work(samples=samples, flops=step.flops, grouped_flops=step.grouped_flops, moved_bytes=moved_bytes, kernels=step.kernels)
+        return Work(
+            samples=samples,
+            flops=step.flops,
+            grouped_flops=step.grouped_flops,
+            moved_bytes=moved_bytes,
+            kernels=step.kernels,
+        )
 
 
 def count(workload: Workload) -> Counts:
@@ -81,7 +100,8 @@ def count(workload: Workload) -> Counts:
     Raises
     ------
     PlacerError
-        If the model cannot run there: its forward pass looks at values, or uses tensors that it has not registered.
+        If the model cannot run there: its forward pass looks at values, or uses tensors that it has
+        not registered.
     """
     with said_plainly(workload):
         twin = meta_twin(workload.module)
@@ -93,7 +113,9 @@ def count(workload: Workload) -> Counts:
         per_step=fixed,
         parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
         buffer_bytes=sum(b.numel() * b.element_size() for b in twin.buffers()),
-        matrix_elements=sum(p.numel() for p in parameters if p.dim() > 1 and p.element_size() == FP32_BYTES),
+        matrix_elements=sum(
+            p.numel() for p in parameters if p.dim() > 1 and p.element_size() == FP32_BYTES
+        ),
         half=any(p.element_size() * 2 == FP32_BYTES for p in parameters),
     )
 
@@ -116,7 +138,10 @@ def _pass(workload: Workload, twin: torch.nn.Module, samples: int) -> Pass:
     kept = Kept([*twin.parameters(), *twin.buffers()])
     batch = workload.batch(samples, torch.device("meta"))
     with torch.enable_grad(), flop_counter() as flops, traffic_counter() as traffic:
-        with torch.autograd.graph.saved_tensors_hooks(kept.keep, lambda tensor: tensor), _recurrent(twin, traffic) as fused:
+        with (
+            torch.autograd.graph.saved_tensors_hooks(kept.keep, lambda tensor: tensor),
+            _recurrent(twin, traffic) as fused,
+        ):
             loss: Any = workload.loss(twin, batch)
             check_loss(workload, loss)
         launched = 1 - fused[0] / max(1, traffic.kernels)
@@ -137,8 +162,9 @@ def _recurrent(twin: torch.nn.Module, traffic: Any) -> Iterator[list[int]]:
 
     Notes
     -----
-    The meta device takes an LSTM apart into kernels of each time step, which cuDNN runs in one call: the host launches none of them. They
-    are left out, in backward by their share in forward. FLOPs and bytes of the steps stay.
+    The meta device takes an LSTM apart into kernels of each time step, which cuDNN runs in one
+    call: the host launches none of them. They are left out, in backward by their share in forward.
+    FLOPs and bytes of the steps stay.
     """
     torch: Any = load_torch()
     fused, before = [0], [0]
@@ -150,7 +176,11 @@ def _recurrent(twin: torch.nn.Module, traffic: Any) -> Iterator[list[int]]:
         fused[0] += traffic.kernels - before.pop()
 
     layers = [layer for layer in twin.modules() if isinstance(layer, torch.nn.RNNBase)]
-    handles = [handle for layer in layers for handle in (layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave))]
+    handles = [
+        handle
+        for layer in layers
+        for handle in (layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave))
+    ]
     try:
         yield fused
     finally:
@@ -166,8 +196,11 @@ def said_plainly(workload: Workload) -> Iterator[None]:
     except (PlacerError, KeyboardInterrupt):
         raise
     except BaseException as error:  # also sys.exit, which would end placer without a word
-        said = ": ".join(filter(None, (type(error).__name__, next(iter(str(error).strip().splitlines()), ""))))
+        said = ": ".join(
+            filter(None, (type(error).__name__, next(iter(str(error).strip().splitlines()), "")))
+        )
         raise PlacerError(
             f"{workload.name} cannot be counted on the meta device: {said[:200]}",
-            "tensors have no values there: a loss that needs them (.item(), shapes by data) can only be measured, without --estimate",
+            "tensors have no values there: a loss that needs them (.item(), shapes by data) can "
+            "only be measured, without --estimate",
         ) from error

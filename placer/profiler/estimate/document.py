@@ -49,7 +49,10 @@ def estimate_document(got: Estimate) -> dict[str, Any]:
             }
             for f in got.fits
         ],
-        "rates": [{**{name: getattr(r, name) for name in r.__slots__}, "limit": got.limits.get(r.gpu)} for r in got.rates],
+        "rates": [
+            {**{name: getattr(r, name) for name in r.__slots__}, "limit": got.limits.get(r.gpu)}
+            for r in got.rates
+        ],
         "checks": [asdict(check) for check in got.checks],
         "constants": {"as_of": constants["as_of"], "source": constants["source"]},
         "notes": list(got.notes),
@@ -59,31 +62,59 @@ def estimate_document(got: Estimate) -> dict[str, Any]:
 def print_estimate(console: Console, got: Estimate) -> None:
     """Print sizes, memory, what fits where, and how fast it may run."""
     console.print(Text(f"{got.title} ({got.name}, {got.family})", style="bold"))
-    gradient = f"gradient {format_bytes(got.gradient_bytes)} in {counted(got.gradient_tensors, 'tensor')} (FP32)"
+    gradient = (
+        f"gradient {format_bytes(got.gradient_bytes)} in "
+        f"{counted(got.gradient_tensors, 'tensor')} (FP32)"
+    )
     console.print(f"{got.parameters:,} parameters, {got.trainable:,} trainable; {gradient}")
     console.print(
-        f"{_flops(got.flops_per_sample)} a sample forward and backward, {got.kernels:,.0f} kernels a step; counted on the meta device"
+        f"{_flops(got.flops_per_sample)} a sample forward and backward, {got.kernels:,.0f} "
+        f"kernels a step; counted on the meta device"
     )
     for note in got.notes:
         console.print(note)
     _section(
-        console, f"Memory of a device: {counted(got.microbatch, 'sample')} at once in {got.precision} with {got.optimizer}", _memory(got)
+        console,
+        f"Memory of a device: {counted(got.microbatch, 'sample')} at once in {got.precision} "
+        f"with {got.optimizer}",
+        _memory(got),
     )
-    _section(console, "GPUs of the catalog: does it fit, and how fast is one GPU alone?", _gpus(got))
+    _section(
+        console, "GPUs of the catalog: does it fit, and how fast is one GPU alone?", _gpus(got)
+    )
     if got.checks:
-        _section(console, "Rates that are known, and how far their estimates would have been off", _checks(got))
+        _section(
+            console,
+            "Rates that are known, and how far their estimates would have been off",
+            _checks(got),
+        )
     constants = constants_document()
-    console.print(f"\nRates by constants {constants['source']}, {constants['as_of']}; docs/estimator.md: how far they are off.")
+    console.print(
+        f"\nRates by constants {constants['source']}, {constants['as_of']}; docs/estimator.md: "
+        f"how far they are off."
+    )
 
 
 def print_devices(console: Console, catalog: Catalog) -> None:
     """Print the device table of a catalog: peaks by precision, memory, bandwidth and their source."""
-    table = _table(("GPU", *(f"{p} TFLOP/s" for p in PRECISIONS), "memory", "GB/s", "source"), text=("GPU", "source"))
+    table = _table(
+        ("GPU", *(f"{p} TFLOP/s" for p in PRECISIONS), "memory", "GB/s", "source"),
+        text=("GPU", "source"),
+    )
     for gpu in catalog.gpus.values():
         if gpu.kind == "gpu":
             its = device_of(gpu)
-            peaks = ("-" if (peak := its.peak_flops[p]) is None else f"{peak / 1e12:g}" for p in PRECISIONS)
-            table.add_row(gpu.gpu, *peaks, f"{gpu.memory_gib:g} GiB", f"{gpu.memory_gb_per_s:g}", f"{its.source}, {its.as_of}")
+            peaks = (
+                "-" if (peak := its.peak_flops[p]) is None else f"{peak / 1e12:g}"
+                for p in PRECISIONS
+            )
+            table.add_row(
+                gpu.gpu,
+                *peaks,
+                f"{gpu.memory_gib:g} GiB",
+                f"{gpu.memory_gb_per_s:g}",
+                f"{its.source}, {its.as_of}",
+            )
     console.print(table)
 
 
@@ -91,18 +122,36 @@ def _memory(got: Estimate) -> Table:
     table = _table(("component", "bytes", "basis", "from"), text=("component", "basis", "from"))
     for c in got.memory:
         table.add_row(c.name, format_bytes(c.bytes), c.basis, c.source)
-    table.add_row("in all", format_bytes(got.device_memory_bytes), "", "all at once: an upper estimate")
+    table.add_row(
+        "in all", format_bytes(got.device_memory_bytes), "", "all at once: an upper estimate"
+    )
     return table
 
 
 def _gpus(got: Estimate) -> Table:
-    table = _table(("GPU", "memory", "fits", "samples/s", "low to high", "limited by"), text=("GPU", "fits", "limited by"))
+    table = _table(
+        ("GPU", "memory", "fits", "samples/s", "low to high", "limited by"),
+        text=("GPU", "fits", "limited by"),
+    )
     rates = {r.gpu: r for r in got.rates}
     for fit in got.fits:
         rate = rates.get(fit.gpu)
-        speed = ("-", "-") if rate is None else (format_number(rate.value), f"{format_number(rate.low)} to {format_number(rate.high)}")
+        speed = (
+            ("-", "-")
+            if rate is None
+            else (
+                format_number(rate.value),
+                f"{format_number(rate.low)} to {format_number(rate.high)}",
+            )
+        )
         why = got.limits.get(fit.gpu, f"no {got.precision} units")
-        table.add_row(fit.gpu, format_bytes(fit.memory_bytes), _fits(fit), *speed, why if rate or fit.gpu not in got.limits else "measured")
+        table.add_row(
+            fit.gpu,
+            format_bytes(fit.memory_bytes),
+            _fits(fit),
+            *speed,
+            why if rate or fit.gpu not in got.limits else "measured",
+        )
     return table
 
 

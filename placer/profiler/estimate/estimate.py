@@ -1,4 +1,6 @@
-"""What a model needs and how fast it may run on GPUs that nobody has at hand: counted on the meta device."""
+"""What a model needs and how fast it may run on GPUs that nobody has at hand: counted on the meta
+device.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ USUAL_MICROBATCH = 32
 """Samples that a device takes at once where nobody has said, as in the published runs."""
 HOST_BYTES_PER_PARAMETER = 50
 LEAST_HOST_BYTES = 4_000_000_000
-"""Host memory as in the shipped profiles: 28 GB for 560 M parameters in Erben et al. (2024), scaled; not below 4 GB."""
+"""Host memory as in the shipped profiles: 28 GB for 560 M parameters in Erben et al. (2024),
+scaled; not below 4 GB.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +96,8 @@ class Estimate:
             gradient_source=f"counted on the meta device: {self.source or self.name}",
             device_memory_bytes=self.device_memory_bytes,
             host_memory_bytes=max(LEAST_HOST_BYTES, HOST_BYTES_PER_PARAMETER * self.parameters),
-            memory_source=f"estimated: {self.microbatch} at once in {self.precision}, {self.optimizer}; host: 50 bytes per parameter",
+            memory_source=f"estimated: {self.microbatch} at once in {self.precision}, "
+            f"{self.optimizer}; host: 50 bytes per parameter",
             bytes_per_sample=None,
             bytes_per_sample_source=None,
             target_batch_size=self.target_batch_size,
@@ -111,7 +116,8 @@ def estimate(
     optimizer: str | None = None,
     known: Sequence[Rate] = (),
 ) -> Estimate:
-    """Count a workload on the meta device and estimate memory and throughput for every GPU of a catalog.
+    """Count a workload on the meta device and estimate memory and throughput for every GPU of a
+    catalog.
 
     Parameters
     ----------
@@ -126,7 +132,8 @@ def estimate(
     optimizer
         Name of one (``sgd``, ``momentum``, ``adam`` ...) in the place of the workload's.
     known
-        Rates of this model that were measured on devices of the catalog at this precision: estimates start from the most alike.
+        Rates of this model that were measured on devices of the catalog at this precision:
+        estimates start from the most alike.
 
     Raises
     ------
@@ -169,6 +176,9 @@ def estimate(
         fits=fits(parts, samples, catalog),
         rates=rates_from_work(work, workload.family, catalog, precision, known),
         checks=checks(work, workload.family, catalog, precision, known),
-        limits={gpu: time.limit for gpu, time in step_times(work, workload.family, catalog, precision).items()},
+        limits={
+            gpu: time.limit
+            for gpu, time in step_times(work, workload.family, catalog, precision).items()
+        },
         notes=tuple(sizes.notes),
     )

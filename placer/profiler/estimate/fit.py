@@ -16,15 +16,30 @@ from placer.profiler.estimate.work import OTHER, Constants, Family, Work, step_t
 from placer.workload.profile import Rate, load_profile
 
 PUBLISHED = Path(__file__).with_name("published.csv")
-"""What one step of each published model takes: written by ``tests/benchmarks/estimator.py --count``."""
+"""What one step of each published model takes: written by ``tests/benchmarks/estimator.py
+--count``.
+"""
 PRECISION = "fp16"
-"""Erben et al. trained with autocast to half precision: their rates are above the FP32 peak of their devices."""
-CENTRE = {"flop": (0.5, 0.4), "byte": (0.75, 0.3), "launch": (1e-5, 1.0), "grouped": (7.0, 1.0), "turing": (1.0, 0.15)}
-"""Where each constant is expected before any rate is seen, and the spread of its logarithm: assumed, so that few rates suffice."""
+"""Erben et al. trained with autocast to half precision: their rates are above the FP32 peak of
+their devices.
+"""
+CENTRE = {
+    "flop": (0.5, 0.4),
+    "byte": (0.75, 0.3),
+    "launch": (1e-5, 1.0),
+    "grouped": (7.0, 1.0),
+    "turing": (1.0, 0.15),
+}
+"""Where each constant is expected before any rate is seen, and the spread of its logarithm:
+assumed, so that few rates suffice.
+"""
 OF_A_MODEL = 0.35
-"""Spread of a model's own logarithm about its family: how well its kernels suit a device. Assumed."""
+"""Spread of a model's own logarithm about its family: how well its kernels suit a device. Assumed.
+"""
 NOISE = 0.08
-"""Spread of the logarithm of a rate about its model's. Assumed; with `OF_A_MODEL` it weighs rates against `CENTRE`."""
+"""Spread of the logarithm of a rate about its model's. Assumed; with `OF_A_MODEL` it weighs rates
+against `CENTRE`.
+"""
 TURING = "turing"
 
 
@@ -45,16 +60,29 @@ def published_works() -> dict[str, tuple[str, Work]]:
         return {
             row["model"]: (
                 row["family"],
-                Work(**{name: float(row[name]) for name in ("samples", "flops", "grouped_flops", "moved_bytes", "kernels")}),
+                Work(
+                    **{
+                        name: float(row[name])
+                        for name in ("samples", "flops", "grouped_flops", "moved_bytes", "kernels")
+                    }
+                ),
             )
             for row in csv.DictReader(handle)
         }
 
 
 def published_points(catalog: Catalog, *, nodes: bool = False) -> tuple[Point, ...]:
-    """Published rates of one device (or of nodes of several) without a framework, from the shipped profiles."""
+    """Published rates of one device (or of nodes of several) without a framework, from the shipped
+    profiles.
+    """
     return tuple(
-        Point(model=model, family=family, work=work, device=device_of(catalog.gpus[rate.gpu]), rate=rate)
+        Point(
+            model=model,
+            family=family,
+            work=work,
+            device=device_of(catalog.gpus[rate.gpu]),
+            rate=rate,
+        )
         for model, (family, work) in published_works().items()
         for rate in load_profile(model).rates
         if (rate.framework, rate.basis, rate.gpu_count > 1) == ("none", "published", nodes)
@@ -73,8 +101,9 @@ def fit(points: Sequence[Point]) -> Constants:
 
     Notes
     -----
-    Each model has a factor of its own beside its family's constants, known to be near 1 alone (`OF_A_MODEL`): so that devices are told
-    apart by rates of one model, and a model with rates on three devices does not count three times. Estimates leave it out.
+    Each model has a factor of its own beside its family's constants, known to be near 1 alone
+    (`OF_A_MODEL`): so that devices are told apart by rates of one model, and a model with rates on
+    three devices does not count three times. Estimates leave it out.
 
     Raises
     ------
@@ -101,21 +130,38 @@ def _least_squares(points: Sequence[Point], families: Sequence[str]) -> Constant
     models = sorted({p.model for p in points})
 
     def residuals(logs: Any) -> list[float]:
-        found, own = _constants(logs[: len(kinds)], kinds, families), dict(zip(models, logs[len(kinds) :], strict=True))
-        of_rates = [(_log_error(p, found, None if p.family in families else OTHER) - own[p.model]) / NOISE for p in points]
+        found, own = (
+            _constants(logs[: len(kinds)], kinds, families),
+            dict(zip(models, logs[len(kinds) :], strict=True)),
+        )
+        of_rates = [
+            (_log_error(p, found, None if p.family in families else OTHER) - own[p.model]) / NOISE
+            for p in points
+        ]
         of_constants = [log / CENTRE[kind][1] for log, kind in zip(logs, kinds, strict=False)]
         return [*of_rates, *of_constants, *(log / OF_A_MODEL for log in own.values())]
 
-    starts = [[launch if kind == "launch" else 0.0 for kind in kinds] + [0.0] * len(models) for launch in (0.0, 1.0, 2.0)]
+    starts = [
+        [launch if kind == "launch" else 0.0 for kind in kinds] + [0.0] * len(models)
+        for launch in (0.0, 1.0, 2.0)
+    ]
     best = min((least_squares(residuals, start) for start in starts), key=lambda got: got.cost)
     return _constants(best.x[: len(kinds)], kinds, families)
 
 
 def _constants(logs: Sequence[float], kinds: Sequence[str], families: Sequence[str]) -> Constants:
     values = [CENTRE[kind][0] * math.exp(log) for kind, log in zip(kinds, logs, strict=True)]
-    pairs = {name: Family(flop_efficiency=values[2 * i], byte_efficiency=values[2 * i + 1]) for i, name in enumerate(families)}
+    pairs = {
+        name: Family(flop_efficiency=values[2 * i], byte_efficiency=values[2 * i + 1])
+        for i, name in enumerate(families)
+    }
     launch, grouped, turing = values[-3:]
-    return Constants(families=pairs, launch_seconds=launch, grouped_flops_per_byte=grouped, generations={TURING: turing})
+    return Constants(
+        families=pairs,
+        launch_seconds=launch,
+        grouped_flops_per_byte=grouped,
+        generations={TURING: turing},
+    )
 
 
 def _log_error(point: Point, constants: Constants, family: str | None = None) -> float:

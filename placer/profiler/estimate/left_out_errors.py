@@ -1,4 +1,6 @@
-"""How far the estimate is off for models and devices that the fit has not seen: leave-one-out over the published rates."""
+"""How far the estimate is off for models and devices that the fit has not seen: leave-one-out over
+the published rates.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,17 @@ from placer.workload.profile import load_profile
 SHARE = 0.9
 """Share of the errors that an interval should hold."""
 LEAST_SPREAD = 1.5
-"""No interval of a model that was never measured is narrower: the published rates come from one laboratory and few devices. Assumed."""
+"""No interval of a model that was never measured is narrower: the published rates come from one
+laboratory and few devices. Assumed.
+"""
 LEAST_DEVICE_SPREAD = 1.2
 """The same for a rate scaled from another device of the same model. Assumed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """Errors of one published rate, as shares (0.1 is 10 % too fast); None where no other device of the model was published.
+    """Errors of one published rate, as shares (0.1 is 10 % too fast); None where no other device of
+    the model was published.
 
     Parameters
     ----------
@@ -30,9 +35,11 @@ class LeftOut:
     family_never_measured
         The fit has seen no rate of any model of this family.
     other_device
-        Scaled by the formula from the most alike other device of this model, with constants of the other models.
+        Scaled by the formula from the most alike other device of this model, with constants of the
+        other models.
     data_sheet
-        What `placer.workload.profile` does from the same other device: square root of the FLOP/s and bandwidth ratios.
+        What `placer.workload.profile` does from the same other device: square root of the FLOP/s
+        and bandwidth ratios.
     """
 
     point: Point
@@ -53,7 +60,9 @@ class Summary:
 
 
 def leave_one_out(points: Sequence[Point], catalog: Catalog) -> tuple[LeftOut, ...]:
-    """Estimate each published rate without its model, without its family, and from its model's other devices."""
+    """Estimate each published rate without its model, without its family, and from its model's
+    other devices.
+    """
     models = {p.model: fit([o for o in points if o.model != p.model]) for p in points}
     families = {p.family: fit([o for o in points if o.family != p.family]) for p in points}
     return tuple(
@@ -69,7 +78,9 @@ def leave_one_out(points: Sequence[Point], catalog: Catalog) -> tuple[LeftOut, .
 
 
 def scaled_rate(known: Point, target: Point, constants: Constants) -> float:
-    """Samples per second of a target from a known rate of the same model: the formula gives the ratio of the devices."""
+    """Samples per second of a target from a known rate of the same model: the formula gives the
+    ratio of the devices.
+    """
     times = [step_time(p.work, p.device, p.family, PRECISION, constants) for p in (known, target)]
     assert times[0] is not None
     assert times[1] is not None
@@ -81,16 +92,29 @@ def summary(errors: Iterable[float | None]) -> Summary | None:
     factors = sorted(math.exp(abs(math.log1p(e))) - 1 for e in errors if e is not None)
     if not factors:
         return None
-    return Summary(rates=len(factors), median=_quantile(factors, 0.5), p90=_quantile(factors, SHARE), worst=factors[-1])
+    return Summary(
+        rates=len(factors),
+        median=_quantile(factors, 0.5),
+        p90=_quantile(factors, SHARE),
+        worst=factors[-1],
+    )
 
 
 def with_spreads(constants: Constants, rows: Sequence[LeftOut]) -> Constants:
-    """Add the intervals: the factor that `SHARE` of the left-out errors stay within, and not less than the least."""
+    """Add the intervals: the factor that `SHARE` of the left-out errors stay within, and not less
+    than the least.
+    """
     families = {}
     for name, family in constants.families.items():
-        errors = [r.family_never_measured for r in rows] if name == OTHER else [r.never_measured for r in rows if r.point.family == name]
+        errors = (
+            [r.family_never_measured for r in rows]
+            if name == OTHER
+            else [r.never_measured for r in rows if r.point.family == name]
+        )
         families[name] = replace(family, spread=max(LEAST_SPREAD, _spread(errors)))
-    device = max(LEAST_DEVICE_SPREAD, _spread([r.other_device for r in rows if r.other_device is not None]))
+    device = max(
+        LEAST_DEVICE_SPREAD, _spread([r.other_device for r in rows if r.other_device is not None])
+    )
     return replace(constants, families=families, other_device_spread=device)
 
 
@@ -110,7 +134,13 @@ def _other_device(point: Point, points: Sequence[Point], constants: Constants) -
     others = [o for o in points if o.model == point.model and o.device.gpu != point.device.gpu]
     if not others:
         return None
-    guesses = [(abs(math.log(scaled_rate(o, point, constants) / o.rate.value)), scaled_rate(o, point, constants)) for o in others]
+    guesses = [
+        (
+            abs(math.log(scaled_rate(o, point, constants) / o.rate.value)),
+            scaled_rate(o, point, constants),
+        )
+        for o in others
+    ]
     return min(guesses)[1] / point.rate.value - 1
 
 
@@ -118,7 +148,10 @@ def _data_sheet(point: Point, catalog: Catalog) -> float | None:
     """Error of the estimate that a profile without this rate gives."""
     profile = load_profile(point.model)
     others = tuple(
-        r for r in profile.rates if r.gpu != point.device.gpu and (r.gpu_count, r.framework, r.basis) == (1, "none", "published")
+        r
+        for r in profile.rates
+        if r.gpu != point.device.gpu
+        and (r.gpu_count, r.framework, r.basis) == (1, "none", "published")
     )
     if not others:
         return None

@@ -16,8 +16,8 @@ def meta_twin(module: torch.nn.Module) -> torch.nn.Module:
 
     Notes
     -----
-    `copy.deepcopy` takes tensors that its memo knows from there, so a parameter that two modules share (tied weights) is shared in the
-    twin, and no copy of the weights is ever made.
+    `copy.deepcopy` takes tensors that its memo knows from there, so a parameter that two modules
+    share (tied weights) is shared in the twin, and no copy of the weights is ever made.
     """
     torch: Any = load_torch()
     known: dict[int, Any] = {}

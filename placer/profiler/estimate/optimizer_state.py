@@ -14,14 +14,26 @@ from placer.units import counted
 if TYPE_CHECKING:
     from placer.profiler.target.workload import Workload
 
-STATES = {"sgd": 0, "momentum": 1, "rmsprop": 1, "adagrad": 1, "lion": 1, "adam": 2, "adamw": 2, "nadam": 2, "lamb": 2}
+STATES = {
+    "sgd": 0,
+    "momentum": 1,
+    "rmsprop": 1,
+    "adagrad": 1,
+    "lion": 1,
+    "adam": 2,
+    "adamw": 2,
+    "nadam": 2,
+    "lamb": 2,
+}
 """FP32 figures that common optimizers keep for each trainable parameter."""
 FP32_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimizerState:
-    """What an optimizer keeps: its name, bytes, how they are known (``exact`` or ``assumed``) and where they come from."""
+    """What an optimizer keeps: its name, bytes, how they are known (``exact`` or ``assumed``) and
+    where they come from.
+    """
 
     name: str
     bytes: int
@@ -48,7 +60,8 @@ def optimizer_state(workload: Workload, trainable: int, name: str | None = None)
 
     Notes
     -----
-    An optimizer that looks at values (Adafactor, LBFGS) cannot take a step there: then as many figures as Adam keeps are assumed.
+    An optimizer that looks at values (Adafactor, LBFGS) cannot take a step there: then as many
+    figures as Adam keeps are assumed.
     """
     if name is not None:
         if name.lower() not in STATES:
@@ -64,9 +77,19 @@ def optimizer_state(workload: Workload, trainable: int, name: str | None = None)
             parameter.grad = torch.empty_like(parameter)
         optimizer.step()
     except Exception:  # whatever an optimizer does that the meta device cannot
-        words = f"taken as 2 FP32 figures for each trainable parameter, as Adam: {kind} takes no step on the meta device"
-        return OptimizerState(name=kind, bytes=2 * FP32_BYTES * trainable, source=words, basis="assumed")
-    states = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
+        words = (
+            f"taken as 2 FP32 figures for each trainable parameter, as Adam: {kind} takes no "
+            f"step on the meta device"
+        )
+        return OptimizerState(
+            name=kind, bytes=2 * FP32_BYTES * trainable, source=words, basis="assumed"
+        )
+    states = [
+        value
+        for state in optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, torch.Tensor)
+    ]
     size = sum(int(s.numel()) * s.element_size() for s in states)
     return OptimizerState(name=kind, bytes=size, source=f"a step of {kind} on the meta device")
 

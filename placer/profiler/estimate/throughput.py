@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, Gpu
 from placer.profiler.devices.peak_speeds import device_of
-from placer.profiler.estimate.work import OTHER, Constants, StepTime, Work, constants, constants_document, step_time
+from placer.profiler.estimate.work import (
+    OTHER,
+    Constants,
+    StepTime,
+    Work,
+    constants,
+    constants_document,
+    step_time,
+)
 from placer.workload.profile import LARGEST, Rate
 
 OTHER_PRECISION = 1.2
@@ -73,25 +81,39 @@ def rates_from_flops(
     return rates_from_work(work, family, catalog, precision, known)
 
 
-def rates_from_work(work: Work, family: str, catalog: Catalog, precision: str, known: Sequence[Rate] = ()) -> tuple[Rate, ...]:
-    """Estimate the rate of each GPU of a catalog, in its order; without GPUs that lack the precision, and those that are known."""
+def rates_from_work(
+    work: Work, family: str, catalog: Catalog, precision: str, known: Sequence[Rate] = ()
+) -> tuple[Rate, ...]:
+    """Estimate the rate of each GPU of a catalog, in its order; without GPUs that lack the
+    precision, and those that are known.
+    """
     measured = _of_one_gpu(known, catalog)
-    wanted = [gpu for gpu in catalog.gpus.values() if gpu.kind == "gpu" and gpu.gpu not in {r.gpu for r in measured}]
+    wanted = [
+        gpu
+        for gpu in catalog.gpus.values()
+        if gpu.kind == "gpu" and gpu.gpu not in {r.gpu for r in measured}
+    ]
     found = [_rate(work, family, gpu, precision, measured, catalog) for gpu in wanted]
     return tuple(rate for rate in found if rate is not None)
 
 
 def step_times(work: Work, family: str, catalog: Catalog, precision: str) -> dict[str, StepTime]:
     """Seconds of a microbatch by GPU, with what limits it."""
-    times = {gpu.gpu: step_time(work, device_of(gpu), family, precision, constants()) for gpu in catalog.gpus.values() if gpu.kind == "gpu"}
+    times = {
+        gpu.gpu: step_time(work, device_of(gpu), family, precision, constants())
+        for gpu in catalog.gpus.values()
+        if gpu.kind == "gpu"
+    }
     return {name: time for name, time in times.items() if time is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """A rate of this model that is known, against its estimates; errors are shares (0.1 is 10 % too fast).
+    """A rate of this model that is known, against its estimates; errors are shares (0.1 is 10 % too
+    fast).
 
-    ``never_measured`` is the error without any rate of this model, ``other_device`` that from its other known rates; None without one.
+    ``never_measured`` is the error without any rate of this model, ``other_device`` that from its
+    other known rates; None without one.
     """
 
     gpu: str
@@ -100,7 +122,9 @@ class Check:
     other_device: float | None
 
 
-def checks(work: Work, family: str, catalog: Catalog, precision: str, known: Sequence[Rate]) -> tuple[Check, ...]:
+def checks(
+    work: Work, family: str, catalog: Catalog, precision: str, known: Sequence[Rate]
+) -> tuple[Check, ...]:
     """Compare each known rate of one GPU with what would have been estimated without it."""
     found = []
     for rate in _of_one_gpu(known, catalog):
@@ -130,16 +154,28 @@ def spread(family: str, gpu: str, precision: str, *, scaled: bool = False) -> fl
 
 def _of_one_gpu(known: Sequence[Rate], catalog: Catalog) -> list[Rate]:
     """Rates of one GPU of the catalog without a framework."""
-    return [r for r in known if (r.gpu_count, r.framework) == (1, "none") and r.gpu in catalog.gpus and catalog.gpus[r.gpu].kind == "gpu"]
+    return [
+        r
+        for r in known
+        if (r.gpu_count, r.framework) == (1, "none")
+        and r.gpu in catalog.gpus
+        and catalog.gpus[r.gpu].kind == "gpu"
+    ]
 
 
-def _rate(work: Work, family: str, gpu: Gpu, precision: str, known: Sequence[Rate], catalog: Catalog) -> Rate | None:
+def _rate(
+    work: Work, family: str, gpu: Gpu, precision: str, known: Sequence[Rate], catalog: Catalog
+) -> Rate | None:
     its = constants()
     time = step_time(work, device_of(gpu), family, precision, its)
     if time is None or time.total <= 0:
         return None
     value, wide = work.samples / time.total, spread(family, gpu.gpu, precision)
-    low, high, source = value / wide, value * wide, f"{_words(family, its)} ({precision}, {work.samples:g} samples at once, {time.limit})"
+    low, high, source = (
+        value / wide,
+        value * wide,
+        f"{_words(family, its)} ({precision}, {work.samples:g} samples at once, {time.limit})",
+    )
     nearest = _nearest(time, work, family, precision, known, catalog)
     if nearest is not None:
         rate, there = nearest
@@ -167,6 +203,11 @@ def _nearest(
     time: StepTime, work: Work, family: str, precision: str, known: Sequence[Rate], catalog: Catalog
 ) -> tuple[Rate, StepTime] | None:
     """Pick the known rate of the device whose step takes most alike."""
-    there = [(r, step_time(work, device_of(catalog.gpus[r.gpu]), family, precision, constants())) for r in known]
+    there = [
+        (r, step_time(work, device_of(catalog.gpus[r.gpu]), family, precision, constants()))
+        for r in known
+    ]
     found = [(r, t) for r, t in there if t is not None and t.total > 0]
-    return min(found, key=lambda row: (abs(math.log(row[1].total / time.total)), row[0].gpu), default=None)
+    return min(
+        found, key=lambda row: (abs(math.log(row[1].total / time.total)), row[0].gpu), default=None
+    )

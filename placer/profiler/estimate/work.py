@@ -14,7 +14,9 @@ from placer.profiler.devices.peak_speeds import PRECISIONS, Device
 
 CONSTANTS = Path(__file__).with_name("constants.json")
 BYTES_OF_FP32 = {"fp32": 1.0, "tf32": 1.0, "fp16": 0.5, "bf16": 0.5}
-"""What kernels move at a precision over what they move in FP32. Autocast keeps some in FP32; the fitted efficiency absorbs that."""
+"""What kernels move at a precision over what they move in FP32. Autocast keeps some in FP32; the
+fitted efficiency absorbs that.
+"""
 OTHER = "other"
 """Family of models like none that was published: constants of all published models together."""
 
@@ -28,8 +30,8 @@ class Work:
     samples
         Samples of the microbatch.
     flops, grouped_flops
-        Floating point operations, a multiply-add counts as two; those of grouped and depthwise convolutions, which run without tensor
-        cores, are part of ``flops`` and stand apart as well.
+        Floating point operations, a multiply-add counts as two; those of grouped and depthwise
+        convolutions, which run without tensor cores, are part of ``flops`` and stand apart as well.
     moved_bytes
         Bytes that the kernels read and write, in FP32.
     kernels
@@ -45,9 +47,11 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """Shares of the data sheet that models of a family reach, and how far estimates were off: factors above 1.
+    """Shares of the data sheet that models of a family reach, and how far estimates were off:
+    factors above 1.
 
-    ``spread`` holds for a model that was never measured, on the generations of the published devices.
+    ``spread`` holds for a model that was never measured, on the generations of the published
+    devices.
     """
 
     flop_efficiency: float
@@ -70,7 +74,8 @@ class Constants:
     generations
         Share of its data sheet that a generation of devices holds, over Ampere.
     other_device_spread
-        How far a rate was off that was scaled from another device of the same model: a factor above 1.
+        How far a rate was off that was scaled from another device of the same model: a factor above
+        1.
     """
 
     families: Mapping[str, Family]
@@ -80,13 +85,17 @@ class Constants:
     other_device_spread: float = 1.5
 
     def family(self, name: str) -> Family:
-        """Constants of a family; those of all published models for a family without published figures."""
+        """Constants of a family; those of all published models for a family without published
+        figures.
+        """
         return self.families[name if name in self.families else OTHER]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTime:
-    """Seconds of one microbatch, and their parts: kernels launch beside what the device calculates and moves."""
+    """Seconds of one microbatch, and their parts: kernels launch beside what the device calculates
+    and moves.
+    """
 
     matrix: float
     memory: float
@@ -105,15 +114,20 @@ class StepTime:
         return "FLOPs" if self.matrix >= self.memory else "memory"
 
 
-def step_time(work: Work, device: Device, family: str, precision: str, constants: Constants) -> StepTime | None:
-    """Seconds of one microbatch on one device; None if the device has no units for the precision, or nobody wrote its peak down.
+def step_time(
+    work: Work, device: Device, family: str, precision: str, constants: Constants
+) -> StepTime | None:
+    """Seconds of one microbatch on one device; None if the device has no units for the precision,
+    or nobody wrote its peak down.
 
     Notes
     -----
-    A roofline with a floor: t = max(k l, (F - F_g) / (g e P) + (M + F_g / d) / (g b W)) with k kernels at l seconds each, FLOPs F
-    of which F_g grouped, bytes M, peak P and bandwidth W of the data sheet, efficiencies e and b, the generation's share g, and d FLOPs of
-    grouped convolutions for each byte. The sum, not the larger of both, since eager PyTorch runs one kernel after the other: products, then
-    what moves memory. After Williams, Waterman and Patterson (Roofline, CACM 52(4), 2009).
+    A roofline with a floor: t = max(k l, (F - F_g) / (g e P) + (M + F_g / d) / (g b W)) with k
+    kernels at l seconds each, FLOPs F of which F_g grouped, bytes M, peak P and bandwidth W of the
+    data sheet, efficiencies e and b, the generation's share g, and d FLOPs of grouped convolutions
+    for each byte. The sum, not the larger of both, since eager PyTorch runs one kernel after the
+    other: products, then what moves memory. After Williams, Waterman and Patterson (Roofline, CACM
+    52(4), 2009).
 
     Raises
     ------
@@ -127,7 +141,10 @@ def step_time(work: Work, device: Device, family: str, precision: str, constants
         return None
     its = constants.family(family)
     share = constants.generations.get(device.generation or "", 1.0)
-    moved = work.moved_bytes * BYTES_OF_FP32[precision] + work.grouped_flops / constants.grouped_flops_per_byte
+    moved = (
+        work.moved_bytes * BYTES_OF_FP32[precision]
+        + work.grouped_flops / constants.grouped_flops_per_byte
+    )
     return StepTime(
         matrix=(work.flops - work.grouped_flops) / (share * its.flop_efficiency * peak),
         memory=moved / (share * its.byte_efficiency * device.memory_bytes_per_second),

@@ -1,4 +1,6 @@
-"""What averaging costs the processor of this machine: its arithmetic, part by part as hivemind does it."""
+"""What averaging costs the processor of this machine: its arithmetic, part by part as hivemind does
+it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ ELEMENT_BYTES = {"fp16": 2, "none": 4}
 HEADER = b"\x00" * 48
 """Stands for the fields of hivemind's protobuf message beside its buffer."""
 STAGES = ("serialise", "average", "deserialise")
-SIZES = {"quick": (2e6, 8e6, 32e6), "usual": (2e6, 8e6, 32e6, 64e6), "thorough": (2e6, 8e6, 32e6, 128e6)}
+SIZES = {
+    "quick": (2e6, 8e6, 32e6),
+    "usual": (2e6, 8e6, 32e6, 64e6),
+    "thorough": (2e6, 8e6, 32e6, 128e6),
+}
 """Bytes of a gradient in messages."""
 SECONDS = {"quick": 8.0, "usual": 30.0, "thorough": 120.0}
 TENSORS = (8, 64, 512)
@@ -36,7 +42,9 @@ LEAST_ROUNDS = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostPoint:
-    """One gradient averaged: message bytes, number of tensors, and CPU seconds of each stage (median of the rounds)."""
+    """One gradient averaged: message bytes, number of tensors, and CPU seconds of each stage
+    (median of the rounds).
+    """
 
     compression: str
     bytes: int
@@ -83,7 +91,8 @@ def measure_host(
     tensors
         Numbers of equal tensors that a gradient has, at least two different ones.
     seconds
-        Time of the measurement; at least three rounds over all points are made however long they take.
+        Time of the measurement; at least three rounds over all points are made however long they
+        take.
     compressions
         ``fp16`` and ``none``.
     progress
@@ -92,7 +101,8 @@ def measure_host(
     Returns
     -------
     HostMeasurement
-        CPU seconds of one thread: what else runs on the machine counts little. Ctrl-C after the first round ends it early, marked partial.
+        CPU seconds of one thread: what else runs on the machine counts little. Ctrl-C after the
+        first round ends it early, marked partial.
 
     Raises
     ------
@@ -100,9 +110,17 @@ def measure_host(
         If PyTorch is missing or there are too few sizes.
     """
     if len(set(sizes)) < 2 or len(set(tensors)) < 2 or min(*sizes, *tensors) < 1:
-        raise PlacerError("two sizes and two tensor counts tell the two costs apart", "give at least two of each, from 1")
+        raise PlacerError(
+            "two sizes and two tensor counts tell the two costs apart",
+            "give at least two of each, from 1",
+        )
     torch = load_torch()
-    cases = [(kind, int(size), int(count)) for kind in compressions for size in sizes for count in tensors]
+    cases = [
+        (kind, int(size), int(count))
+        for kind in compressions
+        for size in sizes
+        for count in tensors
+    ]
     rounds: list[dict[tuple[str, int, int], tuple[float, ...]]] = []
     partial = False
     start = time.perf_counter()
@@ -114,14 +132,26 @@ def measure_host(
                 for i, case in enumerate(cases):
                     rounds[-1][case] = average_once(make_gradient(torch, *case), case[0])
                     done = (len(rounds) - 1 + (i + 1) / len(cases)) / LEAST_ROUNDS
-                    progress(min(done, (time.perf_counter() - start) / seconds if seconds > 0 else 1.0, 1.0))
+                    progress(
+                        min(
+                            done,
+                            (time.perf_counter() - start) / seconds if seconds > 0 else 1.0,
+                            1.0,
+                        )
+                    )
     except KeyboardInterrupt:
         if not rounds or len(rounds[0]) < len(cases):
             raise
         partial = True
-    points = tuple(_point(case, [found[case] for found in rounds if case in found]) for case in cases)
+    points = tuple(
+        _point(case, [found[case] for found in rounds if case in found]) for case in cases
+    )
     return HostMeasurement(
-        points=points, partial=partial, processor=processor(), logical_cpus=os.cpu_count() or 1, torch_version=str(torch.__version__)
+        points=points,
+        partial=partial,
+        processor=processor(),
+        logical_cpus=os.cpu_count() or 1,
+        torch_version=str(torch.__version__),
     )
 
 
@@ -130,10 +160,11 @@ def average_once(tensors: Sequence[torch.Tensor], compression: str) -> tuple[flo
 
     Notes
     -----
-    A part is serialised and sent; what comes from a peer is deserialised and added; the difference from the mean is serialised
-    for that peer; differences that come are deserialised and added to the gradient. So a peer of a large group treats every
-    part of its gradient: (N - 1) / N of it in a group of N, counted as all of it. What is sent to the peer is what comes from it:
-    no copy passes through a network.
+    A part is serialised and sent; what comes from a peer is deserialised and added; the difference
+    from the mean is serialised for that peer; differences that come are deserialised and added to
+    the gradient. So a peer of a large group treats every part of its gradient: (N - 1) / N of it in
+    a group of N, counted as all of it. What is sent to the peer is what comes from it: no copy
+    passes through a network.
     """
     clock, length = time.thread_time, PART_BYTES // ELEMENT_BYTES[compression]
     serialise_s = average_s = deserialise_s = 0.0
@@ -160,7 +191,9 @@ def average_once(tensors: Sequence[torch.Tensor], compression: str) -> tuple[flo
 
 
 def serialise(part: torch.Tensor, compression: str) -> bytes:
-    """Bytes of a message: clamped to the range of FP16 and converted, copied to a buffer, copied into the message."""
+    """Bytes of a message: clamped to the range of FP16 and converted, copied to a buffer, copied
+    into the message.
+    """
     torch = load_torch()
     if compression == "fp16":
         limits = torch.finfo(torch.float16)
@@ -206,7 +239,10 @@ def processor() -> str:
     except OSError:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next((name for name in names if name), platform.processor() or platform.machine() or "unknown processor")
+    return next(
+        (name for name in names if name),
+        platform.processor() or platform.machine() or "unknown processor",
+    )
 
 
 def _point(case: tuple[str, int, int], found: Sequence[tuple[float, ...]]) -> HostPoint:

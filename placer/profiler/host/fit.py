@@ -21,7 +21,9 @@ LEAST_RELATIVE = 0.02
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostFit:
-    """``seconds = s_per_gb x GB + s_per_tensor x tensors``: 90 % intervals, and the mean relative residual."""
+    """``seconds = s_per_gb x GB + s_per_tensor x tensors``: 90 % intervals, and the mean relative
+    residual.
+    """
 
     s_per_gb: Interval
     s_per_tensor: Interval
@@ -35,26 +37,33 @@ def fit(points: Sequence[tuple[float, float, float]]) -> HostFit:
     Parameters
     ----------
     points
-        (bytes, tensors, seconds) each, seconds above 0; at least three, of different sizes and counts.
+        (bytes, tensors, seconds) each, seconds above 0; at least three, of different sizes and
+        counts.
 
     Returns
     -------
     HostFit
-        Least squares of the relative errors, no cost below 0; standard errors from the residuals, times Student's quantile.
+        Least squares of the relative errors, no cost below 0; standard errors from the residuals,
+        times Student's quantile.
 
     Raises
     ------
     PlacerError
-        If there are fewer than three points, a time is not positive, or the points do not tell the costs apart.
+        If there are fewer than three points, a time is not positive, or the points do not tell the
+        costs apart.
 
     Examples
     --------
-    >>> found = fit([(1e9, 10, 3.01), (2e9, 10, 6.01), (1e9, 1000, 4.0)])  # 3 s/GB and 1 ms a tensor
+    # 3 s/GB and 1 ms a tensor
+    >>> found = fit([(1e9, 10, 3.01), (2e9, 10, 6.01), (1e9, 1000, 4.0)])
     >>> round(found.s_per_gb.value, 6), round(found.s_per_tensor.value, 6)
     (3.0, 0.001)
     """
     if len(points) < 3:
-        raise PlacerError(f"{len(points)} points are too few for two costs", "measure at least three sizes or tensor counts")
+        raise PlacerError(
+            f"{len(points)} points are too few for two costs",
+            "measure at least three sizes or tensor counts",
+        )
     data = np.array(points, dtype=float)
     if not (np.isfinite(data).all() and (data > 0).all()):
         raise PlacerError("a measured point is not above 0", "measure larger gradients, or longer")
@@ -62,12 +71,20 @@ def fit(points: Sequence[tuple[float, float, float]]) -> HostFit:
     rows = np.stack([data[:, 0] / GB / seconds, data[:, 1] / seconds], axis=1)
     scale = np.linalg.norm(rows, axis=0)
     if np.linalg.matrix_rank(rows / scale, tol=1e-6) < 2:
-        raise PlacerError("the points do not tell seconds a GB from seconds a tensor", "vary sizes and tensor counts")
+        raise PlacerError(
+            "the points do not tell seconds a GB from seconds a tensor",
+            "vary sizes and tensor counts",
+        )
     values = _nonnegative(rows)
     residuals = rows @ values - 1.0
     freedom = len(points) - 2
     sigma = math.sqrt(float(residuals @ residuals) / freedom)
-    errors = sigma * student(freedom) * np.sqrt(np.diag(np.linalg.inv((rows / scale).T @ (rows / scale)))) / scale
+    errors = (
+        sigma
+        * student(freedom)
+        * np.sqrt(np.diag(np.linalg.inv((rows / scale).T @ (rows / scale))))
+        / scale
+    )
     return HostFit(
         s_per_gb=_interval(float(values[0]), float(errors[0])),
         s_per_tensor=_interval(float(values[1]), float(errors[1])),
@@ -81,7 +98,8 @@ def student(freedom: int) -> float:
 
     Examples
     --------
-    >>> [round(student(n), 2) for n in (4, 10, 30)]  # tables: 2.13, 1.81, 1.70; below 4 it is too narrow
+    # tables: 2.13, 1.81, 1.70; below 4 it is too narrow
+    >>> [round(student(n), 2) for n in (4, 10, 30)]
     [2.13, 1.81, 1.7]
     """
     z, n = NINETY_PERCENT, freedom
@@ -92,7 +110,9 @@ def student(freedom: int) -> float:
 
 
 def _nonnegative(rows: NDArray[Any]) -> NDArray[Any]:
-    """Solve ``rows @ x = 1`` for x of 0 or more: if one cost would be negative it is 0, and the other is fitted alone."""
+    """Solve ``rows @ x = 1`` for x of 0 or more: if one cost would be negative it is 0, and the
+    other is fitted alone.
+    """
     ones = np.ones(len(rows))
     scale = np.linalg.norm(rows, axis=0)
     values: NDArray[Any] = np.linalg.lstsq(rows / scale, ones, rcond=None)[0] / scale

@@ -1,4 +1,6 @@
-"""From the arithmetic of this machine to host constants: a calibration that ``--calibration`` reads."""
+"""From the arithmetic of this machine to host constants: a calibration that ``--calibration``
+reads.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +23,29 @@ from placer.workload.constants import PUBLISHED, Calibration, HostConstants
 from placer.workload.overlay import SCHEMA, Overlay, overlay_document
 
 BASE = "a10"
-"""The class whose published constants are scaled: the only one whose runs told gigabytes and tensors apart."""
+"""The class whose published constants are scaled: the only one whose runs told gigabytes and
+tensors apart.
+"""
 REFERENCE_S_PER_GB = 2.6
 REFERENCE_S_PER_TENSOR = 2.7e-5
-"""Arithmetic of FP16 messages on a host that is taken to average as fast as the published A10 hosts.
+"""Arithmetic of FP16 messages on a host that is taken to average as fast as the published A10
+hosts.
 
-Measured by `measure_host` on one core of an AMD EPYC virtual machine (2 cores, PyTorch 2.13, NumPy 2.4, November 2026). That the
-published hosts, of the same make, are alike is assumed: nobody can measure them any more.
+Measured by `measure_host` on one core of an AMD EPYC virtual machine (2 cores, PyTorch 2.13, NumPy
+2.4, November 2026). That the published hosts, of the same make, are alike is assumed: nobody can
+measure them any more.
 """
 ALIKE = 1.5
-"""How far, as a factor, that may be off either way: assumed. Published T4 hosts take 1.45 times as long per GB as A10 ones."""
+"""How far, as a factor, that may be off either way: assumed. Published T4 hosts take 1.45 times as
+long per GB as A10 ones.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostTerm:
-    """One constant of a host class: published and here, with the 90 % interval of what is measured in it."""
+    """One constant of a host class: published and here, with the 90 % interval of what is measured
+    in it.
+    """
 
     name: str
     unit: str
@@ -49,7 +59,9 @@ class HostTerm:
 
 @dataclass(frozen=True, kw_only=True)
 class HostReport:
-    """What a machine measured, the fits of both compressions, and the constants of a host class made of them."""
+    """What a machine measured, the fits of both compressions, and the constants of a host class
+    made of them.
+    """
 
     measured: HostMeasurement
     fits: Mapping[str, HostFit]
@@ -77,7 +89,12 @@ def host_class(name: str, catalog: Catalog) -> str:
     for device in catalog.gpus.values():
         if device.gpu.lower() == name.lower():
             return device.host
-    raise unknown("host class", name, (*PUBLISHED.hosts, *catalog.gpus), "give t4, a10, or a device such as A100-80")
+    raise unknown(
+        "host class",
+        name,
+        (*PUBLISHED.hosts, *catalog.gpus),
+        "give t4, a10, or a device such as A100-80",
+    )
 
 
 def host_report(measured: HostMeasurement, host: str, today: str | None = None) -> HostReport:
@@ -94,25 +111,45 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
 
     Notes
     -----
-    hivemind spends a host's processor mostly on what one machine alone cannot show: its event loop, its daemon, encryption and
-    copies between processes. The published s/GB and s/tensor are therefore scaled by the speed of this machine's arithmetic. l0 and l2
-    (matchmaking, round trips) stay as published.
+    hivemind spends a host's processor mostly on what one machine alone cannot show: its event loop,
+    its daemon, encryption and copies between processes. The published s/GB and s/tensor are
+    therefore scaled by the speed of this machine's arithmetic. l0 and l2 (matchmaking, round trips)
+    stay as published.
     """
     catalog = load_catalog("default")
     kind = host_class(host, catalog)
     created = date.today().isoformat() if today is None else today
-    fits = {name: fit([(p.bytes, p.tensors, p.total_s) for p in measured.of(name)]) for name in ("fp16", "none") if measured.of(name)}
+    fits = {
+        name: fit([(p.bytes, p.tensors, p.total_s) for p in measured.of(name)])
+        for name in ("fp16", "none")
+        if measured.of(name)
+    }
     if "fp16" not in fits:
-        raise PlacerError("no FP16 messages were measured", "the published constants are of FP16: measure it as well")
+        raise PlacerError(
+            "no FP16 messages were measured",
+            "the published constants are of FP16: measure it as well",
+        )
     terms = _terms(fits["fp16"], kind)
     constants = HostConstants(**{term.name: term.value for term in terms})
-    name = f"placer profile exchange on {measured.processor}, {created}{' (partial)' if measured.partial else ''}"
+    name = (
+        f"placer profile exchange on {measured.processor}, "
+        f"{created}{' (partial)' if measured.partial else ''}"
+    )
     calibration = replace(
-        PUBLISHED, name=name, hosts={**PUBLISHED.hosts, kind: constants}, spreads={kind: _spread(PUBLISHED, fits["fp16"])}
+        PUBLISHED,
+        name=name,
+        hosts={**PUBLISHED.hosts, kind: constants},
+        spreads={kind: _spread(PUBLISHED, fits["fp16"])},
     )
     devices = tuple(sorted(device.gpu for device in catalog.gpus.values() if device.host == kind))
     return HostReport(
-        measured=measured, fits=fits, host=kind, devices=devices, terms=terms, overlay=Overlay(calibration=calibration), created=created
+        measured=measured,
+        fits=fits,
+        host=kind,
+        devices=devices,
+        terms=terms,
+        overlay=Overlay(calibration=calibration),
+        created=created,
     )
 
 
@@ -135,7 +172,9 @@ def host_document(report: HostReport) -> dict[str, Any]:
         **figures,
         "report": {
             "fitted": [_fitted(report, term) for term in report.terms if term.basis == "estimated"],
-            "not_fitted": [_not_fitted(report, term) for term in report.terms if term.basis == "assumed"],
+            "not_fitted": [
+                _not_fitted(report, term) for term in report.terms if term.basis == "assumed"
+            ],
             "runs": [],
             "errors": {"before": None, "after": None, "left_out": None},
             "warnings": [*warnings_of(report)],
@@ -147,7 +186,11 @@ def host_document(report: HostReport) -> dict[str, Any]:
                 "logical_cpus": report.measured.logical_cpus,
                 "torch": report.measured.torch_version,
                 "arithmetic": {name: asdict(found) for name, found in report.fits.items()},
-                "reference": {"s_per_gb": REFERENCE_S_PER_GB, "s_per_tensor": REFERENCE_S_PER_TENSOR, "alike_within_factor": ALIKE},
+                "reference": {
+                    "s_per_gb": REFERENCE_S_PER_GB,
+                    "s_per_tensor": REFERENCE_S_PER_TENSOR,
+                    "alike_within_factor": ALIKE,
+                },
                 "points": points,
             },
         },
@@ -157,14 +200,16 @@ def host_document(report: HostReport) -> dict[str, Any]:
 def warnings_of(report: HostReport) -> list[str]:
     """Say what a reader of the constants should know."""
     said = [
-        f"only the arithmetic is measured; that hivemind's other work scales with it is assumed, within a factor of {ALIKE:g}: "
+        f"only the arithmetic is measured; that hivemind's other work scales with it is "
+        f"assumed, within a factor of {ALIKE:g}: "
         "'placer calibrate' on one measured run is better"
     ]
     if report.measured.partial:
         said.append("stopped by Ctrl-C: fewer rounds than asked for")
     if report.fits["fp16"].relative_residual > 0.25:
         said.append(
-            f"points lie {report.fits['fp16'].relative_residual:.0%} around the fit: something else used this machine; measure again"
+            f"points lie {report.fits['fp16'].relative_residual:.0%} around the fit: something "
+            f"else used this machine; measure again"
         )
     return said
 
@@ -176,13 +221,21 @@ def _terms(found: HostFit, kind: str) -> tuple[HostTerm, ...]:
         factor = getattr(base, name) / reference
         return HostTerm(
             name=name, unit=unit, published=getattr(shown, name), value=here.value * factor, low=here.low * factor, high=here.high * factor,
-            basis="estimated", source=f"{BASE} x {here.value / reference:.2f}, the arithmetic here over the reference",
+            basis="estimated", source=f"{BASE} x {here.value / reference:.2f}, the arithmetic here "
+f"over the reference",
         )  # fmt: skip
 
     def kept(name: str, unit: str, why: str) -> HostTerm:
         value, source = getattr(base, name), f"as {BASE}, {why}"
         return HostTerm(
-            name=name, unit=unit, published=getattr(shown, name), value=value, low=value, high=value, basis="assumed", source=source
+            name=name,
+            unit=unit,
+            published=getattr(shown, name),
+            value=value,
+            low=value,
+            high=value,
+            basis="assumed",
+            source=source,
         )
 
     return (
@@ -194,9 +247,15 @@ def _terms(found: HostFit, kind: str) -> tuple[HostTerm, ...]:
 
 
 def _spread(published: Calibration, found: HostFit) -> tuple[float, float, float]:
-    """Spread of the averaging time: published spread, interval of the fit and `ALIKE` together, in logarithms."""
+    """Spread of the averaging time: published spread, interval of the fit and `ALIKE` together, in
+    logarithms.
+    """
     _, slow, fast = published.averaging_spread
-    of_fit = (found.s_per_gb.high - found.s_per_gb.low) / 2 / found.s_per_gb.value if found.s_per_gb.value > 0 else 1.0
+    of_fit = (
+        (found.s_per_gb.high - found.s_per_gb.low) / 2 / found.s_per_gb.value
+        if found.s_per_gb.value > 0
+        else 1.0
+    )
     half = math.sqrt((math.log(slow / fast) / 2) ** 2 + of_fit**2 + math.log(ALIKE) ** 2)
     return 1.0, math.exp(half), math.exp(-half)
 

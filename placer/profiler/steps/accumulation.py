@@ -1,4 +1,6 @@
-"""Gradient accumulation over microbatches: by a plain loop, and as DDP and hivemind do it, with nobody to exchange with."""
+"""Gradient accumulation over microbatches: by a plain loop, and as DDP and hivemind do it, with
+nobody to exchange with.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
 Cycle = Callable[[], None]
 """Accumulates the gradients of one target batch and drops them."""
 NEVER = 10**12
-"""Target batch of hivemind that no measurement reaches, so that it accumulates and looks for no peers."""
+"""Target batch of hivemind that no measurement reaches, so that it accumulates and looks for no
+peers.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accumulation:
-    """What one cycle does: ``steps`` microbatches of ``microbatch`` samples, each forward pass inside ``autocast()``."""
+    """What one cycle does: ``steps`` microbatches of ``microbatch`` samples, each forward pass
+    inside ``autocast()``.
+    """
 
     workload: Workload
     device: torch.device
@@ -52,7 +58,8 @@ def plain(given: Accumulation) -> Iterator[Cycle]:
 
 @contextmanager
 def ddp(given: Accumulation) -> Iterator[Cycle]:
-    """Accumulate under ``no_sync`` of DistributedDataParallel; the last microbatch passes through a gloo group of one process.
+    """Accumulate under ``no_sync`` of DistributedDataParallel; the last microbatch passes through a
+    gloo group of one process.
 
     Raises
     ------
@@ -65,7 +72,9 @@ def ddp(given: Accumulation) -> Iterator[Cycle]:
         run(module, batch)
         unused = any(p.requires_grad and p.grad is None for p in module.parameters())
         drop_gradients(module)
-        wrapped = torch.nn.parallel.DistributedDataParallel(module, process_group=group, find_unused_parameters=unused)
+        wrapped = torch.nn.parallel.DistributedDataParallel(
+            module, process_group=group, find_unused_parameters=unused
+        )
 
         def cycle() -> None:
             for left in reversed(range(given.steps)):
@@ -78,20 +87,29 @@ def ddp(given: Accumulation) -> Iterator[Cycle]:
 
 @contextmanager
 def hivemind(given: Accumulation) -> Iterator[Cycle]:
-    """Accumulate by ``hivemind.Optimizer`` with its default buffers, on a local DHT that has no peers.
+    """Accumulate by ``hivemind.Optimizer`` with its default buffers, on a local DHT that has no
+    peers.
 
     Notes
     -----
-    The target batch is never reached: matchmaking, averaging and the update belong to the exchange, not to the local rate.
+    The target batch is never reached: matchmaking, averaging and the update belong to the exchange,
+    not to the local rate.
     """
     import hivemind as framework
     from hivemind.utils.logging import use_hivemind_log_handler
 
     torch = load_torch()
     use_hivemind_log_handler("nowhere")
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # its processes end with tasks that they still wait for, and say so
+    logging.getLogger("asyncio").setLevel(
+        logging.CRITICAL
+    )  # its processes end with tasks that they still wait for, and say so
     module, batch, run = _ready(given)
-    here = {"host_maddrs": ["/ip4/127.0.0.1/tcp/0"], "use_ipfs": False, "use_relay": False, "use_auto_relay": False}
+    here = {
+        "host_maddrs": ["/ip4/127.0.0.1/tcp/0"],
+        "use_ipfs": False,
+        "use_relay": False,
+        "use_auto_relay": False,
+    }
     with _out_of_reach_of_ctrl_c():
         dht = framework.DHT(start=True, **here)
     optimizer = None
@@ -102,7 +120,9 @@ def hivemind(given: Accumulation) -> Iterator[Cycle]:
                 run_id=f"placer-profile-{id(module)}",
                 target_batch_size=NEVER,
                 batch_size_per_step=given.microbatch,
-                optimizer=torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.0),
+                optimizer=torch.optim.SGD(
+                    [p for p in module.parameters() if p.requires_grad], lr=0.0
+                ),
                 matchmaking_time=5.0,
                 averaging_timeout=10.0,
                 verbose=False,
@@ -125,8 +145,9 @@ def _out_of_reach_of_ctrl_c() -> Iterator[None]:
 
     Notes
     -----
-    A terminal sends it to the whole process group: hivemind's daemon would end first and its other processes fail with tracebacks, so
-    what is forked gets a group of its own. In this process hivemind 1.1.12 sets ``signal.SIG_IGN``: the handler is put back.
+    A terminal sends it to the whole process group: hivemind's daemon would end first and its other
+    processes fail with tracebacks, so what is forked gets a group of its own. In this process
+    hivemind 1.1.12 sets ``signal.SIG_IGN``: the handler is put back.
     """
     handler, key = signal.getsignal(signal.SIGINT), _Child()
     register_after_fork(key, lambda _: os.setpgid(0, 0))
@@ -181,9 +202,14 @@ def _group_of_one(torch: Any) -> Iterator[Any]:
     """Open a gloo group of this process alone; it talks to nobody, and its store is memory."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_gloo_available()):
-        raise PlacerError("this PyTorch has no gloo", "install one with torch.distributed, or leave out --framework ddp")
+        raise PlacerError(
+            "this PyTorch has no gloo",
+            "install one with torch.distributed, or leave out --framework ddp",
+        )
     if distributed.is_initialized():
-        raise PlacerError("a process group is open already", "measure --framework ddp in a process of its own")
+        raise PlacerError(
+            "a process group is open already", "measure --framework ddp in a process of its own"
+        )
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
         yield distributed.group.WORLD

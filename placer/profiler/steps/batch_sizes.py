@@ -15,7 +15,9 @@ EXPECTED_SIZES = 12
 """Batch sizes among which the time is shared out at first."""
 LEAST_SHARES = 4
 MOST_HALVINGS = 3
-"""Sizes tried between the largest that fits and the smallest that does not: the gap shrinks to an eighth."""
+"""Sizes tried between the largest that fits and the smallest that does not: the gap shrinks to an
+eighth.
+"""
 LARGEST_BATCH = 2**20
 LEAST_STEPS = 5
 """Steps for which there must be time before a larger batch size is tried."""
@@ -38,11 +40,17 @@ class Findings:
     @property
     def rates(self) -> dict[int, float]:
         """Samples/s by batch size."""
-        return {size: timing.samples_per_second for size, timing in sorted(self.timings.items()) if timing.blocks}
+        return {
+            size: timing.samples_per_second
+            for size, timing in sorted(self.timings.items())
+            if timing.blocks
+        }
 
     @property
     def knee(self) -> int:
-        """Smallest batch size within 5 % of the most samples/s: once chosen it stays, as it is then measured further."""
+        """Smallest batch size within 5 % of the most samples/s: once chosen it stays, as it is then
+        measured further.
+        """
         return knee(self.rates) if self.chosen is None else self.chosen
 
     @property
@@ -70,7 +78,8 @@ def search(
     seconds
         For all of them.
     sizes
-        Exactly these; None: 1, 2, 4 ... until two in a row bring less than 5 %, memory runs out or the time is over.
+        Exactly these; None: 1, 2, 4 ... until two in a row bring less than 5 %, memory runs out or
+        the time is over.
     most
         Largest batch size that is tried without ``sizes``.
     clock
@@ -95,7 +104,9 @@ def search(
 
     asked = None if sizes is None else sorted(set(sizes))
     for number, size in enumerate(asked if asked is not None else _doubled(most)):
-        of = len(asked) - number if asked is not None else max(LEAST_SHARES, EXPECTED_SIZES - number)
+        of = (
+            len(asked) - number if asked is not None else max(LEAST_SHARES, EXPECTED_SIZES - number)
+        )
         if not fits(size, of + 1):
             break
         if asked is None and _at_end(findings, size, most, seconds - (clock() - start)):
@@ -116,7 +127,9 @@ def _at_end(findings: Findings, size: int, most: int, left: float) -> bool:
     if is_flat(findings.rates):
         return True
     if 2 * size <= most and 2 * findings.timings[size].interval.value * LEAST_STEPS > left:
-        findings.notes.append(f"{findings.precision}: batches above {size:,} were not tried for lack of time")
+        findings.notes.append(
+            f"{findings.precision}: batches above {size:,} were not tried for lack of time"
+        )
         return True
     return False
 
@@ -127,7 +140,10 @@ def _narrow(fits: Callable[[int, int], bool], findings: Findings) -> None:
     assert failed is not None
     while not findings.rates:
         if failed == 1:
-            raise PlacerError(f"a batch of one sample does not fit: {findings.failed[1]}", "take a smaller model or a larger device")
+            raise PlacerError(
+                f"a batch of one sample does not fit: {findings.failed[1]}",
+                "take a smaller model or a larger device",
+            )
         failed //= 2
         fits(failed, 1 + MOST_HALVINGS)
     for number in range(MOST_HALVINGS):

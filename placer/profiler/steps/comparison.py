@@ -36,8 +36,9 @@ def ratio_of_pairs(above: Sequence[float], below: Sequence[float]) -> Ratio:
     Returns
     -------
     Ratio
-        The interval is that of the sign test: order statistics of the ratios, at least `CONFIDENCE` whatever their
-        distribution. A pair that something else on the machine disturbed moves it by one place at most.
+        The interval is that of the sign test: order statistics of the ratios, at least `CONFIDENCE`
+        whatever their distribution. A pair that something else on the machine disturbed moves it by
+        one place at most.
 
     Raises
     ------
@@ -46,11 +47,16 @@ def ratio_of_pairs(above: Sequence[float], below: Sequence[float]) -> Ratio:
 
     Examples
     --------
-    >>> ratio_of_pairs([1.0, 1.1, 0.9, 1.2, 0.8, 1.0, 30.0], [2.0] * 7)  # seven pairs: the interval leaves out nothing
+    # seven pairs: the interval leaves out nothing
+    >>> ratio_of_pairs([1.0, 1.1, 0.9, 1.2, 0.8, 1.0, 30.0], [2.0] * 7)
     Ratio(value=0.5, low=0.4, high=15.0, pairs=7)
     """
     ratios = sorted(a / b for a, b in zip(above, below, strict=True) if a > 0 and b > 0)
     if len(ratios) < max(LEAST_PAIRS, len(above)):
-        raise PlacerError(f"{len(ratios)} pairs of times above 0 are too few", f"measure at least {LEAST_PAIRS}")
+        raise PlacerError(
+            f"{len(ratios)} pairs of times above 0 are too few", f"measure at least {LEAST_PAIRS}"
+        )
     lowest, highest, _ = ranks(len(ratios), CONFIDENCE)
-    return Ratio(value=median(ratios), low=ratios[lowest - 1], high=ratios[highest - 1], pairs=len(ratios))
+    return Ratio(
+        value=median(ratios), low=ratios[lowest - 1], high=ratios[highest - 1], pairs=len(ratios)
+    )

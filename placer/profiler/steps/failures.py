@@ -1,4 +1,6 @@
-"""What can go wrong in the measured code: too little memory, which is an answer, and everything else, which is its author's."""
+"""What can go wrong in the measured code: too little memory, which is an answer, and everything
+else, which is its author's.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from contextlib import contextmanager
 from placer.errors import PlacerError
 from placer.profiler.target.torch_import import load_torch
 
-WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "alloc_failed")
+WORDS = (
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+    "alloc_failed",
+)
 """How PyTorch and its libraries say that memory ran out, where they raise a plain RuntimeError."""
 
 
@@ -18,7 +26,8 @@ class OutOfMemory(Exception):  # noqa: N818 - it is no error: it ends the search
 
 @contextmanager
 def told(doing: str) -> Iterator[None]:
-    """Turn what the measured code raises into `OutOfMemory`, or into one line that says what it was doing.
+    """Turn what the measured code raises into `OutOfMemory`, or into one line that says what it was
+    doing.
 
     Parameters
     ----------
@@ -36,7 +45,9 @@ def told(doing: str) -> Iterator[None]:
         yield
     except (PlacerError, OutOfMemory, KeyboardInterrupt):
         raise
-    except BaseException as error:  # sys.exit, and exceptions of the user's own, end the measured code and not placer
+    except (
+        BaseException
+    ) as error:  # sys.exit, and exceptions of the user's own, end the measured code and not placer
         if is_out_of_memory(error):
             said = one_line(error) if str(error).strip() else "out of memory"
             raise OutOfMemory(said) from None  # without its frames, which hold the memory

@@ -14,7 +14,8 @@ MOST_BATCHES = 50
 
 
 def loading_seconds_per_sample(samples: Iterable[Any], seconds: float) -> float | None:
-    """Median seconds for a batch of a dataset over its samples, the first batch apart, which starts workers and opens files.
+    """Median seconds for a batch of a dataset over its samples, the first batch apart, which starts
+    workers and opens files.
 
     Parameters
     ----------
@@ -26,7 +27,8 @@ def loading_seconds_per_sample(samples: Iterable[Any], seconds: float) -> float 
     Returns
     -------
     float | None
-        None if there are fewer than two batches, or no tensor in them that tells how many samples they have.
+        None if there are fewer than two batches, or no tensor in them that tells how many samples
+        they have.
     """
     times: list[float] = []
     start = time.perf_counter()
@@ -47,5 +49,11 @@ def samples_in(batch: Any) -> int | None:
     """Samples of a batch: the first dimension of its first tensor."""
     if isinstance(batch, load_torch().Tensor):
         return int(batch.shape[0]) if batch.dim() else None
-    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, (list, tuple)) else ()
+    parts = (
+        batch.values()
+        if isinstance(batch, Mapping)
+        else batch
+        if isinstance(batch, (list, tuple))
+        else ()
+    )
     return next((found for found in map(samples_in, parts) if found), None)

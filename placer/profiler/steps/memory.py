@@ -33,7 +33,9 @@ def release(device: Any) -> None:
 
 
 def device_peak_bytes(device: Any) -> int | None:
-    """Most memory allocated on a device since `release`; None on a CPU. Metal knows no peak: what is allocated now."""
+    """Most memory allocated on a device since `release`; None on a CPU. Metal knows no peak: what
+    is allocated now.
+    """
     torch = load_torch()
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
@@ -50,7 +52,9 @@ def host_peak_bytes() -> int | None:
 
 
 def host_available_bytes() -> int | None:
-    """Memory that this process may still take: free on the machine, and below the limit of its container; None if unknown."""
+    """Memory that this process may still take: free on the machine, and below the limit of its
+    container; None if unknown.
+    """
     free = [_kib(MEMINFO, "MemAvailable"), _below_limit()]
     return min((size for size in free if size is not None), default=None)
 
@@ -60,7 +64,9 @@ def _below_limit() -> int | None:
     try:
         limit = int((CGROUP / "memory.max").read_text(encoding="ascii"))
         used = int((CGROUP / "memory.current").read_text(encoding="ascii"))
-        rows = dict(row.split() for row in (CGROUP / "memory.stat").read_text(encoding="ascii").splitlines())
+        rows = dict(
+            row.split() for row in (CGROUP / "memory.stat").read_text(encoding="ascii").splitlines()
+        )
         return max(0, limit - used + int(rows.get("inactive_file", 0)))
     except (OSError, ValueError):
         return None

@@ -31,7 +31,10 @@ def check_precision(precision: str, device: Any) -> None:
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     if precision != "fp32" and not _has(precision, device):
-        raise PlacerError(f"precision {precision} is not supported on {device}", f"leave out --precision {precision}")
+        raise PlacerError(
+            f"precision {precision} is not supported on {device}",
+            f"leave out --precision {precision}",
+        )
 
 
 def _has(precision: str, device: Any) -> bool:
@@ -54,7 +57,9 @@ def _has(precision: str, device: Any) -> bool:
 def autocast(precision: str, device: Any) -> AbstractContextManager[Any]:
     """Context of a forward pass."""
     if precision in ("fp16", "bf16"):
-        made: AbstractContextManager[Any] = load_torch().autocast(device.type, dtype=_half(precision))
+        made: AbstractContextManager[Any] = load_torch().autocast(
+            device.type, dtype=_half(precision)
+        )
         return made
     return nullcontext()
 
@@ -62,7 +67,11 @@ def autocast(precision: str, device: Any) -> AbstractContextManager[Any]:
 def grad_scaler(precision: str, device: Any) -> Any | None:
     """Loss scaling, which fp16 needs and the others do not; None where there is none."""
     torch = load_torch()
-    return torch.amp.GradScaler(device.type) if precision == "fp16" and device.type in ("cuda", "cpu") else None
+    return (
+        torch.amp.GradScaler(device.type)
+        if precision == "fp16" and device.type in ("cuda", "cpu")
+        else None
+    )
 
 
 @contextmanager

@@ -13,7 +13,9 @@ from placer.profiler.steps.training import Step
 from placer.workload.measurement import Point, Seconds
 
 BLOCK_SECONDS = 0.1
-"""Length of a block: short steps are measured in blocks, whose means differ less and depend less on each other than single steps."""
+"""Length of a block: short steps are measured in blocks, whose means differ less and depend less on
+each other than single steps.
+"""
 BLOCKS_IN_TIME = 20
 """Blocks for which there shall be time, else they are shorter."""
 MOST_STEPS_IN_BLOCK = 50
@@ -54,7 +56,8 @@ THOROUGH = Effort(half_width=0.005, seconds=900.0)
 class Timing:
     """Steps of one batch size, block by block: grows while it is measured.
 
-    ``blocks`` has the mean seconds of a step in each block, ``steps`` the seconds of every single step by phase.
+    ``blocks`` has the mean seconds of a step in each block, ``steps`` the seconds of every single
+    step by phase.
     """
 
     batch_size: int
@@ -93,7 +96,11 @@ class Timing:
             FLOP/s of the device's data sheet, if known.
         """
         samples, found = self.batch_size * self.accumulation, self.interval
-        share = flops_per_sample * self.samples_per_second / peak_flops if flops_per_sample and peak_flops else None
+        share = (
+            flops_per_sample * self.samples_per_second / peak_flops
+            if flops_per_sample and peak_flops
+            else None
+        )
         return Point(
             batch_size=self.batch_size,
             accumulation=self.accumulation,
@@ -158,10 +165,13 @@ def measure(
             return
 
 
-def warm_up(step: Step, watch: Stopwatch, seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
+def warm_up(
+    step: Step, watch: Stopwatch, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Run steps until two in a row take the same time, within 10 %; seconds of the last.
 
-    Caches, memory pools, lazily made optimizer states and chosen kernels are not part of a long training's steps.
+    Caches, memory pools, lazily made optimizer states and chosen kernels are not part of a long
+    training's steps.
     """
     start, last = clock(), math.inf
     for done in range(1, MOST_WARM_UP + 1):

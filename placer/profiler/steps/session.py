@@ -1,4 +1,6 @@
-"""A whole measurement: precisions, batch sizes, a second visit to the knee, accumulation, the dataset."""
+"""A whole measurement: precisions, batch sizes, a second visit to the knee, accumulation, the
+dataset.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from placer.profiler.target.workload import Workload
 from placer.units import format_bytes
 
 SEARCH_SHARE = 0.7
-"""Share of the time for the search over batch sizes; the rest goes to the knee once more, and to accumulation."""
+"""Share of the time for the search over batch sizes; the rest goes to the knee once more, and to
+accumulation.
+"""
 LOADING_SHARE = 0.05
 MEMORY_SHARE = 0.9
 """Share of the host's free memory that a batch may be expected to take."""
@@ -34,7 +38,9 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What to measure: device, precisions, batch sizes (None: found automatically), target batch size, effort."""
+    """What to measure: device, precisions, batch sizes (None: found automatically), target batch
+    size, effort.
+    """
 
     device: Any
     precisions: tuple[str, ...]
@@ -56,7 +62,8 @@ class Session:
     told
         Called after every block with a line for a progress bar.
     bytes_per_sample
-        Memory of a sample that was worked out, if it could be: says which batches not to try until two have been measured.
+        Memory of a sample that was worked out, if it could be: says which batches not to try until
+        two have been measured.
     """
 
     subject: Workload | StepFunction
@@ -73,7 +80,8 @@ class Session:
         Raises
         ------
         PlacerError
-            If the measured code fails, names its batch size; if a precision is not supported, or one sample does not fit.
+            If the measured code fails, names its batch size; if a precision is not supported, or
+            one sample does not fit.
         """
         self.check()
         _prepare(self.plan.device)
@@ -96,11 +104,16 @@ class Session:
         """Refuse what cannot be measured before anything is."""
         if isinstance(self.subject, StepFunction):
             if len(self.plan.precisions) > 1:
-                raise PlacerError("a step function has the precision that it has", "give one --precision, which names it")
+                raise PlacerError(
+                    "a step function has the precision that it has",
+                    "give one --precision, which names it",
+                )
             return
         if any(parameter.is_meta for parameter in self.subject.module.parameters()):
             raise PlacerError(
-                f"{self.subject.source or self.subject.name} is on the meta device and has no weights", "make it on the CPU, or --estimate"
+                f"{self.subject.source or self.subject.name} is on the meta device and has no "
+                f"weights",
+                "make it on the CPU, or --estimate",
             )
         for precision in self.plan.precisions:
             check_precision(precision, self.plan.device)
@@ -120,8 +133,14 @@ class Session:
         accumulation = self._accumulation(found, seconds * (1 - SEARCH_SHARE) / 2)
         left = max(0.0, seconds - (time.perf_counter() - start))
         knee = found.timings[found.knee]
-        if effort.steps is None:  # hours later, or here at least a search later, the device may be slower: the interval shall know
-            self._visit(found.precision, knee, replace(effort, seconds=left / (2 if accumulation > 1 else 1)))
+        if (
+            effort.steps is None
+        ):  # hours later, or here at least a search later, the device may be slower: the interval shall know
+            self._visit(
+                found.precision,
+                knee,
+                replace(effort, seconds=left / (2 if accumulation > 1 else 1)),
+            )
         if accumulation > 1:
             found.accumulated = Timing(batch_size=knee.batch_size, accumulation=accumulation)
             self._visit(found.precision, found.accumulated, replace(effort, seconds=left / 2))
@@ -138,27 +157,46 @@ class Session:
             odd = step.check()
             if odd is not None:
                 self.notes.append(f"{precision}: {odd}")
-            measure(step, stopwatch(device), timing, effort, told=lambda: self.told(_words(precision, timing)))
-        timing.device_memory_bytes = _of_two(max, timing.device_memory_bytes, memory.device_peak_bytes(device))
+            measure(
+                step,
+                stopwatch(device),
+                timing,
+                effort,
+                told=lambda: self.told(_words(precision, timing)),
+            )
+        timing.device_memory_bytes = _of_two(
+            max, timing.device_memory_bytes, memory.device_peak_bytes(device)
+        )
         # what a larger batch took is not all given back, so of two visits the one with less says more about this batch
         timing.host_memory_bytes = _of_two(min, timing.host_memory_bytes, memory.host_peak_bytes())
 
     def _accumulation(self, found: Findings, seconds: float) -> int:
-        """Batches of an optimizer step up to the target batch size, as many as can be measured in so many seconds."""
+        """Batches of an optimizer step up to the target batch size, as many as can be measured in
+        so many seconds.
+        """
         if self.plan.target_batch_size is None or isinstance(self.subject, StepFunction):
             return 1
         knee = found.timings[found.knee]
         asked = math.ceil(self.plan.target_batch_size / knee.batch_size)
         possible = max(1, int(seconds / LEAST_ACCUMULATED_STEPS / knee.interval.value))
         if asked > possible:
-            found.notes.append(f"{found.precision}: accumulation was measured over {possible:,} batches, not {asked:,}, for lack of time")
+            found.notes.append(
+                f"{found.precision}: accumulation was measured over {possible:,} batches, not "
+                f"{asked:,}, for lack of time"
+            )
         return min(asked, possible)
 
     def _expect_memory(self, found: Findings, size: int) -> None:
-        """Stop before the host runs out of memory: its system would end this process without a word."""
+        """Stop before the host runs out of memory: its system would end this process without a
+        word.
+        """
         if self.plan.device.type != "cpu":
             return
-        peaks = [(s, t.host_memory_bytes) for s, t in sorted(found.timings.items()) if s < size and t.host_memory_bytes is not None]
+        peaks = [
+            (s, t.host_memory_bytes)
+            for s, t in sorted(found.timings.items())
+            if s < size and t.host_memory_bytes is not None
+        ]
         now, free = memory.host_peak_bytes(), memory.host_available_bytes()
         if now is None or free is None:
             return
@@ -167,7 +205,10 @@ class Session:
             (small, low), (large, high) = peaks[-2:]
             expected = high + (high - low) / (large - small) * (size - large) - now
         if expected > free * MEMORY_SHARE:
-            raise OutOfMemory(f"not tried: about {format_bytes(expected)} more would be needed, {format_bytes(free)} are free")
+            raise OutOfMemory(
+                f"not tried: about {format_bytes(expected)} more would be needed, "
+                f"{format_bytes(free)} are free"
+            )
 
 
 def _prepare(device: Any) -> None:
@@ -184,7 +225,10 @@ def _prepare(device: Any) -> None:
 def _words(precision: str, timing: Timing) -> str:
     found = timing.interval
     several = f" x {timing.accumulation:,}" if timing.accumulation > 1 else ""
-    return f"{precision}, batch {timing.batch_size:,}{several}: {timing.samples_per_second:,.4g} samples/s ± {found.half_width:.1%}"
+    return (
+        f"{precision}, batch {timing.batch_size:,}{several}: {timing.samples_per_second:,.4g} "
+        f"samples/s ± {found.half_width:.1%}"
+    )
 
 
 def _of_two(choose: Callable[[list[int]], int], one: int | None, other: int | None) -> int | None:

@@ -16,14 +16,18 @@ KNEE_SHARE = 0.95
 FEW = 6
 """With fewer values, not even the smallest and the largest enclose the median with 95 %."""
 FEW_SPREAD = 0.1
-"""By this share the range of fewer values is widened on each side. Assumed: steps of one run differ by 8 to 20 %."""
+"""By this share the range of fewer values is widened on each side. Assumed: steps of one run differ
+by 8 to 20 %.
+"""
 STABLE = 0.1
 """Warm-up ends when two steps in a row differ by less than this share."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MedianInterval:
-    """A median with an interval between two of the values, and the probability that it covers the true median."""
+    """A median with an interval between two of the values, and the probability that it covers the
+    true median.
+    """
 
     value: float
     low: float
@@ -49,8 +53,9 @@ def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
     Returns
     -------
     tuple[int, int, float]
-        Lowest and highest rank, from 1, and the probability 1 - 2 P(B < lowest) for B ~ Binomial(count, 1/2). Where even the
-        smallest and the largest value are less sure than asked for, they are returned with their probability.
+        Lowest and highest rank, from 1, and the probability 1 - 2 P(B < lowest) for B ~
+        Binomial(count, 1/2). Where even the smallest and the largest value are less sure than asked
+        for, they are returned with their probability.
 
     Notes
     -----
@@ -72,7 +77,8 @@ def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MedianInterval:
-    """Median of values and its interval by order statistics; of fewer than six values their range, widened by 10 %.
+    """Median of values and its interval by order statistics; of fewer than six values their range,
+    widened by 10 %.
 
     Raises
     ------
@@ -83,7 +89,10 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
     low, high, sure = ranks(len(ordered), confidence)
     wider = FEW_SPREAD if len(ordered) < FEW else 0.0
     return MedianInterval(
-        value=statistics.median(ordered), low=ordered[low - 1] * (1 - wider), high=ordered[high - 1] * (1 + wider), confidence=sure
+        value=statistics.median(ordered),
+        low=ordered[low - 1] * (1 - wider),
+        high=ordered[high - 1] * (1 + wider),
+        confidence=sure,
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from placer.profiler.target.torch_import import load_torch
 
 Marks = Sequence[tuple[str, Any]]
-"""Marks of a step in their order: the phase that ends there, and the mark; the first is its start."""
+"""Marks of a step in their order: the phase that ends there, and the mark; the first is its start.
+"""
 
 
 class Stopwatch(Protocol):
@@ -82,7 +83,9 @@ def stopwatch(device: Any) -> Stopwatch:
 
 
 def phases(marks: Marks, watch: Stopwatch) -> dict[str, float]:
-    """Seconds of each phase of a step, and of the whole as ``step``; a phase that comes again is summed."""
+    """Seconds of each phase of a step, and of the whole as ``step``; a phase that comes again is
+    summed.
+    """
     found: dict[str, float] = {}
     for (_, start), (phase, end) in pairwise(marks):
         found[phase] = found.get(phase, 0.0) + watch.seconds(start, end)

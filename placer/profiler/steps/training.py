@@ -51,18 +51,33 @@ class TrainingStep:
     device, precision
         Where and how.
     batch_size, accumulation
-        Samples of a batch, and batches of an optimizer step. One batch is made and used again: making batches is timed apart.
+        Samples of a batch, and batches of an optimizer step. One batch is made and used again:
+        making batches is timed apart.
 
     Notes
     -----
-    Learning rates are set to 0: optimizers do the same work, and the weights stay as they are, so that no figure depends on how
-    a training on made-up samples goes.
+    Learning rates are set to 0: optimizers do the same work, and the weights stay as they are, so
+    that no figure depends on how a training on made-up samples goes.
     """
 
-    def __init__(self, workload: Workload, device: Any, precision: str, batch_size: int, accumulation: int = 1) -> None:
-        self.workload, self.device, self.precision, self.accumulation = workload, device, precision, accumulation
+    def __init__(
+        self,
+        workload: Workload,
+        device: Any,
+        precision: str,
+        batch_size: int,
+        accumulation: int = 1,
+    ) -> None:
+        self.workload, self.device, self.precision, self.accumulation = (
+            workload,
+            device,
+            precision,
+            accumulation,
+        )
         self.batch = workload.batch(batch_size, device)
-        self.optimizer = workload.optimizer([p for p in workload.module.parameters() if p.requires_grad])
+        self.optimizer = workload.optimizer(
+            [p for p in workload.module.parameters() if p.requires_grad]
+        )
         for group in self.optimizer.param_groups:
             group["lr"] = 0.0
         self.scaler = grad_scaler(precision, device)
@@ -103,7 +118,11 @@ class TrainingStep:
         with autocast(self.precision, self.device):
             loss = self.workload.loss(self.workload.module, self.batch)
         check_loss(self.workload, loss)
-        return None if math.isfinite(float(loss.detach())) else f"the loss is {float(loss.detach())}: the training would learn nothing"
+        return (
+            None
+            if math.isfinite(float(loss.detach()))
+            else f"the loss is {float(loss.detach())}: the training would learn nothing"
+        )
 
 
 def check_loss(workload: Workload, loss: Any) -> None:
@@ -119,8 +138,13 @@ def check_loss(workload: Workload, loss: Any) -> None:
         return
     said = type(loss).__name__
     if isinstance(loss, torch.Tensor):
-        said = f"a tensor of shape {tuple(loss.shape)}" + ("" if loss.requires_grad else " without a gradient")
-    raise PlacerError(f"the loss of {workload.source or workload.name} is {said}", "return a scalar that has a gradient")
+        said = f"a tensor of shape {tuple(loss.shape)}" + (
+            "" if loss.requires_grad else " without a gradient"
+        )
+    raise PlacerError(
+        f"the loss of {workload.source or workload.name} is {said}",
+        "return a scalar that has a gradient",
+    )
 
 
 class FunctionStep:

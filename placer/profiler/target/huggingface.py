@@ -1,4 +1,6 @@
-"""Models of Hugging Face transformers from a configuration file: random weights, synthetic batches, nothing downloaded."""
+"""Models of Hugging Face transformers from a configuration file: random weights, synthetic batches,
+nothing downloaded.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,19 @@ TOKENS = 128
 """Tokens of a text, unless the model takes fewer."""
 RESERVED_POSITIONS = 2
 """RoBERTa counts positions from 2."""
-CONVOLUTIONAL = frozenset({"bit", "convnext", "convnextv2", "cvt", "efficientnet", "mobilenet_v1", "mobilenet_v2", "regnet", "resnet"})
+CONVOLUTIONAL = frozenset(
+    {
+        "bit",
+        "convnext",
+        "convnextv2",
+        "cvt",
+        "efficientnet",
+        "mobilenet_v1",
+        "mobilenet_v2",
+        "regnet",
+        "resnet",
+    }
+)
 """Model types whose family is ``cnn``; the others are transformers."""
 Batch = Callable[[Any, int, int, "torch.device"], dict[str, Any]]
 """From configuration, samples, tokens and device to what the model takes."""
@@ -31,7 +45,9 @@ Batch = Callable[[Any, int, int, "torch.device"], dict[str, Any]]
 
 @dataclass(frozen=True)
 class _Task:
-    """How models of one kind are made and what they take; ``endings`` are those of their class names."""
+    """How models of one kind are made and what they take; ``endings`` are those of their class
+    names.
+    """
 
     endings: tuple[str, ...]
     auto: str
@@ -52,19 +68,23 @@ def from_config(path: str | Path, tokens: int = TOKENS) -> Workload:
     Returns
     -------
     Workload
-        Weights are random and in FP32, on the CPU or where ``with torch.device("meta"):`` around the call says.
+        Weights are random and in FP32, on the CPU or where ``with torch.device("meta"):`` around
+        the call says.
 
     Raises
     ------
     PlacerError
-        If transformers or PyTorch is missing, or the configuration is not one that it can make without code of others.
+        If transformers or PyTorch is missing, or the configuration is not one that it can make
+        without code of others.
     """
     load_torch()
     file = _file(path)
     _refuse_foreign_code(file, _document(file))
     transformers = _load_transformers()
     with _one_line(file, transformers):
-        config = transformers.AutoConfig.from_pretrained(str(file), local_files_only=True, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(
+            str(file), local_files_only=True, trust_remote_code=False
+        )
         _prepare_for_training(config)
         task, module = _make(transformers, config)
     return _workload(file, config, task, module, tokens)
@@ -72,11 +92,14 @@ def from_config(path: str | Path, tokens: int = TOKENS) -> Workload:
 
 def _workload(file: Path, config: Any, task: _Task, module: Any, tokens: int) -> Workload:
     torch = load_torch()
-    positions = getattr(config, "max_position_embeddings", None) or getattr(config, "max_target_positions", None)
+    positions = getattr(config, "max_position_embeddings", None) or getattr(
+        config, "max_target_positions", None
+    )
     length = min(tokens, positions - RESERVED_POSITIONS) if positions else tokens
     return Workload(
         name=file.parent.resolve().name if file.name == "config.json" else file.stem,
-        title=f"{type(module).__name__}, {task.words.format(tokens=length, size=_image_size(config))}",
+        title=f"{type(module).__name__}, "
+        f"{task.words.format(tokens=length, size=_image_size(config))}",
         family="cnn" if config.model_type in CONVOLUTIONAL else "transformer",
         # A configuration may name FP16: training keeps weights in FP32, and precision is a matter of autocast.
         module=module.float(),
@@ -91,7 +114,10 @@ def _file(path: str | Path) -> Path:
     """The configuration itself; a name without a file is never looked up on the network."""
     found = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
     if not found.is_file():
-        raise PlacerError(f"no configuration at '{path}'", "give a local config.json or its folder; nothing is downloaded")
+        raise PlacerError(
+            f"no configuration at '{path}'",
+            "give a local config.json or its folder; nothing is downloaded",
+        )
     return found
 
 
@@ -99,17 +125,26 @@ def _document(file: Path) -> dict[str, Any]:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise PlacerError(f"'{file}' is not JSON: {str(error)[:120]}", "give the config.json of a model") from None
+        raise PlacerError(
+            f"'{file}' is not JSON: {str(error)[:120]}", "give the config.json of a model"
+        ) from None
     if not isinstance(document, dict) or not isinstance(document.get("model_type"), str):
-        raise PlacerError(f"'{file}' names no model_type", "give the config.json of a transformers model")
+        raise PlacerError(
+            f"'{file}' names no model_type", "give the config.json of a transformers model"
+        )
     return document
 
 
 def _refuse_foreign_code(file: Path, document: dict[str, Any]) -> None:
-    """Refuse classes (auto_map) and attention kernels that transformers would fetch from a repository and run."""
+    """Refuse classes (auto_map) and attention kernels that transformers would fetch from a
+    repository and run.
+    """
     for key, value in document.items():
         if key == "auto_map" or ("attn_implementation" in key and "/" in str(value)):
-            raise PlacerError(f"'{file}' wants code of its own ({key})", "placer runs none: remove it, or profile package.module:function")
+            raise PlacerError(
+                f"'{file}' wants code of its own ({key})",
+                "placer runs none: remove it, or profile package.module:function",
+            )
         if isinstance(value, dict):
             _refuse_foreign_code(file, value)
 
@@ -120,7 +155,10 @@ def _load_transformers() -> ModuleType:
     try:
         import transformers
     except ImportError:
-        raise PlacerError("hf: needs Hugging Face transformers, which is not installed", "install it: pip install transformers") from None
+        raise PlacerError(
+            "hf: needs Hugging Face transformers, which is not installed",
+            "install it: pip install transformers",
+        ) from None
     loaded: ModuleType = transformers
     return loaded
 
@@ -136,7 +174,9 @@ def _one_line(file: Path, transformers: ModuleType) -> Iterator[None]:
         raise
     except Exception as error:
         said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise PlacerError(f"transformers cannot make a model of '{file}': {said}", "correct the configuration") from None
+        raise PlacerError(
+            f"transformers cannot make a model of '{file}': {said}", "correct the configuration"
+        ) from None
     finally:
         transformers.logging.set_verbosity(before)
 
@@ -151,18 +191,27 @@ def _prepare_for_training(config: Any) -> None:
 
 
 def _make(transformers: ModuleType, config: Any) -> tuple[_Task, Any]:
-    """The task that the configuration names (``architectures``), else the first that its type can do, and the model."""
+    """The task that the configuration names (``architectures``), else the first that its type can
+    do, and the model.
+    """
     named = (getattr(config, "architectures", None) or [""])[0]
     speech = hasattr(config, "num_mel_bins")
-    fitting = [task for task in TASKS if named.endswith(task.endings) and (task.auto != SPEECH or speech)]
+    fitting = [
+        task for task in TASKS if named.endswith(task.endings) and (task.auto != SPEECH or speech)
+    ]
     for task in fitting or TASKS:
         try:
-            return task, getattr(transformers, task.auto).from_config(config, trust_remote_code=False)
+            return task, getattr(transformers, task.auto).from_config(
+                config, trust_remote_code=False
+            )
         except ValueError as error:
             if "Unrecognized configuration class" not in str(error):
                 raise
     known = ", ".join(task.auto.removeprefix("AutoModelFor") for task in TASKS)
-    raise PlacerError(f"model type '{config.model_type}' has none of the tasks {known}", "profile package.module:function instead")
+    raise PlacerError(
+        f"model type '{config.model_type}' has none of the tasks {known}",
+        "profile package.module:function instead",
+    )
 
 
 def _vocabulary(config: Any) -> int:
@@ -175,7 +224,9 @@ def _image_size(config: Any) -> int:
 
 
 def _text(config: Any, samples: int, tokens: int, device: torch.device) -> Any:
-    return load_torch().randint(1, _vocabulary(config), (samples, tokens), device=device, generator=generator(device))
+    return load_torch().randint(
+        1, _vocabulary(config), (samples, tokens), device=device, generator=generator(device)
+    )
 
 
 def _hidden(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
@@ -189,7 +240,9 @@ def _next(config: Any, samples: int, tokens: int, device: torch.device) -> dict[
 
 
 def _classes(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
-    labels = load_torch().randint(config.num_labels, (samples,), device=device, generator=generator(device))
+    labels = load_torch().randint(
+        config.num_labels, (samples,), device=device, generator=generator(device)
+    )
     return {"input_ids": _text(config, samples, tokens, device), "labels": labels}
 
 
@@ -212,12 +265,42 @@ def _speech(config: Any, samples: int, tokens: int, device: torch.device) -> dic
 
 SPEECH = "AutoModelForSpeechSeq2Seq"
 TASKS = (
-    _Task(("ForMaskedLM", "ForPreTraining"), "AutoModelForMaskedLM", "masked language model, {tokens} tokens", _hidden),
+    _Task(
+        ("ForMaskedLM", "ForPreTraining"),
+        "AutoModelForMaskedLM",
+        "masked language model, {tokens} tokens",
+        _hidden,
+    ),
     _Task(("ForConditionalGeneration",), SPEECH, "speech to {tokens} tokens", _speech),
-    _Task(("ForConditionalGeneration",), "AutoModelForSeq2SeqLM", "{tokens} tokens to {tokens} tokens", _next),
-    _Task(("ForCausalLM", "LMHeadModel"), "AutoModelForCausalLM", "language model, {tokens} tokens", _next),
-    _Task(("ForImageClassification",), "AutoModelForImageClassification", "pictures of {size} x {size}", _pictures),
-    _Task(("ForSequenceClassification",), "AutoModelForSequenceClassification", "classes of texts of {tokens} tokens", _classes),
-    _Task(("ForTokenClassification",), "AutoModelForTokenClassification", "classes of {tokens} tokens", _tags),
+    _Task(
+        ("ForConditionalGeneration",),
+        "AutoModelForSeq2SeqLM",
+        "{tokens} tokens to {tokens} tokens",
+        _next,
+    ),
+    _Task(
+        ("ForCausalLM", "LMHeadModel"),
+        "AutoModelForCausalLM",
+        "language model, {tokens} tokens",
+        _next,
+    ),
+    _Task(
+        ("ForImageClassification",),
+        "AutoModelForImageClassification",
+        "pictures of {size} x {size}",
+        _pictures,
+    ),
+    _Task(
+        ("ForSequenceClassification",),
+        "AutoModelForSequenceClassification",
+        "classes of texts of {tokens} tokens",
+        _classes,
+    ),
+    _Task(
+        ("ForTokenClassification",),
+        "AutoModelForTokenClassification",
+        "classes of {tokens} tokens",
+        _tags,
+    ),
 )
 """In the order in which they are tried for a configuration that names none."""

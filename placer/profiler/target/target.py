@@ -1,4 +1,6 @@
-"""From the words of a command to what is measured: a function of the user, a built-in model, a Hugging Face config."""
+"""From the words of a command to what is measured: a function of the user, a built-in model, a
+Hugging Face config.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,31 @@ from placer.profiler.steps.training import StepFunction
 from placer.profiler.target.torch_import import load_torch
 from placer.profiler.target.workload import Workload
 
-PROTOCOL = "return a placer.profiler.target.workload.Workload, (module, batch), (module, batch, loss) or a step function; see placer profile --help"
+PROTOCOL = (
+    "return a placer.profiler.target.workload.Workload, (module, batch), (module, batch, "
+    "loss) or a step function; see placer profile --help"
+)
 
 
-def load_target(target: str | None, builtin: str | None, name: str | None = None) -> Workload | StepFunction:
+def load_target(
+    target: str | None, builtin: str | None, name: str | None = None
+) -> Workload | StepFunction:
     """Find what shall be measured.
 
     Parameters
     ----------
     target
-        ``package.module:function`` or ``hf:FILE`` with a Hugging Face config. The function is called without arguments and returns
+        ``package.module:function`` or ``hf:FILE`` with a Hugging Face config. The function is
+        called without arguments and returns
 
         * a `Workload`; or
-        * ``(module, batch)`` or ``(module, batch, loss)``: a ``torch.nn.Module``; ``batch(n)`` or ``batch(n, device)``, which makes n
-          samples; ``loss(module, batch)``, a scalar. Without a loss, the batch is what the module is called with (a tuple:
-          positional, a dict: by keyword), and its result, its ``loss`` or the mean of its result is the loss. The optimizer is
-          AdamW; or
-        * a step function: ``step(batch_size)`` trains one batch on the device of its own choice. Only whole steps can be timed then.
+        * ``(module, batch)`` or ``(module, batch, loss)``: a ``torch.nn.Module``; ``batch(n)`` or
+          ``batch(n, device)``, which makes n
+          samples; ``loss(module, batch)``, a scalar. Without a loss, the batch is what the module
+          is called with (a tuple: positional, a dict: by keyword), and its result, its ``loss`` or
+          the mean of its result is the loss. The optimizer is AdamW; or
+        * a step function: ``step(batch_size)`` trains one batch on the device of its own choice.
+          Only whole steps can be timed then.
           Its attribute ``module``, if it has one, is the model whose gradients are counted.
     builtin
         Name of a built-in model instead.
@@ -46,9 +56,14 @@ def load_target(target: str | None, builtin: str | None, name: str | None = None
         If the words or what they lead to are no such thing.
     """
     if (target is None) == (builtin is None):
-        raise PlacerError("give one thing to profile", "either package.module:function or hf:FILE, or --builtin NAME")
+        raise PlacerError(
+            "give one thing to profile",
+            "either package.module:function or hf:FILE, or --builtin NAME",
+        )
     if name is not None and (not name.strip() or not name.isprintable()):
-        raise PlacerError(f"--name {name!r} is empty or not printable", "give a word, such as my-model")
+        raise PlacerError(
+            f"--name {name!r} is empty or not printable", "give a word, such as my-model"
+        )
     found: Workload | StepFunction
     if builtin is not None:
         from placer.profiler.builtin import builtin as built_in
@@ -72,30 +87,50 @@ def _called(target: str) -> Any:
     """What the user's function returns."""
     module_name, _, function_name = target.partition(":")
     if not all(map(str.isidentifier, (*module_name.split("."), function_name))):
-        raise PlacerError(f"'{target}' is no package.module:function", "as in mymodel.train:profile, or hf:FILE, or --builtin NAME")
+        raise PlacerError(
+            f"'{target}' is no package.module:function",
+            "as in mymodel.train:profile, or hf:FILE, or --builtin NAME",
+        )
     here = os.getcwd()  # noqa: PTH109 - sys.path holds text
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        hint = "run placer in the folder that holds it" if error.name and module_name.startswith(error.name) else "install what it imports"
+        hint = (
+            "run placer in the folder that holds it"
+            if error.name and module_name.startswith(error.name)
+            else "install what it imports"
+        )
         raise PlacerError(f"cannot import {module_name}: {one_line(error)}", hint) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also sys.exit
-        raise PlacerError(f"cannot import {module_name}: {type(error).__name__}: {one_line(error)}", "correct the module") from error
+        raise PlacerError(
+            f"cannot import {module_name}: {type(error).__name__}: {one_line(error)}",
+            "correct the module",
+        ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
-        names = ", ".join(sorted(n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__)[:8])
-        raise PlacerError(f"{module_name} has no function '{function_name}'", f"it has: {names or 'none'}")
+        names = ", ".join(
+            sorted(
+                n
+                for n, f in vars(module).items()
+                if inspect.isfunction(f) and f.__module__ == module.__name__
+            )[:8]
+        )
+        raise PlacerError(
+            f"{module_name} has no function '{function_name}'", f"it has: {names or 'none'}"
+        )
     try:
         return function()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also sys.exit
         words = f"{target} fails: {type(error).__name__}: {one_line(error)}"
-        raise PlacerError(words, "correct the function, which is called without arguments") from error
+        raise PlacerError(
+            words, "correct the function, which is called without arguments"
+        ) from error
 
 
 def _made(found: Any, target: str) -> Workload | StepFunction:
@@ -105,7 +140,12 @@ def _made(found: Any, target: str) -> Workload | StepFunction:
     if isinstance(found, Workload):
         _check(found, target)
         return found if found.source else replace(found, source=target)
-    if isinstance(found, tuple) and len(found) in (2, 3) and isinstance(found[0], torch.nn.Module) and all(map(callable, found[1:])):
+    if (
+        isinstance(found, tuple)
+        and len(found) in (2, 3)
+        and isinstance(found[0], torch.nn.Module)
+        and all(map(callable, found[1:]))
+    ):
         return Workload(
             name=name,
             title=f"{type(found[0]).__name__} of {target}",
@@ -118,22 +158,43 @@ def _made(found: Any, target: str) -> Workload | StepFunction:
         )
     if callable(found) and not isinstance(found, (type, torch.nn.Module)):
         module = getattr(found, "module", None)
-        return StepFunction(name=name, source=target, run=found, module=module if isinstance(module, torch.nn.Module) else None)
+        return StepFunction(
+            name=name,
+            source=target,
+            run=found,
+            module=module if isinstance(module, torch.nn.Module) else None,
+        )
     raise PlacerError(f"{target} returns {_kind(found)}, which cannot be profiled", PROTOCOL)
 
 
 def _check(workload: Workload, target: str) -> None:
     """Refuse a workload whose parts are of the wrong kind, before time is spent on it."""
     wrong = [
-        *(name for name in ("name", "title", "family", "source") if not _is_words(getattr(workload, name), empty=name == "source")),
+        *(
+            name
+            for name in ("name", "title", "family", "source")
+            if not _is_words(getattr(workload, name), empty=name == "source")
+        ),
         *(name for name in ("batch", "loss", "optimizer") if not callable(getattr(workload, name))),
-        *(name for name in ("target_batch_size", "microbatch") if not _is_count(getattr(workload, name))),
+        *(
+            name
+            for name in ("target_batch_size", "microbatch")
+            if not _is_count(getattr(workload, name))
+        ),
         *(["module"] if not isinstance(workload.module, load_torch().nn.Module) else []),
-        *(["samples"] if not isinstance(workload.samples, (Iterable, NoneType)) and not hasattr(workload.samples, "__getitem__") else []),
+        *(
+            ["samples"]
+            if not isinstance(workload.samples, (Iterable, NoneType))
+            and not hasattr(workload.samples, "__getitem__")
+            else []
+        ),
     ]
     if wrong:
         said = ascii(getattr(workload, wrong[0]))[:80]
-        raise PlacerError(f"the Workload of {target}: {wrong[0]} is {said}", "see placer.profiler.target.workload for what each part is")
+        raise PlacerError(
+            f"the Workload of {target}: {wrong[0]} is {said}",
+            "see placer.profiler.target.workload for what each part is",
+        )
 
 
 def _is_words(value: Any, *, empty: bool) -> bool:
@@ -169,7 +230,11 @@ def moved(batch: Any, device: Any) -> Any:
     if isinstance(batch, Mapping):
         return {key: moved(value, device) for key, value in batch.items()}
     if isinstance(batch, (list, tuple)):
-        return type(batch)(moved(value, device) for value in batch) if type(batch) in (list, tuple) else batch
+        return (
+            type(batch)(moved(value, device) for value in batch)
+            if type(batch) in (list, tuple)
+            else batch
+        )
     return batch
 
 

@@ -18,6 +18,9 @@ def load_torch() -> ModuleType:
     try:
         import torch
     except ImportError:
-        raise PlacerError("placer profile needs PyTorch, which is not installed", "install it: pip install 'placer[profile]'") from None
+        raise PlacerError(
+            "placer profile needs PyTorch, which is not installed",
+            "install it: pip install 'placer[profile]'",
+        ) from None
     loaded: ModuleType = torch
     return loaded

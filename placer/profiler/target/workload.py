@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 USUAL_TARGET_BATCH_SIZE = 32_768
 """Samples of an optimizer step where nobody has said: as in the published runs of profiles/."""
 USUAL_COMPRESSION = "fp16"
-"""Gradients are sent in half precision unless a request says otherwise, as in the shipped profiles."""
+"""Gradients are sent in half precision unless a request says otherwise, as in the shipped profiles.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +35,14 @@ class Workload:
     optimizer
         Makes the optimizer of some parameters.
     target_batch_size, microbatch
-        Samples of an optimizer step over all workers, and samples that one device takes at once, if the user has said so.
+        Samples of an optimizer step over all workers, and samples that one device takes at once, if
+        the user has said so.
     samples
-        Batches of a dataset to measure its share of a step, if there is one: an iterable of batches that ``loss`` takes.
+        Batches of a dataset to measure its share of a step, if there is one: an iterable of batches
+        that ``loss`` takes.
     source
-        Where the model comes from: ``package.module:function``, ``builtin resnet50-like``, ``hf config.json``.
+        Where the model comes from: ``package.module:function``, ``builtin resnet50-like``, ``hf
+        config.json``.
     """
 
     name: str

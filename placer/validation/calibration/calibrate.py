@@ -18,11 +18,21 @@ from placer.validation.calibration.least_squares import solve
 from placer.validation.calibration.outcome import Fitted, finished, fitted_figures
 from placer.validation.calibration.parameter_choice import Pair
 from placer.validation.calibration.parameters import Parameter
-from placer.validation.calibration.quality import Check, Errors, check_runs, errors_of, not_fitted, warnings_of
+from placer.validation.calibration.quality import (
+    Check,
+    Errors,
+    check_runs,
+    errors_of,
+    not_fitted,
+    warnings_of,
+)
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 from placer.workload.overlay import Overlay
 
-TOLD = "a run of two workers or more tells the averaging time, a link or kappa; calculation_s or one machine alone tells a speed"
+TOLD = (
+    "a run of two workers or more tells the averaging time, a link or kappa; "
+    "calculation_s or one machine alone tells a speed"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +93,8 @@ def calibrate(
     Raises
     ------
     PlacerError
-        If SciPy is missing, a line is wrong, two lines contradict each other, or the runs tell nothing.
+        If SciPy is missing, a line is wrong, two lines contradict each other, or the runs tell
+        nothing.
     """
     path, book = Path(runs), catalog if isinstance(catalog, Catalog) else load_catalog(catalog)
     created = date.today().isoformat() if today is None else today
@@ -98,7 +109,10 @@ def calibrate(
     figures = fitted_figures(solution, counts)
     source = f"placer calibrate {path.name} ({len(measured)} runs, {created})"
     overlay = finished(solution, figures, measured, source, created)
-    overlay = replace(overlay, calibration=replace(overlay.calibration, name=f"{path.name} of {created} ({digest[:8]})"))
+    overlay = replace(
+        overlay,
+        calibration=replace(overlay.calibration, name=f"{path.name} of {created} ({digest[:8]})"),
+    )
     checks = check_runs(equations, solution, overlay, asked)
     return CalibrationReport(
         overlay=overlay,
@@ -117,10 +131,15 @@ def _pair(word: str, book: Catalog, runs: Collection[MeasuredRun]) -> Pair:
     """Read ``A:B`` and check that some run goes over the link."""
     a, colon, b = word.partition(":")
     if not colon or not a or not b or a == b:
-        raise PlacerError(f"link '{word}' is not a pair of places", "write it as onprem/erben-eu:gcp/europe-west1")
+        raise PlacerError(
+            f"link '{word}' is not a pair of places", "write it as onprem/erben-eu:gcp/europe-west1"
+        )
     pair = (min(a, b), max(a, b))
     for place in pair:
         book.region(place)
     if not any(pair in run.pairs for run in runs):
-        raise PlacerError(f"no run has workers in {a} and in {b}", "add a run over this link, or leave out --fit-link")
+        raise PlacerError(
+            f"no run has workers in {a} and in {b}",
+            "add a run over this link, or leave out --fit-link",
+        )
     return pair

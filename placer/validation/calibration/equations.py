@@ -1,4 +1,6 @@
-"""The equations of a fit: how far expected steps are from measured ones, and what each parameter does to that."""
+"""The equations of a fit: how far expected steps are from measured ones, and what each parameter
+does to that.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,22 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.validation.calibration.parameters import CONSTANT, KAPPA, LINK, RATE, SCALE, Parameter, Values, overlay_of
+from placer.validation.calibration.parameters import (
+    CONSTANT,
+    KAPPA,
+    LINK,
+    RATE,
+    SCALE,
+    Parameter,
+    Values,
+    overlay_of,
+)
 from placer.validation.calibration.runs import MeasuredRun
 
 COMMUNICATION_WEIGHT = 0.2
-"""Exchange times scatter about five times as much as samples/s: 8 % against 1.5 % in the logs of Erben et al. (2024)."""
+"""Exchange times scatter about five times as much as samples/s: 8 % against 1.5 % in the logs of
+Erben et al. (2024).
+"""
 NUDGE = 1e-4
 """Share of a figure by which it is changed to see what it does."""
 MOST_KEPT = 200_000
@@ -22,7 +35,8 @@ Mask = NDArray[np.bool_]
 
 
 class Equations:
-    """Residuals of some runs: relative errors of samples/s, of the calculation and, weighted, of the exchange.
+    """Residuals of some runs: relative errors of samples/s, of the calculation and, weighted, of
+    the exchange.
 
     Parameters
     ----------
@@ -34,9 +48,19 @@ class Equations:
 
     def __init__(self, runs: Sequence[MeasuredRun], known: Equations | None = None) -> None:
         self.runs = tuple(runs)
-        self._found: dict[tuple[int, tuple[tuple[Parameter, float], ...]], Array] = known._found if known else {}
+        self._found: dict[tuple[int, tuple[tuple[Parameter, float], ...]], Array] = (
+            known._found if known else {}
+        )
         self._touching: dict[tuple[Parameter, int], bool] = known._touching if known else {}
-        ends = np.cumsum([0, *(1 + (run.calculation_s is not None) + (run.communication_s is not None) for run in self.runs)])
+        ends = np.cumsum(
+            [
+                0,
+                *(
+                    1 + (run.calculation_s is not None) + (run.communication_s is not None)
+                    for run in self.runs
+                ),
+            ]
+        )
         self._of_run = [slice(int(start), int(stop)) for start, stop in pairwise(ends)]
         self.size = int(ends[-1])
 
@@ -53,10 +77,15 @@ class Equations:
         """Change of the residuals by a change of each parameter, in steps of `Parameter.step`."""
         result = np.zeros((self.size, len(parameters)))
         for column, parameter in enumerate(parameters):
-            changed = {**values, parameter: values.get(parameter, parameter.published) + NUDGE * parameter.step}
+            changed = {
+                **values,
+                parameter: values.get(parameter, parameter.published) + NUDGE * parameter.step,
+            }
             for run, rows in zip(self.runs, self._of_run, strict=True):
                 if self._touches(parameter, run):
-                    result[rows, column] = (self._residuals(run, changed) - self._residuals(run, values)) / NUDGE
+                    result[rows, column] = (
+                        self._residuals(run, changed) - self._residuals(run, values)
+                    ) / NUDGE
         return result
 
     def rows(self, chosen: Sequence[bool]) -> Mask:
@@ -69,7 +98,10 @@ class Equations:
     def by_run(self, figures: Array) -> list[float]:
         """Smallest figure of each run, its exchange apart."""
         pairs = zip(self.runs, self._of_run, strict=True)
-        return [float(np.min(figures[rows.start : rows.stop - (run.communication_s is not None)])) for run, rows in pairs]
+        return [
+            float(np.min(figures[rows.start : rows.stop - (run.communication_s is not None)]))
+            for run, rows in pairs
+        ]
 
     def _residuals(self, run: MeasuredRun, values: Values) -> Array:
         """Residuals of one run; worked out once for the figures that it depends on."""
@@ -91,7 +123,9 @@ class Equations:
 def touches(parameter: Parameter, run: MeasuredRun) -> bool:
     """Whether a parameter can change the expected step of a run."""
     if parameter.kind == RATE:
-        return parameter.key[0] == run.model and any((g.gpu, str(g.gpu_count)) == parameter.key[1:3] for g in run.placement.groups)
+        return parameter.key[0] == run.model and any(
+            (g.gpu, str(g.gpu_count)) == parameter.key[1:3] for g in run.placement.groups
+        )
     if parameter.kind == LINK:
         return parameter.key in run.pairs
     if parameter.kind == KAPPA:
@@ -105,5 +139,7 @@ def _residuals_of(run: MeasuredRun, values: Values) -> Array:
     if run.calculation_s is not None:
         found.append(run.calculation_s / step.calculation - 1)
     if run.communication_s is not None:
-        found.append(COMMUNICATION_WEIGHT * (run.communication_s - step.communication) / run.communication_s)
+        found.append(
+            COMMUNICATION_WEIGHT * (run.communication_s - step.communication) / run.communication_s
+        )
     return np.array(found)

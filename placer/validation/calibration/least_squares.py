@@ -14,16 +14,19 @@ from placer.validation.calibration.parameter_choice import Pair, choose
 from placer.validation.calibration.parameters import Parameter, Values
 
 SOFTEST, HARDEST = 0.03, 0.005
-"""Residuals above this share count linearly: at most 3 %, and 0.5 % for runs that repeat very well."""
+"""Residuals above this share count linearly: at most 3 %, and 0.5 % for runs that repeat very well.
+"""
 MAD_TO_SIGMA = 1.4826
 LEAST_SIGMA = 0.01
-"""Samples/s of one run repeat within about 1 %: no fitted figure is more certain than that allows."""
+"""Samples/s of one run repeat within about 1 %: no fitted figure is more certain than that allows.
+"""
 NEAR_LIMIT = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """Fitted values, their relative standard errors in steps, and how much each run counts (1: in full).
+    """Fitted values, their relative standard errors in steps, and how much each run counts (1: in
+    full).
 
     Notes
     -----
@@ -43,7 +46,9 @@ class Solution:
         return value <= low + slack or value >= high - slack
 
 
-def solve(equations: Equations, asked: Collection[Pair] = (), near: Values | None = None) -> Solution:
+def solve(
+    equations: Equations, asked: Collection[Pair] = (), near: Values | None = None
+) -> Solution:
     """Fit what the runs tell.
 
     Parameters
@@ -57,7 +62,8 @@ def solve(equations: Equations, asked: Collection[Pair] = (), near: Values | Non
 
     Notes
     -----
-    soft_l1 loss on relative errors; fitted twice, the second time with a scale from the residuals of the first.
+    soft_l1 loss on relative errors; fitted twice, the second time with a scale from the residuals
+    of the first.
 
     Raises
     ------
@@ -70,7 +76,13 @@ def solve(equations: Equations, asked: Collection[Pair] = (), near: Values | Non
     parameters = list(start)
     if not parameters:
         ones = (1.0,) * len(equations.runs)
-        return Solution(values={}, errors={}, weights=ones, residuals=equations.residuals({}), freedom=equations.size)
+        return Solution(
+            values={},
+            errors={},
+            weights=ones,
+            residuals=equations.residuals({}),
+            freedom=equations.size,
+        )
     steps = np.array([p.step for p in parameters])
     limits = np.array([p.limits for p in parameters]).T / steps
 
@@ -90,19 +102,33 @@ def solve(equations: Equations, asked: Collection[Pair] = (), near: Values | Non
             xtol=1e-7,
         )
         x = found.x
-        softness = float(np.clip(2 * MAD_TO_SIGMA * np.median(np.abs(found.fun)), HARDEST, softness))
+        softness = float(
+            np.clip(2 * MAD_TO_SIGMA * np.median(np.abs(found.fun)), HARDEST, softness)
+        )
     weights = 1 / np.sqrt(1 + (found.fun / softness) ** 2)
     freedom = equations.size - len(parameters)
     return Solution(
-        values={p: 0.0 if 0 < value < NEAR_LIMIT * p.step else value for p, value in values(x).items()},
-        errors=dict(zip(parameters, _standard_errors(equations.jacobian(values(x), parameters), found.fun, weights, freedom), strict=True)),
+        values={
+            p: 0.0 if 0 < value < NEAR_LIMIT * p.step else value for p, value in values(x).items()
+        },
+        errors=dict(
+            zip(
+                parameters,
+                _standard_errors(
+                    equations.jacobian(values(x), parameters), found.fun, weights, freedom
+                ),
+                strict=True,
+            )
+        ),
         weights=tuple(equations.by_run(weights)),
         residuals=found.fun,
         freedom=freedom,
     )
 
 
-def _standard_errors(jacobian: Array, residuals: Array, weights: Array, freedom: int) -> list[float]:
+def _standard_errors(
+    jacobian: Array, residuals: Array, weights: Array, freedom: int
+) -> list[float]:
     """Standard error of each parameter in its steps, from the curvature at the solution."""
     sigma = np.sqrt(np.sum(weights * residuals**2) / freedom) if freedom > 0 else LEAST_SIGMA
     weighted = jacobian * np.sqrt(weights)[:, None]

@@ -1,4 +1,6 @@
-"""What the records of a run log must hold before their figures are used: a log may be cut, edited or written by something else."""
+"""What the records of a run log must hold before their figures are used: a log may be cut, edited
+or written by something else.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ Check = Callable[[Any], bool]
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and 0 <= value < LARGEST
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and isfinite(value)
+        and 0 <= value < LARGEST
+    )
 
 
 def _above_zero(value: Any) -> bool:
@@ -40,11 +47,15 @@ def _manifest(value: Any) -> bool:
 
 def _groups(value: Any) -> bool:
     names = {"place": _text, "count": _count, "gpu": _text, "gpu_count": _count, "market": _text}
-    return isinstance(value, list) and all(isinstance(g, dict) and all(ok(g.get(n)) for n, ok in names.items()) for g in value)
+    return isinstance(value, list) and all(
+        isinstance(g, dict) and all(ok(g.get(n)) for n, ok in names.items()) for g in value
+    )
 
 
 def _beside(value: Any) -> bool:
-    return isinstance(value, dict) and all(_number(value.get(name)) for name in ("exchange_s", "waited_s", "flushed_s"))
+    return isinstance(value, dict) and all(
+        _number(value.get(name)) for name in ("exchange_s", "waited_s", "flushed_s")
+    )
 
 
 OPTIONAL: Mapping[str, Mapping[str, Check]] = {
@@ -65,16 +76,24 @@ FIELDS: Mapping[str, Mapping[str, Check]] = {
         "target_batch_size": _count,
     },
     "ready": {"rank": _count, "elements": _count},
-    "step": {"rank": _count, "step": _count, "samples": _number, "step_s": _above_zero, "calculation_s": _number},
+    "step": {
+        "rank": _count,
+        "step": _count,
+        "samples": _number,
+        "step_s": _above_zero,
+        "calculation_s": _number,
+    },
     "lost": {"rank": _count, "step": _count, "reason": _text},
     "fault": {"lost": _count, "step": _count, "reason": _text},
     "notice": {"gone": _count, "message": _text},
 }
-"""Keys by kind of record that are read, and what they must be; other kinds and keys are left alone."""
+"""Keys by kind of record that are read, and what they must be; other kinds and keys are left alone.
+"""
 
 
 def wrong_field(record: Record) -> str | None:
-    """Name the first field of a record that is missing or no figure that a run can have; None if there is none.
+    """Name the first field of a record that is missing or no figure that a run can have; None if
+    there is none.
 
     Examples
     --------

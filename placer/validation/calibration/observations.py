@@ -1,4 +1,6 @@
-"""What the log of a run says about the plan that it ran: speeds of its machines, its exchange, and workers that were lost."""
+"""What the log of a run says about the plan that it ran: speeds of its machines, its exchange, and
+workers that were lost.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from typing import Any
 from placer.documents.manifest.types import Group, Manifest
 from placer.errors import PlacerError
 from placer.market.catalog import device_name
-from placer.validation.calibration.run_log import LEAST_ROUNDS, check_model, counted_rounds, read_run, round_seconds
+from placer.validation.calibration.run_log import (
+    LEAST_ROUNDS,
+    check_model,
+    counted_rounds,
+    read_run,
+    round_seconds,
+)
 
 Record = Mapping[str, Any]
 MOST_FACTOR = 1000.0
@@ -21,7 +29,9 @@ MOST_FACTOR = 1000.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speed:
-    """Samples/s that one machine of a kind calculated, beside the plan's figure, which differs a little from place to place."""
+    """Samples/s that one machine of a kind calculated, beside the plan's figure, which differs a
+    little from place to place.
+    """
 
     gpu: str
     gpu_count: int
@@ -56,8 +66,9 @@ class Observed:
 
     Notes
     -----
-    ``exchange_s`` is of one round, with the wait for others. Where the run was not at the plan's places, or is too short, ``speeds`` is
-    empty and the other figures are None: then it only says who was lost. ``rounds`` are those that count.
+    ``exchange_s`` is of one round, with the wait for others. Where the run was not at the plan's
+    places, or is too short, ``speeds`` is empty and the other figures are None: then it only says
+    who was lost. ``rounds`` are those that count.
     """
 
     links: str
@@ -79,7 +90,8 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
     Raises
     ------
     PlacerError
-        If one is of another plan or model, or they say nothing: run on one machine or too short, and nobody was lost.
+        If one is of another plan or model, or they say nothing: run on one machine or too short,
+        and nobody was lost.
     """
     path, *others = [paths] if isinstance(paths, Path) else paths
     records = _together([_of_plan(one, manifest) for one in (path, *others)])
@@ -90,14 +102,21 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
     rounds = counted_rounds(steps, manifest.world_size, said.local_steps, overlap=said.overlap)
     if head["links"] == "real" and len(rounds) >= LEAST_ROUNDS:
         check_model(path, head, records)
-        speeds, found = _checked(path, _speeds(rounds, manifest), manifest), round_seconds(rounds, manifest.world_size)
-        unknown = said.overlap and found is not None and found.hidden is None  # some rounds without exchange, some with two
+        speeds, found = (
+            _checked(path, _speeds(rounds, manifest), manifest),
+            round_seconds(rounds, manifest.world_size),
+        )
+        unknown = (
+            said.overlap and found is not None and found.hidden is None
+        )  # some rounds without exchange, some with two
         return Observed(
             links="real",
             rounds=len(rounds),
             speeds=speeds,
             samples_per_second=None if found is None else found.samples_per_second,
-            exchange_s=None if found is None or unknown or manifest.world_size == 1 else found.between,
+            exchange_s=None
+            if found is None or unknown or manifest.world_size == 1
+            else found.between,
             lost=lost,
         )
     if not lost and head["links"] != "real":
@@ -106,17 +125,30 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
         raise PlacerError(words, "run it where the plan says")
     if not lost:
         least = LEAST_ROUNDS + (3 if said.overlap else 1)
-        raise PlacerError(f"{path}: {len(rounds)} rounds after the first", f"run at least {least} rounds")
-    return Observed(links=head["links"], rounds=len(rounds), speeds=(), samples_per_second=None, exchange_s=None, lost=lost)
+        raise PlacerError(
+            f"{path}: {len(rounds)} rounds after the first", f"run at least {least} rounds"
+        )
+    return Observed(
+        links=head["links"],
+        rounds=len(rounds),
+        speeds=(),
+        samples_per_second=None,
+        exchange_s=None,
+        lost=lost,
+    )
 
 
 def _of_plan(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
-    """Records of a log, each header of it of the plan: logs may stand one after the other in a file."""
+    """Records of a log, each header of it of the plan: logs may stand one after the other in a
+    file.
+    """
     records = read_run(path)
     for head in (record for record in records if record["kind"] == "run"):
         if head["manifest"]["digest"] != manifest.digest:
             ran = f"{head['manifest']['name']} ({str(head['manifest']['digest'])[:8]})"
-            words = f"{path}: a run of {ran}, the manifest is {manifest.name} ({manifest.digest[:8]})"
+            words = (
+                f"{path}: a run of {ran}, the manifest is {manifest.name} ({manifest.digest[:8]})"
+            )
             raise PlacerError(words, "give the manifest that was run, as it was")
     return records
 
@@ -134,28 +166,44 @@ def _together(logs: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     return found
 
 
-def _check_ranks(path: Path, records: Sequence[Record], manifest: Manifest, lost: Collection[int]) -> None:
+def _check_ranks(
+    path: Path, records: Sequence[Record], manifest: Manifest, lost: Collection[int]
+) -> None:
     """Refuse steps of ranks that the plan does not have, and a run with steps of some workers only."""
     ranks = {record["rank"] for record in records if record["kind"] == "step"}
-    beside = len(manifest.buckets) or int(manifest.aggregator is not None)  # a function for each bucket, or the server
+    beside = len(manifest.buckets) or int(
+        manifest.aggregator is not None
+    )  # a function for each bucket, or the server
     last = manifest.world_size + beside - 1
     if ranks and max(ranks) > last:
-        raise PlacerError(f"{path}: steps of rank {max(ranks)}, the plan's last is {last}", "give run.jsonl as placer run wrote it")
+        raise PlacerError(
+            f"{path}: steps of rank {max(ranks)}, the plan's last is {last}",
+            "give run.jsonl as placer run wrote it",
+        )
     missing = set(range(manifest.world_size)) - ranks - set(lost)
     if ranks and missing:
         raise PlacerError(
-            f"{path}: no steps of rank {min(missing)}", "give the log of rank 0; of a run that stopped, those of all machines"
+            f"{path}: no steps of rank {min(missing)}",
+            "give the log of rank 0; of a run that stopped, those of all machines",
         )
 
 
 def _checked(path: Path, speeds: tuple[Speed, ...], manifest: Manifest) -> tuple[Speed, ...]:
     """Refuse speeds that no run of the plan's machines can have."""
     if not speeds and any(group.samples_per_second is not None for group in manifest.groups):
-        raise PlacerError(f"{path}: no worker calculated anything", "give the log of a run that trained")
+        raise PlacerError(
+            f"{path}: no worker calculated anything", "give the log of a run that trained"
+        )
     for speed in speeds:
         if not 1 / MOST_FACTOR <= speed.factor <= MOST_FACTOR:
-            words = f"{path}: {speed.device} {speed.measured:.3g} samples/s a machine, planned {speed.planned:.3g}"
-            raise PlacerError(words, "no machine is so far from its plan: check the log, or plan with its own profile")
+            words = (
+                f"{path}: {speed.device} {speed.measured:.3g} samples/s a machine, planned "
+                f"{speed.planned:.3g}"
+            )
+            raise PlacerError(
+                words,
+                "no machine is so far from its plan: check the log, or plan with its own profile",
+            )
     return speeds
 
 
@@ -165,7 +213,9 @@ def group_of(rank: int, groups: Sequence[Group]) -> Group | None:
 
 
 def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
-    """Ranks that died or fell silent, not those that stopped because of them, whom ranks that stopped later may name."""
+    """Ranks that died or fell silent, not those that stopped because of them, whom ranks that
+    stopped later may name.
+    """
     found: dict[int, Lost] = {}
     stopped = {record["rank"] for record in records if record["kind"] == "fault"}
     for record in records:
@@ -180,7 +230,9 @@ def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
         group = group_of(rank, manifest.groups)
         if rank not in found or record["kind"] == "lost":
             plain = "".join(c if c.isprintable() else " " for c in reason)
-            found[rank] = Lost(rank=rank, place="" if group is None else group.place, step=step, reason=plain)
+            found[rank] = Lost(
+                rank=rank, place="" if group is None else group.place, step=step, reason=plain
+            )
     first = set(found) - stopped or set(found)
     return tuple(found[rank] for rank in sorted(first))
 
@@ -201,7 +253,9 @@ def _speeds(rounds: Sequence[Sequence[Record]], manifest: Manifest) -> tuple[Spe
     for rank, rates in sorted(by_rank.items()):
         group = group_of(rank, manifest.groups)
         if group is not None and group.samples_per_second is not None:
-            kinds[group.offer.gpu, group.offer.gpu_count].append((group.samples_per_second, median(rates)))
+            kinds[group.offer.gpu, group.offer.gpu_count].append(
+                (group.samples_per_second, median(rates))
+            )
     return tuple(
         Speed(
             gpu=gpu,

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from placer.validation.calibration.least_squares import Solution
-from placer.validation.calibration.parameters import CONSTANT, KAPPA, LINK, RATE, SCALE, Parameter, overlay_of
+from placer.validation.calibration.parameters import (
+    CONSTANT,
+    KAPPA,
+    LINK,
+    RATE,
+    SCALE,
+    Parameter,
+    overlay_of,
+)
 from placer.validation.calibration.runs import MeasuredRun
 from placer.workload.constants import PUBLISHED
 from placer.workload.overlay import ModelEfficiency, Overlay
@@ -18,7 +26,8 @@ NINETY_PERCENT = 1.645
 LEAST_HALF_WIDTH = {RATE: 0.02, LINK: 0.05, KAPPA: 0.02, SCALE: 0.02, CONSTANT: 0.0}
 """Least relative half-width of an interval: what a speed or a link varies from day to day."""
 ENOUGH = 5
-"""Degrees of freedom from which residuals may also widen a published spread; fewer only narrow it."""
+"""Degrees of freedom from which residuals may also widen a published spread; fewer only narrow it.
+"""
 OUTLIER = 0.5
 """A run that counts less than this is named as an outlier."""
 SANE_RATIO = 5.0
@@ -27,7 +36,9 @@ SANE_RATIO = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitted:
-    """One fitted figure beside the published one, with its 90 % interval and the number of runs behind it."""
+    """One fitted figure beside the published one, with its 90 % interval and the number of runs
+    behind it.
+    """
 
     parameter: Parameter
     value: float
@@ -41,14 +52,34 @@ def fitted_figures(solution: Solution, counts: dict[Parameter, int]) -> tuple[Fi
     """Put an interval around each fitted value."""
     found = []
     for parameter, value in solution.values.items():
-        half = max(NINETY_PERCENT * solution.errors[parameter] * parameter.step, LEAST_HALF_WIDTH[parameter.kind] * value)
-        low = max(value - half, 0.0 if parameter.kind in (SCALE, CONSTANT) else value / (1 + half / value))
+        half = max(
+            NINETY_PERCENT * solution.errors[parameter] * parameter.step,
+            LEAST_HALF_WIDTH[parameter.kind] * value,
+        )
+        low = max(
+            value - half, 0.0 if parameter.kind in (SCALE, CONSTANT) else value / (1 + half / value)
+        )
         limit = solution.at_limit(parameter)
-        found.append(Fitted(parameter=parameter, value=value, low=low, high=value + half, runs=counts[parameter], at_limit=limit))
+        found.append(
+            Fitted(
+                parameter=parameter,
+                value=value,
+                low=low,
+                high=value + half,
+                runs=counts[parameter],
+                at_limit=limit,
+            )
+        )
     return tuple(found)
 
 
-def finished(solution: Solution, figures: Sequence[Fitted], runs: Sequence[MeasuredRun], source: str, as_of: str) -> Overlay:
+def finished(
+    solution: Solution,
+    figures: Sequence[Fitted],
+    runs: Sequence[MeasuredRun],
+    source: str,
+    as_of: str,
+) -> Overlay:
     """Build the overlay of a solution with intervals, spreads and efficiencies."""
     bare = overlay_of(solution.values, runs, source, as_of)
     around = {fitted.parameter: fitted for fitted in figures}
@@ -59,9 +90,15 @@ def finished(solution: Solution, figures: Sequence[Fitted], runs: Sequence[Measu
         rates.append(replace(row, rate=replace(row.rate, low=fitted.low, high=fitted.high)))
     links = []
     for link in bare.links:
-        fitted = next(f for p, f in around.items() if p.kind == LINK and set(p.key) == {link.src, link.dst})
+        fitted = next(
+            f for p, f in around.items() if p.kind == LINK and set(p.key) == {link.src, link.dst}
+        )
         low, high = fitted.low / fitted.value, fitted.high / fitted.value
-        links.append(replace(link, gbps_low=link.gbps_one_stream * low, gbps_high=link.gbps_one_stream * high))
+        links.append(
+            replace(
+                link, gbps_low=link.gbps_one_stream * low, gbps_high=link.gbps_one_stream * high
+            )
+        )
     calibration = replace(
         bare.calibration,
         kappa=_kappa(solution, bare, runs),
@@ -72,9 +109,14 @@ def finished(solution: Solution, figures: Sequence[Fitted], runs: Sequence[Measu
     return replace(overlay, efficiencies=_efficiencies(overlay, runs, source))
 
 
-def _kappa(solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]) -> tuple[float, float, float]:
+def _kappa(
+    solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]
+) -> tuple[float, float, float]:
     """Value, slow and fast of kappa from how the runs between regions lie around it."""
-    value, published = next((v for p, v in solution.values.items() if p.kind == KAPPA), None), PUBLISHED.kappa
+    value, published = (
+        next((v for p, v in solution.values.items() if p.kind == KAPPA), None),
+        PUBLISHED.kappa,
+    )
     if value is None:
         return published
     fitted = {p.key for p in solution.values if p.kind == LINK}
@@ -83,12 +125,16 @@ def _kappa(solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]) ->
         if run.one_region or weight < OUTLIER or fitted & set(run.pairs):
             continue
         parts = dict(run.step(overlay).parts)
-        ratios.append(_ratio(_exchange_s(run, overlay) - parts["averaging"], parts["between regions"]))
+        ratios.append(
+            _ratio(_exchange_s(run, overlay) - parts["averaging"], parts["between regions"])
+        )
     half = _half_width(ratios, 1, math.log(published[1] / published[2]) / 2)
     return value, value * math.exp(half), value * math.exp(-half)
 
 
-def _spreads(solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]) -> dict[str, tuple[float, float, float]]:
+def _spreads(
+    solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]
+) -> dict[str, tuple[float, float, float]]:
     """Spread of the averaging time of each host class that was fitted, from its runs in one region."""
     found, published = {}, PUBLISHED.averaging_spread
     for host in sorted({p.key[0] for p in solution.values if p.kind in (SCALE, CONSTANT)}):
@@ -116,28 +162,53 @@ def _ratio(measured: float, expected: float) -> float | None:
 
 
 def _half_width(logs: Sequence[float | None], parameters: int, published: float) -> float:
-    """Half-width of a 90 % interval in logarithms, from residuals; the published one where they say too little."""
+    """Half-width of a 90 % interval in logarithms, from residuals; the published one where they say
+    too little.
+    """
     found = [log for log in logs if log is not None]
     freedom = len(found) - parameters
     if freedom < 1:
         return published
     from scipy.special import stdtrit
 
-    half = max(LEAST_HALF_WIDTH[KAPPA], float(stdtrit(freedom, 0.95)) * math.sqrt(math.fsum(x * x for x in found) / freedom))
+    half = max(
+        LEAST_HALF_WIDTH[KAPPA],
+        float(stdtrit(freedom, 0.95)) * math.sqrt(math.fsum(x * x for x in found) / freedom),
+    )
     return half if freedom >= ENOUGH else min(half, published)
 
 
-def _efficiencies(overlay: Overlay, runs: Sequence[MeasuredRun], source: str) -> tuple[ModelEfficiency, ...]:
-    """Local rate over single-device rate, the mean over the devices of a model whose rate alone is known."""
+def _efficiencies(
+    overlay: Overlay, runs: Sequence[MeasuredRun], source: str
+) -> tuple[ModelEfficiency, ...]:
+    """Local rate over single-device rate, the mean over the devices of a model whose rate alone is
+    known.
+    """
     shares: dict[str, list[tuple[float, float, float]]] = {}
     for row in overlay.rates:
         if row.rate.framework == "none" or row.rate.gpu_count > 1:
             continue
-        run = next(run for run in runs if run.model == row.model and row.rate.gpu in {g.gpu for g in run.placement.groups})
+        run = next(
+            run
+            for run in runs
+            if run.model == row.model and row.rate.gpu in {g.gpu for g in run.placement.groups}
+        )
         book = run.problem.catalog
-        alone = overlay.over_profile(run.problem.profile).rate(book.gpu(row.rate.gpu), 1, "none", book)
-        if alone is not None and alone.basis in ("measured", "published") and row.rate.high <= alone.value:
-            shares.setdefault(row.model, []).append((row.rate.low / alone.value, row.rate.value / alone.value, row.rate.high / alone.value))
+        alone = overlay.over_profile(run.problem.profile).rate(
+            book.gpu(row.rate.gpu), 1, "none", book
+        )
+        if (
+            alone is not None
+            and alone.basis in ("measured", "published")
+            and row.rate.high <= alone.value
+        ):
+            shares.setdefault(row.model, []).append(
+                (
+                    row.rate.low / alone.value,
+                    row.rate.value / alone.value,
+                    row.rate.high / alone.value,
+                )
+            )
     return tuple(
         ModelEfficiency(
             model=model,

@@ -7,13 +7,24 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from placer.validation.calibration.equations import Array, Equations, Mask
-from placer.validation.calibration.parameters import CONSTANTS, SCALE, Parameter, constant, kappa, links_of, rates_of, scale
+from placer.validation.calibration.parameters import (
+    CONSTANTS,
+    SCALE,
+    Parameter,
+    constant,
+    kappa,
+    links_of,
+    rates_of,
+    scale,
+)
 from placer.validation.calibration.runs import MeasuredRun
 
 INFORMATION = 0.02
-"""A figure is fitted if its doubling moves the residuals by this much in a way that no other figure does.
+"""A figure is fitted if its doubling moves the residuals by this much in a way that no other figure
+does.
 
-Samples/s repeat within about 1 %: with less the fitted figure would be uncertain by more than half of itself.
+Samples/s repeat within about 1 %: with less the fitted figure would be uncertain by more than half
+of itself.
 """
 Pair = tuple[str, str]
 
@@ -28,10 +39,11 @@ def choose(equations: Equations, asked: Collection[Pair] = ()) -> dict[Parameter
 
     Notes
     -----
-    In this order, each only if it changes the expected steps in a way that those before it cannot: speeds whose
-    calculation time was logged, links, kappa, one factor on the averaging time of each host class (from runs in
-    one region), speeds that are only estimates, single constants of the host classes, the other speeds. One run
-    therefore fits the link or kappa if it spans regions, and else the averaging time as a whole.
+    In this order, each only if it changes the expected steps in a way that those before it cannot:
+    speeds whose calculation time was logged, links, kappa, one factor on the averaging time of each
+    host class (from runs in one region), speeds that are only estimates, single constants of the
+    host classes, the other speeds. One run therefore fits the link or kappa if it spans regions,
+    and else the averaging time as a whole.
     """
     choice = _Choice(equations)
     direct, estimated, other = _rates(equations.runs)
@@ -66,20 +78,30 @@ def candidates(equations: Equations, asked: Collection[Pair] = ()) -> Iterator[P
 
 def _rates(runs: Sequence[MeasuredRun]) -> tuple[list[Parameter], list[Parameter], list[Parameter]]:
     """Speeds that are read off directly, that are only estimates, and the others."""
-    logged = dict.fromkeys(p for run in runs if run.calculation_s is not None or run.alone for p in rates_of(run))
+    logged = dict.fromkeys(
+        p for run in runs if run.calculation_s is not None or run.alone for p in rates_of(run)
+    )
     left = [p for p in dict.fromkeys(p for run in runs for p in rates_of(run)) if p not in logged]
-    return sorted(logged, key=lambda p: p.known), [p for p in left if not p.known], [p for p in left if p.known]
+    return (
+        sorted(logged, key=lambda p: p.known),
+        [p for p in left if not p.known],
+        [p for p in left if p.known],
+    )
 
 
 def _links(runs: Sequence[MeasuredRun], asked: Collection[Pair]) -> list[Parameter]:
     """Links that are asked for, then those that are only estimates."""
     found = dict.fromkeys(p for run in runs for p in links_of(run))
     named = {(min(pair), max(pair)) for pair in asked}
-    return [p for p in found if p.key in named] + [p for p in found if p.key not in named and not p.known]
+    return [p for p in found if p.key in named] + [
+        p for p in found if p.key not in named and not p.known
+    ]
 
 
 class _Choice:
-    """Parameters that were chosen so far, and what each does to the residuals at the published figures."""
+    """Parameters that were chosen so far, and what each does to the residuals at the published
+    figures.
+    """
 
     def __init__(self, equations: Equations) -> None:
         self.chosen: dict[Parameter, float] = {}
@@ -92,26 +114,45 @@ class _Choice:
             self.chosen[parameter] = parameter.published
 
     def split(self, host: str, mask: Mask) -> None:
-        """Take those constants out of the common factor of a host class that the runs tell from it and from the rest."""
+        """Take those constants out of the common factor of a host class that the runs tell from it
+        and from the rest.
+        """
         factor = scale(host)
         free: list[Parameter] = []
         for name in CONSTANTS:
             one = constant(host, name)
             trial, others = (*free, one), [p for p in self.chosen if p != factor]
-            scaled = factor in self.chosen and self._information(factor, [], trial, mask) >= INFORMATION
-            told = self._information(one, [*others, factor] if scaled else others, trial, mask) >= INFORMATION
-            if told and (not scaled or self._information(factor, [*others, one], trial, mask) >= INFORMATION):
+            scaled = (
+                factor in self.chosen and self._information(factor, [], trial, mask) >= INFORMATION
+            )
+            told = (
+                self._information(one, [*others, factor] if scaled else others, trial, mask)
+                >= INFORMATION
+            )
+            if told and (
+                not scaled or self._information(factor, [*others, one], trial, mask) >= INFORMATION
+            ):
                 free.append(one)
                 self.chosen[one] = one.published
                 if not scaled:
                     self.chosen.pop(factor, None)
-        left = [p for p in (constant(host, name) for name in CONSTANTS) if p not in free and p.published]
+        left = [
+            p for p in (constant(host, name) for name in CONSTANTS) if p not in free and p.published
+        ]
         if factor in self.chosen and len(left) == 1:
             self.chosen.pop(factor)
             self.chosen[left[0]] = left[0].published
 
-    def _information(self, parameter: Parameter, others: Sequence[Parameter], free: tuple[Parameter, ...], mask: Mask | None) -> float:
-        """Length of what a parameter does to the residuals of some runs and no other parameter does."""
+    def _information(
+        self,
+        parameter: Parameter,
+        others: Sequence[Parameter],
+        free: tuple[Parameter, ...],
+        mask: Mask | None,
+    ) -> float:
+        """Length of what a parameter does to the residuals of some runs and no other parameter
+        does.
+        """
         own = self._column(parameter, free)
         rows = slice(None) if mask is None else mask
         own = own[rows]
@@ -121,7 +162,9 @@ class _Choice:
         return float(np.linalg.norm(own))
 
     def _column(self, parameter: Parameter, free: tuple[Parameter, ...]) -> Array:
-        """Change of the residuals; that of a common factor depends on which constants are free of it."""
+        """Change of the residuals; that of a common factor depends on which constants are free of
+        it.
+        """
         key = (parameter, free if parameter.kind == SCALE else ())
         if key not in self._columns:
             at = {p: p.published for p in (*key[1], parameter)}

@@ -1,4 +1,6 @@
-"""What measured runs can change: one parameter each for a speed, a link, kappa and the constants of a host class."""
+"""What measured runs can change: one parameter each for a speed, a link, kappa and the constants of
+a host class.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from placer.workload.profile import Rate
 
 RATE, LINK, KAPPA, SCALE, CONSTANT = "rate", "link", "kappa", "scale", "constant"
 CONSTANTS = {"s_per_gb": 1.0, "s_per_peer": 0.1, "base_s": 1.0, "s_per_tensor": 0.0025}
-"""Constants of a host class in the order in which they are set free, and the least step in which they are counted."""
+"""Constants of a host class in the order in which they are set free, and the least step in which
+they are counted.
+"""
 UNITS = {"base_s": "s", "s_per_gb": "s/GB", "s_per_peer": "s/worker", "s_per_tensor": "s/tensor"}
 RANGE = {RATE: 20.0, LINK: 100.0, KAPPA: 10.0, SCALE: 100.0}
 """Most that a figure may be above or below the published one; more is a slip in the runs file."""
@@ -26,8 +30,9 @@ class Parameter:
 
     Notes
     -----
-    ``key`` is (model, GPU, GPUs, framework) of a rate, the two places of a link, (host,) of a scale or
-    (host, constant). ``known`` says that the published figure is measured or published, not estimated.
+    ``key`` is (model, GPU, GPUs, framework) of a rate, the two places of a link, (host,) of a scale
+    or (host, constant). ``known`` says that the published figure is measured or published, not
+    estimated.
     """
 
     kind: str
@@ -41,24 +46,35 @@ class Parameter:
         """What the figure is, in words."""
         if self.kind == RATE:
             model, gpu, count, framework = self.key
-            return f"speed of {model} on {device_name(gpu, int(count))} {'alone' if framework == 'none' else 'in a group'}"
+            return (
+                f"speed of {model} on {device_name(gpu, int(count))} "
+                f"{'alone' if framework == 'none' else 'in a group'}"
+            )
         if self.kind == LINK:
             return f"link {self.key[0]}:{self.key[1]}"
         if self.kind == KAPPA:
             return "kappa of links between regions"
-        return f"averaging time of {self.key[0]} hosts" if self.kind == SCALE else f"{self.key[1]} of {self.key[0]} hosts"
+        return (
+            f"averaging time of {self.key[0]} hosts"
+            if self.kind == SCALE
+            else f"{self.key[1]} of {self.key[0]} hosts"
+        )
 
     @property
     def step(self) -> float:
         """Size of the figure: what it is counted in while fitting."""
-        return max(self.published, CONSTANTS[self.key[1]]) if self.kind == CONSTANT else self.published
+        return (
+            max(self.published, CONSTANTS[self.key[1]]) if self.kind == CONSTANT else self.published
+        )
 
     @property
     def limits(self) -> tuple[float, float]:
         """Least and most value."""
         if self.kind == CONSTANT:
             return 0.0, float("inf")
-        return (0.0 if self.kind == SCALE else self.published / RANGE[self.kind]), self.published * RANGE[self.kind]
+        return (
+            0.0 if self.kind == SCALE else self.published / RANGE[self.kind]
+        ), self.published * RANGE[self.kind]
 
 
 Values = Mapping[Parameter, float]
@@ -71,7 +87,9 @@ def rates_of(run: MeasuredRun) -> list[Parameter]:
         rate = pool.alone if run.alone else pool.shared
         key = (run.model, rate.gpu, str(rate.gpu_count), run.framework)
         known = rate.basis in ("measured", "published")
-        found[key] = Parameter(kind=RATE, key=key, published=rate.value, unit="samples/s", known=known)
+        found[key] = Parameter(
+            kind=RATE, key=key, published=rate.value, unit="samples/s", known=known
+        )
     return list(found.values())
 
 
@@ -82,7 +100,15 @@ def links_of(run: MeasuredRun) -> list[Parameter]:
         there, back = run.problem.network.link(a, b), run.problem.network.link(b, a)
         slow = min(there, back, key=lambda link: link.bytes_per_second)
         known = "estimated" not in (there.basis, back.basis)
-        found.append(Parameter(kind=LINK, key=(a, b), published=slow.bytes_per_second * GBPS, unit="Gb/s", known=known))
+        found.append(
+            Parameter(
+                kind=LINK,
+                key=(a, b),
+                published=slow.bytes_per_second * GBPS,
+                unit="Gb/s",
+                known=known,
+            )
+        )
     return found
 
 
@@ -98,10 +124,17 @@ def scale(host: str) -> Parameter:
 
 def constant(host: str, name: str) -> Parameter:
     """Build one constant of a host class."""
-    return Parameter(kind=CONSTANT, key=(host, name), published=getattr(PUBLISHED.hosts[host], name), unit=UNITS[name])
+    return Parameter(
+        kind=CONSTANT,
+        key=(host, name),
+        published=getattr(PUBLISHED.hosts[host], name),
+        unit=UNITS[name],
+    )
 
 
-def overlay_of(values: Values, runs: Sequence[MeasuredRun], source: str = "measured runs", as_of: str = "") -> Overlay:
+def overlay_of(
+    values: Values, runs: Sequence[MeasuredRun], source: str = "measured runs", as_of: str = ""
+) -> Overlay:
     """Put some values over the published figures.
 
     Parameters
@@ -111,31 +144,69 @@ def overlay_of(values: Values, runs: Sequence[MeasuredRun], source: str = "measu
     runs
         Know both directions of the links.
     """
-    rates = [ModelRate(model=p.key[0], rate=_rate(p, value, source)) for p, value in values.items() if p.kind == RATE]
-    links = [link for p, value in values.items() if p.kind == LINK for link in _links(p, value, runs, source, as_of)]
+    rates = [
+        ModelRate(model=p.key[0], rate=_rate(p, value, source))
+        for p, value in values.items()
+        if p.kind == RATE
+    ]
+    links = [
+        link
+        for p, value in values.items()
+        if p.kind == LINK
+        for link in _links(p, value, runs, source, as_of)
+    ]
     factor = next((value for p, value in values.items() if p.kind == KAPPA), None)
     hosts = {host: _host(host, values) for host in PUBLISHED.hosts}
-    fitted = replace(PUBLISHED, hosts=hosts, kappa=PUBLISHED.kappa if factor is None else (factor, factor, factor))
+    fitted = replace(
+        PUBLISHED,
+        hosts=hosts,
+        kappa=PUBLISHED.kappa if factor is None else (factor, factor, factor),
+    )
     return Overlay(calibration=fitted, rates=tuple(rates), links=tuple(links))
 
 
 def _rate(p: Parameter, value: float, source: str) -> Rate:
     _, gpu, count, framework = p.key
-    return Rate(gpu=gpu, gpu_count=int(count), framework=framework, value=value, low=value, high=value, basis="measured", source=source)
+    return Rate(
+        gpu=gpu,
+        gpu_count=int(count),
+        framework=framework,
+        value=value,
+        low=value,
+        high=value,
+        basis="measured",
+        source=source,
+    )
 
 
-def _links(p: Parameter, value: float, runs: Iterable[MeasuredRun], source: str, as_of: str) -> list[LinkSpeed]:
+def _links(
+    p: Parameter, value: float, runs: Iterable[MeasuredRun], source: str, as_of: str
+) -> list[LinkSpeed]:
     """Both directions, changed by one factor."""
     run = next(run for run in runs if p.key in run.pairs)
     found = []
     for src, dst in (p.key, p.key[::-1]):
         speed = run.problem.network.link(src, dst).bytes_per_second * GBPS * value / p.published
-        found.append(LinkSpeed(src=src, dst=dst, gbps_one_stream=speed, gbps_low=speed, gbps_high=speed, source=source, as_of=as_of))
+        found.append(
+            LinkSpeed(
+                src=src,
+                dst=dst,
+                gbps_one_stream=speed,
+                gbps_low=speed,
+                gbps_high=speed,
+                source=source,
+                as_of=as_of,
+            )
+        )
     return found
 
 
 def _host(host: str, values: Values) -> HostConstants:
     """Free constants as fitted, the others scaled together."""
     published, factor = PUBLISHED.hosts[host], values.get(scale(host), 1.0)
-    free = {p.key[1]: value for p, value in values.items() if p.kind == CONSTANT and p.key[0] == host}
-    return HostConstants(**{name: free.get(name, factor * getattr(published, name)) for name in CONSTANTS})
+    free = {
+        p.key[1]: value for p, value in values.items() if p.kind == CONSTANT and p.key[0] == host
+    }
+    return HostConstants(
+        **{name: free.get(name, factor * getattr(published, name)) for name in CONSTANTS}
+    )

@@ -1,4 +1,6 @@
-"""How good a calibration is: errors before, after and left out, outliers, what could not be fitted, where it extrapolates."""
+"""How good a calibration is: errors before, after and left out, outliers, what could not be fitted,
+where it extrapolates.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from placer.validation.calibration.equations import Equations
 from placer.validation.calibration.least_squares import Solution, solve
 from placer.validation.calibration.outcome import OUTLIER, Fitted
 from placer.validation.calibration.parameter_choice import Pair, candidates
-from placer.validation.calibration.parameters import CONSTANT, RATE, SCALE, Parameter, Values, overlay_of
+from placer.validation.calibration.parameters import (
+    CONSTANT,
+    RATE,
+    SCALE,
+    Parameter,
+    Values,
+    overlay_of,
+)
 from placer.validation.calibration.runs import MeasuredRun
 from placer.workload.overlay import NOTHING, Overlay
 
@@ -24,8 +33,8 @@ class Check:
 
     Notes
     -----
-    ``left_out`` is the error of the fit to all other runs, None where there are none or they say nothing.
-    ``weight`` is 1 for a run that counts in full.
+    ``left_out`` is the error of the fit to all other runs, None where there are none or they say
+    nothing. ``weight`` is 1 for a run that counts in full.
     """
 
     line: int
@@ -52,7 +61,9 @@ class Errors:
     runs: int
 
 
-def check_runs(equations: Equations, solution: Solution, overlay: Overlay, asked: Collection[Pair]) -> tuple[Check, ...]:
+def check_runs(
+    equations: Equations, solution: Solution, overlay: Overlay, asked: Collection[Pair]
+) -> tuple[Check, ...]:
     """Estimate every run with the published figures, with the overlay, and without itself."""
     left = left_out_errors(equations, asked, solution.values)
     return tuple(
@@ -76,18 +87,24 @@ def error_of(run: MeasuredRun, overlay: Overlay) -> float:
 
 
 def left_out_errors(
-    equations: Equations, asked: Collection[Pair] = (), near: Values | None = None, groups: Sequence[Sequence[MeasuredRun]] | None = None
+    equations: Equations,
+    asked: Collection[Pair] = (),
+    near: Values | None = None,
+    groups: Sequence[Sequence[MeasuredRun]] | None = None,
 ) -> list[float | None]:
     """Error of each run by a fit to the runs of all other groups; None where these tell nothing.
 
     Parameters
     ----------
     groups
-        Runs that are left out together; None: each run by itself, or with very many runs in `MOST_FITS` groups.
+        Runs that are left out together; None: each run by itself, or with very many runs in
+        `MOST_FITS` groups.
     """
     runs = equations.runs
     found: dict[int, float | None] = {}
-    for group in [runs[i::MOST_FITS] for i in range(min(MOST_FITS, len(runs)))] if groups is None else groups:
+    for group in (
+        [runs[i::MOST_FITS] for i in range(min(MOST_FITS, len(runs)))] if groups is None else groups
+    ):
         others = equations.without(group)
         values = solve(others, asked, near).values if others.runs else {}
         overlay = overlay_of(values, others.runs)
@@ -98,37 +115,75 @@ def left_out_errors(
 def errors_of(errors: Sequence[float | None]) -> Errors | None:
     """Mean and worst of the errors that are known."""
     found = [abs(error) for error in errors if error is not None]
-    return Errors(mean=fsum(found) / len(found), worst=max(found), runs=len(found)) if found else None
+    return (
+        Errors(mean=fsum(found) / len(found), worst=max(found), runs=len(found)) if found else None
+    )
 
 
-def not_fitted(equations: Equations, solution: Solution, asked: Collection[Pair]) -> tuple[tuple[Parameter, str], ...]:
-    """Figures that play a part in the runs and stay as they were, or move with others, with the reason."""
+def not_fitted(
+    equations: Equations, solution: Solution, asked: Collection[Pair]
+) -> tuple[tuple[Parameter, str], ...]:
+    """Figures that play a part in the runs and stay as they were, or move with others, with the
+    reason.
+    """
     found = []
     for parameter in candidates(equations, asked):
         if parameter in solution.values:
             continue
-        factor = next((v for p, v in solution.values.items() if p.kind == SCALE and p.key == parameter.key[:1]), None)
+        factor = next(
+            (
+                v
+                for p, v in solution.values.items()
+                if p.kind == SCALE and p.key == parameter.key[:1]
+            ),
+            None,
+        )
         if parameter.kind == CONSTANT and factor is not None:
-            found.append((parameter, f"scaled by {factor:.3g} with the averaging time: no run tells it apart"))
+            found.append(
+                (
+                    parameter,
+                    f"scaled by {factor:.3g} with the averaging time: no run tells it apart",
+                )
+            )
         else:
-            found.append((parameter, "stays as published: the runs do not tell it apart from what was fitted"))
+            found.append(
+                (
+                    parameter,
+                    "stays as published: the runs do not tell it apart from what was fitted",
+                )
+            )
     return tuple(found)
 
 
-def warnings_of(figures: Sequence[Fitted], solution: Solution, checks: Sequence[Check], equations: Equations) -> Iterator[str]:
+def warnings_of(
+    figures: Sequence[Fitted], solution: Solution, checks: Sequence[Check], equations: Equations
+) -> Iterator[str]:
     """Yield what the user should know before trusting the overlay."""
     for check in checks:
         if check.outlier:
             what = f"line {check.line}: {check.model} on {check.workers}"
-            yield f"{what} does not fit the others (samples/s {check.after:+.0%}) and counts {check.weight:.0%}: check its figures"
+            yield (
+                f"{what} does not fit the others (samples/s {check.after:+.0%}) and counts "
+                f"{check.weight:.0%}: check its figures"
+            )
     for figure in figures:
         if figure.at_limit:
-            yield f"{figure.parameter.label} lies at the end of its range ({figure.value:.4g}): other runs would tell it better"
+            yield (
+                f"{figure.parameter.label} lies at the end of its range ({figure.value:.4g}): "
+                f"other runs would tell it better"
+            )
     if solution.freedom == 0:
         yield "as many figures were fitted as were measured: nothing is left to check them with"
-    guessed = [p for p in dict.fromkeys(candidates(equations)) if p.kind == RATE and not p.known and p not in solution.values]
+    guessed = [
+        p
+        for p in dict.fromkeys(candidates(equations))
+        if p.kind == RATE and not p.known and p not in solution.values
+    ]
     for parameter in guessed:
-        yield f"the {parameter.label} is an estimate and no run tells it: add calculation_s to its runs"
+        yield (
+            f"the {parameter.label} is an estimate and no run tells it: add calculation_s to its "
+            f"runs"
+        )
     yield from _extrapolations([run for run in equations.runs if not run.alone])
 
 

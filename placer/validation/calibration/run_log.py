@@ -31,10 +31,11 @@ class RoundSeconds:
     Parameters
     ----------
     calculation, whole
-        Of the slowest worker in each round; seconds. Where the exchange runs beside the calculation, ``whole`` is the mean over workers.
+        Of the slowest worker in each round; seconds. Where the exchange runs beside the
+        calculation, ``whole`` is the mean over workers.
     between
-        What is between them: exchange and waiting; seconds. Where the exchange runs beside the calculation, what it takes there, of the
-        worker that waits least for others.
+        What is between them: exchange and waiting; seconds. Where the exchange runs beside the
+        calculation, what it takes there, of the worker that waits least for others.
     hidden
         How much of it ran beside the calculation; None where it does not.
     samples_per_second
@@ -49,7 +50,8 @@ class RoundSeconds:
 
 
 def whole_rounds(steps: Iterable[Record], workers: int, local_steps: int) -> list[list[Record]]:
-    """Group step records by round; those that some rank did not end are left out, and the first where there are more: it is warm-up.
+    """Group step records by round; those that some rank did not end are left out, and the first
+    where there are more: it is warm-up.
 
     Parameters
     ----------
@@ -71,14 +73,16 @@ def whole_rounds(steps: Iterable[Record], workers: int, local_steps: int) -> lis
     return whole
 
 
-def counted_rounds(steps: Iterable[Record], workers: int, local_steps: int, *, overlap: bool) -> list[list[Record]]:
+def counted_rounds(
+    steps: Iterable[Record], workers: int, local_steps: int, *, overlap: bool
+) -> list[list[Record]]:
     """Choose the rounds that say how long one takes: all but the first, which is warm-up.
 
     Notes
     -----
-    Where the exchange runs beside the next round, those in which one did: the first has none, nor has one after a checkpoint, and before a
-    checkpoint and at the end it is waited for at once. Of those, the first has the exchange of the first round and is left out too, if
-    there are more.
+    Where the exchange runs beside the next round, those in which one did: the first has none, nor
+    has one after a checkpoint, and before a checkpoint and at the end it is waited for at once. Of
+    those, the first has the exchange of the first round and is left out too, if there are more.
     """
     rounds = whole_rounds(steps, workers, local_steps)
     beside = [found for found in rounds if _is_beside(found, workers)] if overlap else []
@@ -107,12 +111,17 @@ def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeco
 
     Notes
     -----
-    Beside the calculation, workers that came first wait for the last: the one whose exchange was shortest tells how long it takes. Nor do
-    they end a round together, so one that is early in a round is as much longer in the next: the slowest of each would be too slow.
+    Beside the calculation, workers that came first wait for the last: the one whose exchange was
+    shortest tells how long it takes. Nor do they end a round together, so one that is early in a
+    round is as much longer in the next: the slowest of each would be too slow.
     """
     if not rounds:
         return None
-    beside = [min(_beside(found, workers), key=lambda part: part["exchange_s"]) for found in rounds if _is_beside(found, workers)]
+    beside = [
+        min(_beside(found, workers), key=lambda part: part["exchange_s"])
+        for found in rounds
+        if _is_beside(found, workers)
+    ]
     late = len(beside) == len(rounds)
     calculation = [max(_by_rank(found, "calculation_s", workers)) for found in rounds]
     each = [_by_rank(found, "step_s", workers) for found in rounds]
@@ -120,8 +129,14 @@ def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeco
     samples = [sum(_by_rank(found, "samples", workers)) for found in rounds]
     return RoundSeconds(
         calculation=median(calculation),
-        between=median([part["exchange_s"] for part in beside] if late else [w - c for w, c in zip(whole, calculation, strict=True)]),
-        hidden=median(max(0.0, part["exchange_s"] - part["waited_s"]) for part in beside) if late else None,
+        between=median(
+            [part["exchange_s"] for part in beside]
+            if late
+            else [w - c for w, c in zip(whole, calculation, strict=True)]
+        ),
+        hidden=median(max(0.0, part["exchange_s"] - part["waited_s"]) for part in beside)
+        if late
+        else None,
         whole=median(whole),
         samples_per_second=median(s / w for s, w in zip(samples, whole, strict=True)),
     )
@@ -141,8 +156,9 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
     Raises
     ------
     PlacerError
-        If it is no such log, or says nothing about the plan's machines and links: run on one machine, with another model, of another
-        strategy than all-reduce, with the exchange beside the next step, or too short.
+        If it is no such log, or says nothing about the plan's machines and links: run on one
+        machine, with another model, of another strategy than all-reduce, with the exchange beside
+        the next step, or too short.
     """
     records = read_run(path)
     head = records[0]
@@ -150,13 +166,21 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
     _check(path, head, records)
     ranks = {record["rank"] for record in records if record["kind"] == "step"}
     if ranks and (missing := set(range(workers)) - ranks):
-        words = "give the log of rank 0; of a run that stopped, those of all machines one after the other in a file"
+        words = (
+            "give the log of rank 0; of a run that stopped, those of all machines one after "
+            "the other in a file"
+        )
         raise PlacerError(f"{path}: no steps of rank {min(missing)}", words)
-    rounds = [r for r in whole_rounds((r for r in records if r["kind"] == "step"), workers, 1) if len(r) == workers]
+    rounds = [
+        r
+        for r in whole_rounds((r for r in records if r["kind"] == "step"), workers, 1)
+        if len(r) == workers
+    ]
     found = round_seconds(rounds[1:], workers)
     if found is None or len(rounds) <= LEAST_ROUNDS:
         raise PlacerError(
-            f"{path}: {max(0, len(rounds) - 1)} rounds of all workers after the first", f"run at least {LEAST_ROUNDS + 1} steps"
+            f"{path}: {max(0, len(rounds) - 1)} rounds of all workers after the first",
+            f"run at least {LEAST_ROUNDS + 1} steps",
         )
     return 1, {
         "model": head["model"],
@@ -177,7 +201,10 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             raise PlacerError(f"{path} is larger than 1 GiB", "give the log of a shorter run")
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "give a log of placer run") from None
+        raise PlacerError(
+            f"cannot read '{path}': {getattr(error, 'strerror', None) or error}",
+            "give a log of placer run",
+        ) from None
     records: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
         try:
@@ -187,11 +214,16 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         except (ValueError, RecursionError) as error:
             if number == len(lines) and records:
                 break
-            raise PlacerError(f"{path}:{number}: not a record of placer run: {error}", "give run.jsonl as placer run wrote it") from None
+            raise PlacerError(
+                f"{path}:{number}: not a record of placer run: {error}",
+                "give run.jsonl as placer run wrote it",
+            ) from None
         records.append(record)
     if not records or records[0].get("schema") != SCHEMA:
         found = records[0].get("schema") if records else None
-        raise PlacerError(f"{path}: schema {found!r} is no {SCHEMA}", "give run.jsonl of placer run")
+        raise PlacerError(
+            f"{path}: schema {found!r} is no {SCHEMA}", "give run.jsonl of placer run"
+        )
     return records
 
 
@@ -214,12 +246,17 @@ def read_run(path: Path) -> list[dict[str, Any]]:
 def _check(path: Path, head: Record, records: Sequence[Record]) -> None:
     """Refuse runs that say nothing about the plan's machines and links."""
     if head["strategy"] not in ("all-reduce", "none"):
-        raise PlacerError(f"{path}: a run of {head['strategy']}", "placer calibrate fits runs of an all-reduce")
+        raise PlacerError(
+            f"{path}: a run of {head['strategy']}", "placer calibrate fits runs of an all-reduce"
+        )
     if head.get("overlap"):
         words = f"{path}: the exchange ran beside the next step, which slows both"
         raise PlacerError(words, "calibrate on a run of the plan without --overlap")
     if head["links"] != "real":
-        raise PlacerError(f"{path}: all workers ran on one machine", "its links are not the plan's: run it where the plan says")
+        raise PlacerError(
+            f"{path}: all workers ran on one machine",
+            "its links are not the plan's: run it where the plan says",
+        )
     check_model(path, head, records)
 
 
@@ -233,7 +270,10 @@ def check_model(path: Path, head: Record, records: Sequence[Record]) -> None:
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
     size = int(elements * COMPRESSION_BYTES[head["compression"]])
     if is_other_model(size, head["gradient_bytes"]):
-        words = f"{path}: the run exchanged {size:,} bytes, gradients of {head['model']} are {head['gradient_bytes']:,.0f}"
+        words = (
+            f"{path}: the run exchanged {size:,} bytes, gradients of {head['model']} are "
+            f"{head['gradient_bytes']:,.0f}"
+        )
         raise PlacerError(words, "train the plan's model")
 
 

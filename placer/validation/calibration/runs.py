@@ -1,4 +1,6 @@
-"""A user's measured runs: read from CSV, checked, each with its placement and the problem it belongs to."""
+"""A user's measured runs: read from CSV, checked, each with its placement and the problem it
+belongs to.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,19 @@ from placer.workload.profile import ModelProfile, load_profile
 TABLE = "measured.csv"
 """Block of catalogs/columns.csv that describes a runs file."""
 CONTRADICTION = 1.25
-"""Runs of one model on the same workers that are further apart than this factor cannot both be right."""
+"""Runs of one model on the same workers that are further apart than this factor cannot both be
+right.
+"""
 SAME_SPEED = 0.05
 """samples_per_second and step_s of one row agree within this share."""
 IMPLAUSIBLE = 20.0
-"""A speed that is more than this factor from the published figures is a slip of units or of the keyboard."""
+"""A speed that is more than this factor from the published figures is a slip of units or of the
+keyboard.
+"""
 PARTS_SPREAD = 0.2
-"""Calculation and communication of a step sum to it within this share: logs of Erben et al. (2024) do within 8 %."""
+"""Calculation and communication of a step sum to it within this share: logs of Erben et al. (2024)
+do within 8 %.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,21 +123,32 @@ def read_runs(path: Path, catalog: Catalog) -> tuple[MeasuredRun, ...]:
     logged = path.suffix == ".jsonl"
     for line, row in [run_log_row(path)] if logged else read_numbered_rows(path, TABLE):
         try:
-            runs.append(_run(line, {**dict.fromkeys(file_columns(TABLE)), **row}, catalog, profiles))
+            runs.append(
+                _run(line, {**dict.fromkeys(file_columns(TABLE)), **row}, catalog, profiles)
+            )
         except PlacerError as error:
-            raise PlacerError(f"{path}:{line}: {error.message}", error.hint, exit_code=error.exit_code) from None
+            raise PlacerError(
+                f"{path}:{line}: {error.message}", error.hint, exit_code=error.exit_code
+            ) from None
     if not runs:
-        raise PlacerError(f"{path} has no runs", "add one line for each measured run; catalogs/columns.csv lists the columns")
+        raise PlacerError(
+            f"{path} has no runs",
+            "add one line for each measured run; catalogs/columns.csv lists the columns",
+        )
     _check_contradictions(path, runs)
     return tuple(runs)
 
 
-def _run(line: int, row: dict[str, Any], catalog: Catalog, profiles: dict[str, ModelProfile]) -> MeasuredRun:
+def _run(
+    line: int, row: dict[str, Any], catalog: Catalog, profiles: dict[str, ModelProfile]
+) -> MeasuredRun:
     model = row["model"]
     if model not in profiles:
         profiles[model] = load_profile(model)
     wish = Requirements(
-        compression=row["compression"] or None, streams=row["streams"] or 1, target_batch_size=row["target_batch_size"] or None
+        compression=row["compression"] or None,
+        streams=row["streams"] or 1,
+        target_batch_size=row["target_batch_size"] or None,
     )
     problem = Problem(profile=profiles[model], catalog=catalog, requirements=wish)
     placement = place_by_hand(row["workers"], problem)
@@ -157,7 +176,8 @@ def _step_s(row: dict[str, Any], batch: int) -> float:
         return float(step if speed is None else batch / speed)
     if abs(batch / speed / step - 1) > SAME_SPEED:
         raise PlacerError(
-            f"{speed:g} samples/s of {batch:,} samples are {batch / speed:.4g} s, but step_s is {step:g}",
+            f"{speed:g} samples/s of {batch:,} samples are {batch / speed:.4g} s, but step_s is "
+            f"{step:g}",
             "correct one, or give target_batch_size",
         )
     return float(batch / speed)
@@ -167,12 +187,17 @@ def _check_parts(run: MeasuredRun) -> None:
     """Refuse parts that cannot belong to the step."""
     calculation, communication = run.calculation_s, run.communication_s
     if calculation is not None and calculation > run.step_s * (1 + SAME_SPEED):
-        raise PlacerError(f"calculation_s {calculation:g} is longer than the step, {run.step_s:.4g} s", "give seconds of one step")
+        raise PlacerError(
+            f"calculation_s {calculation:g} is longer than the step, {run.step_s:.4g} s",
+            "give seconds of one step",
+        )
     parts = (calculation or 0.0) + (communication or 0.0)
     low = run.step_s * (1 - PARTS_SPREAD) if calculation and communication else 0.0
     if not low <= parts <= run.step_s * (1 + PARTS_SPREAD):
         raise PlacerError(
-            f"calculation_s and communication_s sum to {parts:.4g} s, the step takes {run.step_s:.4g} s", "give seconds of one step"
+            f"calculation_s and communication_s sum to {parts:.4g} s, the step takes "
+            f"{run.step_s:.4g} s",
+            "give seconds of one step",
         )
 
 
@@ -181,7 +206,8 @@ def _check_speed(run: MeasuredRun) -> None:
     expected = run.problem.batch / run.step(NOTHING).total
     if not 1 / IMPLAUSIBLE <= run.samples_per_second / expected <= IMPLAUSIBLE:
         raise PlacerError(
-            f"{run.samples_per_second:.4g} samples/s are more than a factor {IMPLAUSIBLE:g} from the {expected:.4g} that placer expects",
+            f"{run.samples_per_second:.4g} samples/s are more than a factor {IMPLAUSIBLE:g} from "
+            f"the {expected:.4g} that placer expects",
             "check units and target_batch_size",
         )
 
@@ -208,6 +234,8 @@ def _check_contradictions(path: Path, runs: Sequence[MeasuredRun]) -> None:
         if b.step_s > a.step_s * CONTRADICTION:
             speeds = f"{a.samples_per_second:.4g} and {b.samples_per_second:.4g} samples/s"
             raise PlacerError(
-                f"{path}:{a.line} and {path}:{b.line} contradict each other: {a.model} on {a.workers} did {speeds}",
-                f"results of the same workers lie within a factor of {CONTRADICTION}: remove the wrong line",
+                f"{path}:{a.line} and {path}:{b.line} contradict each other: {a.model} on "
+                f"{a.workers} did {speeds}",
+                f"results of the same workers lie within a factor of {CONTRADICTION}: remove the "
+                f"wrong line",
             )

@@ -1,4 +1,6 @@
-"""Papers worked out again from the shipped books, one file each: published figures beside placer's own."""
+"""Papers worked out again from the shipped books, one file each: published figures beside placer's
+own.
+"""
 
 from __future__ import annotations
 

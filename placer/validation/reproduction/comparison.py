@@ -18,8 +18,9 @@ class Row:
     -----
     ``groups`` are what its error is averaged over, the first one is where it stands in a table;
     ``family`` names rows that a short table shows only the best of. ``published`` is None where the
-    paper gives no number; ``low`` and ``high`` bound ``ours``; ``parts`` add up to it; ``calibrates``
-    names what was fitted to this run, empty for a prediction; ``best`` marks the smallest of its group.
+    paper gives no number; ``low`` and ``high`` bound ``ours``; ``parts`` add up to it;
+    ``calibrates`` names what was fitted to this run, empty for a prediction; ``best`` marks the
+    smallest of its group.
     """
 
     groups: tuple[str, ...]
@@ -50,7 +51,9 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Errors of the rows of one group and quantity: shares of 1; ``coverage`` is how many lie in their interval."""
+    """Errors of the rows of one group and quantity: shares of 1; ``coverage`` is how many lie in
+    their interval.
+    """
 
     name: str
     quantity: str
@@ -141,11 +144,14 @@ def _group(name: str, quantity: str, rows: list[Row]) -> Group:
 
 
 LINK_ERROR = 0.06
-"""Median error of estimated round-trip times on providers that the link model was not fitted to: smaller differences decide nothing."""
+"""Median error of estimated round-trip times on providers that the link model was not fitted to:
+smaller differences decide nothing.
+"""
 
 
 def decided(margin: float) -> Verdict:
-    """Judge an order of estimated times by the share by which it holds (negative: by which the opposite holds).
+    """Judge an order of estimated times by the share by which it holds (negative: by which the
+    opposite holds).
 
     Examples
     --------
@@ -165,5 +171,7 @@ def percent_range(shares: Sequence[float]) -> str:
     >>> percent_range([0.011, -0.2, 0.006]), percent_range([0.0, -1e-12])
     ('-20.0 % to +1.1 %', '+0.0 %')
     """
-    low, high = (f"{100 * share:+.1f}".replace("-0.0", "+0.0") for share in (min(shares), max(shares)))
+    low, high = (
+        f"{100 * share:+.1f}".replace("-0.0", "+0.0") for share in (min(shares), max(shares))
+    )
     return f"{low} %" if low == high else f"{low} % to {high} %"

@@ -16,22 +16,41 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.solving.by_hand import place_by_hand
 from placer.validation.reproduction.comparison import Claim, Finding, Reproduction, Row, Verdict
-from placer.validation.reproduction.published import PublishedClaim, PublishedRun, published_claims, published_runs
+from placer.validation.reproduction.published import (
+    PublishedClaim,
+    PublishedRun,
+    published_claims,
+    published_runs,
+)
 from placer.workload.profile import load_profile
 
 BOOK = "erben-2023"
-TITLE = "Erben et al., How Can We Train Deep Learning Models Across Clouds and Continents? (PVLDB 17(6), 2024)"
+TITLE = (
+    "Erben et al., How Can We Train Deep Learning Models Across Clouds and Continents? "
+    "(PVLDB 17(6), 2024)"
+)
 SPEED, SENT = "samples/s", "GB sent per worker and step"
 WORST_CASE = ("roberta-xlm", "gcp/us-west1=2xT4:spot,aws/us-west-2=2xT4:spot")
 """Four T4 in two clouds; its traffic inside a cloud is priced between zones, as in the paper."""
 COUNTER_SPREAD = 0.04
 """Byte counters of runs with the same model and number of workers differ by up to this share."""
 GRANULARITY_SPREAD = 0.04
-"""Share that a bound may be off because the granularity is placer's, not measured: the mean error of held-out runs."""
+"""Share that a bound may be off because the granularity is placer's, not measured: the mean error
+of held-out runs.
+"""
 NOTES = (
-    "Held out: runs to which nothing was fitted; kappa is 1, so no run between regions calibrates anything.",
-    "No run across three or four continents (experiment C) is among the shipped runs: nothing to compare.",
-    "GB sent: 2 (N - 1) / N gradients; small models on 2 x A10 were counted far less (ResNet-18 0.0003 GB), nobody says why.",
+    (
+        "Held out: runs to which nothing was fitted; kappa is 1, so no run between regions "
+        "calibrates anything."
+    ),
+    (
+        "No run across three or four continents (experiment C) is among the shipped runs: "
+        "nothing to compare."
+    ),
+    (
+        "GB sent: 2 (N - 1) / N gradients; small models on 2 x A10 were counted far less "
+        "(ResNet-18 0.0003 GB), nobody says why."
+    ),
 )
 
 
@@ -52,7 +71,9 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gain:
-    """How often a larger run does the samples of a smaller one: measured, expected by placer, and at most."""
+    """How often a larger run does the samples of a smaller one: measured, expected by placer, and
+    at most.
+    """
 
     small: Run
     large: Run
@@ -65,7 +86,10 @@ def reproduce() -> Reproduction:
     """Estimate every published run and check the claims."""
     book = load_catalog(BOOK)
     runs = [work_out(run, book) for run in published_runs(BOOK)]
-    claims = tuple(Claim(published=claim, finding=CHECKS[claim.id](claim, runs, book)) for claim in published_claims(BOOK))
+    claims = tuple(
+        Claim(published=claim, finding=CHECKS[claim.id](claim, runs, book))
+        for claim in published_claims(BOOK)
+    )
     rows = (*map(speed_row, runs), *map(sent_row, runs))
     return Reproduction(paper="erben", title=TITLE, rows=rows, claims=claims, notes=NOTES)
 
@@ -73,11 +97,18 @@ def reproduce() -> Reproduction:
 def work_out(run: PublishedRun, book: Catalog) -> Run:
     """Estimate the placement of a run."""
     placement, problem = _placed(run.model, run.workers, book)
-    return Run(published=run, placement=placement, estimate=estimate(placement, problem), kind=kind_of(placement, book))
+    return Run(
+        published=run,
+        placement=placement,
+        estimate=estimate(placement, problem),
+        kind=kind_of(placement, book),
+    )
 
 
 def kind_of(placement: Placement, book: Catalog) -> str:
-    """Sort a placement into the paper's series of experiments by its machines, providers and continents."""
+    """Sort a placement into the paper's series of experiments by its machines, providers and
+    continents.
+    """
     continents = {book.region(place).continent for place in placement.places}
     providers = {book.region(place).provider for place in placement.places}
     if len({group.gpu for group in placement.groups}) > 1:
@@ -86,7 +117,9 @@ def kind_of(placement: Placement, book: Catalog) -> str:
         return "Lambda, one zone"
     if len(providers) > 1:
         return "D: two clouds"
-    return {1: "A: one zone", 2: "B: two continents"}.get(len(continents), "C: three or four continents")
+    return {1: "A: one zone", 2: "B: two continents"}.get(
+        len(continents), "C: three or four continents"
+    )
 
 
 def speed_row(run: Run) -> Row:
@@ -106,47 +139,87 @@ def speed_row(run: Run) -> Row:
 
 
 def sent_row(run: Run) -> Row:
-    """Bytes in the logs and in the phases of the exchange, for one worker and step; nothing is fitted to them."""
+    """Bytes in the logs and in the phases of the exchange, for one worker and step; nothing is
+    fitted to them.
+    """
     sent = sum(use.bytes_per_step for use in run.estimate.links) / run.placement.workers
     return Row(
-        groups=(run.kind,), label=run.label, quantity=SENT, unit="GB", published=run.published.gb_sent_per_worker_and_step, ours=sent / GB
+        groups=(run.kind,),
+        label=run.label,
+        quantity=SENT,
+        unit="GB",
+        published=run.published.gb_sent_per_worker_and_step,
+        ours=sent / GB,
     )
 
 
-def more_workers_gain_less_than_the_bound(claim: PublishedClaim, runs: Sequence[Run], book: Catalog) -> Finding:
-    """Compare the measured gain of each larger run with the bound at the smaller one's expected granularity."""
+def more_workers_gain_less_than_the_bound(
+    claim: PublishedClaim, runs: Sequence[Run], book: Catalog
+) -> Finding:
+    """Compare the measured gain of each larger run with the bound at the smaller one's expected
+    granularity.
+    """
     found = [_gain(a, b, factor) for a, b, factor in _scaled(runs)]
     held = [g for g in found if g.measured <= g.bound * (1 + GRANULARITY_SPREAD)]
     counted = []
     for one_zone, words in ((True, "in one zone"), (False, "between regions")):
         group = [g for g in found if (len(g.small.placement.places) == 1) == one_zone]
-        counted.append(f"{len([g for g in group if g in held])} of {len(group)} pairs of runs {words}")
+        counted.append(
+            f"{len([g for g in group if g in held])} of {len(group)} pairs of runs {words}"
+        )
     worst = max(found, key=lambda g: g.measured / g.bound)
-    ours = f"within the bound are {' and '.join(counted)}; {worst.small.label} to {worst.large.published.experiment} gained "
+    ours = (
+        f"within the bound are {' and '.join(counted)}; {worst.small.label} to "
+        f"{worst.large.published.experiment} gained "
+    )
     ours += f"{worst.measured:.2f} times, bound {worst.bound:.2f}, placer {worst.expected:.2f}"
-    why = f"bound at placer's wall-clock granularity, {100 * GRANULARITY_SPREAD:.0f} % allowed for its error"
+    why = (
+        f"bound at placer's wall-clock granularity, {100 * GRANULARITY_SPREAD:.0f} % allowed "
+        f"for its error"
+    )
     if len(held) < len(found):
-        why += "; between regions communication falls as well: every pair of workers has a stream of its own and sends 2 S / N"
-    return Finding(verdict=Verdict.REPRODUCED if len(held) == len(found) else Verdict.CONTRADICTED, ours=ours, why=why)
+        why += (
+            "; between regions communication falls as well: every pair of workers has a stream "
+            "of its own and sends 2 S / N"
+        )
+    return Finding(
+        verdict=Verdict.REPRODUCED if len(held) == len(found) else Verdict.CONTRADICTED,
+        ours=ours,
+        why=why,
+    )
 
 
-def egress_can_be_most_of_the_cost(claim: PublishedClaim, runs: Sequence[Run], book: Catalog) -> Finding:
+def egress_can_be_most_of_the_cost(
+    claim: PublishedClaim, runs: Sequence[Run], book: Catalog
+) -> Finding:
     """Price four spot T4 in two clouds as the paper adds it up."""
     placement, problem = _placed(*WORST_CASE, book, same_zone=False)
     usd = estimate(placement, problem).usd_per_hour
     share = usd.egress / usd.total
     held = share > float(claim.value) / 100
     ours = f"{100 * share:.1f} %: {usd.egress:.2f} of {usd.total:.2f} USD/h"
-    why = "2 x T4 in gcp/us-west1 and 2 in aws/us-west-2, spot, prices of April 2023, inside a cloud between zones"
+    why = (
+        "2 x T4 in gcp/us-west1 and 2 in aws/us-west-2, spot, prices of April 2023, inside a "
+        "cloud between zones"
+    )
     return Finding(verdict=Verdict.REPRODUCED if held else Verdict.CONTRADICTED, ours=ours, why=why)
 
 
 def byte_counters_agree(claim: PublishedClaim, runs: Sequence[Run], book: Catalog) -> Finding:
     """Compare the phases of the exchange with the byte counters of all runs but Lambda's."""
-    errors = [row.error for run in runs if not run.kind.startswith("Lambda") for row in [sent_row(run)] if row.error is not None]
+    errors = [
+        row.error
+        for run in runs
+        if not run.kind.startswith("Lambda")
+        for row in [sent_row(run)]
+        if row.error is not None
+    ]
     worst = max(errors, key=abs)
     held = abs(worst) <= COUNTER_SPREAD
-    ours = f"{100 * sum(errors) / len(errors):+.1f} % in the mean, {100 * worst:+.1f} % at worst over {len(errors)} runs"
+    ours = (
+        f"{100 * sum(errors) / len(errors):+.1f} % in the mean, {100 * worst:+.1f} % at worst "
+        f"over {len(errors)} runs"
+    )
     why = "the flat butterfly of placer sends that many bytes; nothing was fitted to the counters"
     return Finding(verdict=Verdict.REPRODUCED if held else Verdict.CONTRADICTED, ours=ours, why=why)
 
@@ -171,16 +244,23 @@ def _gain(small: Run, large: Run, factor: float) -> Gain:
 
 
 def _scaled(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, float]]:
-    """Pairs of runs of one model in which every group of the second is the same multiple of the first's."""
+    """Pairs of runs of one model in which every group of the second is the same multiple of the
+    first's.
+    """
     for a, b in permutations(runs, 2):
         if (a.published.model, a.placement.places) != (b.published.model, b.placement.places):
             continue
-        factors = {after.count / before.count for before, after in zip(a.placement.groups, b.placement.groups, strict=True)}
+        factors = {
+            after.count / before.count
+            for before, after in zip(a.placement.groups, b.placement.groups, strict=True)
+        }
         if len(factors) == 1 and (factor := factors.pop()) > 1:
             yield a, b, factor
 
 
-def _placed(model: str, workers: str, book: Catalog, *, same_zone: bool = True) -> tuple[Placement, Problem]:
+def _placed(
+    model: str, workers: str, book: Catalog, *, same_zone: bool = True
+) -> tuple[Placement, Problem]:
     wish = Requirements(same_zone=same_zone)
     problem = Problem(profile=load_profile(model), catalog=book, requirements=wish)
     return place_by_hand(workers, problem), problem

@@ -1,4 +1,6 @@
-"""Phalak et al. (ICPE 2024): dollars and seconds of the 48 placements of a serverless aggregator, and the claims."""
+"""Phalak et al. (ICPE 2024): dollars and seconds of the 48 placements of a serverless aggregator,
+and the claims.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +9,41 @@ from placer.market.books.reading import load_catalog
 from placer.units import SECONDS_PER_HOUR
 from placer.validation.reproduction.comparison import Reproduction, Row
 from placer.validation.reproduction.phalak_claims import judged
-from placer.validation.reproduction.phalak_placements import BOOK, CHOICES, MODELS, Choice, Study, usd_per_step, work_out
+from placer.validation.reproduction.phalak_placements import (
+    BOOK,
+    CHOICES,
+    MODELS,
+    Choice,
+    Study,
+    usd_per_step,
+    work_out,
+)
 
-TITLE = "Phalak et al., Towards Geo-Distributed Training of ML Models in a Multi-Cloud Environment (ICPE 2024)"
+TITLE = (
+    "Phalak et al., Towards Geo-Distributed Training of ML Models in a Multi-Cloud "
+    "Environment (ICPE 2024)"
+)
 USD, SECONDS = "USD per mini-batch", "seconds per mini-batch"
 NOTES = (
-    "48 placements: VMs of 3 clouds, one in each of 4 cities, x Lambda or Google Cloud Functions (GCF) "
+    "48 placements: VMs of 3 clouds, one in each of 4 cities, x Lambda or Google Cloud "
+    "Functions (GCF) "
     "x S3 or GCS in 4 cities; VMs with 2 vCPUs and 8 GB.",
-    "Prices are list prices. Links are estimated from distance, store and function times and the speed of the VMs are assumed: "
+    "Prices are list prices. Links are estimated from distance, store and function times "
+    "and the speed of the VMs are assumed: "
     "no figures of them are known from the paper, so orders of time within 5 % are not decided.",
-    "Seconds: calculation, download and upload until the first gradient is there, waiting for the last one, aggregate.",
+    (
+        "Seconds: calculation, download and upload until the first gradient is there, waiting "
+        "for the last one, aggregate."
+    ),
 )
 
 
 def reproduce() -> Reproduction:
     """Estimate the 48 placements of both models and check the claims."""
     study = work_out(load_catalog(BOOK))
-    return Reproduction(paper="phalak", title=TITLE, rows=placement_rows(study), claims=judged(study), notes=NOTES)
+    return Reproduction(
+        paper="phalak", title=TITLE, rows=placement_rows(study), claims=judged(study), notes=NOTES
+    )
 
 
 def usd_parts(got: Estimate) -> tuple[tuple[str, float], ...]:
@@ -38,7 +58,9 @@ def usd_parts(got: Estimate) -> tuple[tuple[str, float], ...]:
 
 
 def seconds_parts(got: Estimate) -> tuple[tuple[str, float], ...]:
-    """Seconds of one mini-batch by part; the VMs are alike, so the first gradient is that of the shortest ways."""
+    """Seconds of one mini-batch by part; the VMs are alike, so the first gradient is that of the
+    shortest ways.
+    """
     parts, waiting = dict(got.step.parts), got.step.waiting
     return (
         ("calculation", got.step.calculation),
@@ -52,9 +74,17 @@ def placement_rows(study: Study) -> tuple[Row, ...]:
     """Two rows for each placement and model: dollars and seconds, by part."""
     rows: list[Row] = []
     for model in MODELS:
-        found, cheapest, fastest = study.estimates[model], study.cheapest(model), study.fastest(model)
-        rows += [_usd_row(model, choice, found[choice], best=choice == cheapest) for choice in CHOICES]
-        rows += [_seconds_row(model, choice, found[choice], best=choice == fastest) for choice in CHOICES]
+        found, cheapest, fastest = (
+            study.estimates[model],
+            study.cheapest(model),
+            study.fastest(model),
+        )
+        rows += [
+            _usd_row(model, choice, found[choice], best=choice == cheapest) for choice in CHOICES
+        ]
+        rows += [
+            _seconds_row(model, choice, found[choice], best=choice == fastest) for choice in CHOICES
+        ]
     return tuple(rows)
 
 

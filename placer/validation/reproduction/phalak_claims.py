@@ -7,8 +7,25 @@ from statistics import fmean, median
 
 from placer.cost_model.timing.store import worker_transfer_seconds
 from placer.validation.reproduction import phalak_hierarchy
-from placer.validation.reproduction.comparison import LINK_ERROR, Claim, Finding, Verdict, decided, percent_range
-from placer.validation.reproduction.phalak_placements import BOOK, CHOICES, CITIES, CLOUDS, MODELS, STORES, Choice, Study, usd_per_step
+from placer.validation.reproduction.comparison import (
+    LINK_ERROR,
+    Claim,
+    Finding,
+    Verdict,
+    decided,
+    percent_range,
+)
+from placer.validation.reproduction.phalak_placements import (
+    BOOK,
+    CHOICES,
+    CITIES,
+    CLOUDS,
+    MODELS,
+    STORES,
+    Choice,
+    Study,
+    usd_per_step,
+)
 from placer.validation.reproduction.published import PublishedClaim, published_claims
 from placer.workload.constants import PUBLISHED
 
@@ -20,12 +37,18 @@ TIE = 1e-9
 BATCHES = 100
 """Mini-batches of the bill in P29."""
 KNOWN = f"estimated links are known within {100 * LINK_ERROR:.0f} %"
-UNTOLD = "no figures of the bandwidths of figure 4 are known; estimated links know distance, not the front ends of a store"
+UNTOLD = (
+    "no figures of the bandwidths of figure 4 are known; estimated links know distance, "
+    "not the front ends of a store"
+)
 
 
 def judged(study: Study) -> tuple[Claim, ...]:
     """Judge every claim of claims.csv."""
-    return tuple(Claim(published=claim, finding=CHECKS[claim.id](claim, study)) for claim in published_claims(BOOK))
+    return tuple(
+        Claim(published=claim, finding=CHECKS[claim.id](claim, study))
+        for claim in published_claims(BOOK)
+    )
 
 
 def upload_is_faster_inside_a_city(claim: PublishedClaim, study: Study) -> Finding:
@@ -34,12 +57,21 @@ def upload_is_faster_inside_a_city(claim: PublishedClaim, study: Study) -> Findi
     for vms in CLOUDS:
         for store in STORES:
             for city in CITIES:
-                far = max(upload_rate(study, vms, city, store, other) for other in CITIES if other != city)
+                far = max(
+                    upload_rate(study, vms, city, store, other) for other in CITIES if other != city
+                )
                 margins.append(upload_rate(study, vms, city, store, city) / far - 1)
-    ours = f"{1 + min(margins):.1f} to {1 + max(margins):.1f} times the bandwidth in {len(margins)} of {len(margins)} cases"
+    ours = (
+        f"{1 + min(margins):.1f} to {1 + max(margins):.1f} times the bandwidth in "
+        f"{len(margins)} of {len(margins)} cases"
+    )
     if min(margins) <= 0:
         ours = f"{sum(m > 0 for m in margins)} of {len(margins)} cases"
-    return Finding(verdict=decided(min(margins)), ours=ours, why="uploads of one gradient over the links of the book, start-up included")
+    return Finding(
+        verdict=decided(min(margins)),
+        ours=ours,
+        why="uploads of one gradient over the links of the book, start-up included",
+    )
 
 
 def s3_is_faster_between_cities(claim: PublishedClaim, study: Study) -> Finding:
@@ -58,12 +90,17 @@ def s3_is_faster_inside_a_city(claim: PublishedClaim, study: Study) -> Finding:
             winner = "gcp" if (vms, city) in {("gcp", "London"), ("gcp", "Oregon")} else "aws"
             margins.append(_ratio(study, vms, city, city, "aws") - 1)
             agree.append(_ratio(study, vms, city, city, winner) - 1)
-    ours = f"{sum(m > TIE for m in agree)} of {len(agree)} cases as in the paper; {_s3_against_gcs(margins)}"
+    ours = (
+        f"{sum(m > TIE for m in agree)} of {len(agree)} cases as in the paper; "
+        f"{_s3_against_gcs(margins)}"
+    )
     return Finding(verdict=decided(min(agree)), ours=ours, why=UNTOLD)
 
 
 def waiting_is_the_largest_share(claim: PublishedClaim, study: Study) -> Finding:
-    """P17: split each mini-batch into waiting (until the last gradient is there), download and aggregate."""
+    """P17: split each mini-batch into waiting (until the last gradient is there), download and
+    aggregate.
+    """
     margins = []
     for got in study.estimates[MODEL].values():
         parts = dict(got.step.parts)
@@ -72,17 +109,32 @@ def waiting_is_the_largest_share(claim: PublishedClaim, study: Study) -> Finding
     oregon = Choice("aws", "aws", "aws", "Oregon")
     step = study.estimates[MODEL][oregon].step
     parts = dict(step.parts)
-    orderly = sum(wait > 0 and transfer > 0 for wait, transfer in zip(margins[::2], margins[1::2], strict=True))
-    ours = f"{oregon.label}: {step.calculation + parts['upload']:.1f} s waiting, {parts['download']:.1f} s transfer to the "
-    ours += f"workers, {parts['aggregate']:.1f} s aggregating; the same order in {orderly} of {len(CHOICES)} placements"
-    why = "waiting is counted from the start of the mini-batch, calculation at an assumed speed included; "
+    orderly = sum(
+        wait > 0 and transfer > 0
+        for wait, transfer in zip(margins[::2], margins[1::2], strict=True)
+    )
+    ours = (
+        f"{oregon.label}: {step.calculation + parts['upload']:.1f} s waiting, "
+        f"{parts['download']:.1f} s transfer to the "
+    )
+    ours += (
+        f"workers, {parts['aggregate']:.1f} s aggregating; the same order in {orderly} of "
+        f"{len(CHOICES)} placements"
+    )
+    why = (
+        "waiting is counted from the start of the mini-batch, calculation at an assumed speed "
+        "included; "
+    )
     why += f"from the first gradient to the last it is {step.waiting:.1f} s"
     return Finding(verdict=decided(min(margins)), ours=ours, why=why)
 
 
 def all_aws_is_fastest_and_all_gcp_slowest(claim: PublishedClaim, study: Study) -> Finding:
     """P18: compare everything in GCP with everything in AWS, city by city."""
-    pairs = [[study.seconds(MODEL, Choice(cloud, cloud, cloud, city)) for cloud in ("aws", "gcp")] for city in CITIES]
+    pairs = [
+        [study.seconds(MODEL, Choice(cloud, cloud, cloud, city)) for cloud in ("aws", "gcp")]
+        for city in CITIES
+    ]
     margins = [gcp / aws - 1 for aws, gcp in pairs]
     ours = f"seconds of all-GCP against all-AWS in each city: {percent_range(margins)}"
     return Finding(verdict=decided(min(margins)), ours=ours, why=UNTOLD)
@@ -92,11 +144,17 @@ def all_gcp_takes_as_long_everywhere(claim: PublishedClaim, study: Study) -> Fin
     """P19: compare the four all-GCP placements with each other, then with the published seconds."""
     seconds = [study.seconds(MODEL, Choice("gcp", "gcp", "gcp", city)) for city in CITIES]
     spread, mean = max(seconds) / min(seconds) - 1, fmean(seconds)
-    ours = f"{min(seconds):.1f} to {max(seconds):.1f} s by city ({100 * spread:.0f} % apart), mean {mean:.1f} s"
+    ours = (
+        f"{min(seconds):.1f} to {max(seconds):.1f} s by city ({100 * spread:.0f} % apart), "
+        f"mean {mean:.1f} s"
+    )
     verdict = decided(-spread)
     if verdict is not Verdict.CONTRADICTED and abs(mean / float(claim.value) - 1) <= TOLERANCE:
         verdict = Verdict.REPRODUCED
-    why = "placer's links make the city matter; the speed of the VMs, on which the seconds rest, was not published and is assumed"
+    why = (
+        "placer's links make the city matter; the speed of the VMs, on which the seconds "
+        "rest, was not published and is assumed"
+    )
     return Finding(verdict=verdict, ours=ours, why=why)
 
 
@@ -106,32 +164,57 @@ def the_fastest_placement(claim: PublishedClaim, study: Study) -> Finding:
     margins, said = [], []
     for model in MODELS:
         seconds, fastest = study.seconds(model, named), study.fastest(model)
-        margins.append(min(study.seconds(model, choice) for choice in CHOICES if choice != named) / seconds - 1)
-        said.append(f"{model}: {fastest.label} in {study.seconds(model, fastest):.2f} s, the paper's {seconds:.2f} s")
-    where = "the same city" if all(study.fastest(model).city == named.city for model in MODELS) else "another city"
-    why = f"{where}; the best other placement differs by {percent_range(margins)}, {KNOWN}; {UNTOLD}"
+        margins.append(
+            min(study.seconds(model, choice) for choice in CHOICES if choice != named) / seconds - 1
+        )
+        said.append(
+            f"{model}: {fastest.label} in {study.seconds(model, fastest):.2f} s, the paper's "
+            f"{seconds:.2f} s"
+        )
+    where = (
+        "the same city"
+        if all(study.fastest(model).city == named.city for model in MODELS)
+        else "another city"
+    )
+    why = (
+        f"{where}; the best other placement differs by {percent_range(margins)}, {KNOWN}; {UNTOLD}"
+    )
     return Finding(verdict=decided(min(margins)), ours="; ".join(said), why=why)
 
 
 def the_cheapest_placement(claim: PublishedClaim, study: Study) -> Finding:
     """P21: compare the paper's cheapest placement with placer's, for both models."""
     found = {model: study.cheapest(model) for model in MODELS}
-    ours = "; ".join(f"{m}: {c.label} for {usd_per_step(study.estimates[m][c]):.6f} USD a mini-batch" for m, c in found.items())
+    ours = "; ".join(
+        f"{m}: {c.label} for {usd_per_step(study.estimates[m][c]):.6f} USD a mini-batch"
+        for m, c in found.items()
+    )
     held = all(choice.label == claim.value for choice in found.values())
-    why = "transfer decides, and its list prices are known; London sends as cheaply, its VMs and requests cost more"
+    why = (
+        "transfer decides, and its list prices are known; London sends as cheaply, its VMs "
+        "and requests cost more"
+    )
     return Finding(verdict=Verdict.REPRODUCED if held else Verdict.CONTRADICTED, ours=ours, why=why)
 
 
 def gcp_function_and_store_are_slower(claim: PublishedClaim, study: Study) -> Finding:
-    """P22: compare GCP function and GCS with each other aggregator and store, for the same VMs and city."""
+    """P22: compare GCP function and GCS with each other aggregator and store, for the same VMs and
+    city.
+    """
     margins = []
     for model in MODELS:
         for choice in CHOICES:
             if (choice.function, choice.store) != ("gcp", "gcp"):
                 gcp = study.seconds(model, Choice(choice.vms, "gcp", "gcp", choice.city))
                 margins.append(gcp / study.seconds(model, choice) - 1)
-    ours = f"slower in {sum(m > TIE for m in margins)} of {len(margins)} comparisons, by {percent_range(margins)}"
-    why = "placer assumes the same network and speed for both functions, so a function beside its own store wins by little"
+    ours = (
+        f"slower in {sum(m > TIE for m in margins)} of {len(margins)} comparisons, by "
+        f"{percent_range(margins)}"
+    )
+    why = (
+        "placer assumes the same network and speed for both functions, so a function beside "
+        "its own store wins by little"
+    )
     return Finding(verdict=decided(median(margins)), ours=ours, why=why)
 
 
@@ -139,11 +222,20 @@ def one_cloud_is_cheapest_but_not_fastest(claim: PublishedClaim, study: Study) -
     """P23: count the clouds of the cheapest and of the fastest placement, for both models."""
     margins, cheap = [], [study.cheapest(model).clouds for model in MODELS]
     for model in MODELS:
-        one, more = (min(study.seconds(model, c) for c in CHOICES if (c.clouds == 1) == alone) for alone in (True, False))
+        one, more = (
+            min(study.seconds(model, c) for c in CHOICES if (c.clouds == 1) == alone)
+            for alone in (True, False)
+        )
         margins.append(one / more - 1)
-    ours = f"the cheapest has {max(cheap)} cloud; the best placement of one cloud is {percent_range(margins)} slower than of several"
+    ours = (
+        f"the cheapest has {max(cheap)} cloud; the best placement of one cloud is "
+        f"{percent_range(margins)} slower than of several"
+    )
     verdict = decided(min(margins)) if max(cheap) == 1 else Verdict.CONTRADICTED
-    why = f"the half about cost {'holds' if max(cheap) == 1 else 'fails'}; the half about time would need more: {KNOWN}"
+    why = (
+        f"the half about cost {'holds' if max(cheap) == 1 else 'fails'}; the half about time "
+        f"would need more: {KNOWN}"
+    )
     return Finding(verdict=verdict, ours=ours, why=why)
 
 
@@ -151,11 +243,19 @@ def egress_price_ratio(city: str) -> Callable[[PublishedClaim, Study], Finding]:
     """P27 and P28: compare AWS egress prices of a city and of London, rounded as the paper does."""
 
     def check(claim: PublishedClaim, study: Study) -> Finding:
-        usd = [study.network.egress_price(CITIES[name]["aws"], CITIES["Oregon"]["aws"]).usd_per_gib for name in (city, "London")]
+        usd = [
+            study.network.egress_price(CITIES[name]["aws"], CITIES["Oregon"]["aws"]).usd_per_gib
+            for name in (city, "London")
+        ]
         held = round(usd[0] / usd[1]) == float(claim.value)
-        ours = f"{usd[0] / usd[1]:.1f} x: {usd[0]:g} against {usd[1]:g} USD/GiB to another region of AWS"
+        ours = (
+            f"{usd[0] / usd[1]:.1f} x: {usd[0]:g} against {usd[1]:g} USD/GiB to another region "
+            f"of AWS"
+        )
         why = "list prices of the book; the paper rounds"
-        return Finding(verdict=Verdict.REPRODUCED if held else Verdict.CONTRADICTED, ours=ours, why=why)
+        return Finding(
+            verdict=Verdict.REPRODUCED if held else Verdict.CONTRADICTED, ours=ours, why=why
+        )
 
     return check
 
@@ -164,9 +264,13 @@ def error_against_the_bill(claim: PublishedClaim, study: Study) -> Finding:
     """P29: say what placer expects for the mini-batches of the bill."""
     choices = [Choice("aws", "aws", "aws", city) for city in CITIES]
     usd = [BATCHES * usd_per_step(study.estimates[MODEL][choice]) for choice in choices]
-    ours = f"{min(usd):.2f} to {max(usd):.2f} USD for {BATCHES} mini-batches, by city of Lambda and S3"
+    ours = (
+        f"{min(usd):.2f} to {max(usd):.2f} USD for {BATCHES} mini-batches, by city of Lambda and S3"
+    )
     return Finding(
-        verdict=Verdict.NOT_REPRODUCIBLE, ours=ours, why="needs their bill and the seconds of their VMs: no figures of either are known"
+        verdict=Verdict.NOT_REPRODUCIBLE,
+        ours=ours,
+        why="needs their bill and the seconds of their VMs: no figures of either are known",
     )
 
 
@@ -199,7 +303,9 @@ def upload_rate(study: Study, vms: str, city: str, store: str, store_city: str) 
 def _ratio(study: Study, vms: str, city: str, store_city: str, winner: str) -> float:
     """Bandwidth to the winner's store over that to the other cloud's in the same city."""
     (loser,) = STORES.keys() - {winner}
-    return upload_rate(study, vms, city, winner, store_city) / upload_rate(study, vms, city, loser, store_city)
+    return upload_rate(study, vms, city, winner, store_city) / upload_rate(
+        study, vms, city, loser, store_city
+    )
 
 
 def _s3_against_gcs(margins: Sequence[float]) -> str:

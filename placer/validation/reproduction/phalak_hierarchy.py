@@ -1,11 +1,19 @@
-"""Claims P24 to P26 of Phalak et al. (2024): one global aggregator against regional ones and a global one."""
+"""Claims P24 to P26 of Phalak et al. (2024): one global aggregator against regional ones and a
+global one.
+"""
 
 from __future__ import annotations
 
 from placer.cost_model.estimate import Estimate
 from placer.market.catalog import Catalog
 from placer.validation.reproduction.comparison import Finding, Verdict, decided, percent_range
-from placer.validation.reproduction.phalak_placements import CITIES, Choice, Study, placed, usd_per_step
+from placer.validation.reproduction.phalak_placements import (
+    CITIES,
+    Choice,
+    Study,
+    placed,
+    usd_per_step,
+)
 from placer.validation.reproduction.published import PublishedClaim
 
 MODEL = "niser"
@@ -15,7 +23,9 @@ TOLERANCE = 0.1
 """Share by which a cost ratio may miss the published one."""
 
 
-def placed_with_regional(model: str, choice: Choice, book: Catalog, workers_per_city: int) -> Estimate:
+def placed_with_regional(
+    model: str, choice: Choice, book: Catalog, workers_per_city: int
+) -> Estimate:
     """Estimate as `phalak_placements.placed`, but every city aggregates first."""
     return placed(model, choice, book, workers_per_city, exchange="hierarchical")
 
@@ -27,16 +37,26 @@ def one_aggregator_is_faster(claim: PublishedClaim, study: Study) -> Finding:
         regional = placed_with_regional(MODEL, choice, study.book, 1)
         margins.append(regional.step.total / study.seconds(MODEL, choice) - 1)
     ours = f"regional and global together take {percent_range(margins)} against global alone"
-    return Finding(verdict=decided(min(margins)), ours=ours, why="one worker in each city, AWS VMs; store and function times are assumed")
+    return Finding(
+        verdict=decided(min(margins)),
+        ours=ours,
+        why="one worker in each city, AWS VMs; store and function times are assumed",
+    )
 
 
 def lambda_is_faster(claim: PublishedClaim, study: Study) -> Finding:
     """Compare Lambda beside S3 with the GCP function beside GCS in each city, for both ways."""
     alone = [_behind(study.estimates[MODEL][a], study.estimates[MODEL][g]) for a, g in _beside()]
-    ours = f"global aggregator alone, GCF beside GCS against Lambda beside S3: {percent_range(alone)} seconds"
+    ours = (
+        f"global aggregator alone, GCF beside GCS against Lambda beside S3: "
+        f"{percent_range(alone)} seconds"
+    )
     margins = list(alone)
     for choice_aws, choice_gcp in _beside():
-        pair = [placed_with_regional(MODEL, choice, study.book, 1) for choice in (choice_aws, choice_gcp)]
+        pair = [
+            placed_with_regional(MODEL, choice, study.book, 1)
+            for choice in (choice_aws, choice_gcp)
+        ]
         margins.append(_behind(pair[0], pair[1]))
     ours += f"; with regional ones {percent_range(margins[len(alone) :])}"
     why = "placer assumes the same network and speed for both functions: nobody published them"
@@ -44,16 +64,22 @@ def lambda_is_faster(claim: PublishedClaim, study: Study) -> Finding:
 
 
 def one_aggregator_costs_half_more(claim: PublishedClaim, study: Study) -> Finding:
-    """Look for the number of workers in each city that gives the published ratio of costs in London on AWS."""
+    """Look for the number of workers in each city that gives the published ratio of costs in London
+    on AWS.
+    """
     choice, wanted, ratios = Choice("aws", "aws", "aws", "London"), float(claim.value), {}
     for workers in range(1, MOST_WORKERS_PER_CITY + 1):
         regional = placed_with_regional(MODEL, choice, study.book, workers)
-        ratios[workers] = usd_per_step(placed(MODEL, choice, study.book, workers)) / usd_per_step(regional)
+        ratios[workers] = usd_per_step(placed(MODEL, choice, study.book, workers)) / usd_per_step(
+            regional
+        )
     nearest = min(ratios, key=lambda workers: abs(ratios[workers] - wanted))
     ours = f"{ratios[nearest]:.2f} with {nearest} workers in each city; {ratios[1]:.2f} with one"
     near = abs(ratios[nearest] / wanted - 1) <= TOLERANCE
     why = "the paper does not say how many workers a region has"
-    return Finding(verdict=Verdict.REPRODUCED if near else Verdict.NOT_REPRODUCIBLE, ours=ours, why=why)
+    return Finding(
+        verdict=Verdict.REPRODUCED if near else Verdict.NOT_REPRODUCIBLE, ours=ours, why=why
+    )
 
 
 CHECKS = {
@@ -70,7 +96,9 @@ def _choices() -> list[Choice]:
 
 def _beside() -> list[tuple[Choice, Choice]]:
     """In each city Lambda beside S3 and the GCP function beside GCS, for AWS VMs."""
-    return [(Choice("aws", "aws", "aws", city), Choice("aws", "gcp", "gcp", city)) for city in CITIES]
+    return [
+        (Choice("aws", "aws", "aws", city), Choice("aws", "gcp", "gcp", city)) for city in CITIES
+    ]
 
 
 def _behind(first: Estimate, second: Estimate) -> float:

@@ -1,4 +1,6 @@
-"""The 48 placements of Phalak et al. (ICPE 2024): 3 VM clouds x (Lambda, GCP function) x (S3, GCS) x 4 cities."""
+"""The 48 placements of Phalak et al. (ICPE 2024): 3 VM clouds x (Lambda, GCP function) x (S3, GCS)
+x 4 cities.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ CITIES = {
     "Mumbai": {"aws": "aws/ap-south-1", "gcp": "gcp/asia-south1", "azure": "azure/westindia"},
     "London": {"aws": "aws/eu-west-2", "gcp": "gcp/europe-west2", "azure": "azure/uksouth"},
     "Oregon": {"aws": "aws/us-west-2", "gcp": "gcp/us-west1", "azure": "azure/westus2"},
-    "Sydney": {"aws": "aws/ap-southeast-2", "gcp": "gcp/australia-southeast1", "azure": "azure/australiaeast"},
+    "Sydney": {
+        "aws": "aws/ap-southeast-2",
+        "gcp": "gcp/australia-southeast1",
+        "azure": "azure/australiaeast",
+    },
 }
 CLOUDS = {"aws": "AWS", "gcp": "GCP", "azure": "Azure"}
 FUNCTIONS = {"aws": "Lambda", "gcp": "GCF"}
@@ -29,7 +35,9 @@ STORES = {"aws": "S3", "gcp": "GCS"}
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the 48 placements: cloud of the VMs, of the function and of the store, and the city of the latter two."""
+    """One of the 48 placements: cloud of the VMs, of the function and of the store, and the city of
+    the latter two.
+    """
 
     vms: str
     function: str
@@ -52,13 +60,17 @@ class Choice:
         return len({self.vms, self.function, self.store})
 
 
-CHOICES = tuple(Choice(v, f, s, c) for v in CLOUDS for f in FUNCTIONS for s in STORES for c in CITIES)
+CHOICES = tuple(
+    Choice(v, f, s, c) for v in CLOUDS for f in FUNCTIONS for s in STORES for c in CITIES
+)
 """Every placement the paper compares."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """Everything the claims are judged by: book, network and the estimates of all placements of both models."""
+    """Everything the claims are judged by: book, network and the estimates of all placements of
+    both models.
+    """
 
     book: Catalog
     estimates: dict[str, dict[Choice, Estimate]]
@@ -89,14 +101,27 @@ class Study:
 
 def work_out(book: Catalog) -> Study:
     """Estimate all placements of both models."""
-    return Study(book=book, estimates={model: {choice: placed(model, choice, book) for choice in CHOICES} for model in MODELS})
+    return Study(
+        book=book,
+        estimates={
+            model: {choice: placed(model, choice, book) for choice in CHOICES} for model in MODELS
+        },
+    )
 
 
-def placed(model: str, choice: Choice, book: Catalog, workers_per_city: int = 1, exchange: str = "central") -> Estimate:
-    """Estimate workers in each city on one cloud; the global function and store in one city on any two clouds."""
-    workers = ",".join(f"{places[choice.vms]}={workers_per_city}xCPU-2" for places in CITIES.values())
+def placed(
+    model: str, choice: Choice, book: Catalog, workers_per_city: int = 1, exchange: str = "central"
+) -> Estimate:
+    """Estimate workers in each city on one cloud; the global function and store in one city on any
+    two clouds.
+    """
+    workers = ",".join(
+        f"{places[choice.vms]}={workers_per_city}xCPU-2" for places in CITIES.values()
+    )
     places = CITIES[choice.city]
-    wish = Requirements(exchange=exchange, aggregator=places[choice.function], storage=places[choice.store])
+    wish = Requirements(
+        exchange=exchange, aggregator=places[choice.function], storage=places[choice.store]
+    )
     problem = Problem(profile=load_profile(model), catalog=book, requirements=wish)
     return estimate(place_by_hand(workers, problem), problem)
 

@@ -11,7 +11,9 @@ from placer.market.books.folders import shipped_catalogs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedClaim:
-    """One claim; ``value`` is a figure in ``unit``, a placement, or empty where the statement says all."""
+    """One claim; ``value`` is a figure in ``unit``, a placement, or empty where the statement says
+    all.
+    """
 
     id: str
     statement: str
@@ -24,11 +26,13 @@ class PublishedClaim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedRun:
-    """One measured run; ``workers`` as on the command line, ``calibrates`` empty if nothing was fitted to it.
+    """One measured run; ``workers`` as on the command line, ``calibrates`` empty if nothing was
+    fitted to it.
 
     Notes
     -----
-    ``calculation_s`` and ``communication_s`` are parts of a step by the wall clock, as logged; they need not sum to it.
+    ``calculation_s`` and ``communication_s`` are parts of a step by the wall clock, as logged; they
+    need not sum to it.
     """
 
     experiment: str

@@ -94,8 +94,12 @@ class Fluid:
             return
         self._advance()
         instant = self._loop.now * DONE
-        arrived = [flow for flow in self._flows if flow.left <= max(DONE * flow.size, flow.rate * instant)]
-        self._flows = [flow for flow in self._flows if flow.left > max(DONE * flow.size, flow.rate * instant)]
+        arrived = [
+            flow for flow in self._flows if flow.left <= max(DONE * flow.size, flow.rate * instant)
+        ]
+        self._flows = [
+            flow for flow in self._flows if flow.left > max(DONE * flow.size, flow.rate * instant)
+        ]
         for flow in arrived:
             flow.done.fire()
         self._refresh()
@@ -108,7 +112,8 @@ class Fluid:
 
 
 def share(flows: Sequence[Flow]) -> None:
-    """Set the rates of flows: all rise together until a flow reaches its cap or a port is full (progressive filling).
+    """Set the rates of flows: all rise together until a flow reaches its cap or a port is full
+    (progressive filling).
 
     Notes
     -----

@@ -1,4 +1,6 @@
-"""Chance in a simulation: how much faster or slower than the mean a worker, step after step, and a link, round after round, is."""
+"""Chance in a simulation: how much faster or slower than the mean a worker, step after step, and a
+link, round after round, is.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,13 @@ class Noise:
 
     Notes
     -----
-    A worker draws both chances in each step, so that more stragglers leave all other draws as they are.
+    A worker draws both chances in each step, so that more stragglers leave all other draws as they
+    are.
     """
 
-    def __init__(self, seed: int, jitter: float, stragglers: float, straggler_factor: float) -> None:
+    def __init__(
+        self, seed: int, jitter: float, stragglers: float, straggler_factor: float
+    ) -> None:
         self._seed, self._stragglers, self._factor = seed, stragglers, straggler_factor
         self._sigma = math.sqrt(math.log1p(jitter * jitter))
         self._streams: dict[str, random.Random] = {}

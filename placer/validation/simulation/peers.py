@@ -9,16 +9,24 @@ from placer.validation.simulation.scene import Crew, Machine, Scene
 
 
 def calculate(scene: Scene) -> Process:
-    """Compute a batch for each local step: one pool for all, or one in each region where data has its place."""
+    """Compute a batch for each local step: one pool for all, or one in each region where data has
+    its place.
+    """
     steps = scene.exchange.local_steps
     if scene.placed:
-        yield from scene.meet([(crew, scene.drain(crew, scene.parts[p] * steps, steps)) for p, crew in scene.crews.items()])
+        yield from scene.meet(
+            [
+                (crew, scene.drain(crew, scene.parts[p] * steps, steps))
+                for p, crew in scene.crews.items()
+            ]
+        )
     else:
         yield from scene.drain(scene.workers, scene.problem.batch * steps, steps)
 
 
 def butterfly(scene: Scene) -> Process:
-    """Average among all: the hosts' work, then shards to their owners and means back between regions.
+    """Average among all: the hosts' work, then shards to their owners and means back between
+    regions.
 
     Notes
     -----
@@ -52,7 +60,9 @@ def _count_inside(scene: Scene, crew: Crew, shard: float) -> None:
 
 
 def exchange_shards(scene: Scene, peers: Crew) -> Process:
-    """Send a shard over each ordered pair between regions, twice: no mean goes back before all shards are there."""
+    """Send a shard over each ordered pair between regions, twice: no mean goes back before all
+    shards are there.
+    """
     pairs = [(a, b) for a in peers for b in peers if a.place != b.place]
     for _ in range(2):
         yield from flows(scene, pairs, scene.size / len(peers))
@@ -65,5 +75,10 @@ def flows(scene: Scene, pairs: Sequence[tuple[Machine, Machine]], size: float) -
 
 def broadcast(scene: Scene) -> Process:
     """Let the head of each region hand what it has to the others there."""
-    to = [(scene.heads[p], worker) for p, crew in scene.crews.items() for worker in crew if worker is not scene.heads[p]]
+    to = [
+        (scene.heads[p], worker)
+        for p, crew in scene.crews.items()
+        for worker in crew
+        if worker is not scene.heads[p]
+    ]
     yield from scene.meet([((), scene.direct(head, worker)) for head, worker in to])

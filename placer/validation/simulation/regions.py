@@ -11,10 +11,14 @@ from placer.validation.simulation.scene import Scene
 
 
 def region_hub(scene: Scene) -> Process:
-    """H steps inside each region, all models up to the hub, its mean down and on to the workers; a barrier after each."""
+    """H steps inside each region, all models up to the hub, its mean down and on to the workers; a
+    barrier after each.
+    """
     hub = scene.heads[str(scene.exchange.aggregator)]
     others = [head for head in scene.heads.values() if head is not hub]
-    yield from scene.meet([(crew, local_steps(scene, place)) for place, crew in scene.crews.items()])
+    yield from scene.meet(
+        [(crew, local_steps(scene, place)) for place, crew in scene.crews.items()]
+    )
     yield from scene.meet([((head,), scene.direct(head, hub)) for head in others])
     yield from scene.meet([((head,), scene.direct(hub, head)) for head in others])
     yield from broadcast(scene)
@@ -29,7 +33,8 @@ def local_steps(scene: Scene, place: str) -> Process:
 
 
 class Gossip:
-    """Regions that send what they have to one partner after the other and go on at once, unless the last send is under way.
+    """Regions that send what they have to one partner after the other and go on at once, unless the
+    last send is under way.
 
     Parameters
     ----------
@@ -49,8 +54,8 @@ class Gossip:
 
         Notes
         -----
-        Where data has its place the last region ends a round; elsewhere a round has ended when all regions
-        together have done another H batches.
+        Where data has its place the last region ends a round; elsewhere a round has ended when all
+        regions together have done another H batches.
         """
         for number, place in enumerate(self.scene.crews):
             self.scene.loop.start(self._region(number, place))
@@ -76,12 +81,16 @@ class Gossip:
             self.marks[place].append(scene.loop.now)
 
     def _enough(self, place: str) -> bool:
-        """Whether a region has done its part of all rounds, or, where any may do more, all rounds are over everywhere."""
+        """Whether a region has done its part of all rounds, or, where any may do more, all rounds
+        are over everywhere.
+        """
         if self.scene.placed:
             return len(self.marks[place]) > self.rounds
         if not all(self.marks.values()):
             return False
-        return self._done(min(marks[-1] for marks in self.marks.values())) >= self.rounds + self._done(self._start)
+        return self._done(
+            min(marks[-1] for marks in self.marks.values())
+        ) >= self.rounds + self._done(self._start)
 
     @property
     def _start(self) -> float:
@@ -92,17 +101,23 @@ class Gossip:
         total = []
         for place, marks in self.marks.items():
             k = bisect_right(marks, now)
-            under_way = (now - marks[k - 1]) / (marks[k] - marks[k - 1]) if 0 < k < len(marks) else 0.0
+            under_way = (
+                (now - marks[k - 1]) / (marks[k] - marks[k - 1]) if 0 < k < len(marks) else 0.0
+            )
             total.append(self.share[place] * (k + under_way))
         return fsum(total)
 
     def _crossings(self) -> list[float]:
         """When the rounds done are 0, 1, 2 ... more than at the start."""
-        times = sorted({mark for marks in self.marks.values() for mark in marks if mark >= self._start})
+        times = sorted(
+            {mark for marks in self.marks.values() for mark in marks if mark >= self._start}
+        )
         before, base, ends = (times[0], 0.0), self._done(times[0]), [times[0]]
         for time in times[1:]:
             done = self._done(time) - base
             while len(ends) <= self.rounds and done >= len(ends) - 1e-9:
-                ends.append(before[0] + (time - before[0]) * (len(ends) - before[1]) / (done - before[1]))
+                ends.append(
+                    before[0] + (time - before[0]) * (len(ends) - before[1]) / (done - before[1])
+                )
             before = (time, done)
         return ends

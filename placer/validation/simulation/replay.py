@@ -29,7 +29,10 @@ ROUNDS: dict[str, Callable[[Scene], Process]] = {
     "regional-stores": serverless.regional_stores,
 }
 """Transport and its program of a whole round."""
-EXCHANGES: dict[str, Callable[[Scene], Process]] = {"butterfly": peers.butterfly, "leaders": peers.leaders}
+EXCHANGES: dict[str, Callable[[Scene], Process]] = {
+    "butterfly": peers.butterfly,
+    "leaders": peers.leaders,
+}
 """Transport and its program after the calculation, beside which it may run."""
 
 
@@ -39,9 +42,10 @@ class Simulation:
 
     Notes
     -----
-    ``round_seconds`` are from exchange to exchange, in order; ``p5``, ``p50`` and ``p95`` their percentiles. ``bytes_by_link`` holds
-    source, destination and bytes per round; ``waiting_by_place`` the mean seconds per round that a worker of a place
-    waits at barriers. ``difference`` is the mean simulated round over the predicted one, less 1.
+    ``round_seconds`` are from exchange to exchange, in order; ``p5``, ``p50`` and ``p95`` their
+    percentiles. ``bytes_by_link`` holds source, destination and bytes per round;
+    ``waiting_by_place`` the mean seconds per round that a worker of a place waits at barriers.
+    ``difference`` is the mean simulated round over the predicted one, less 1.
     """
 
     strategy: str
@@ -86,7 +90,8 @@ def replay(
     seed
         Equal seeds give equal results.
     jitter
-        Coefficient of variation of the speed of each worker in each step and of each link in each round.
+        Coefficient of variation of the speed of each worker in each step and of each link in each
+        round.
     stragglers, straggler_factor
         Probability that a worker is slower in a step, and by how much.
 
@@ -113,28 +118,52 @@ def replay(
         p5=percentile(ordered, 0.05),
         p50=percentile(ordered, 0.5),
         p95=percentile(ordered, 0.95),
-        bytes_by_link=tuple((src, dst, size / seen) for (src, dst), size in sorted(scene.sent.items())),
-        waiting_by_place=tuple((place, scene.waited[place] / len(crew) / seen) for place, crew in scene.crews.items()),
+        bytes_by_link=tuple(
+            (src, dst, size / seen) for (src, dst), size in sorted(scene.sent.items())
+        ),
+        waiting_by_place=tuple(
+            (place, scene.waited[place] / len(crew) / seen) for place, crew in scene.crews.items()
+        ),
         predicted_samples_per_second=expected.processed_per_second,
         predicted_round_seconds=expected.step.total,
         difference=mean / expected.step.total - 1,
     )
 
 
-def _check(placement: Placement, rounds: int, seed: int, jitter: float, stragglers: float, factor: float) -> None:
+def _check(
+    placement: Placement, rounds: int, seed: int, jitter: float, stragglers: float, factor: float
+) -> None:
     """Refuse what cannot be simulated."""
     for name, whole, least in (("rounds", rounds, 1), ("seed", seed, None)):
-        if isinstance(whole, bool) or not isinstance(whole, int) or (least is not None and not least <= whole <= MOST_ROUNDS):
-            raise PlacerError(f"{name} {whole!r} is out of range", f"give a whole number{f' from 1 to {MOST_ROUNDS:,}' if least else ''}")
-    for name, value, low, high in (("jitter", jitter, 0.0, MOST_JITTER), ("stragglers", stragglers, 0.0, 1.0)):
+        if (
+            isinstance(whole, bool)
+            or not isinstance(whole, int)
+            or (least is not None and not least <= whole <= MOST_ROUNDS)
+        ):
+            raise PlacerError(
+                f"{name} {whole!r} is out of range",
+                f"give a whole number{f' from 1 to {MOST_ROUNDS:,}' if least else ''}",
+            )
+    for name, value, low, high in (
+        ("jitter", jitter, 0.0, MOST_JITTER),
+        ("stragglers", stragglers, 0.0, 1.0),
+    ):
         if not _number(value) or not low <= value <= high:
-            raise PlacerError(f"{name} {value!r} is out of range", f"give a number from {low:g} to {high:g}")
+            raise PlacerError(
+                f"{name} {value!r} is out of range", f"give a number from {low:g} to {high:g}"
+            )
     if not _number(factor) or factor < 1.0:
         raise PlacerError(f"straggler factor {factor!r} is out of range", "give a number from 1")
     if placement.workers > MOST_WORKERS:
-        raise PlacerError(f"{placement.workers} workers are too many to simulate", f"simulate at most {MOST_WORKERS}")
+        raise PlacerError(
+            f"{placement.workers} workers are too many to simulate",
+            f"simulate at most {MOST_WORKERS}",
+        )
     if placement.exchange.overlap and not traits(placement.exchange.strategy).may_overlap:
-        raise PlacerError(f"a {placement.exchange.strategy} exchange cannot run beside the next step", "simulate it without overlap")
+        raise PlacerError(
+            f"a {placement.exchange.strategy} exchange cannot run beside the next step",
+            "simulate it without overlap",
+        )
 
 
 def _number(value: object) -> bool:
@@ -171,8 +200,12 @@ def _in_turn(scene: Scene, transport: str, rounds: int, ends: list[float]) -> Pr
         ends.append(scene.loop.now)
 
 
-def _overlapped(scene: Scene, exchange: Callable[[Scene], Process], rounds: int, ends: list[float]) -> Process:
-    """Exchange what the last step gave beside the calculation of the next; a round ends where both are through."""
+def _overlapped(
+    scene: Scene, exchange: Callable[[Scene], Process], rounds: int, ends: list[float]
+) -> Process:
+    """Exchange what the last step gave beside the calculation of the next; a round ends where both
+    are through.
+    """
     under_way = Signal()
     under_way.fire()
     for _ in range(rounds + 1):

@@ -1,4 +1,6 @@
-"""What the programs of a simulation act on: single workers with a network each, links, and what is counted on the way."""
+"""What the programs of a simulation act on: single workers with a network each, links, and what is
+counted on the way.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Scene:
         self.loop = Loop()
         self.fluid = Fluid(self.loop)
         self.workers: Crew = tuple(self._hired(placement))
-        self.crews: dict[str, Crew] = {p: tuple(w for w in self.workers if w.place == p) for p in placement.workers_by_place}
+        self.crews: dict[str, Crew] = {
+            p: tuple(w for w in self.workers if w.place == p) for p in placement.workers_by_place
+        }
         self.sent: dict[tuple[str, str], float] = {}
         self.waited = dict.fromkeys(self.crews, 0.0)
         self._bandwidth: dict[tuple[str, str], float] = {}
@@ -63,26 +67,42 @@ class Scene:
         found: list[Machine] = []
         for group in placement.groups:
             pool = pool_of(group, self.problem)
-            rate, host = (pool.alone if alone else pool.shared).value, self.problem.catalog.gpu(group.gpu).host
-            found += [self.machine(group.place, len(found) + k, host, rate) for k in range(group.count)]
+            rate, host = (
+                (pool.alone if alone else pool.shared).value,
+                self.problem.catalog.gpu(group.gpu).host,
+            )
+            found += [
+                self.machine(group.place, len(found) + k, host, rate) for k in range(group.count)
+            ]
         return found
 
     def machine(self, place: str, number: int = -1, host: str = "", rate: float = 0.0) -> Machine:
-        """Set up a machine: its network carries what one stream reaches inside its region, in each direction."""
+        """Set up a machine: its network carries what one stream reaches inside its region, in each
+        direction.
+        """
         speed = self.network.machine_bytes_per_s(place)
         return Machine(number, place, host, rate, Port(speed), Port(speed))
 
     @cached_property
     def heads(self) -> dict[str, Machine]:
-        """The machine of each region that talks to other regions: nobody chooses it, so one of the slowest host class."""
-        return {p: max(crew, key=lambda w: self.averaging(w, len(self.crews))) for p, crew in self.crews.items()}
+        """The machine of each region that talks to other regions: nobody chooses it, so one of the
+        slowest host class.
+        """
+        return {
+            p: max(crew, key=lambda w: self.averaging(w, len(self.crews)))
+            for p, crew in self.crews.items()
+        }
 
     @cached_property
     def parts(self) -> dict[str, float]:
         """Samples of one step that each region does: as its data lies, else as it is fast."""
         speeds = {place: fsum(w.rate for w in crew) for place, crew in self.crews.items()}
         data = self.problem.requirements.datasets
-        part = shares(data, speeds) if data else {place: speed / fsum(speeds.values()) for place, speed in speeds.items()}
+        part = (
+            shares(data, speeds)
+            if data
+            else {place: speed / fsum(speeds.values()) for place, speed in speeds.items()}
+        )
         return {place: share * self.problem.batch for place, share in part.items()}
 
     def new_round(self) -> None:
@@ -107,11 +127,13 @@ class Scene:
         self.waited[worker.place] += seconds
 
     def drain(self, crew: Crew, samples: float, steps: int = 1) -> Process:
-        """Let workers take samples from one pool until it is empty: fast ones do more, all end together.
+        """Let workers take samples from one pool until it is empty: fast ones do more, all end
+        together.
 
         Notes
         -----
-        Each worker draws its speed once for each of ``steps``; over several it has their harmonic mean.
+        Each worker draws its speed once for each of ``steps``; over several it has their harmonic
+        mean.
         """
         yield samples / fsum(worker.rate * self._pace(worker, steps) for worker in crew)
 
@@ -121,8 +143,14 @@ class Scene:
         return steps / fsum(1 / self.noise.worker(worker.number) for _ in range(steps))
 
     def equal_part(self, worker: Machine) -> Process:
-        """Let a worker do its own equal part of the batch, or of what its region does where data has a place."""
-        crew, batch = (self.crews[worker.place], self.parts[worker.place]) if self.placed else (self.workers, float(self.problem.batch))
+        """Let a worker do its own equal part of the batch, or of what its region does where data
+        has a place.
+        """
+        crew, batch = (
+            (self.crews[worker.place], self.parts[worker.place])
+            if self.placed
+            else (self.workers, float(self.problem.batch))
+        )
         yield batch / len(crew) / (worker.rate * self.noise.worker(worker.number))
 
     @property
@@ -135,12 +163,18 @@ class Scene:
         key = worker.host, peers
         if key not in self._averaging:
             fitted, tensors = self.problem.calibration, self.problem.profile.tensors
-            self._averaging[key] = fitted.averaging_spread[0] * averaging_seconds([worker.host], self.size, peers, tensors, fitted)
+            self._averaging[key] = fitted.averaging_spread[0] * averaging_seconds(
+                [worker.host], self.size, peers, tensors, fitted
+            )
         return self._averaging[key]
 
     def host_work(self, crew: Crew, peers: int) -> Process:
-        """Let hosts serialise and average, each at the pace of its class; none ends before all have."""
-        yield from self.meet([((worker,), _sleep(self.averaging(worker, peers))) for worker in crew])
+        """Let hosts serialise and average, each at the pace of its class; none ends before all
+        have.
+        """
+        yield from self.meet(
+            [((worker,), _sleep(self.averaging(worker, peers))) for worker in crew]
+        )
 
     def moved(self, src: str, dst: str, size: float) -> None:
         """Count bytes."""
@@ -150,18 +184,28 @@ class Scene:
         """Bytes/s of one pair of machines in this round."""
         if (src, dst) not in self._bandwidth:
             self._bandwidth[src, dst] = self.noise.link(src, dst)
-        return self._bandwidth[src, dst] * self.network.link(src, dst).speed(self.exchange.streams if streams is None else streams)
+        return self._bandwidth[src, dst] * self.network.link(src, dst).speed(
+            self.exchange.streams if streams is None else streams
+        )
 
     def shard(self, src: Machine, dst: Machine, size: float) -> Signal:
         """Send a shard as averaging peers do; the measured factor kappa is on the link."""
         self.moved(src.place, dst.place, size)
-        return self.fluid.send(size, self.bandwidth(src.place, dst.place) / self.problem.calibration.kappa[0], (src.sends, dst.receives))
+        return self.fluid.send(
+            size,
+            self.bandwidth(src.place, dst.place) / self.problem.calibration.kappa[0],
+            (src.sends, dst.receives),
+        )
 
     def direct(self, src: Machine, dst: Machine) -> Process:
-        """Send a gradient over plain streams: half a round trip, and its bytes with what the protocol adds to them."""
+        """Send a gradient over plain streams: half a round trip, and its bytes with what the
+        protocol adds to them.
+        """
         self.moved(src.place, dst.place, self.size)
         yield self.network.link(src.place, dst.place).rtt_s / 2
-        yield self.fluid.send(self.size / GOODPUT, self.bandwidth(src.place, dst.place), (src.sends, dst.receives))
+        yield self.fluid.send(
+            self.size / GOODPUT, self.bandwidth(src.place, dst.place), (src.sends, dst.receives)
+        )
 
 
 def _sleep(seconds: float) -> Process:

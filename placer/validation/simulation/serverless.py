@@ -1,4 +1,6 @@
-"""Programs of workers that get equal parts and meet through a server, or through stores and cloud functions."""
+"""Programs of workers that get equal parts and meet through a server, or through stores and cloud
+functions.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class Bucket:
 
     Notes
     -----
-    Polls that find nothing are billed; how long the last object waits for the next poll is below the error of
-    the assumed times, and left out here as in the closed form.
+    Polls that find nothing are billed; how long the last object waits for the next poll is below
+    the error of the assumed times, and left out here as in the closed form.
     """
 
     def __init__(self, place: str, wanted: int) -> None:
@@ -42,17 +44,28 @@ class Bucket:
 
 
 def store(scene: Scene) -> Process:
-    """From mean to mean: each worker downloads the last one, calculates and uploads; one function aggregates."""
-    bucket, function = Bucket(str(scene.exchange.storage), len(scene.workers)), str(scene.exchange.aggregator)
-    uploads = scene.loop.start(scene.meet([((worker,), _turn(scene, worker, bucket)) for worker in scene.workers]))
+    """From mean to mean: each worker downloads the last one, calculates and uploads; one function
+    aggregates.
+    """
+    bucket, function = (
+        Bucket(str(scene.exchange.storage), len(scene.workers)),
+        str(scene.exchange.aggregator),
+    )
+    uploads = scene.loop.start(
+        scene.meet([((worker,), _turn(scene, worker, bucket)) for worker in scene.workers])
+    )
     yield from _aggregate(scene, function, bucket, bucket.place)
     yield uploads
 
 
 def regional_stores(scene: Scene) -> Process:
-    """From mean to mean: it goes through the regions' stores to the workers; aggregate in each region, then all regions' sums."""
+    """From mean to mean: it goes through the regions' stores to the workers; aggregate in each
+    region, then all regions' sums.
+    """
     top = Bucket(str(scene.exchange.storage), len(scene.crews))
-    regions = scene.loop.start(scene.meet([(crew, _region(scene, place, top)) for place, crew in scene.crews.items()]))
+    regions = scene.loop.start(
+        scene.meet([(crew, _region(scene, place, top)) for place, crew in scene.crews.items()])
+    )
     yield from _aggregate(scene, str(scene.exchange.aggregator), top, top.place)
     yield regions
 
@@ -63,7 +76,9 @@ def _region(scene: Scene, place: str, top: Bucket) -> Process:
     yield scene.services.start_s  # a function copies the last mean
     yield from _moved(scene, top.place, place)
     yield from _moved(scene, place, place)
-    uploads = scene.loop.start(scene.meet([((worker,), _turn(scene, worker, bucket)) for worker in crew]))
+    uploads = scene.loop.start(
+        scene.meet([((worker,), _turn(scene, worker, bucket)) for worker in crew])
+    )
     yield from _aggregate(scene, place, bucket, top.place)
     yield uploads
     top.add()
@@ -80,11 +95,17 @@ def _object(scene: Scene, src: str, dst: str, port: Port) -> Process:
     """Move an object between a worker and a store: connect anew, then some streams."""
     scene.moved(src, dst, scene.size)
     yield scene.services.start_s + scene.services.round_trips * scene.network.link(src, dst).rtt_s
-    yield scene.fluid.send(scene.size, min(scene.services.stream_bytes_per_s * scene.exchange.streams, scene.bandwidth(src, dst)), (port,))
+    yield scene.fluid.send(
+        scene.size,
+        min(scene.services.stream_bytes_per_s * scene.exchange.streams, scene.bandwidth(src, dst)),
+        (port,),
+    )
 
 
 def _aggregate(scene: Scene, place: str, bucket: Bucket, to: str) -> Process:
-    """Run a function: wait for all objects, read them one after the other, sum them, write the result."""
+    """Run a function: wait for all objects, read them one after the other, sum them, write the
+    result.
+    """
     yield bucket.full
     yield scene.services.start_s
     for _ in range(bucket.wanted):
@@ -97,4 +118,6 @@ def _moved(scene: Scene, src: str, dst: str) -> Process:
     """Move an object between a function, whose network is its own, and a store."""
     scene.moved(src, dst, scene.size)
     yield scene.services.round_trips * scene.network.link(src, dst).rtt_s
-    yield scene.fluid.send(scene.size, min(scene.services.function_bytes_per_s, scene.bandwidth(src, dst, 1)), ())
+    yield scene.fluid.send(
+        scene.size, min(scene.services.function_bytes_per_s, scene.bandwidth(src, dst, 1)), ()
+    )

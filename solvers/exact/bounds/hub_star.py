@@ -1,4 +1,6 @@
-"""What a round through a hub among the regions takes and costs at least, whichever region the hub is."""
+"""What a round through a hub among the regions takes and costs at least, whichever region the hub
+is.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,11 @@ class Star:
         """Bytes of one gradient."""
         return self.market.problem.gradient_bytes
 
-    def least(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
-        """Least seconds and egress of a round of so many regions through a hub that may be any of them.
+    def least(
+        self, used: tuple[int, ...], joining: tuple[int, ...], regions: int
+    ) -> tuple[float, float]:
+        """Least seconds and egress of a round of so many regions through a hub that may be any of
+        them.
 
         Parameters
         ----------
@@ -45,9 +50,15 @@ class Star:
             return np.inf, np.inf
         ups, downs, usd = self._direct, self._direct.T, self.market.both_ways
         seconds = sum(
-            np.maximum(each[np.ix_(here, hubs)].max(axis=0, initial=0.0), _last(each[np.ix_(rest, hubs)], left)) for each in (ups, downs)
+            np.maximum(
+                each[np.ix_(here, hubs)].max(axis=0, initial=0.0),
+                _last(each[np.ix_(rest, hubs)], left),
+            )
+            for each in (ups, downs)
         )
-        egress = usd[np.ix_(here, hubs)].sum(axis=0) + _first(usd[np.ix_(rest, hubs)], left).sum(axis=0)
+        egress = usd[np.ix_(here, hubs)].sum(axis=0) + _first(usd[np.ix_(rest, hubs)], left).sum(
+            axis=0
+        )
         return float(np.min(seconds)), self.size * float(egress.min())
 
     @cached_property
@@ -62,7 +73,9 @@ class Star:
 
 def _first(each: Array, count: int) -> Array:
     """The smallest of every column, in any order; shape (count, columns)."""
-    built: Array = np.partition(each, count - 1, axis=0)[:count] if 0 < count < len(each) else each[:count]
+    built: Array = (
+        np.partition(each, count - 1, axis=0)[:count] if 0 < count < len(each) else each[:count]
+    )
     return built
 
 

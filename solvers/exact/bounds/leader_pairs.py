@@ -25,37 +25,56 @@ class Between:
     """
 
     def __init__(self, market: Market, relaxation: Relaxation, mode: Mode) -> None:
-        self.market, self.relaxation, self.transport = market, relaxation, traits(mode.strategy).transport
+        self.market, self.relaxation, self.transport = (
+            market,
+            relaxation,
+            traits(mode.strategy).transport,
+        )
         self.size = market.problem.gradient_bytes
         self.star = Star(market, mode)
         self._ranked: dict[tuple[int, ...], tuple[Array, Partners]] = {}
         self._nearest: dict[tuple[tuple[int, ...], int], tuple[float, Array]] = {}
 
-    def least(self, used: tuple[int, ...], joining: tuple[int, ...], regions: int) -> tuple[float, float]:
+    def least(
+        self, used: tuple[int, ...], joining: tuple[int, ...], regions: int
+    ) -> tuple[float, float]:
         """Least seconds and egress of a round between the regions."""
         if self.transport == "region-hub":
             return self.star.least(used, joining, regions)
         pair = self.pair_bytes(regions)
         if not used:
             slowest, each = self.nearest(joining, regions)
-            return (slowest * pair if self.transport == "leaders" else 0.0), float(np.sort(each)[:regions].sum()) * pair
+            return (slowest * pair if self.transport == "leaders" else 0.0), float(
+                np.sort(each)[:regions].sum()
+            ) * pair
         here = np.array(used, dtype=np.intp)
         usd = float(self.market.both_ways[np.ix_(here, here)].sum()) / 2
-        slowest = max((self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0)
+        slowest = max(
+            (self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0
+        )
         return (slowest * pair if self.transport == "leaders" else 0.0), usd * pair
 
     def pair_bytes(self, regions: int) -> float:
-        """Bytes that two regions send each other in a round, each way: of a butterfly of leaders, or to a partner in turn."""
+        """Bytes that two regions send each other in a round, each way: of a butterfly of leaders,
+        or to a partner in turn.
+        """
         return 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
 
     def nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, Array]:
-        """Least slowest pair of so many regions, and least price of a byte over the pairs of one of each place's heads."""
+        """Least slowest pair of so many regions, and least price of a byte over the pairs of one of
+        each place's heads.
+        """
         key = places, regions
         if key not in self._nearest:
             if places not in self._ranked:
                 at = np.array(places, dtype=np.intp)
-                apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(np.full(len(at), np.inf))
-                self._ranked[places] = np.sort(apart, axis=1).min(axis=0), Partners(self.market.both_ways[np.ix_(at, at)] / 2)
+                apart = self.relaxation.wan_matrix[np.ix_(at, at)] + np.diag(
+                    np.full(len(at), np.inf)
+                )
+                self._ranked[places] = (
+                    np.sort(apart, axis=1).min(axis=0),
+                    Partners(self.market.both_ways[np.ix_(at, at)] / 2),
+                )
             slowest, partners = self._ranked[places]
             self._nearest[key] = float(slowest[regions - 2]), partners.usd(regions - 1, 1)
         return self._nearest[key]

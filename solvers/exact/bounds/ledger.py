@@ -1,4 +1,6 @@
-"""What is proved about each mode while the searches run, and what the relaxation of a mode proves alone."""
+"""What is proved about each mode while the searches run, and what the relaxation of a mode proves
+alone.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class Ledger:
 
     Notes
     -----
-    When the search of a mode ends, no placement of it is better than the incumbent of that moment by more than the gap.
+    When the search of a mode ends, no placement of it is better than the incumbent of that moment
+    by more than the gap.
     """
 
     def __init__(self, target: Target) -> None:
@@ -50,14 +53,23 @@ class Ledger:
                 method = "alone"
             else:
                 method = "search" if nodes or tried else "root"
-            self._closed[strategy, local_steps] = method, self._reached() if finished else None, nodes, tried
+            self._closed[strategy, local_steps] = (
+                method,
+                self._reached() if finished else None,
+                nodes,
+                tried,
+            )
 
     def _reached(self) -> float | None:
-        """What nothing that was ruled out so far is better than; None while nothing keeps the limits."""
+        """What nothing that was ruled out so far is better than; None while nothing keeps the
+        limits.
+        """
         target = self._target
         if target.best is None:
             return None
-        return target.best_value * (1 + target.slack if target.objective == "throughput" else 1 - target.slack)
+        return target.best_value * (
+            1 + target.slack if target.objective == "throughput" else 1 - target.slack
+        )
 
     def proofs(self, roots: Mapping[tuple[str, int], float | None]) -> tuple[ModeProof, ...]:
         """Put the notes and the bounds of the relaxations together.
@@ -71,17 +83,29 @@ class Ledger:
         modes = [*([(NO_EXCHANGE, 1)] if (NO_EXCHANGE, 1) in self._closed else []), *problem.modes]
         return tuple(self._proof(mode, roots) for mode in modes)
 
-    def _proof(self, mode: tuple[str, int], roots: Mapping[tuple[str, int], float | None]) -> ModeProof:
+    def _proof(
+        self, mode: tuple[str, int], roots: Mapping[tuple[str, int], float | None]
+    ) -> ModeProof:
         method, reached, nodes, priced = self._closed.get(mode, ("stopped", None, 0, 0))
         root, worked_out = roots.get(mode), mode in roots
         if method == "stopped":
-            behind = worked_out and not nodes and not priced and (root is None or self._behind(root))
+            behind = (
+                worked_out and not nodes and not priced and (root is None or self._behind(root))
+            )
             method, bound = "root" if behind else "stopped", root
         elif reached is None or (worked_out and root is None):
             bound = None
         else:
             bound = reached if root is None else self._tighter(reached, root)
-        return ModeProof(strategy=mode[0], local_steps=mode[1], method=method, bound=bound, root_bound=root, nodes=nodes, priced=priced)
+        return ModeProof(
+            strategy=mode[0],
+            local_steps=mode[1],
+            method=method,
+            bound=bound,
+            root_bound=root,
+            nodes=nodes,
+            priced=priced,
+        )
 
     def _behind(self, root: float) -> bool:
         """Whether a mode with this bound cannot beat the best by more than the gap."""
@@ -93,7 +117,8 @@ class Ledger:
 
 
 def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float) -> float | None:
-    """Best objective value that the relaxation of a mode does not exclude, by bisection; None if it excludes all.
+    """Best objective value that the relaxation of a mode does not exclude, by bisection; None if it
+    excludes all.
 
     Parameters
     ----------

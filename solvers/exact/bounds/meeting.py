@@ -1,4 +1,6 @@
-"""How the workers of several regions meet: what is known of a round once the numbers of workers and regions are."""
+"""How the workers of several regions meet: what is known of a round once the numbers of workers and
+regions are.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ class Meeting:
 
     Notes
     -----
-    What passes between regions goes between *heads*: all workers (all-reduce), or one leader of each region
-    (``by_region``). Each pair of heads in different regions carries ``pair_bytes`` each way. ``own_s`` is the least time
-    of the averages where some region has so many workers; shape (places, workers + 1). ``waits`` says whether
-    a round lasts until the slowest pair is done. ``home_usd`` is what stays inside regions.
+    What passes between regions goes between *heads*: all workers (all-reduce), or one leader of
+    each region (``by_region``). Each pair of heads in different regions carries ``pair_bytes`` each
+    way. ``own_s`` is the least time of the averages where some region has so many workers; shape
+    (places, workers + 1). ``waits`` says whether a round lasts until the slowest pair is done.
+    ``home_usd`` is what stays inside regions.
     """
 
     workers: int
@@ -49,7 +52,11 @@ class Meeting:
 
     def regions_left(self, left: Indices, together: Indices, regions: int) -> Indices:
         """Regions that are still to come at least, where each holds at most ``together`` workers."""
-        return np.full_like(left, self.most - regions) if self.by_region else -(-left // np.maximum(together, 1))
+        return (
+            np.full_like(left, self.most - regions)
+            if self.by_region
+            else -(-left // np.maximum(together, 1))
+        )
 
 
 class Partners:
@@ -65,18 +72,24 @@ class Partners:
         apart = usd.copy()
         np.fill_diagonal(apart, np.inf)
         self.ranked = np.sort(apart, axis=1)
-        self.total = np.concatenate([np.zeros((len(usd), 1)), np.cumsum(self.ranked, axis=1)], axis=1)
+        self.total = np.concatenate(
+            [np.zeros((len(usd), 1)), np.cumsum(self.ranked, axis=1)], axis=1
+        )
 
     def usd(self, heads: int, together: int) -> Array:
-        """USD per pair byte of one head of each region with so many others, at most ``together`` of them in one region; shape (places,).
+        """USD per pair byte of one head of each region with so many others, at most ``together`` of
+        them in one region; shape (places,).
 
         Examples
         --------
-        >>> Partners(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 4.0], [2.0, 4.0, 0.0]])).usd(3, 2)  # two at the nearest, one at the next
+        # two at the nearest, one at the next
+        >>> Partners(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 4.0], [2.0, 4.0, 0.0]])).usd(3, 2)
         array([4., 6., 8.])
         """
         full, some = divmod(heads, together)
         if full + (some > 0) >= self.ranked.shape[1] and heads:
             return np.full(len(self.ranked), np.inf)
-        built: Array = together * self.total[:, full] + (some * self.ranked[:, full] if some else 0.0)
+        built: Array = together * self.total[:, full] + (
+            some * self.ranked[:, full] if some else 0.0
+        )
         return built

@@ -1,4 +1,6 @@
-"""What any all-reduce placement of some regions reaches at best and pays at least: the bound of a node."""
+"""What any all-reduce placement of some regions reaches at best and pays at least: the bound of a
+node.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from ..._target import Target
 
 @dataclass(frozen=True)
 class Node:
-    """Regions that are used, regions that may join, how many are used at least, and the worker counts still open."""
+    """Regions that are used, regions that may join, how many are used at least, and the worker
+    counts still open.
+    """
 
     used: tuple[int, ...]
     joining: tuple[int, ...]
@@ -40,9 +44,10 @@ class Family:
 
     Notes
     -----
-    ``averaging_s`` is the least averaging time of any of them by N, ``slowest_averaging_s`` the most;
-    they differ only where two classes of hosts change places as N grows. ``averaging_by_host`` holds the times
-    of each class that its placements may use: a region may have none of the slowest.
+    ``averaging_s`` is the least averaging time of any of them by N, ``slowest_averaging_s`` the
+    most; they differ only where two classes of hosts change places as N grows.
+    ``averaging_by_host`` holds the times of each class that its placements may use: a region may
+    have none of the slowest.
     """
 
     hosts: frozenset[str]
@@ -53,7 +58,9 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """What the placements of a node reach at best, and what they pay at least, per open worker count."""
+    """What the placements of a node reach at best, and what they pay at least, per open worker
+    count.
+    """
 
     target: Target
     mode: Mode
@@ -68,12 +75,17 @@ class Bound:
 
     def margins(self, wan_s_per_pair_byte: float) -> Array:
         """Smallest margin over the thresholds of an improvement; negative is cut; shape (workers,)."""
-        communication_s = self.averaging_s + max(wan_s_per_pair_byte, self.least_wan_s_per_pair_byte) * self.pair_bytes
+        communication_s = (
+            self.averaging_s
+            + max(wan_s_per_pair_byte, self.least_wan_s_per_pair_byte) * self.pair_bytes
+        )
         return margin(self.sums, self.thresholds(communication_s))
 
     def thresholds(self, communication_s: Array) -> Array:
         """Thresholds of an improvement; shape (rows, workers)."""
-        return self.target.thresholds(self.mode, self.weights, communication_s, self.egress_usd, self.data_usd, self.slowest)
+        return self.target.thresholds(
+            self.mode, self.weights, communication_s, self.egress_usd, self.data_usd, self.slowest
+        )
 
 
 class Relaxation:
@@ -98,11 +110,20 @@ class Relaxation:
 
     @cached_property
     def families(self) -> list[Family]:
-        """One family per class of host; the pools of a family have hosts that are no slower, at any N."""
+        """One family per class of host; the pools of a family have hosts that are no slower, at any
+        N.
+        """
         n = np.arange(self.most + 1)
         hosts = self.market.host_of
-        size, tensors, fitted = self.problem.gradient_bytes, self.problem.profile.tensors, self.problem.calibration
-        seconds = {h: np.array([averaging_seconds([h], size, int(k), tensors, fitted) for k in n]) for h in sorted(set(hosts))}
+        size, tensors, fitted = (
+            self.problem.gradient_bytes,
+            self.problem.profile.tensors,
+            self.problem.calibration,
+        )
+        seconds = {
+            h: np.array([averaging_seconds([h], size, int(k), tensors, fitted) for k in n])
+            for h in sorted(set(hosts))
+        }
         built = []
         for own in seconds.values():
             below = {h: (other <= own)[self.first :] for h, other in seconds.items()}
@@ -110,15 +131,21 @@ class Relaxation:
             crossing = any(np.any(smaller) and not np.all(smaller) for smaller in below.values())
             chosen = frozenset(seconds) if crossing else frozenset(within)
             every = list(seconds.values())
-            least, most = (np.minimum.reduce(every), np.maximum.reduce(every)) if crossing else (own, own)
+            least, most = (
+                (np.minimum.reduce(every), np.maximum.reduce(every)) if crossing else (own, own)
+            )
             built.append(Family(chosen, least, most, {h: seconds[h] for h in sorted(chosen)}))
         return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
     def host_steps(self, family: Family, workers: int) -> list[frozenset[str]]:
-        """Sets of hosts of a family such that in each the slowest class decides; several only where classes change places as N grows."""
+        """Sets of hosts of a family such that in each the slowest class decides; several only where
+        classes change places as N grows.
+        """
         if np.array_equal(family.averaging_s, family.slowest_averaging_s):
             return [family.hosts]
-        by_time = sorted(family.hosts, key=lambda host: float(family.averaging_by_host[host][workers]))
+        by_time = sorted(
+            family.hosts, key=lambda host: float(family.averaging_by_host[host][workers])
+        )
         return [frozenset(by_time[:k]) for k in range(1, len(by_time) + 1)]
 
     def places(self, family: Family) -> tuple[int, ...]:
@@ -147,17 +174,29 @@ class Relaxation:
             pair_bytes=shard,
             egress_usd=shard * self._least_pair_usd(node, family),
             data_usd=min(self.market.data_usd[p] for p in places),
-            slowest=self.slowest(node, n, family.slowest_averaging_s[n] + self._slowest_wan(node) * shard + self.most_load_s),
-            least_wan_s_per_pair_byte=node.wan_s_per_pair_byte if self.problem.requirements.required_places else 0.0,
+            slowest=self.slowest(
+                node,
+                n,
+                family.slowest_averaging_s[n] + self._slowest_wan(node) * shard + self.most_load_s,
+            ),
+            least_wan_s_per_pair_byte=node.wan_s_per_pair_byte
+            if self.problem.requirements.required_places
+            else 0.0,
         )
 
     def _settled(self, node: Node) -> Node | None:
-        """The node with the places that need a worker among those that are used; None if it lacks one."""
-        found = settled(self.problem.requirements.required_places, self.market.places, node.used, node.joining)
+        """The node with the places that need a worker among those that are used; None if it lacks
+        one.
+        """
+        found = settled(
+            self.problem.requirements.required_places, self.market.places, node.used, node.joining
+        )
         if found is None or found == (node.used, node.joining):
             return None if found is None else node
         used, joining = found
-        wan = max([node.wan_s_per_pair_byte, *(self.pair_wan(a, b) for a in used for b in used if a < b)])
+        wan = max(
+            [node.wan_s_per_pair_byte, *(self.pair_wan(a, b) for a in used for b in used if a < b)]
+        )
         return replace(node, used=used, joining=joining, wan_s_per_pair_byte=wan)
 
     def _slowest_wan(self, node: Node) -> float:
@@ -167,17 +206,25 @@ class Relaxation:
         return self._slowest_pair if node.used else np.inf
 
     def slowest(self, node: Node, workers: Indices, communication_s: Array) -> Array:
-        """Samples/s of as many of the slowest machines, with the slowest exchange; 0 where that is not known."""
+        """Samples/s of as many of the slowest machines, with the slowest exchange; 0 where that is
+        not known.
+        """
         places = (*node.used, *node.joining)
         speed = min(self._slowest_machine[p] for p in places)
         together = 1 if self.problem.requirements.datasets else workers
-        built: Array = self.mode.samples / (self.mode.samples / (together * speed) + communication_s) / self.mode.multiplier
+        built: Array = (
+            self.mode.samples
+            / (self.mode.samples / (together * speed) + communication_s)
+            / self.mode.multiplier
+        )
         return built
 
     @cached_property
     def most_load_s(self) -> float:
         """Most seconds that a machine's own network can add: it sends 2 S at most."""
-        slowest = min(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
+        slowest = min(
+            self.problem.network.machine_bytes_per_s(place) for place in self.market.places
+        )
         return 2 * self.problem.gradient_bytes / slowest
 
     @cached_property
@@ -192,9 +239,9 @@ class Relaxation:
 
         Notes
         -----
-        Both directions of a pair of regions carry the same bytes, so the mean of their prices counts.
-        Two bounds: every pair that must cross at the cheapest price; every pair of a used region at
-        its own cheapest price.
+        Both directions of a pair of regions carry the same bytes, so the mean of their prices
+        counts. Two bounds: every pair that must cross at the cheapest price; every pair of a used
+        region at its own cheapest price.
         """
         n, used = node.workers, node.used
         if not used and node.regions < 2:
@@ -205,10 +252,16 @@ class Relaxation:
         places = np.array((*used, *node.joining), dtype=np.intp)
         if len(places) < 2:
             return np.zeros(len(n))
-        mutual = (self.market.prices[np.ix_(places, places)] + self.market.prices[np.ix_(places, places)].T) / 2
+        mutual = (
+            self.market.prices[np.ix_(places, places)]
+            + self.market.prices[np.ix_(places, places)].T
+        ) / 2
         np.fill_diagonal(mutual, np.inf)
         room = self.room(family)
-        least = np.asarray(fewest_crossing_pairs(n, room[places], node.regions) * float(mutual.min()), dtype=np.float64)
+        least = np.asarray(
+            fewest_crossing_pairs(n, room[places], node.regions) * float(mutual.min()),
+            dtype=np.float64,
+        )
         if node.regions > 1:
             for at, place in enumerate(used):
                 most = np.minimum(room[place], n - (node.regions - 1))
@@ -228,7 +281,9 @@ class Relaxation:
     def pools(self, node: Node, family: Family) -> Indices:
         """Pools of the open regions of a node."""
         open_places = np.array((*node.used, *node.joining), dtype=np.intp)
-        return np.flatnonzero(np.isin(self.market.place_of, open_places) & self.market.pools_of_hosts(family.hosts))
+        return np.flatnonzero(
+            np.isin(self.market.place_of, open_places) & self.market.pools_of_hosts(family.hosts)
+        )
 
     def pair_wan(self, a: int, b: int) -> float:
         """Seconds that a pair of regions adds for each byte of a pair of workers, slower direction."""
@@ -237,7 +292,9 @@ class Relaxation:
     @cached_property
     def wan_matrix(self) -> Array:
         """`pair_wan` of all pairs of places; shape (places, places)."""
-        built: Array = self.problem.calibration.kappa[0] * stream_table(self.problem, self.market.places, self.mode.streams)
+        built: Array = self.problem.calibration.kappa[0] * stream_table(
+            self.problem, self.market.places, self.mode.streams
+        )
         return built
 
     @cached_property
@@ -257,18 +314,22 @@ class Relaxation:
 
 
 def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
-    """Least ordered pairs of workers in different regions: fill the roomiest regions, one worker in each other used one.
+    """Least ordered pairs of workers in different regions: fill the roomiest regions, one worker in
+    each other used one.
 
     Examples
     --------
-    >>> fewest_crossing_pairs(np.array([10]), np.array([8, 8, 8]), 1)  # 8 and 2 workers: 100 - 64 - 4
+    # 8 and 2 workers: 100 - 64 - 4
+    >>> fewest_crossing_pairs(np.array([10]), np.array([8, 8, 8]), 1)
     array([32.])
     >>> fewest_crossing_pairs(np.array([8]), np.array([8, 8]), 2)  # 7 and 1
     array([14.])
     """
     left, together = workers.copy(), np.zeros(len(workers))
     for opened, places in enumerate(np.sort(room)[::-1], start=1):
-        inside = np.where(left > 0, np.minimum(places, np.maximum(left - max(used - opened, 0), 1)), 0)
+        inside = np.where(
+            left > 0, np.minimum(places, np.maximum(left - max(used - opened, 0), 1)), 0
+        )
         together += inside.astype(float) ** 2
         left -= inside
         if not np.any(left > 0):
@@ -278,7 +339,9 @@ def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
 
 
 def margin(reached: Array, needed: Array) -> Array:
-    """Smallest margin of the rows over their thresholds, relative to the threshold; negative is cut."""
+    """Smallest margin of the rows over their thresholds, relative to the threshold; negative is
+    cut.
+    """
     with np.errstate(invalid="ignore"):
         margin = np.where((reached == -np.inf) | (needed == np.inf), -np.inf, reached - needed)
     scale = np.maximum(np.abs(np.where(np.isfinite(needed), needed, 1.0)), 1e-9)

@@ -1,4 +1,6 @@
-"""Bounds of placements around hubs that need no links, for many hubs and numbers of workers at once."""
+"""Bounds of placements around hubs that need no links, for many hubs and numbers of workers at
+once.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,28 @@ from .hub_rows import HubRows, Mask
 from .workers import HubWorkers
 
 
-def keeps(target: Target, mode: Mode, seconds: Any, usd_per_hour: Any, usd_per_round: Any, usd_seconds: Any, slowest: float = 0.0) -> Any:
-    """Whether rounds this short at these prices could be an improvement; numbers, or arrays of one shape.
+def keeps(
+    target: Target,
+    mode: Mode,
+    seconds: Any,
+    usd_per_hour: Any,
+    usd_per_round: Any,
+    usd_seconds: Any,
+    slowest: float = 0.0,
+) -> Any:
+    """Whether rounds this short at these prices could be an improvement; numbers, or arrays of one
+    shape.
 
     Notes
     -----
-    Seconds, prices and ``usd_seconds``, price per hour times seconds, are lower bounds; ``slowest`` is the least samples/s, for which
-    rounds are paid.
+    Seconds, prices and ``usd_seconds``, price per hour times seconds, are lower bounds; ``slowest``
+    is the least samples/s, for which rounds are paid.
     """
-    counted, speed, most = mode.samples / mode.multiplier, target.min_speed, target.max_usd_per_sample
+    counted, speed, most = (
+        mode.samples / mode.multiplier,
+        target.min_speed,
+        target.max_usd_per_sample,
+    )
     paid = usd_per_hour + usd_per_round * SECONDS_PER_HOUR * max(speed, slowest) / counted
     kept = (seconds < math.inf) & (counted / seconds >= speed) & (paid <= target.max_usd_per_hour)
     if most < math.inf:
@@ -47,9 +62,14 @@ class HubBounds:
         self._ends: tuple[float, tuple[Array, Array]] | None = None
 
     def open(self, target: Target, rows: HubRows) -> tuple[Mask, Array]:
-        """Which rows could be an improvement by their fastest and their mean machines, and their least rounds; each of shape (rows,)."""
+        """Which rows could be an improvement by their fastest and their mean machines, and their
+        least rounds; each of shape (rows,).
+        """
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            usd, least = self.workers.cheapest[rows.workers] + rows.usd, self.least_seconds(target, rows)
+            usd, least = (
+                self.workers.cheapest[rows.workers] + rows.usd,
+                self.least_seconds(target, rows),
+            )
             seconds = np.maximum(least, self._mean_seconds(target, rows))
             product = usd * seconds
             if target.max_usd_per_sample < math.inf:
@@ -58,19 +78,27 @@ class HubBounds:
         return kept, least
 
     def least_seconds(self, target: Target, rows: HubRows) -> Array:
-        """Least rounds: the fastest machine that the limit can pay, and of those that must be used; ideal links; shape (rows,)."""
+        """Least rounds: the fastest machine that the limit can pay, and of those that must be used;
+        ideal links; shape (rows,).
+        """
         if self._ends is None or self._ends[0] != target.max_usd_per_hour:
             self._ends = target.max_usd_per_hour, self._fastest(target.max_usd_per_hour)
         ready, back = self._ends[1]
         return self._own(rows, ready[rows.workers], back[rows.workers])
 
     def _own(self, rows: HubRows, ready: Array, back: Array) -> Array:
-        """Least rounds where a gradient is at the hub after ``ready`` s, and its calculation and transfers alone take ``back`` s."""
-        own: Array = np.maximum(np.maximum(back, ready + rows.shared) + rows.aggregate, self.workers.passing(rows))
+        """Least rounds where a gradient is at the hub after ``ready`` s, and its calculation and
+        transfers alone take ``back`` s.
+        """
+        own: Array = np.maximum(
+            np.maximum(back, ready + rows.shared) + rows.aggregate, self.workers.passing(rows)
+        )
         return own
 
     def _fastest(self, most_usd: float) -> tuple[Array, Array]:
-        """Least calculation with its way up, and with both ways, of a machine that can be paid; each of shape (workers + 1,)."""
+        """Least calculation with its way up, and with both ways, of a machine that can be paid;
+        each of shape (workers + 1,).
+        """
         found = np.full((2, self.workers.most + 1), math.inf)
         for counts in self.workers.chunks():
             beside = self.workers.usd_beside(counts)
@@ -83,35 +111,49 @@ class HubBounds:
         return found[0], found[1]
 
     def _mean_seconds(self, target: Target, rows: HubRows) -> Array:
-        """Least rounds of workers whose speeds together are at most what the limit pays for; shape (rows,).
+        """Least rounds of workers whose speeds together are at most what the limit pays for; shape
+        (rows,).
 
         Notes
         -----
-        Equal parts take B / V in the mean, and the k-th of n gradients has n - k + 1 to wait for, half of them in the mean; where data
-        has its place, only the slowest part is known to take B / V.
+        Equal parts take B / V in the mean, and the k-th of n gradients has n - k + 1 to wait for,
+        half of them in the mean; where data has its place, only the slowest part is known to take B
+        / V.
         """
         weights, n, usd = self.market.weights, rows.workers, target.max_usd_per_hour - rows.usd
         limited = target.max_usd_per_hour < math.inf
-        fit = (weights[:, 0] > 0) & ~np.any(weights[:, 2:] > 0, axis=1) & ((weights[:, 1] == 0) | limited)
+        fit = (
+            (weights[:, 0] > 0)
+            & ~np.any(weights[:, 2:] > 0, axis=1)
+            & ((weights[:, 1] == 0) | limited)
+        )
         speed = (self._sums[fit][:, n] + weights[fit, 1:2] * (usd if limited else 0.0)).min(axis=0)
         up, down = (float(way.min()) for way in self.workers.ideal.ways())
         queue = rows.shared * (0.0 if self.market.problem.requirements.datasets else 0.5 + 0.5 / n)
-        mean = self.market.problem.batch / speed + queue + rows.aggregate + up + np.maximum(down, rows.shared)
+        mean = (
+            self.market.problem.batch / speed
+            + queue
+            + rows.aggregate
+            + up
+            + np.maximum(down, rows.shared)
+        )
         return np.where(speed > 0, mean, math.inf)
 
     @cached_property
     def _sums(self) -> Array:
         """Largest weighted sums of n machines anywhere; shape (rows, workers + 1)."""
-        return self.market.total_sums(np.arange(len(self.market.places)), frozenset(self.market.host_of), self.workers.most)
+        return self.market.total_sums(
+            np.arange(len(self.market.places)), frozenset(self.market.host_of), self.workers.most
+        )
 
     def _least_product(self, rows: HubRows) -> Array:
         """Least price per hour times seconds of rounds; shape (rows,).
 
         Notes
         -----
-        A slow worker makes the round longer for all: each worker pays its price for at least the round
-        that it alone would need, so n times the least such product bounds the whole. Machines that must be
-        used have a least product of their own.
+        A slow worker makes the round longer for all: each worker pays its price for at least the
+        round that it alone would need, so n times the least such product bounds the whole. Machines
+        that must be used have a least product of their own.
         """
         found = np.zeros(len(rows))
         for n in np.unique(rows.workers).tolist():
@@ -130,17 +172,22 @@ class HubBounds:
         """Least price times own round of some pools; rows of one number of workers; shape (rows,)."""
         if (n, number) not in self._steps:
             self._steps[n, number] = tuple(
-                _steps(self.market.usd[among], each[0, among]) for each in self.workers.ideal_seconds(np.array([n]))
+                _steps(self.market.usd[among], each[0, among])
+                for each in self.workers.ideal_seconds(np.array([n]))
             )
         passing, least = self.workers.passing(rows)[:, None], np.zeros(len(rows))
-        for (usd, seconds), lag in zip(self._steps[n, number], (rows.aggregate + rows.shared, rows.aggregate), strict=True):
+        for (usd, seconds), lag in zip(
+            self._steps[n, number], (rows.aggregate + rows.shared, rows.aggregate), strict=True
+        ):
             own = np.maximum(seconds + lag[:, None], passing)
             least = np.maximum(least, (usd * own).min(axis=1, initial=math.inf))
         return least
 
     @cached_property
     def _steps(self) -> dict[tuple[int, int], tuple[tuple[Array, Array], ...]]:
-        """Prices and seconds that count for `_least_own_product`, by number of workers and part of the machines."""
+        """Prices and seconds that count for `_least_own_product`, by number of workers and part of
+        the machines.
+        """
         return {}
 
 

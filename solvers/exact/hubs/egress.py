@@ -1,4 +1,6 @@
-"""Egress prices of many places at once: `placer.cost_model.dollars.components` asked with one place that stands for all of them."""
+"""Egress prices of many places at once: `placer.cost_model.dollars.components` asked with one place
+that stands for all of them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ ANYWHERE = "*"
 
 
 class ManyPlaces:
-    """A network as `placer.cost_model.dollars.components` sees it, whose place `ANYWHERE` is several places side by side.
+    """A network as `placer.cost_model.dollars.components` sees it, whose place `ANYWHERE` is
+    several places side by side.
 
     Parameters
     ----------
@@ -45,12 +48,16 @@ class ManyPlaces:
         return (out if src == ANYWHERE else back)[self._chosen]
 
     def _table(self, end: str, same_zone: bool) -> ByPlace:
-        """Prices from each place to another one and back; the other one of `ANYWHERE` is the place itself."""
+        """Prices from each place to another one and back; the other one of `ANYWHERE` is the place
+        itself.
+        """
         if (end, same_zone) not in self._between:
 
             def prices(place: str) -> tuple[float, float]:
                 other, usd = place if end == ANYWHERE else end, self._network.usd_per_byte
-                return usd(place, other, same_zone=same_zone), usd(other, place, same_zone=same_zone)
+                return usd(place, other, same_zone=same_zone), usd(
+                    other, place, same_zone=same_zone
+                )
 
             self._between[end, same_zone] = ByPlace(self._places, prices)
         return self._between[end, same_zone]

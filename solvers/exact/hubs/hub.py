@@ -1,4 +1,6 @@
-"""Places where gradients meet: one function and store, stores of regions with a global one, or a server."""
+"""Places where gradients meet: one function and store, stores of regions with a global one, or a
+server.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,17 @@ from ..._mode import Mode
 from .egress import ANYWHERE, ManyPlaces
 from .per_place import ByPlace
 
-IDEAL = Link(src="", dst="", bytes_per_second=math.inf, low=math.inf, high=math.inf, cap=math.inf, rtt_s=0.0, basis="", source="")
+IDEAL = Link(
+    src="",
+    dst="",
+    bytes_per_second=math.inf,
+    low=math.inf,
+    high=math.inf,
+    cap=math.inf,
+    rtt_s=0.0,
+    basis="",
+    source="",
+)
 """A link that no real one beats, for bounds."""
 
 
@@ -41,7 +53,8 @@ class Hub:
     market, mode
         Pools and strategy.
     aggregator, storage
-        Places of function and store; of the server, storage is empty. None: a hub that no real one beats.
+        Places of function and store; of the server, storage is empty. None: a hub that no real one
+        beats.
     prices
         Egress prices, which hubs of a market share.
     meetings
@@ -84,7 +97,9 @@ class Hub:
         return workers if self.transport == "store" else 2
 
     def able(self, memory: Array, aggregate: Array) -> Array:
-        """Whether a function can have so many GiB for so many seconds, one of them for each number of workers; of their shape."""
+        """Whether a function can have so many GiB for so many seconds, one of them for each number
+        of workers; of their shape.
+        """
         if self.aggregator is None or self.transport == "server":
             return np.full(aggregate.shape, True)
         offer = self.problem.function(self.aggregator)
@@ -95,11 +110,18 @@ class Hub:
         """Seconds between the last gradient and the result; ``workers`` is a number or an array."""
         if self.transport == "server":
             return sum_seconds(self.size, workers, self.services)
-        fetch, put = self.link(self.storage, self.aggregator), self.link(self.aggregator, self.storage)
-        return stores.aggregate_seconds(self.size, self.gradients(workers), fetch, put, self.services)
+        fetch, put = (
+            self.link(self.storage, self.aggregator),
+            self.link(self.aggregator, self.storage),
+        )
+        return stores.aggregate_seconds(
+            self.size, self.gradients(workers), fetch, put, self.services
+        )
 
     def shared(self, workers: Any) -> Any:
-        """Seconds in which all gradients pass through the hub's own network, one way; ``workers`` is a number or an array."""
+        """Seconds in which all gradients pass through the hub's own network, one way; ``workers``
+        is a number or an array.
+        """
         if self.transport != "server":
             return 0.0
         return share_seconds(workers * self.size, self._fastest_machine)
@@ -111,57 +133,93 @@ class Hub:
         return max(self.problem.network.machine_bytes_per_s(place) for place in places)
 
     def ways(self, places: Indices | None = None) -> tuple[Array, Array]:
-        """Seconds from a worker to the hub and back, known at some places at least; shapes (places,)."""
+        """Seconds from a worker to the hub and back, known at some places at least; shapes
+        (places,).
+        """
         met = self.aggregator if self.transport == "server" else self.storage
         if met not in self.meetings:
-            self.meetings[met] = ByPlace(self.market.places, lambda place: (self._up(place), self._down(place)))
+            self.meetings[met] = ByPlace(
+                self.market.places, lambda place: (self._up(place), self._down(place))
+            )
         return self.meetings[met].at(places)
 
     def _up(self, place: str) -> float:
         if self.transport == "server":
             return direct_seconds(self.size, self.link(place, self.aggregator), self.mode.streams)
         if self.transport == "store":
-            return stores.worker_transfer_seconds(self.size, self.link(place, self.storage), self.services, self.mode.streams)
+            return stores.worker_transfer_seconds(
+                self.size, self.link(place, self.storage), self.services, self.mode.streams
+            )
         home = self.link(place, place)
-        forward = stores.aggregate_seconds(self.size, 1, home, self.link(place, self.storage), self.services)
-        return stores.worker_transfer_seconds(self.size, home, self.services, self.mode.streams) + forward
+        forward = stores.aggregate_seconds(
+            self.size, 1, home, self.link(place, self.storage), self.services
+        )
+        return (
+            stores.worker_transfer_seconds(self.size, home, self.services, self.mode.streams)
+            + forward
+        )
 
     def _down(self, place: str) -> float:
         if self.transport == "server":
             return direct_seconds(self.size, self.link(self.aggregator, place), self.mode.streams)
         if self.transport == "store":
-            return stores.worker_transfer_seconds(self.size, self.link(self.storage, place), self.services, self.mode.streams)
+            return stores.worker_transfer_seconds(
+                self.size, self.link(self.storage, place), self.services, self.mode.streams
+            )
         home = self.link(place, place)
-        return stores.copy_seconds(self.size, self.link(self.storage, place), home, self.services) + stores.worker_transfer_seconds(
-            self.size, home, self.services, self.mode.streams
-        )
+        return stores.copy_seconds(
+            self.size, self.link(self.storage, place), home, self.services
+        ) + stores.worker_transfer_seconds(self.size, home, self.services, self.mode.streams)
 
     def egress(self, places: Indices) -> tuple[Array, Array]:
-        """Egress of each worker and of each region that is used, at some places; what no region adds is left out; shapes (places,)."""
+        """Egress of each worker and of each region that is used, at some places; what no region
+        adds is left out; shapes (places,).
+        """
         one, two = self._sent_usd(1, places), self._sent_usd(2, places)
         network = self.problem.network
-        put = 0.0 if self.transport == "server" else self.size * network.usd_per_byte(self.aggregator or "", self.storage or "")
+        put = (
+            0.0
+            if self.transport == "server"
+            else self.size * network.usd_per_byte(self.aggregator or "", self.storage or "")
+        )
         return two - one, np.maximum(0.0, 2 * one - two - put)
 
     def _sent_usd(self, workers: int, places: Indices) -> Array:
         """Egress of a round with all workers at one place, for some places; shape (places,)."""
-        exchange = Exchange(strategy=self.mode.strategy, compression="none", aggregator=self.aggregator, storage=self.storage or "")
+        exchange = Exchange(
+            strategy=self.mode.strategy,
+            compression="none",
+            aggregator=self.aggregator,
+            storage=self.storage or "",
+        )
         phases = strategy(self.mode.strategy).phases([(ANYWHERE, workers)], self.size, exchange)
         total = np.zeros(len(places))
-        for usd in cost.egress_usd_by_link(phases, self.prices.at(places), same_zone=self.problem.requirements.same_zone).values():
+        for usd in cost.egress_usd_by_link(
+            phases, self.prices.at(places), same_zone=self.problem.requirements.same_zone
+        ).values():
             total += usd
         return total
 
     def fixed_usd(self, workers: int) -> float:
-        """What a round pays beside workers and regions: one result into the store, one run of the function."""
+        """What a round pays beside workers and regions: one result into the store, one run of the
+        function.
+        """
         if self.aggregator is None or self.transport == "server":
             return 0.0
         gradients = workers if self.transport == "store" else 1
-        run = cost.function_usd(self.problem.function(self.aggregator), memory_gib(self.size, gradients), self.aggregate(workers))
-        return run + self.size * self.problem.network.usd_per_byte(self.aggregator, self.storage or "")
+        run = cost.function_usd(
+            self.problem.function(self.aggregator),
+            memory_gib(self.size, gradients),
+            self.aggregate(workers),
+        )
+        return run + self.size * self.problem.network.usd_per_byte(
+            self.aggregator, self.storage or ""
+        )
 
     def usd_per_hour(self, workers: Array) -> Array:
-        """Price of the server for some numbers of workers, infinite where none can hold their gradients; of their shape."""
+        """Price of the server for some numbers of workers, infinite where none can hold their
+        gradients; of their shape.
+        """
         needed = self.transport == "server" and self.aggregator is not None
         usd = np.full(workers.shape, math.inf if needed else 0.0)
         for offer in reversed(self._servers):
@@ -170,23 +228,45 @@ class Hub:
 
     @cached_property
     def _servers(self) -> tuple[VmOffer, ...]:
-        """Machines that may be the server, the one to take first first; empty where there is no server."""
-        return servers_at(self.aggregator, self.problem) if self.transport == "server" and self.aggregator else ()
+        """Machines that may be the server, the one to take first first; empty where there is no
+        server.
+        """
+        return (
+            servers_at(self.aggregator, self.problem)
+            if self.transport == "server" and self.aggregator
+            else ()
+        )
 
     def taken(self, workers: int) -> dict[tuple[str, str, str], int]:
         """GPUs of the quota that the server itself takes."""
-        offer = next((offer for offer in self._servers if holds(offer, workers, self.problem)), None)
-        return {} if offer is None or not needs_quota(offer, self.problem) else {(offer.place, offer.gpu, offer.market): offer.gpu_count}
+        offer = next(
+            (offer for offer in self._servers if holds(offer, workers, self.problem)), None
+        )
+        return (
+            {}
+            if offer is None or not needs_quota(offer, self.problem)
+            else {(offer.place, offer.gpu, offer.market): offer.gpu_count}
+        )
 
     @cached_property
     def open_places(self) -> NDArray[np.bool_]:
-        """Where workers may be: only where they must, if those are all the regions that may be used; shape (places,)."""
+        """Where workers may be: only where they must, if those are all the regions that may be
+        used; shape (places,).
+        """
         full = len(self.required) >= self.problem.requirements.max_regions
-        return np.array([not full or place in self.required for place in self.market.places], dtype=bool)
+        return np.array(
+            [not full or place in self.required for place in self.market.places], dtype=bool
+        )
 
     @property
     def required(self) -> frozenset[str]:
-        """Places that need a worker: those of the request, and a server's own place unless the user wants it elsewhere."""
+        """Places that need a worker: those of the request, and a server's own place unless the user
+        wants it elsewhere.
+        """
         wish = self.problem.requirements
-        beside = self.transport == "server" and wish.aggregator is None and self.aggregator is not None
-        return frozenset(wish.required_places) | (frozenset({str(self.aggregator)}) if beside else frozenset())
+        beside = (
+            self.transport == "server" and wish.aggregator is None and self.aggregator is not None
+        )
+        return frozenset(wish.required_places) | (
+            frozenset({str(self.aggregator)}) if beside else frozenset()
+        )

@@ -1,4 +1,6 @@
-"""Many hubs with their numbers of workers at once: one pair a row, so that a bound looks at all of them together."""
+"""Many hubs with their numbers of workers at once: one pair a row, so that a bound looks at all of
+them together.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class HubRows:
     hubs, workers
         Position of each hub in its list, and how many workers it has.
     aggregate, shared
-        Seconds between the last gradient and the result; seconds in which all gradients pass through the hub, one way.
+        Seconds between the last gradient and the result; seconds in which all gradients pass
+        through the hub, one way.
     usd
         USD/h of the server, infinite where there is none.
     """
@@ -44,13 +47,24 @@ class HubRows:
 
     def __getitem__(self, wanted: Any) -> HubRows:
         """Rows of a mask, a slice or some positions."""
-        return HubRows(self.hubs[wanted], self.workers[wanted], self.aggregate[wanted], self.shared[wanted], self.usd[wanted])
+        return HubRows(
+            self.hubs[wanted],
+            self.workers[wanted],
+            self.aggregate[wanted],
+            self.shared[wanted],
+            self.usd[wanted],
+        )
 
     @staticmethod
     def of(hub: Hub, workers: Indices, position: int = 0) -> HubRows:
         """One hub with several numbers of workers."""
-        aggregate, shared = (np.broadcast_to(np.asarray(each), workers.shape) for each in (hub.aggregate(workers), hub.shared(workers)))
-        return HubRows(np.full(workers.shape, position), workers, aggregate, shared, hub.usd_per_hour(workers))
+        aggregate, shared = (
+            np.broadcast_to(np.asarray(each), workers.shape)
+            for each in (hub.aggregate(workers), hub.shared(workers))
+        )
+        return HubRows(
+            np.full(workers.shape, position), workers, aggregate, shared, hub.usd_per_hour(workers)
+        )
 
 
 class HubTable:
@@ -75,17 +89,33 @@ class HubTable:
     def _columns(self) -> tuple[Array, Array, Array]:
         """Aggregate, shared and price; each of shape (hubs, workers + 1)."""
         rows = self._every
-        return np.array([r.aggregate for r in rows]), np.array([r.shared for r in rows]), np.array([r.usd for r in rows])
+        return (
+            np.array([r.aggregate for r in rows]),
+            np.array([r.shared for r in rows]),
+            np.array([r.usd for r in rows]),
+        )
 
     @cached_property
     def _able(self) -> Mask:
-        """Which hubs have memory, time and a machine for so many workers; shape (hubs, workers + 1)."""
-        memory = np.array([memory_gib(self._hubs[0].size, self._hubs[0].gradients(n)) for n in self._workers.tolist()])
-        able = [hub.able(memory, rows.aggregate) & np.isfinite(rows.usd) for hub, rows in zip(self._hubs, self._every, strict=True)]
+        """Which hubs have memory, time and a machine for so many workers; shape (hubs, workers +
+        1).
+        """
+        memory = np.array(
+            [
+                memory_gib(self._hubs[0].size, self._hubs[0].gradients(n))
+                for n in self._workers.tolist()
+            ]
+        )
+        able = [
+            hub.able(memory, rows.aggregate) & np.isfinite(rows.usd)
+            for hub, rows in zip(self._hubs, self._every, strict=True)
+        ]
         return np.array(able, dtype=bool)
 
     def best(self, workers: Indices) -> HubRows:
-        """A hub for each of some numbers of workers that is in each figure as good as any; infinite where there is none."""
+        """A hub for each of some numbers of workers that is in each figure as good as any; infinite
+        where there is none.
+        """
         least = [np.where(self._able, each, np.inf).min(axis=0)[workers] for each in self._columns]
         return HubRows(np.zeros(workers.shape, dtype=np.intp), workers, *least)
 

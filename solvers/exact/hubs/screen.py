@@ -1,4 +1,6 @@
-"""Machines that hubs may have at the limits of a target, many hubs at once, and what the n cheapest of them cost."""
+"""Machines that hubs may have at the limits of a target, many hubs at once, and what the n cheapest
+of them cost.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Machines:
     seconds
         Least round with one of each pool; shape (rows, pools).
     shortest, usd
-        Shortest round that is allowed, and USD/h of the n cheapest with the server, infinite where there are too few; shape (rows,).
+        Shortest round that is allowed, and USD/h of the n cheapest with the server, infinite where
+        there are too few; shape (rows,).
     """
 
     allowed: Mask
@@ -55,10 +58,15 @@ class HubScreen:
 
     @cached_property
     def by_price(self) -> Indices:
-        """Pools that may be used, cheapest first; with stores in the regions, a worker needs a function and a store beside it."""
+        """Pools that may be used, cheapest first; with stores in the regions, a worker needs a
+        function and a store beside it.
+        """
         order = np.argsort(self.market.usd, kind="stable")
         if self.workers.ideal.transport == "regional-stores":
-            able = np.array([place in self.market.problem.serverless_places for place in self.market.places], dtype=bool)
+            able = np.array(
+                [place in self.market.problem.serverless_places for place in self.market.places],
+                dtype=bool,
+            )
             order = order[able[self.market.place_of[order]]]
         return order
 
@@ -83,29 +91,55 @@ class HubScreen:
         place = self.market.place_of[pools]
         ready = self.workers.calculation(n, pools) + up[:, place]
         seconds = np.maximum(
-            ready + rows.aggregate[:, None] + np.maximum(down[:, place], rows.shared[:, None]), self.workers.passing(rows)[:, None]
+            ready + rows.aggregate[:, None] + np.maximum(down[:, place], rows.shared[:, None]),
+            self.workers.passing(rows)[:, None],
         )
         beside = self.workers.usd_beside(n, pools)
-        allowed = (beside + server <= target.max_usd_per_hour) & (seconds <= self.mode.seconds_at(target.min_speed))
+        allowed = (beside + server <= target.max_usd_per_hour) & (
+            seconds <= self.mode.seconds_at(target.min_speed)
+        )
         allowed &= np.isfinite(beside) & np.isfinite(seconds)
         if target.max_usd_per_sample < math.inf:
             usd_per_round = (beside + server) * seconds / SECONDS_PER_HOUR
-            allowed &= usd_per_round / (self.mode.samples / self.mode.multiplier) <= target.max_usd_per_sample
-        taken = np.minimum(np.cumsum(np.where(allowed, self.market.cap[pools], 0.0), axis=1), n[:, None])
+            allowed &= (
+                usd_per_round / (self.mode.samples / self.mode.multiplier)
+                <= target.max_usd_per_sample
+            )
+        taken = np.minimum(
+            np.cumsum(np.where(allowed, self.market.cap[pools], 0.0), axis=1), n[:, None]
+        )
         usd = np.diff(taken, axis=1, prepend=0.0) @ self.market.usd[pools] + rows.usd
         enough = taken[:, -1] >= n if len(pools) else np.full(len(rows), False)
         shortest = np.where(allowed, seconds, math.inf).min(axis=1, initial=math.inf)
         return Machines(allowed, seconds, shortest, np.where(enough, usd, math.inf))
 
-    def worth(self, target: Target, rows: HubRows, up: Array, down: Array, usd_per_round: Array | float = 0.0) -> tuple[Mask, Machines]:
-        """Which rows could be an improvement with the n cheapest machines that they may have, and these; shape (rows,)."""
+    def worth(
+        self,
+        target: Target,
+        rows: HubRows,
+        up: Array,
+        down: Array,
+        usd_per_round: Array | float = 0.0,
+    ) -> tuple[Mask, Machines]:
+        """Which rows could be an improvement with the n cheapest machines that they may have, and
+        these; shape (rows,).
+        """
         with np.errstate(invalid="ignore", over="ignore"):
             found = self.machines(target, rows, up, down)
-            kept: Mask = keeps(target, self.mode, found.shortest, found.usd, usd_per_round, found.usd * found.shortest)
+            kept: Mask = keeps(
+                target,
+                self.mode,
+                found.shortest,
+                found.usd,
+                usd_per_round,
+                found.usd * found.shortest,
+            )
         return kept & (found.usd < math.inf), found
 
     def ideal_worth(self, target: Target, rows: HubRows) -> tuple[Mask, Mask]:
-        """`worth` with ideal links: which rows, and which places have a machine for one of them; shapes (rows,), (places,)."""
+        """`worth` with ideal links: which rows, and which places have a machine for one of them;
+        shapes (rows,), (places,).
+        """
         up, down = self.workers.ideal.ways()
         kept, found = self.worth(target, rows, up[None], down[None])
         places = np.zeros(len(self.market.places), dtype=bool)

@@ -41,13 +41,14 @@ def some_mix(
 
     Notes
     -----
-    Slowest first: m machines that start at c or later keep the server busy until c + m s at least. The price of m machines
-    of one speed is that of the m cheapest.
+    Slowest first: m machines that start at c or later keep the server busy until c + m s at least.
+    The price of m machines of one speed is that of the m cheapest.
 
     Examples
     --------
     >>> two = np.array([4.0, 2.0]), np.array([1.0, 3.0]), np.array([2.0, 2.0])
-    >>> some_mix(*two, 2, 1.0, 5.0, 4.0), some_mix(*two, 2, 1.0, 5.0, 3.9)  # one of each: 4 + 1 s for 4 USD
+    # one of each: 4 + 1 s for 4 USD
+    >>> some_mix(*two, 2, 1.0, 5.0, 4.0), some_mix(*two, 2, 1.0, 5.0, 3.9)
     (True, False)
     """
     classes = sorted({*calculation.tolist(), *(start for start, _ in taken)}, reverse=True)
@@ -66,7 +67,11 @@ def some_mix(
         cost = (paid[:, None] + ladder).ravel()
         fresh = np.tile(np.arange(len(ladder)) > 0, len(placed)) | here
         left = workers - now
-        keep = ~(fresh & (start + (now + chosen) * share_s > longest_s)) & (left >= 0) & (left <= room[k + 1])
+        keep = (
+            ~(fresh & (start + (now + chosen) * share_s > longest_s))
+            & (left >= 0)
+            & (left <= room[k + 1])
+        )
         keep[keep] &= cost[keep] + least[left[keep]] <= most_usd
         now, cost = now[keep], cost[keep]
         if len(now) == 0:

@@ -40,49 +40,84 @@ class Walk:
         USD that a worker of each chosen pool pays a round, and its region beside; shapes (chosen,).
     """
 
-    def __init__(self, search: HubSearch, n: int, chosen: Indices, hub: Hub, server_usd: float, egress: tuple[Array, Array]) -> None:
+    def __init__(
+        self,
+        search: HubSearch,
+        n: int,
+        chosen: Indices,
+        hub: Hub,
+        server_usd: float,
+        egress: tuple[Array, Array],
+    ) -> None:
         market, place = search.market, search.market.place_of[chosen]
         up, down = (way[place] for way in hub.ways(np.unique(place)))
         calculation = search.workers.calculation(np.array([n]), chosen)[0]
-        server = hub.transport == "server"  # all pull at once after the last push; from a store each begins when it has the mean
+        server = (
+            hub.transport == "server"
+        )  # all pull at once after the last push; from a store each begins when it has the mean
         ready = calculation + up if server else calculation + up + down
         self.search, self.n = search, n
         self.taken = hub.taken(n)
-        self.aggregate, self.fixed, self.server = float(hub.aggregate(n)), hub.fixed_usd(n), server_usd
+        self.aggregate, self.fixed, self.server = (
+            float(hub.aggregate(n)),
+            hub.fixed_usd(n),
+            server_usd,
+        )
         self.pools = [market.pools[i] for i in chosen]
         self.places = place.tolist()
         self.caps = [int(market.cap[i]) for i in chosen]
-        self.usd, self.egress, self.region_usd = market.usd[chosen].tolist(), egress[0].tolist(), egress[1].tolist()
+        self.usd, self.egress, self.region_usd = (
+            market.usd[chosen].tolist(),
+            egress[0].tolist(),
+            egress[1].tolist(),
+        )
         self.ready, self.down = ready.tolist(), (down if server else np.zeros_like(down)).tolist()
         self.shared = float(hub.shared(n))
         self.least_s = float(calculation.min()) + self.aggregate + 2 * self.shared
         self.calculation = calculation.tolist()
         self.soonest = [*np.minimum.accumulate(self.calculation[::-1])[::-1].tolist(), math.inf]
         self.taken_kinds: list[tuple[float, int]] = []
-        self.columns = np.array(self.calculation), np.array(self.usd), np.array(self.egress), np.array(self.caps)
+        self.columns = (
+            np.array(self.calculation),
+            np.array(self.usd),
+            np.array(self.egress),
+            np.array(self.caps),
+        )
         each = np.repeat(market.usd[chosen], market.cap[chosen].astype(np.intp))
         self.usd_sums = [0.0, *np.cumsum(each).tolist()]
         self.first = [0, *np.cumsum(self.caps).tolist()]
         self.least_egress = [*np.minimum.accumulate(egress[0][::-1])[::-1].tolist(), 0.0]
-        self.speed_left = suffix_sums(market.speed[chosen].tolist(), self.caps, n) if search.problem.requirements.datasets else []
+        self.speed_left = (
+            suffix_sums(market.speed[chosen].tolist(), self.caps, n)
+            if search.problem.requirements.datasets
+            else []
+        )
         self.speed = market.speed[chosen].tolist()
         counted = search.problem.requirements.counts_carbon
         self.carbon = market.carbon[chosen].tolist()
         self.carbon_left = suffix_sums([-g for g in self.carbon], self.caps, n) if counted else []
         self.least_way_s = float((up + down).min()) + self.aggregate
         self.counts = [0] * len(chosen)
-        joint = zip(market.joint[:, chosen].tolist(), search.problem.requirements.joint_quotas, strict=True)
+        joint = zip(
+            market.joint[:, chosen].tolist(), search.problem.requirements.joint_quotas, strict=True
+        )
         self.joint = [(taken, row.gpus) for taken, row in joint]
         self.owed = Owed(market.forced, chosen.tolist(), self.caps)
-        self.owed_usd, self.owed_ready = (self.owed.least_after(column) for column in (self.usd, self.ready))
-        self.required = frozenset(place for place, name in enumerate(market.places) if name in hub.required)
+        self.owed_usd, self.owed_ready = (
+            self.owed.least_after(column) for column in (self.usd, self.ready)
+        )
+        self.required = frozenset(
+            place for place, name in enumerate(market.places) if name in hub.required
+        )
         certain = hub.transport == "store" and not search.problem.requirements.datasets
         longest = max(self.ready) + self.aggregate + max(self.down)
         self.slowest = search.mode.samples / search.mode.multiplier / longest if certain else 0.0
 
     def run(self) -> Iterator[list[int]]:
         """Yield counts that may improve."""
-        yield from self._descend(0, self.n, (0.0, 0.0, self.server, self.fixed), dict(self.taken), frozenset())
+        yield from self._descend(
+            0, self.n, (0.0, 0.0, self.server, self.fixed), dict(self.taken), frozenset()
+        )
 
     def _descend(
         self,
@@ -92,12 +127,13 @@ class Walk:
         quota: dict[tuple[str, str, str], int],
         used: frozenset[int],
     ) -> Iterator[list[int]]:
-        """Choose the next kind of machine; ``so_far`` is (last ready, last pull, USD/h, USD per round).
+        """Choose the next kind of machine; ``so_far`` is (last ready, last pull, USD/h, USD per
+        round).
 
         Notes
         -----
-        One frame per kind of machine that is used. What is left after pool i can only get dearer as i
-        grows, so the first pool from which nothing can improve ends the loop.
+        One frame per kind of machine that is used. What is left after pool i can only get dearer as
+        i grows, so the first pool from which nothing can improve ends the loop.
         """
         self.search.target.tick()
         if left == 0:
@@ -114,9 +150,16 @@ class Walk:
                 continue
             taken, charge = quota.get(pool.bucket, 0), 0.0 if place in used else self.region_usd[i]
             spare = left - max(self._missing(used | {place}), self.owed.others(i))
-            for count in range(min(self.caps[i], spare, (pool.gpu_quota - taken) // pool.offer.gpu_count), 0, -1):
+            for count in range(
+                min(self.caps[i], spare, (pool.gpu_quota - taken) // pool.offer.gpu_count), 0, -1
+            ):
                 paid = egress + count * self.egress[i] + charge
-                now = (max(ready, self.ready[i]), max(down, self.down[i]), usd + count * self.usd[i], paid)
+                now = (
+                    max(ready, self.ready[i]),
+                    max(down, self.down[i]),
+                    usd + count * self.usd[i],
+                    paid,
+                )
                 self.counts[i] = count
                 self.taken_kinds.append((self.calculation[i], count))
                 self.owed.take(i, count)
@@ -146,8 +189,14 @@ class Walk:
         )
 
     def _queued(self, at: int, left: int) -> float:
-        """Least time until all gradients are through the hub: those that start last still pass one after the other."""
-        kinds, waiting, latest = sorted([*self.taken_kinds, (self.soonest[at], left)], reverse=True), 0, 0.0
+        """Least time until all gradients are through the hub: those that start last still pass one
+        after the other.
+        """
+        kinds, waiting, latest = (
+            sorted([*self.taken_kinds, (self.soonest[at], left)], reverse=True),
+            0,
+            0.0,
+        )
         for start, count in kinds:
             if count:
                 waiting += count
@@ -166,25 +215,46 @@ class Walk:
         count, price = self.owed.rest(at, self.owed_usd)
         if count > left or not self._within_limits(at, left):
             return False
-        usd_per_hour = usd + self.usd_sums[first + left] - self.usd_sums[first]  # cheapest first: the next ones
+        usd_per_hour = (
+            usd + self.usd_sums[first + left] - self.usd_sums[first]
+        )  # cheapest first: the next ones
         if count:
-            usd_per_hour = max(usd_per_hour, usd + self.usd_sums[first + left - count] - self.usd_sums[first] + price)
-            ready = max(ready, *(self.owed_ready[r][at] for r in self.owed.apart if self.owed.owed[r] > 0))
+            usd_per_hour = max(
+                usd_per_hour,
+                usd + self.usd_sums[first + left - count] - self.usd_sums[first] + price,
+            )
+            ready = max(
+                ready, *(self.owed_ready[r][at] for r in self.owed.apart if self.owed.owed[r] > 0)
+            )
         usd_per_round = egress + left * self.least_egress[at]
         seconds = max(ready + self.aggregate + max(down, self.shared), self.least_s)
         if self.shared:
             seconds = max(seconds, self._queued(at, left) + self.aggregate + self.shared)
         if self.speed_left:
-            placed = sum(count * speed for count, speed in zip(self.counts, self.speed, strict=True) if count)
-            seconds = max(seconds, self.search.problem.batch / (placed + self.speed_left[at][left]) + self.least_way_s)
+            placed = sum(
+                count * speed for count, speed in zip(self.counts, self.speed, strict=True) if count
+            )
+            seconds = max(
+                seconds,
+                self.search.problem.batch / (placed + self.speed_left[at][left]) + self.least_way_s,
+            )
         return self.search.improves(seconds, usd_per_hour, usd_per_round, self.slowest)
 
     def _within_limits(self, at: int, left: int) -> bool:
-        """Whether the machines so far keep the joint quotas, and the limit of emissions with the cleanest ones for the rest."""
+        """Whether the machines so far keep the joint quotas, and the limit of emissions with the
+        cleanest ones for the rest.
+        """
         for taken, most in self.joint:
-            if sum(count * each for count, each in zip(self.counts, taken, strict=True) if count) > most:
+            if (
+                sum(count * each for count, each in zip(self.counts, taken, strict=True) if count)
+                > most
+            ):
                 return False
         if not self.carbon_left:
             return True
-        emitted = sum(count * each for count, each in zip(self.counts, self.carbon, strict=True) if count)
-        return bool(emitted - self.carbon_left[at][left] <= self.search.target.max_carbon_g_per_hour)
+        emitted = sum(
+            count * each for count, each in zip(self.counts, self.carbon, strict=True) if count
+        )
+        return bool(
+            emitted - self.carbon_left[at][left] <= self.search.target.max_carbon_g_per_hour
+        )

@@ -44,7 +44,9 @@ class HubWorkers:
         return max(1, MOST_CELLS // len(self.market.pools))
 
     def usd_beside(self, workers: Indices, pools: Indices | None = None) -> Array:
-        """Least price of n machines of which one is of each pool; shape (numbers of workers, pools)."""
+        """Least price of n machines of which one is of each pool; shape (numbers of workers,
+        pools).
+        """
         usd = self.market.usd if pools is None else self.market.usd[pools]
         rest = np.repeat(self.cheapest[workers - 1][:, None], len(usd), axis=1)
         for rule in self.forced:
@@ -54,11 +56,13 @@ class HubWorkers:
         return beside
 
     def calculation(self, workers: Indices, pools: Indices | None = None) -> Array:
-        """Least calculation of one machine of each pool among n workers; shape (numbers of workers, pools).
+        """Least calculation of one machine of each pool among n workers; shape (numbers of workers,
+        pools).
 
         Notes
         -----
-        Parts are equal; where data stays, each region's workers share its part, and the other regions need a worker each.
+        Parts are equal; where data stays, each region's workers share its part, and the other
+        regions need a worker each.
         """
         speed, place, n = self.market.speed, self.market.place_of, workers[:, None]
         if pools is not None:
@@ -72,13 +76,17 @@ class HubWorkers:
         return placed
 
     def ideal_seconds(self, workers: Indices) -> tuple[Array, Array]:
-        """Calculation with the ideal way up, and with both ideal ways; each of shape (numbers of workers, pools)."""
+        """Calculation with the ideal way up, and with both ideal ways; each of shape (numbers of
+        workers, pools).
+        """
         up, down = (way[self.market.place_of] for way in self.ideal.ways())
         ready = self.calculation(workers) + up
         return ready, ready + down
 
     def passing(self, rows: HubRows) -> Array:
-        """Seconds until all gradients have passed through the hub, in and out, after the first calculation has ended; shape (rows,)."""
+        """Seconds until all gradients have passed through the hub, in and out, after the first
+        calculation has ended; shape (rows,).
+        """
         through: Array = self.soonest[rows.workers] + rows.aggregate + 2 * rows.shared
         return through
 

@@ -31,13 +31,20 @@ class Children:
     """
 
     def __init__(self, tree: LargestFirst, node: Placed) -> None:
-        self.tree, self.node, self.meeting, self.used = tree, node, tree.meeting, len(node.regions) + 1
+        self.tree, self.node, self.meeting, self.used = (
+            tree,
+            node,
+            tree.meeting,
+            len(node.regions) + 1,
+        )
         self.open = node.open
         self.missing = [place for place in tree.least if place not in node.regions]
         self._drop_regions()
 
     def _drop_regions(self) -> None:
-        """Leave out regions that no improvement uses, whatever their count, until nothing changes much; all if one that must be used is."""
+        """Leave out regions that no improvement uses, whatever their count, until nothing changes
+        much; all if one that must be used is.
+        """
         for _ in range(ROUNDS):
             before = int(self.open.sum())
             if not self.open[self.missing].all():
@@ -46,7 +53,9 @@ class Children:
                 return
             self._prepare()
             keep = np.zeros_like(self.open)
-            keep[self.places] = (self._margins(np.full(len(self.counts), self.node.most)) >= 0).any(axis=1)
+            keep[self.places] = (self._margins(np.full(len(self.counts), self.node.most)) >= 0).any(
+                axis=1
+            )
             self.open = keep if keep[self.missing].all() else np.zeros_like(keep)
             if keep.sum() > MANY * before:
                 return
@@ -58,17 +67,23 @@ class Children:
         self.counts = np.arange(1, min(node.left, node.most) + 1)
         self.toward = node.toward[self.places]
         self.partners = Partners(market.both_ways[np.ix_(self.places, self.places)] / 2)
-        rounds_per_hour = SECONDS_PER_HOUR * tree.mode.multiplier / tree.mode.samples * tree.target.min_speed
+        rounds_per_hour = (
+            SECONDS_PER_HOUR * tree.mode.multiplier / tree.mode.samples * tree.target.min_speed
+        )
         self.usd_per_hour = rounds_per_hour * self.meeting.pair_bytes
         self.units = tree.steps[:, self.places, : len(self.counts)]
-        apart = np.maximum(tree.relaxation.wan_matrix[np.ix_(self.places, self.places)], node.far[self.places])
+        apart = np.maximum(
+            tree.relaxation.wan_matrix[np.ix_(self.places, self.places)], node.far[self.places]
+        )
         np.fill_diagonal(apart, np.inf)
         self.apart = np.sort(apart, axis=1)
         self.must = np.searchsorted(self.places, sorted(self.missing)).tolist()
         self.far = np.maximum(node.far[self.places], self._far_missing())
 
     def _far_missing(self) -> Array:
-        """Slowest pair that the regions which are still missing bring with them, if each region is used too; shape (places,)."""
+        """Slowest pair that the regions which are still missing bring with them, if each region is
+        used too; shape (places,).
+        """
         if not self.missing:
             return np.zeros(len(self.places))
         wan, missing = self.tree.relaxation.wan_matrix, np.array(self.missing)
@@ -77,43 +92,66 @@ class Children:
         return built
 
     def _margins(self, together: Indices) -> Array:
-        """Margins of all open regions and counts; ``together`` is how many of the rest one region may hold; shape (places, counts)."""
+        """Margins of all open regions and counts; ``together`` is how many of the rest one region
+        may hold; shape (places, counts).
+        """
         tree, node, meeting = self.tree, self.node, self.meeting
         left, together = node.left - self.counts, np.maximum(together, 1)
         heads, heads_left = meeting.heads(self.counts), meeting.heads_left(left, self.used)
         heads_together = meeting.heads_together(together)
         rest, rest_usd = self._every_rest(left, together, heads_left, heads_together)
-        across = [self.partners.usd(int(m), int(most)) for m, most in zip(heads_left, heads_together, strict=True)]
+        across = [
+            self.partners.usd(int(m), int(most))
+            for m, most in zip(heads_left, heads_together, strict=True)
+        ]
         pairs = np.outer(self.toward, heads) + 2.0 * heads * np.stack(across, axis=1) + rest_usd
         egress = meeting.pair_bytes * (node.pairs_usd + pairs) + meeting.home_usd
         further = np.minimum(meeting.regions_left(left, together, self.used), len(self.places) - 1)
         last = np.where(further > 0, self.apart[:, np.maximum(further, 1) - 1], 0.0)
         wan = np.maximum(np.maximum(node.wan, self.far[:, None]), last)
-        seconds = np.maximum(node.own_s, meeting.own_s[self.places][:, self.counts]) + meeting.wan_s(wan)
+        seconds = np.maximum(
+            node.own_s, meeting.own_s[self.places][:, self.counts]
+        ) + meeting.wan_s(wan)
         reached = node.base[:, None, None] + tree.sums[:, self.places][:, :, self.counts] + rest
         needed = tree.needed(tree.weights, seconds.ravel(), egress.ravel())
         return margin(reached.reshape(len(reached), -1), needed).reshape(egress.shape)
 
-    def _every_rest(self, left: Indices, together: Indices, heads_left: Indices, heads_together: Indices) -> tuple[Array, Array]:
-        """Best sums of the workers that are left and least price of their pairs; shapes (rows, places or 1, counts), (places or 1, counts).
+    def _every_rest(
+        self, left: Indices, together: Indices, heads_left: Indices, heads_together: Indices
+    ) -> tuple[Array, Array]:
+        """Best sums of the workers that are left and least price of their pairs; shapes (rows,
+        places or 1, counts), (places or 1, counts).
 
         Notes
         -----
-        The same for all regions, but for those that must be used: if one is placed next, only the others are still missing.
+        The same for all regions, but for those that must be used: if one is placed next, only the
+        others are still missing.
         """
         rest, usd = self._rests(left, together, heads_left, heads_together, self.must)
         if not self.must:
             return rest[:, None], usd[None]
-        every, prices = np.repeat(rest[:, None], len(self.places), axis=1), np.tile(usd, (len(self.places), 1))
+        every, prices = (
+            np.repeat(rest[:, None], len(self.places), axis=1),
+            np.tile(usd, (len(self.places), 1)),
+        )
         for own in self.must:
             others = [other for other in self.must if other != own]
-            every[:, own], prices[own] = self._rests(left, together, heads_left, heads_together, others, own)
+            every[:, own], prices[own] = self._rests(
+                left, together, heads_left, heads_together, others, own
+            )
         return every, prices
 
     def _rests(
-        self, left: Indices, together: Indices, heads_left: Indices, heads_together: Indices, must: list[int], placed: int | None = None
+        self,
+        left: Indices,
+        together: Indices,
+        heads_left: Indices,
+        heads_together: Indices,
+        must: list[int],
+        placed: int | None = None,
     ) -> tuple[Array, Array]:
-        """Best sums of the workers that are left and least price of their pairs, for each count; shapes (rows, counts) and (counts,).
+        """Best sums of the workers that are left and least price of their pairs, for each count;
+        shapes (rows, counts) and (counts,).
 
         Notes
         -----
@@ -132,8 +170,11 @@ class Children:
             usd[at] = heads_left[at] * (float(pairs[able].min()) if able.any() else 0.0)
         return rest, usd
 
-    def _best(self, pairs: Array, able: Array, together: int, left: Indices, must: list[int]) -> Array:
-        """Best sums of the workers that are left, less what their heads' pairs cost above the cheapest; shape (rows, counts).
+    def _best(
+        self, pairs: Array, able: Array, together: int, left: Indices, must: list[int]
+    ) -> Array:
+        """Best sums of the workers that are left, less what their heads' pairs cost above the
+        cheapest; shape (rows, counts).
 
         Notes
         -----
@@ -146,27 +187,41 @@ class Children:
         least = float(pairs[able].min()) if able.any() else 0.0
         charge = self.tree.weights[:, 1:2] * self.usd_per_hour * (pairs[able] - least)
         regions, chosen = self.meeting.most - self.used, np.cumsum(able)[must] - 1
-        return self.tree.grid.conjugates.best(self.tree.rows, self.places[able], regions, together, left, charge, chosen)
+        return self.tree.grid.conjugates.best(
+            self.tree.rows, self.places[able], regions, together, left, charge, chosen
+        )
 
     def _sums(self, pairs: Array, able: Array, together: int, most: int, must: list[int]) -> Array:
-        """Best sums of up to ``most`` workers in the able regions, ``together`` in each at most, with what pairs cost above the least."""
+        """Best sums of up to ``most`` workers in the able regions, ``together`` in each at most,
+        with what pairs cost above the least.
+        """
         built = np.full((len(self.units), most + 1), -np.inf)
         leasts = [self.tree.least[int(self.places[at])] for at in must]
         if max(leasts, default=0) > together or sum(leasts) > most:
             return built
         base, count = np.zeros((len(built), 1)), sum(leasts)
         if able.any():
-            paid = self.tree.weights[:, 1:2] * (self.usd_per_hour * np.where(able, pairs - pairs[able].min(), 0.0))
+            paid = self.tree.weights[:, 1:2] * (
+                self.usd_per_hour * np.where(able, pairs - pairs[able].min(), 0.0)
+            )
             free = able.copy()
             free[must] = False
-            blocks = [(self.units[:, free, :together] - paid[:, free, None]).reshape(len(built), -1)]
+            blocks = [
+                (self.units[:, free, :together] - paid[:, free, None]).reshape(len(built), -1)
+            ]
             for at, least in zip(must, leasts, strict=True):
                 base += (self.tree.sums[:, self.places[at], least] - least * paid[:, at])[:, None]
                 blocks.append(self.units[:, at, least:together] - paid[:, at, None])
             units = np.concatenate(blocks, axis=1) if must else blocks[0]
             taken = min(most - count, units.shape[1])
-            top = -np.partition(-units, taken - 1, axis=1)[:, :taken] if 0 < taken < units.shape[1] else units[:, :taken]
-            built[:, count + 1 : count + taken + 1] = base + np.cumsum(-np.sort(-top, axis=1), axis=1)
+            top = (
+                -np.partition(-units, taken - 1, axis=1)[:, :taken]
+                if 0 < taken < units.shape[1]
+                else units[:, :taken]
+            )
+            built[:, count + 1 : count + taken + 1] = base + np.cumsum(
+                -np.sort(-top, axis=1), axis=1
+            )
         built[:, count] = base[:, 0]
         return built
 
@@ -189,10 +244,17 @@ class Children:
         return [(int(self.places[i]), int(self.counts[j])) for i, j in at[order]]
 
     def _leaves_room(self, left: Indices) -> Array:
-        """Whether regions that must be used can still follow: workers, regions, and their turn among those of one worker."""
+        """Whether regions that must be used can still follow: workers, regions, and their turn
+        among those of one worker.
+        """
         others = len(self.missing) - np.isin(self.places, self.missing)
         room: Array = np.minimum(left, self.meeting.most - self.used)[None, :] >= others[:, None]
-        first = np.array([min((p for p in self.missing if p != place), default=place + 1) for place in self.places.tolist()])
+        first = np.array(
+            [
+                min((p for p in self.missing if p != place), default=place + 1)
+                for place in self.places.tolist()
+            ]
+        )
         return room & ((self.counts[None, :] > 1) | (first > self.places)[:, None])
 
     def still(self, place: int, count: int) -> bool:
@@ -204,13 +266,18 @@ class Children:
         return bool(self.found[np.searchsorted(self.places, place), count - 1] >= 0)
 
     def glimpse(self, place: int, count: int) -> bool:
-        """Whether a child's own bound, with its pairs and links known, still allows an improvement: one sum, no table."""
+        """Whether a child's own bound, with its pairs and links known, still allows an improvement:
+        one sum, no table.
+        """
         tree, node, meeting = self.tree, self.node, self.meeting
         left = node.left - count
         if left == 0:
             return True
         tree.target.tick()
-        heads, together = int(meeting.heads(np.array(count))), int(meeting.heads_together(np.array(count)))
+        heads, together = (
+            int(meeting.heads(np.array(count))),
+            int(meeting.heads_together(np.array(count))),
+        )
         heads_left = int(meeting.heads_left(np.array(left), self.used))
         toward = self.toward + heads * tree.market.both_ways[place, self.places]
         pairs = toward + self.partners.usd(max(0, heads_left - together), together)
@@ -223,9 +290,21 @@ class Children:
         if further > 1:  # each of the rest is near the others too
             far = np.maximum(far, self.apart[:, further - 2])
         far = far[able]
-        wan = max(node.wan, float(self.far[own]), float(np.partition(far, further - 1)[further - 1]))
-        rest = self._best(pairs, able, count, np.array([left]), [at for at in self.must if at != own])[:, 0]
-        usd = node.pairs_usd + heads * float(self.toward[own]) + heads_left * float(pairs[able].min())
+        wan = max(
+            node.wan, float(self.far[own]), float(np.partition(far, further - 1)[further - 1])
+        )
+        rest = self._best(
+            pairs, able, count, np.array([left]), [at for at in self.must if at != own]
+        )[:, 0]
+        usd = (
+            node.pairs_usd + heads * float(self.toward[own]) + heads_left * float(pairs[able].min())
+        )
         seconds = max(node.own_s, float(meeting.own_s[place, count])) + meeting.wan_s(wan)
-        needed = tree.needed(tree.weights, np.full(1, seconds), np.full(1, meeting.pair_bytes * usd + meeting.home_usd))
-        return bool(margin((node.base + tree.sums[:, place, count] + rest)[:, None], needed)[0] >= 0)
+        needed = tree.needed(
+            tree.weights,
+            np.full(1, seconds),
+            np.full(1, meeting.pair_bytes * usd + meeting.home_usd),
+        )
+        return bool(
+            margin((node.base + tree.sums[:, place, count] + rest)[:, None], needed)[0] >= 0
+        )

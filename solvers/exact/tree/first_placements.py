@@ -31,12 +31,21 @@ class Seeds:
         Hears groups and how many workers they have.
     """
 
-    def __init__(self, relaxation: Relaxation, offer: Callable[[tuple[WorkerGroup, ...]], None]) -> None:
-        self.relaxation, self.market, self.target, self.offer = relaxation, relaxation.market, relaxation.target, offer
+    def __init__(
+        self, relaxation: Relaxation, offer: Callable[[tuple[WorkerGroup, ...]], None]
+    ) -> None:
+        self.relaxation, self.market, self.target, self.offer = (
+            relaxation,
+            relaxation.market,
+            relaxation.target,
+            offer,
+        )
         self.first, self.most = relaxation.first, relaxation.most
 
     def run(self, families: list[Family], fewest_regions: int) -> None:
-        """Give the search an incumbent, from whichever class of hosts, before any of them is searched."""
+        """Give the search an incumbent, from whichever class of hosts, before any of them is
+        searched.
+        """
         if families and self.market.forced.rules:
             self._around(families)
         for family in families:
@@ -50,22 +59,46 @@ class Seeds:
                 self._near(family)
 
     def _around(self, families: list[Family]) -> None:
-        """Offer the machines that must be used, alone and with a few of the best kinds of their places and of a neighbour."""
+        """Offer the machines that must be used, alone and with a few of the best kinds of their
+        places and of a neighbour.
+        """
         bases = Bases(self.market, self.relaxation.pair_wan)
         for base in bases.all():
             own = list(dict.fromkeys(int(self.market.place_of[i]) for i in base))
-            around = [(family, place) for family in families for place in self.relaxation.places(family) if place in own]
-            near = [(family, other) for family, place in around for other in self._neighbours(place, self.relaxation.places(family))]
-            kinds = list(dict.fromkeys(i for family, place in (*around, *near) for i in self._best_pools(place, family)))
+            around = [
+                (family, place)
+                for family in families
+                for place in self.relaxation.places(family)
+                if place in own
+            ]
+            near = [
+                (family, other)
+                for family, place in around
+                for other in self._neighbours(place, self.relaxation.places(family))
+            ]
+            kinds = list(
+                dict.fromkeys(
+                    i for family, place in (*around, *near) for i in self._best_pools(place, family)
+                )
+            )
             for more in ({}, *({i: n} for i in kinds for n in AROUND)):
-                counts = {i: base.get(i, 0) + more.get(i, 0) for i in (*base, *(i for i in more if i not in base))}
-                if self.first <= sum(counts.values()) <= self.most and all(n <= self.market.cap[i] for i, n in counts.items()):
-                    self.offer(groups_of([self.market.pools[i] for i in counts], list(counts.values())))
+                counts = {
+                    i: base.get(i, 0) + more.get(i, 0)
+                    for i in (*base, *(i for i in more if i not in base))
+                }
+                if self.first <= sum(counts.values()) <= self.most and all(
+                    n <= self.market.cap[i] for i, n in counts.items()
+                ):
+                    self.offer(
+                        groups_of([self.market.pools[i] for i in counts], list(counts.values()))
+                    )
 
     def _equal(self, family: Family) -> None:
         """Offer equal machines of the most promising pools."""
         market = self.market
-        pools = self.relaxation.pools(Node((), self.relaxation.places(family), np.array([]), 0.0), family)
+        pools = self.relaxation.pools(
+            Node((), self.relaxation.places(family), np.array([]), 0.0), family
+        )
         ranked = pools[np.argsort(-market.values[:, pools], axis=1, kind="stable")[:, :3]]
         for i in dict.fromkeys(int(i) for i in ranked.ravel()):
             most = min(int(market.cap[i]), self.most)
@@ -73,14 +106,24 @@ class Seeds:
                 self.offer(groups_of([market.pools[i]], [n]))
 
     def _near(self, family: Family) -> None:
-        """Offer the fewest workers that are allowed, filled from each place outwards to its nearest ones."""
-        market, pools = self.market, self.relaxation.pools(Node((), self.relaxation.places(family), np.array([]), 0.0), family).tolist()
+        """Offer the fewest workers that are allowed, filled from each place outwards to its nearest
+        ones.
+        """
+        market, pools = (
+            self.market,
+            self.relaxation.pools(
+                Node((), self.relaxation.places(family), np.array([]), 0.0), family
+            ).tolist(),
+        )
         for place in self.relaxation.places(family)[:SEED_PLACES]:
             self.target.check_time()
             away = {i: self.relaxation.pair_wan(place, int(market.place_of[i])) for i in pools}
             value = {i: market.usd[i] / market.speed[i] for i in pools}
             size = {i: market.pools[i].offer.gpu_count for i in pools}
-            for near in (sorted(pools, key=lambda i: (away[i], value[i], i)), sorted(pools, key=lambda i: (away[i], size[i], value[i], i))):
+            for near in (
+                sorted(pools, key=lambda i: (away[i], value[i], i)),
+                sorted(pools, key=lambda i: (away[i], size[i], value[i], i)),
+            ):
                 counts = self._filled(near)
                 if counts is not None:
                     self.offer(groups_of([market.pools[i] for i in near], counts))
@@ -94,7 +137,11 @@ class Seeds:
             others = self._neighbours(place, places)
             for a, b in ((a, b) for other in others for a in best[place] for b in best[other]):
                 for n, m in SEED_COUNTS:
-                    if self.first <= n + m <= self.most and n <= market.cap[a] and m <= market.cap[b]:
+                    if (
+                        self.first <= n + m <= self.most
+                        and n <= market.cap[a]
+                        and m <= market.cap[b]
+                    ):
                         usd = n * market.usd[a] + m * market.usd[b]
                         if usd <= self.target.max_usd_per_hour:
                             self.offer(groups_of([market.pools[a], market.pools[b]], [n, m]))
@@ -102,7 +149,9 @@ class Seeds:
     def _neighbours(self, place: int, places: tuple[int, ...]) -> list[int]:
         """Nearest place of the same provider, whose traffic is cheap, and nearest of another one."""
         provider = [name.split("/")[0] for name in self.market.places]
-        others = sorted((p for p in places if p != place), key=lambda p: (self.relaxation.pair_wan(place, p), p))
+        others = sorted(
+            (p for p in places if p != place), key=lambda p: (self.relaxation.pair_wan(place, p), p)
+        )
         same = [p for p in others if provider[p] == provider[place]]
         return same[:1] + [p for p in others if provider[p] != provider[place]][:1]
 
@@ -118,11 +167,21 @@ class Seeds:
         return list(dict.fromkeys(ranked[0] for ranked in rankings if ranked))
 
     def _filled(self, order: list[int]) -> list[int] | None:
-        """Counts that place the fewest workers on pools in their order; None if the quotas do not hold them."""
-        left, used, counts = self.first, dict.fromkeys((self.market.pools[i].bucket for i in order), 0), []
+        """Counts that place the fewest workers on pools in their order; None if the quotas do not
+        hold them.
+        """
+        left, used, counts = (
+            self.first,
+            dict.fromkeys((self.market.pools[i].bucket for i in order), 0),
+            [],
+        )
         for i in order:
             pool = self.market.pools[i]
-            count = min(left, int(self.market.cap[i]), (pool.gpu_quota - used[pool.bucket]) // pool.offer.gpu_count)
+            count = min(
+                left,
+                int(self.market.cap[i]),
+                (pool.gpu_quota - used[pool.bucket]) // pool.offer.gpu_count,
+            )
             used[pool.bucket] += count * pool.offer.gpu_count
             left -= count
             counts.append(count)

@@ -1,4 +1,6 @@
-"""Machines of a known split of workers over regions: speed against price, region by region, keeping what nothing beats."""
+"""Machines of a known split of workers over regions: speed against price, region by region, keeping
+what nothing beats.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ TIGHT = 5
 
 @dataclass(frozen=True, kw_only=True)
 class States:
-    """Choices of machines, not yet complete: how many, their speed, their price, where they came from; shapes (states,).
+    """Choices of machines, not yet complete: how many, their speed, their price, where they came
+    from; shapes (states,).
 
     Notes
     -----
@@ -55,16 +58,22 @@ NOTHING = States(machines=NONE, speed=np.zeros(1), usd=np.zeros(1), parent=NONE,
 
 
 def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
-    """Whether, for known counts by region, a placement that is faster and not dearer is at least as good.
+    """Whether, for known counts by region, a placement that is faster and not dearer is at least as
+    good.
 
     Notes
     -----
-    It is, unless parts are equal, regions go at their own pace, data has its place or a price by place, or machines are asked for by name.
+    It is, unless parts are equal, regions go at their own pace, data has its place or a price by
+    place, or machines are asked for by name.
     """
     wish, chosen = problem.requirements, traits(strategy)
     two = not (wish.counts_carbon or wish.joint_quotas)  # else a third figure counts
     free = not wish.datasets and wish.data_store is None and not wish.used and two
-    return free and chosen.transport in ("butterfly", "leaders", "region-hub") and chosen.division != "equal"
+    return (
+        free
+        and chosen.transport in ("butterfly", "leaders", "region-hub")
+        and chosen.division != "equal"
+    )
 
 
 class Fronts:
@@ -77,29 +86,42 @@ class Fronts:
     split
         Workers by region; shape (1, regions).
     hosts
-        Classes of hosts that may be used in each region; the slowest that each has decides the averaging time.
+        Classes of hosts that may be used in each region; the slowest that each has decides the
+        averaging time.
     egress_usd
         Egress of one exchange, which the split fixes.
 
     Notes
     -----
-    Nemhauser and Ullmann (1969) with bounds: partial choices are kept if no other has at least the speed at no higher price; a dollar per
-    hour of price counts with the egress that more speed brings along, so that a slower choice that just keeps a budget is not lost. What
-    cannot reach the thresholds of an improvement is cut by the best weighted sums of the rest.
+    Nemhauser and Ullmann (1969) with bounds: partial choices are kept if no other has at least the
+    speed at no higher price; a dollar per hour of price counts with the egress that more speed
+    brings along, so that a slower choice that just keeps a budget is not lost. What cannot reach
+    the thresholds of an improvement is cut by the best weighted sums of the rest.
     """
 
-    def __init__(self, leaf: Leaf, hosts: tuple[frozenset[str], ...], split: Indices, egress_usd: float) -> None:
+    def __init__(
+        self, leaf: Leaf, hosts: tuple[frozenset[str], ...], split: Indices, egress_usd: float
+    ) -> None:
         self.leaf, self.hosts, self.split, self.market = leaf, hosts, split, leaf.market
         mode = leaf.relaxation.mode
         self.usd_per_speed = SECONDS_PER_HOUR * egress_usd / mode.samples
         needed = leaf.thresholds(split)[:, 0]
         regions = zip(leaf.node.used, hosts, split[0].tolist(), strict=True)
-        sums = [self.market.best_sums(np.array([place]), own, leaf.workers)[:, n] for place, own, n in regions]
+        sums = [
+            self.market.best_sums(np.array([place]), own, leaf.workers)[:, n]
+            for place, own, n in regions
+        ]
         total = np.sum(sums, axis=0)
         weights = self.market.weights
         with np.errstate(invalid="ignore", divide="ignore"):
-            spare = np.where(np.isfinite(needed) & (weights[:, 1] > 0), (total - needed) / np.maximum(weights[:, 1], 1e-9), np.inf)
-        self.rows = np.unique([0, len(needed) - 1, *np.argsort(spare, kind="stable")[:TIGHT].tolist()])
+            spare = np.where(
+                np.isfinite(needed) & (weights[:, 1] > 0),
+                (total - needed) / np.maximum(weights[:, 1], 1e-9),
+                np.inf,
+            )
+        self.rows = np.unique(
+            [0, len(needed) - 1, *np.argsort(spare, kind="stable")[:TIGHT].tolist()]
+        )
         self.rows = self.rows[np.isfinite(needed[self.rows])]
         self.weights, self.needed = weights[self.rows], needed[self.rows]
         self.total, self.sums = total[self.rows], [part[self.rows] for part in sums]
@@ -119,14 +141,20 @@ class Fronts:
             if len(whole.speed) == 0:
                 return
         for at in self._order(whole):
-            reached = self.market.weights[:, 0] * whole.speed[at] - self.market.weights[:, 1] * whole.usd[at]
+            reached = (
+                self.market.weights[:, 0] * whole.speed[at]
+                - self.market.weights[:, 1] * whole.usd[at]
+            )
             if margin(reached[:, None], self.leaf.thresholds(self.split))[0] >= 0:
                 yield self._groups(trail, int(at))
 
     def _joined(self, whole: States, region: States, k: int) -> States:
         """Every choice so far with every choice of a further region."""
         n = len(region.speed)
-        parent, choice = np.repeat(np.arange(len(whole.speed)), n), np.tile(np.arange(n), len(whole.speed))
+        parent, choice = (
+            np.repeat(np.arange(len(whole.speed)), n),
+            np.tile(np.arange(n), len(whole.speed)),
+        )
         built = States(
             machines=np.zeros(len(parent), dtype=np.intp),
             speed=whole.speed[parent] + region.speed[choice],
@@ -134,11 +162,17 @@ class Fronts:
             parent=parent,
             choice=choice,
         )
-        later = np.sum(self.sums[k + 1 :], axis=0) if k + 1 < len(self.sums) else np.zeros(len(self.rows))
+        later = (
+            np.sum(self.sums[k + 1 :], axis=0)
+            if k + 1 < len(self.sums)
+            else np.zeros(len(self.rows))
+        )
         return self.best(built.at(np.flatnonzero(self.open(built, later[:, None]))))
 
     def open(self, states: States, ahead: Array) -> np.ndarray:
-        """Which states may still reach every threshold with what lies ahead; ``ahead`` has shape (rows, states) or (rows, 1)."""
+        """Which states may still reach every threshold with what lies ahead; ``ahead`` has shape
+        (rows, states) or (rows, 1).
+        """
         reached = self.weights[:, :1] * states.speed - self.weights[:, 1:2] * states.usd + ahead
         slack = 1e-9 * np.maximum(1.0, np.abs(self.needed))
         found: np.ndarray = np.all(reached >= (self.needed - slack)[:, None], axis=0)
@@ -150,7 +184,9 @@ class Fronts:
             return states
         key = states.usd + self.usd_per_speed * states.speed
         order = np.lexsort((-states.speed, key, states.machines))
-        lifted = states.speed[order] + states.machines[order] * (2.0 * float(states.speed.max()) + 1.0)
+        lifted = states.speed[order] + states.machines[order] * (
+            2.0 * float(states.speed.max()) + 1.0
+        )
         before = np.concatenate([[-np.inf], np.maximum.accumulate(lifted)[:-1]])
         return states.at(order[lifted > before])
 
@@ -158,7 +194,9 @@ class Fronts:
         objective = self.leaf.target.objective
         if objective == "throughput":
             return np.lexsort((whole.usd, -whole.speed))
-        return np.argsort(whole.usd if objective == "cost" else whole.usd / whole.speed, kind="stable")
+        return np.argsort(
+            whole.usd if objective == "cost" else whole.usd / whole.speed, kind="stable"
+        )
 
     def _groups(self, trail: list[tuple[States, RegionFront]], at: int) -> tuple[WorkerGroup, ...]:
         """Machines of a complete choice."""
@@ -184,7 +222,10 @@ class RegionFront:
         for bucket, rest in zip(self.buckets, ahead, strict=True):
             mixes = mixes_of(market, bucket, self.count)
             n = len(mixes.machines)
-            parent, choice = np.repeat(np.arange(len(states.speed)), n), np.tile(np.arange(n), len(states.speed))
+            parent, choice = (
+                np.repeat(np.arange(len(states.speed)), n),
+                np.tile(np.arange(n), len(states.speed)),
+            )
             machines = states.machines[parent] + mixes.machines[choice]
             fits = machines <= self.count
             parent, choice, machines = parent[fits], choice[fits], machines[fits]
@@ -203,7 +244,9 @@ class RegionFront:
         self.states = states
 
     def _ahead(self, fronts: Fronts) -> list[Array]:
-        """Best weighted sums of m machines of the buckets after each one; shape (rows, count + 1) each."""
+        """Best weighted sums of m machines of the buckets after each one; shape (rows, count + 1)
+        each.
+        """
         market, owner = fronts.market, fronts.market.units[1]
         left = np.zeros((len(fronts.rows), 0))
         built = []
@@ -219,16 +262,22 @@ class RegionFront:
     def machines(self, state: int) -> list[tuple[int, int]]:
         """Pools and counts of a complete choice."""
         found = []
-        for (states, mixes), bucket in zip(reversed(self.trail), reversed(self.buckets), strict=True):
+        for (states, mixes), bucket in zip(
+            reversed(self.trail), reversed(self.buckets), strict=True
+        ):
             counts = mixes.counts[int(states.choice[state])]
-            found += [(pool, int(count)) for pool, count in zip(bucket, counts, strict=True) if count]
+            found += [
+                (pool, int(count)) for pool, count in zip(bucket, counts, strict=True) if count
+            ]
             state = int(states.parent[state])
         return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mixes:
-    """Counts of the pools of one quota bucket that its quota holds; shapes (mixes,) and (mixes, pools)."""
+    """Counts of the pools of one quota bucket that its quota holds; shapes (mixes,) and (mixes,
+    pools).
+    """
 
     machines: Indices
     speed: Array
@@ -253,4 +302,9 @@ def mixes_of(market: Market, bucket: tuple[int, ...], most: int) -> Mixes:
         size = np.array([market.pools[j].offer.gpu_count for j in bucket[: counts.shape[1]]])
         counts = counts[(counts @ size <= market.pools[i].gpu_quota) & (counts.sum(axis=1) <= most)]
     chosen = list(bucket)
-    return Mixes(machines=counts.sum(axis=1), speed=counts @ market.speed[chosen], usd=counts @ market.usd[chosen], counts=counts)
+    return Mixes(
+        machines=counts.sum(axis=1),
+        speed=counts @ market.speed[chosen],
+        usd=counts @ market.usd[chosen],
+        counts=counts,
+    )

@@ -1,4 +1,6 @@
-"""Trees searched in turns, so that what one finds cuts the others before any of them is searched to its end."""
+"""Trees searched in turns, so that what one finds cuts the others before any of them is searched to
+its end.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ Tree = Iterator[Groups | None]
 
 
 def in_turns(trees: Iterable[Callable[[], Tree]], offer: Callable[[Groups], None]) -> None:
-    """Search every tree to its end, the first for one pause each, then for twice as many in every turn.
+    """Search every tree to its end, the first for one pause each, then for twice as many in every
+    turn.
 
     Parameters
     ----------

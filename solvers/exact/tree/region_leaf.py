@@ -1,4 +1,6 @@
-"""Machines of one set of regions that meet through one machine each: what passes between them is known."""
+"""Machines of one set of regions that meet through one machine each: what passes between them is
+known.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,20 @@ class RegionLeaf(Leaf):
         self.search = search
 
     def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
-        """Hosts by region such that the slowest average of a region decides: one run for each time that it may take."""
+        """Hosts by region such that the slowest average of a region decides: one run for each time
+        that it may take.
+        """
         found: dict[tuple[frozenset[str], ...], None] = {}
         times = self.family.averaging_by_host
         counts = split[0].tolist()
         for hosts in self.search.relaxation.host_steps(self.family, self.workers):
             for longest in sorted({float(times[host][n]) for host in hosts for n in counts}):
-                found[tuple(frozenset(host for host in hosts if times[host][n] <= longest) for n in counts)] = None
+                found[
+                    tuple(
+                        frozenset(host for host in hosts if times[host][n] <= longest)
+                        for n in counts
+                    )
+                ] = None
         return [run for run in found if all(run)]
 
     def egress_usd(self, splits: Indices) -> Array:
@@ -41,12 +50,22 @@ class RegionLeaf(Leaf):
         """Thresholds at known workers of the first regions; shape (rows, splits)."""
         regions, known = len(self.node.used), splits.shape[1]
         left = self.workers - splits.sum(axis=1)
-        rest = -(-left // (regions - known)) if known < regions else np.zeros(len(splits), dtype=np.intp)
+        rest = (
+            -(-left // (regions - known))
+            if known < regions
+            else np.zeros(len(splits), dtype=np.intp)
+        )
         largest = np.maximum(rest, splits.max(axis=1) if known else 0)
         averaging = np.zeros(len(splits))
         if known < regions:
-            averaging = self.search.fastest_averaging(tuple(sorted(self.node.used[known:])), self.family)[rest]
+            averaging = self.search.fastest_averaging(
+                tuple(sorted(self.node.used[known:])), self.family
+            )[rest]
         for k, place in enumerate(self.node.used[:known]):
-            averaging = np.maximum(averaging, self.search.fastest_averaging((place,), self.family)[splits[:, k]])
+            averaging = np.maximum(
+                averaging, self.search.fastest_averaging((place,), self.family)[splits[:, k]]
+            )
         workers = np.full(len(splits), self.workers)
-        return self.search.thresholds(self.node.used, (), workers, largest, averaging, regions, self.family)
+        return self.search.thresholds(
+            self.node.used, (), workers, largest, averaging, regions, self.family
+        )

@@ -1,4 +1,6 @@
-"""Several regions: they are placed one after the other with their numbers of workers, the largest first."""
+"""Several regions: they are placed one after the other with their numbers of workers, the largest
+first.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,12 @@ class Placed:
 
     Notes
     -----
-    ``left`` workers have no region yet; no region to come has more than ``most``, and one with as many comes after ``after``.
-    ``pairs_usd`` is the price of a byte over all pairs of heads that are placed, ``own_s`` the longest averages inside a region, ``wan``
-    the slowest pair (seconds per pair byte), ``base`` the best sums of the placed regions by row. By place: ``open`` may still be used,
-    ``far`` is its slowest pair with a placed region, ``toward`` the price of a byte of one head with all placed ones.
+    ``left`` workers have no region yet; no region to come has more than ``most``, and one with as
+    many comes after ``after``. ``pairs_usd`` is the price of a byte over all pairs of heads that
+    are placed, ``own_s`` the longest averages inside a region, ``wan`` the slowest pair (seconds
+    per pair byte), ``base`` the best sums of the placed regions by row. By place: ``open`` may
+    still be used, ``far`` is its slowest pair with a placed region, ``toward`` the price of a byte
+    of one head with all placed ones.
     """
 
     regions: tuple[int, ...]
@@ -61,28 +65,44 @@ class LargestFirst:
 
     Notes
     -----
-    Egress between regions is quadratic in their workers, so a bound that only knows which regions are used is weak. With the
-    largest region and its count known, every other worker pays at least its pairs with that region: linear, hence part of
-    a partial sort. Counts fall along a path, so each split of workers over regions is reached once. ``least`` has the places
-    that must be used, with their fewest machines: a node that has no room for them is cut.
+    Egress between regions is quadratic in their workers, so a bound that only knows which regions
+    are used is weak. With the largest region and its count known, every other worker pays at least
+    its pairs with that region: linear, hence part of a partial sort. Counts fall along a path, so
+    each split of workers over regions is reached once. ``least`` has the places that must be used,
+    with their fewest machines: a node that has no room for them is cut.
     """
 
-    def __init__(self, relaxation: Relaxation, grid: Grid, meeting: Meeting, leaf: Callable[[Node], Leaf]) -> None:
+    def __init__(
+        self, relaxation: Relaxation, grid: Grid, meeting: Meeting, leaf: Callable[[Node], Leaf]
+    ) -> None:
         self.relaxation, self.meeting, self.leaf = relaxation, meeting, leaf
         self.market, self.target, self.mode = relaxation.market, relaxation.target, relaxation.mode
         self.data_usd = min(self.market.data_usd)
         self.nodes = 0
         least_s = float(np.nanmin(meeting.own_s[:, -(-meeting.workers // meeting.most) :]))
-        rows = grid.rows(self.needed(grid.weights, np.full(1, least_s), np.full(1, meeting.home_usd))[:, 0], meeting.workers)
+        rows = grid.rows(
+            self.needed(grid.weights, np.full(1, least_s), np.full(1, meeting.home_usd))[:, 0],
+            meeting.workers,
+        )
         self.rows, self.grid, self.hosts = rows, grid, grid.hosts
         self.weights = grid.weights[rows]
-        self.sums, self.steps = grid.sums[rows, :, : meeting.workers + 1], grid.steps[rows, :, : meeting.workers]
+        self.sums, self.steps = (
+            grid.sums[rows, :, : meeting.workers + 1],
+            grid.steps[rows, :, : meeting.workers],
+        )
         self.least = grid.least
 
     def needed(self, weights: Array, communication_s: Array, egress_usd: Array) -> Array:
         """Thresholds of an improvement; infinite where the egress is; shape (rows, communication)."""
         finite = np.where(np.isfinite(egress_usd), egress_usd, 0.0)
-        built = self.target.thresholds(self.mode, weights, communication_s, finite, self.data_usd, np.zeros(len(communication_s)))
+        built = self.target.thresholds(
+            self.mode,
+            weights,
+            communication_s,
+            finite,
+            self.data_usd,
+            np.zeros(len(communication_s)),
+        )
         return np.where(np.isfinite(egress_usd), built, np.inf)
 
     def improvements(self) -> Tree:
@@ -150,7 +170,10 @@ class LargestFirst:
         among = np.array(used, dtype=np.intp)
         split = np.array([[node.counts[k] for k in order]])
         leaf = self.leaf(Node(used, (), np.array([self.meeting.workers]), node.wan))
-        sums = [self.market.total_sums(np.array([place]), self.hosts, self.meeting.workers, among) for place in used]
+        sums = [
+            self.market.total_sums(np.array([place]), self.hosts, self.meeting.workers, among)
+            for place in used
+        ]
         parts = [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)]
         if margin(np.sum(parts, axis=0)[:, None], leaf.thresholds(split))[0] >= 0:
             yield from leaf.machines(split, parts)

@@ -19,6 +19,12 @@ COMMANDS = {
 """Commands in the order of --help, with their short help."""
 
 
-@click.group("catalog", cls=LazyGroup, package="placer.cli.book.catalog", helps=COMMANDS, epilog="Example: placer catalog list")
+@click.group(
+    "catalog",
+    cls=LazyGroup,
+    package="placer.cli.book.catalog",
+    helps=COMMANDS,
+    epilog="Example: placer catalog list",
+)
 def command() -> None:
     """List, refresh, import, compare and check price books."""

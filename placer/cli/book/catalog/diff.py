@@ -13,10 +13,14 @@ from placer.cli.output import console, new_table, print_json
 @click.command("diff", epilog="Example: placer catalog diff default my-quote.csv")
 @click.argument("old")
 @click.argument("new")
-@click.option("--limit", default=30, show_default=True, type=click.IntRange(1), help="Most rows of the table.")
+@click.option(
+    "--limit", default=30, show_default=True, type=click.IntRange(1), help="Most rows of the table."
+)
 @json_option
 def command(old: str, new: str, limit: int, as_json: bool) -> None:
-    """List what is new, gone or different in NEW over OLD; a partial book is laid over the default one."""
+    """List what is new, gone or different in NEW over OLD; a partial book is laid over the default
+    one.
+    """
     import msgspec
 
     from placer.market.books.partial_books import over_default
@@ -29,8 +33,18 @@ def command(old: str, new: str, limit: int, as_json: bool) -> None:
         kinds = counts.setdefault(change.file, {"changed": 0, "new": 0, "gone": 0})
         kinds[change.kind] += 1
     if as_json:
-        ends = {"old": {"catalog": before.name, "digest": before.digest}, "new": {"catalog": after.name, "digest": after.digest}}
-        print_json({"schema": "placer.market.catalog-diff/v1", **ends, "counts": counts, "changes": msgspec.to_builtins(found)})
+        ends = {
+            "old": {"catalog": before.name, "digest": before.digest},
+            "new": {"catalog": after.name, "digest": after.digest},
+        }
+        print_json(
+            {
+                "schema": "placer.market.catalog-diff/v1",
+                **ends,
+                "counts": counts,
+                "changes": msgspec.to_builtins(found),
+            }
+        )
         return
     out = console()
     if not found:
@@ -38,25 +52,44 @@ def command(old: str, new: str, limit: int, as_json: bool) -> None:
         return
     _table(out, found[:limit])
     for file, kinds in counts.items():
-        out.print(f"{file}: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count))
+        out.print(
+            f"{file}: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
+        )
     if len(found) > limit:
-        out.print(f"{limit} of {len(found):,} differences; --limit or --json shows more", style="dim")
+        out.print(
+            f"{limit} of {len(found):,} differences; --limit or --json shows more", style="dim"
+        )
 
 
 def _table(out: Any, changes: Any) -> None:
     table = new_table(
-        ("file", "row", "what", "before", "after", "change"), right=("before", "after", "change"), wrap=("row", "before", "after", "change")
+        ("file", "row", "what", "before", "after", "change"),
+        right=("before", "after", "change"),
+        wrap=("row", "before", "after", "change"),
     )
     for change in changes:
-        numbers = isinstance(change.before, int | float) and isinstance(change.after, int | float) and change.before > 0
+        numbers = (
+            isinstance(change.before, int | float)
+            and isinstance(change.after, int | float)
+            and change.before > 0
+        )
         share = f"{change.after / change.before - 1:+.1%}" if numbers else ""
         before, after = (_shown(value) for value in (change.before, change.after))
-        table.add_row(change.file.removesuffix(".csv"), " ".join(change.key), change.field or change.kind, before, after, share)
+        table.add_row(
+            change.file.removesuffix(".csv"),
+            " ".join(change.key),
+            change.field or change.kind,
+            before,
+            after,
+            share,
+        )
     out.print(table)
 
 
 def _shown(value: Any) -> str:
-    """A figure of a book; six digits are all that it has, the rest is what multiplying by a discount leaves."""
+    """A figure of a book; six digits are all that it has, the rest is what multiplying by a
+    discount leaves.
+    """
     if not isinstance(value, float):
         return "" if value is None else str(value)
     return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.0f}"

@@ -20,7 +20,10 @@ def command(as_json: bool) -> None:
 
     shipped = catalog_names()
     chosen = [name for name, _ in pinned()] or ["default"]
-    rows = [_row(name, name in shipped, name in chosen) for name in [*shipped, *(n for n in own_book_names() if n not in shipped)]]
+    rows = [
+        _row(name, name in shipped, name in chosen)
+        for name in [*shipped, *(n for n in own_book_names() if n not in shipped)]
+    ]
     if as_json:
         print_json({"schema": "placer.catalogs/v1", "catalogs": rows, "folder": str(own_books())})
         return
@@ -40,7 +43,9 @@ def command(as_json: bool) -> None:
             ", ".join(row["gpus"]),
         )
     console().print(table)
-    console().print(f"* is used where no --catalog is given; your own books lie in {own_books()}", style="dim")
+    console().print(
+        f"* is used where no --catalog is given; your own books lie in {own_books()}", style="dim"
+    )
 
 
 def _row(name: str, shipped: bool, used: bool) -> dict[str, Any]:
@@ -64,7 +69,10 @@ def _row(name: str, shipped: bool, used: bool) -> dict[str, Any]:
         "shipped": shipped,
         "used": used,
         "offers": len(offers),
-        "places": len({offer.place for offer in offers} or {place for link in links for place in (link.src, link.dst)}),
+        "places": len(
+            {offer.place for offer in offers}
+            or {place for link in links for place in (link.src, link.dst)}
+        ),
         "links": len(links),
         "providers": sorted({offer.provider for offer in offers}),
         "gpus": sorted({offer.gpu for offer in offers}),

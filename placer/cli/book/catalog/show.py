@@ -15,7 +15,16 @@ from placer.cli.output import console, new_table, print_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-HEADERS = ("provider", "device", "regions", "on\ndemand", "spot", "esti-\nmated", "USD/h of\na device", "prices of")
+HEADERS = (
+    "provider",
+    "device",
+    "regions",
+    "on\ndemand",
+    "spot",
+    "esti-\nmated",
+    "USD/h of\na device",
+    "prices of",
+)
 """On two lines, so that the table fits 80 columns."""
 MOST_DOCUMENTS = 3
 """So many documents of a book are listed one by one; more of one kind share a line."""
@@ -48,7 +57,8 @@ class Source:
 @click.argument("names", nargs=-1, metavar="NAME|DIR|CSV...")
 @json_option
 def command(names: tuple[str, ...], as_json: bool) -> None:
-    """Show offers by provider and device, regions, ages, sources and origin of a catalog; several NAMEs lie over each other.
+    """Show offers by provider and device, regions, ages, sources and origin of a catalog; several
+    NAMEs lie over each other.
 
     Rows are counted whose figures are from memory, assumed or estimated.
     """
@@ -69,7 +79,10 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
         "unsure": msgspec.to_builtins(unsure(book)),
         "sources": msgspec.to_builtins(sources),
         "own_sources": own,
-        "layers": [{"name": layer.name, "digest": layer.digest, "origin": _origin(layer)} for layer in layers],
+        "layers": [
+            {"name": layer.name, "digest": layer.digest, "origin": _origin(layer)}
+            for layer in layers
+        ],
     }
     if as_json:
         print_json(document)
@@ -78,14 +91,20 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _origin(layer: Layer) -> Any:
-    """What the command that wrote a book said of it; None for others, and for what no such command wrote."""
+    """What the command that wrote a book said of it; None for others, and for what no such command
+    wrote.
+    """
     import msgspec
 
     from placer.market.sources.save import ORIGIN
 
     path: Path = next(iter(layer.files.values())).path.parent / ORIGIN
     try:
-        return msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=BookOrigin)) if path.is_file() else None
+        return (
+            msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=BookOrigin))
+            if path.is_file()
+            else None
+        )
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -94,12 +113,19 @@ def _print(document: dict[str, Any]) -> None:
     out = console()
     out.print(f"catalog {document['catalog']} (digest {document['digest']})")
     _print_coverage(out, document["coverage"])
-    out.print("regions: " + ", ".join(f"{provider} {count}" for provider, count in document["regions"].items()))
+    out.print(
+        "regions: "
+        + ", ".join(f"{provider} {count}" for provider, count in document["regions"].items())
+    )
     for age in document["ages"]:
-        out.print(f"{age['kind']}: {age['rows']:,} rows, {_span(age['oldest'], age['newest'], ' to ')}")
+        out.print(
+            f"{age['kind']}: {age['rows']:,} rows, {_span(age['oldest'], age['newest'], ' to ')}"
+        )
     out.print("how sure:" if document["unsure"] else "no row says that its figure is assumed")
     for count in document["unsure"]:
-        out.print(f"  {count['rows']:,} of {count['of']:,} rows of {count['kind']} are {count['words']}")
+        out.print(
+            f"  {count['rows']:,} of {count['of']:,} rows of {count['kind']} are {count['words']}"
+        )
     _print_sources(out, document["sources"], document["own_sources"])
     for layer in document["layers"]:
         _print_origin(out, layer)
@@ -116,7 +142,9 @@ def _print_coverage(out: Console, rows: list[dict[str, Any]]) -> None:
             str(row["spot"]),
             str(row["estimated"]),
             f"{row['usd_per_gpu_hour_low']:.2f}-{row['usd_per_gpu_hour_high']:.2f}",
-            row["newest"] if row["oldest"] == row["newest"] else _span(row["oldest"][:7], row["newest"][:7], ".."),
+            row["newest"]
+            if row["oldest"] == row["newest"]
+            else _span(row["oldest"][:7], row["newest"][:7], ".."),
         )
     out.print(table)
 
@@ -126,11 +154,16 @@ def _span(oldest: str, newest: str, between: str) -> str:
 
 
 def _print_sources(out: Console, sources: list[dict[str, Any]], own: int) -> None:
-    """One source a line, its address below where the line would be too long; addresses are never cut."""
+    """One source a line, its address below where the line would be too long; addresses are never
+    cut.
+    """
     out.print("sources, by the rows that name them:")
     for found in sources:
         cut = " ...)" if found["source"].count("(") > found["source"].count(")") else ""
-        words = f"{found['rows']:>7,}  {found['source']}{cut}{' (mirror)' if found['kind'] == 'mirror' else ''}"
+        words = (
+            f"{found['rows']:>7,}  "
+            f"{found['source']}{cut}{' (mirror)' if found['kind'] == 'mirror' else ''}"
+        )
         address = found["url"] or f"({found['kind']})"
         gap = "  " if len(words) + 2 + len(address) <= out.width else f"\n{'':9}"
         out.print(f"{words}{gap}{address}", soft_wrap=True)
@@ -164,7 +197,17 @@ def _kind(place: str) -> str:
 def _print_documents(out: Console, kind: str, entries: list[dict[str, Any]]) -> None:
     if len(entries) <= MOST_DOCUMENTS:
         for entry in entries:
-            out.print(one_line(f"  from {entry['place']} ({entry['size_bytes']:,} bytes, sha256 {entry['sha256'][:16]})"))
+            out.print(
+                one_line(
+                    f"  from {entry['place']} ({entry['size_bytes']:,} bytes, sha256 "
+                    f"{entry['sha256'][:16]})"
+                )
+            )
         return
     total = sum(entry["size_bytes"] for entry in entries)
-    out.print(one_line(f"  from {entries[0]['place']} and {len(entries) - 1:,} more of {kind} ({total:,} bytes in all)"))
+    out.print(
+        one_line(
+            f"  from {entries[0]['place']} and {len(entries) - 1:,} more of {kind} ({total:,} "
+            f"bytes in all)"
+        )
+    )

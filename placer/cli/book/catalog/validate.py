@@ -10,11 +10,18 @@ from placer.cli.output import console, print_json
 
 @click.command("validate", epilog="Example: placer catalog validate my-quote.csv")
 @click.argument("names", nargs=-1, metavar="NAME|DIR|CSV...")
-@click.option("--limit", default=30, show_default=True, type=click.IntRange(1), help="Most doubts that are printed.")
+@click.option(
+    "--limit",
+    default=30,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Most doubts that are printed.",
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Check every cell, then prices, dates, links and egress of a catalog; a partial book is laid over the default one.
+    """Check every cell, then prices, dates, links and egress of a catalog; a partial book is laid
+    over the default one.
 
     Exit code 2 if there is an error; warnings alone are no failure.
     """
@@ -30,17 +37,33 @@ def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: 
     _, own = cited(book)
     errors = sum(finding.level == "error" for finding in found)
     if as_json:
-        document = {"schema": "placer.market.catalog-validation/v1", "catalog": book.name, "valid": not errors, "own_sources": own}
+        document = {
+            "schema": "placer.market.catalog-validation/v1",
+            "catalog": book.name,
+            "valid": not errors,
+            "own_sources": own,
+        }
         print_json({**document, "findings": msgspec.to_builtins(found)})
     else:
         out = console()
         for finding in found[:limit]:
-            out.print(f"{finding.level}: {finding.where}: {finding.message}", style="red" if finding.level == "error" else "yellow")
+            out.print(
+                f"{finding.level}: {finding.where}: {finding.message}",
+                style="red" if finding.level == "error" else "yellow",
+            )
         if len(found) > limit:
-            out.print(f"{limit} of {len(found):,} doubts; --limit or --json shows more", style="dim")
-        counts = f"{len(book.offers):,} offers, {len(book.regions)} regions, {len(book.egress):,} egress prices, {len(book.links):,} links"
+            out.print(
+                f"{limit} of {len(found):,} doubts; --limit or --json shows more", style="dim"
+            )
+        counts = (
+            f"{len(book.offers):,} offers, {len(book.regions)} regions, {len(book.egress):,} "
+            f"egress prices, {len(book.links):,} links"
+        )
         if own:
-            out.print(f"note: {own:,} {'row names' if own == 1 else 'rows name'} a source of the user's own")
+            out.print(
+                f"note: {own:,} {'row names' if own == 1 else 'rows name'} a source of the user's "
+                f"own"
+            )
         verdict = f"{errors} errors" if errors else "valid"
         out.print(f"{verdict}: catalog {book.name}: {counts}; {len(found) - errors} warnings")
     ctx.exit(2 if errors else 0)

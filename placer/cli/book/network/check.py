@@ -19,12 +19,18 @@ MOST_LINES = 10
 @click.command("check", epilog="Example: placer network check erben-2023")
 @click.argument("grids", nargs=-1, metavar="[GRID]...")
 @catalog_option
-@click.option("--fit", is_flag=True, help="Also show the route factors that the grids ask for, beside those in use.")
+@click.option(
+    "--fit",
+    is_flag=True,
+    help="Also show the route factors that the grids ask for, beside those in use.",
+)
 @json_option
 def command(grids: tuple[str, ...], catalog: tuple[str, ...], fit: bool, as_json: bool) -> None:
-    """Compare estimated links with the measured ones of GRIDs: books, folders or CSV files with the columns of links.csv.
+    """Compare estimated links with the measured ones of GRIDs: books, folders or CSV files with the
+    columns of links.csv.
 
-    Without a GRID, with the links of the catalog itself. The measured rows never take part in the estimate.
+    Without a GRID, with the links of the catalog itself. The measured rows never take part in the
+    estimate.
     """
     import msgspec
 
@@ -53,8 +59,18 @@ def _errors(out: Any, found: NetworkCheck) -> None:
     before = ""
     for group in found.errors:
         figure, before = "" if group.figure == before else group.figure, group.figure
-        shares = (f"{group.median_error:.1%}", f"{group.p90_error:.1%}", f"{group.worst_error:+.1%}")
-        table.add_row(figure, group.group, f"{group.links:,}", *shares, f"{group.worst_src} > {group.worst_dst}")
+        shares = (
+            f"{group.median_error:.1%}",
+            f"{group.p90_error:.1%}",
+            f"{group.worst_error:+.1%}",
+        )
+        table.add_row(
+            figure,
+            group.group,
+            f"{group.links:,}",
+            *shares,
+            f"{group.worst_src} > {group.worst_dst}",
+        )
     out.print(table)
 
 
@@ -68,15 +84,26 @@ def _factors(out: Any, found: NetworkCheck) -> None:
 
 def _doubts(out: Any, found: NetworkCheck) -> None:
     """Rows that take no part, each kind with its number."""
-    out.print(f"{found.rows:,} rows of {', '.join(found.grids)}; places of catalog {found.catalog}", style="dim")
+    out.print(
+        f"{found.rows:,} rows of {', '.join(found.grids)}; places of catalog {found.catalog}",
+        style="dim",
+    )
     for suspect in found.suspects[:MOST_LINES]:
         words = f"{suspect.rtt_ms:g} ms, light in fibre takes {suspect.light_ms:.1f} ms"
-        out.print(f"suspect: {suspect.where}: {suspect.src} > {suspect.dst}: {words}", style="yellow")
+        out.print(
+            f"suspect: {suspect.where}: {suspect.src} > {suspect.dst}: {words}", style="yellow"
+        )
     if len(found.suspects) > MOST_LINES:
-        out.print(f"suspect: {len(found.suspects) - MOST_LINES:,} more; --json lists them", style="yellow")
+        out.print(
+            f"suspect: {len(found.suspects) - MOST_LINES:,} more; --json lists them", style="yellow"
+        )
     if found.unknown_places:
         named = [f"{place} ({rows:,} rows)" for place, rows in found.unknown_places.items()]
         more = f" and {len(named) - MOST_LINES:,} more" if len(named) > MOST_LINES else ""
         out.print(f"unknown places: {', '.join(named[:MOST_LINES])}{more}", style="yellow")
     if found.estimated_rows or found.empty_rows:
-        out.print(f"left out: {found.estimated_rows:,} estimated rows, {found.empty_rows:,} without a figure", style="yellow")
+        out.print(
+            f"left out: {found.estimated_rows:,} estimated rows, {found.empty_rows:,} without a "
+            f"figure",
+            style="yellow",
+        )

@@ -18,34 +18,61 @@ if TYPE_CHECKING:
     from placer.market.sources.harvest import Harvest
 
 
-@click.group("import", epilog="Example: placer network import skyplane throughput.csv latency.csv --date 2022-04-16")
+@click.group(
+    "import",
+    epilog="Example: placer network import skyplane throughput.csv latency.csv --date 2022-04-16",
+)
 def command() -> None:
-    """Import measured links; they are saved as a book of your own with links alone, to be laid over another."""
+    """Import measured links; they are saved as a book of your own with links alone, to be laid over
+    another.
+    """
 
 
-_DATE = click.option("--date", metavar="YYYY-MM-DD", help="Day of the measurement, where the file does not say it.")
+_DATE = click.option(
+    "--date", metavar="YYYY-MM-DD", help="Day of the measurement, where the file does not say it."
+)
 
 
-@command.command("skyplane", epilog="Example: placer network import skyplane throughput.csv latency.csv --date 2022-04-16")
+@command.command(
+    "skyplane",
+    epilog="Example: placer network import skyplane throughput.csv latency.csv --date 2022-04-16",
+)
 @click.argument("files", nargs=-1, required=True, metavar="PATH|URL...")
 @import_options(catalog_option, _DATE, name="skyplane")
 def skyplane(
-    files: tuple[str, ...], name: str, catalog: tuple[str, ...], date: str | None, skip_bad: bool, dry_run: bool, as_json: bool
+    files: tuple[str, ...],
+    name: str,
+    catalog: tuple[str, ...],
+    date: str | None,
+    skip_bad: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
-    """Import Skyplane's public grids: throughput of 64 connections and round-trip times; several files merge."""
+    """Import Skyplane's public grids: throughput of 64 connections and round-trip times; several
+    files merge.
+    """
     from placer.market.sources.links.skyplane import import_skyplane
     from placer.market.sources.reading.fetch import read_document
 
     regions, day = _given(catalog, name, date)
-    harvest = import_skyplane([read_document(file) for file in files], regions, date=day, skip_bad=skip_bad)
+    harvest = import_skyplane(
+        [read_document(file) for file in files], regions, date=day, skip_bad=skip_bad
+    )
     finish(harvest, name, catalog, dry_run=dry_run, as_json=as_json)
 
 
-@command.command("iperf3", epilog="Example: placer network import iperf3 run.json --from aws/us-east-1 --to gcp/us-west1")
+@command.command(
+    "iperf3",
+    epilog="Example: placer network import iperf3 run.json --from aws/us-east-1 --to gcp/us-west1",
+)
 @click.argument("files", nargs=-1, metavar="FILE...")
 @click.option("--from", "src", metavar="PLACE", help="Where the client ran (iperf3 -c).")
 @click.option("--to", "dst", metavar="PLACE", help="Where the server ran (iperf3 -s).")
-@click.option("--pairs", metavar="FILE", help="CSV with file,src,dst, one row a run, in place of FILE, --from and --to.")
+@click.option(
+    "--pairs",
+    metavar="FILE",
+    help="CSV with file,src,dst, one row a run, in place of FILE, --from and --to.",
+)
 @import_options(catalog_option, _DATE, name="iperf3")
 def iperf3(
     files: tuple[str, ...],
@@ -59,7 +86,9 @@ def iperf3(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Import runs of 'iperf3 --json': -P 1 gives one stream, more give many; -R and --bidir are understood."""
+    """Import runs of 'iperf3 --json': -P 1 gives one stream, more give many; -R and --bidir are
+    understood.
+    """
     from placer.market.sources.links.iperf3 import import_iperf3
     from placer.market.sources.links.link_csv import read_pairs
     from placer.market.sources.reading.fetch import read_document
@@ -67,21 +96,54 @@ def iperf3(
     regions, day = _given(catalog, name, date)
     if pairs is not None:
         if files or src or dst:
-            raise PlacerError("--pairs names the files and places already", "give either --pairs, or FILE with --from and --to")
+            raise PlacerError(
+                "--pairs names the files and places already",
+                "give either --pairs, or FILE with --from and --to",
+            )
         runs = read_pairs(read_document(pairs))
     else:
         if not (files and src and dst):
-            raise PlacerError("FILE, --from or --to is missing", "give all three, or --pairs with a CSV of file,src,dst")
+            raise PlacerError(
+                "FILE, --from or --to is missing",
+                "give all three, or --pairs with a CSV of file,src,dst",
+            )
         runs = [(file, src, dst) for file in files]
     documents = [(read_document(file), a, b) for file, a, b in runs]
-    finish(import_iperf3(documents, regions, date=day, skip_bad=skip_bad), name, catalog, dry_run=dry_run, as_json=as_json)
+    finish(
+        import_iperf3(documents, regions, date=day, skip_bad=skip_bad),
+        name,
+        catalog,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
-@command.command("csv", epilog="Example: placer network import csv links.csv --map 'src=from,dst=to,rtt_ms=latency' --date 2026-08-03")
+@command.command(
+    "csv",
+    epilog="Example: placer network import csv links.csv --map 'src=from,dst=to,rtt_ms=latency' "
+    "--date 2026-08-03",
+)
 @click.argument("files", nargs=-1, required=True, metavar="PATH|URL...")
-@click.option("--map", "columns", metavar="OURS=THEIRS,..", help="Columns of links.csv and of the file: src=from,dst=to,rtt_ms=latency.")
-@click.option("--rate-unit", default="Gb/s", show_default=True, metavar="UNIT", help="Unit of throughputs: b/s, Mb/s, MB/s ...")
-@click.option("--rtt-unit", default="ms", show_default=True, metavar="UNIT", help="Unit of round-trip times: us, ms, s.")
+@click.option(
+    "--map",
+    "columns",
+    metavar="OURS=THEIRS,..",
+    help="Columns of links.csv and of the file: src=from,dst=to,rtt_ms=latency.",
+)
+@click.option(
+    "--rate-unit",
+    default="Gb/s",
+    show_default=True,
+    metavar="UNIT",
+    help="Unit of throughputs: b/s, Mb/s, MB/s ...",
+)
+@click.option(
+    "--rtt-unit",
+    default="ms",
+    show_default=True,
+    metavar="UNIT",
+    help="Unit of round-trip times: us, ms, s.",
+)
 @import_options(catalog_option, _DATE, name="links")
 def csv(
     files: tuple[str, ...],
@@ -102,12 +164,22 @@ def csv(
     regions, day = _given(catalog, name, date)
     mapped = None if columns is None else parse_map(columns)
     documents = [read_document(file) for file in files]
-    harvest = import_links(documents, regions, columns=mapped, rate_unit=rate_unit, rtt_unit=rtt_unit, date=day, skip_bad=skip_bad)
+    harvest = import_links(
+        documents,
+        regions,
+        columns=mapped,
+        rate_unit=rate_unit,
+        rtt_unit=rtt_unit,
+        date=day,
+        skip_bad=skip_bad,
+    )
     finish(harvest, name, catalog, dry_run=dry_run, as_json=as_json)
 
 
 def _given(catalog: tuple[str, ...], name: str, date: str | None) -> tuple[Any, str | None]:
-    """Check what is cheap to check before anything is read: the name of the book, the day, the places."""
+    """Check what is cheap to check before anything is read: the name of the book, the day, the
+    places.
+    """
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names
     from placer.market.books.reading import load_catalog
@@ -118,8 +190,12 @@ def _given(catalog: tuple[str, ...], name: str, date: str | None) -> tuple[Any, 
     return regions, day
 
 
-def finish(harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bool, as_json: bool) -> None:
-    """Save a harvest of links unless this is a dry run, and say what it holds; see `placer.cli.harvest.finish`."""
+def finish(
+    harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bool, as_json: bool
+) -> None:
+    """Save a harvest of links unless this is a dry run, and say what it holds; see
+    `placer.cli.harvest.finish`.
+    """
     rows = harvest.rows["links.csv"]
     if not rows:
         raise _nothing(harvest, name)
@@ -131,7 +207,12 @@ def finish(harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bo
         name,
         catalog,
         fields={"links": [dict(row) for row in rows]},
-        words=[f"{counted(len(rows), 'ordered pair')} of {counted(len(places), 'place')}: {figures or 'nothing'}"],
+        words=[
+            (
+                f"{counted(len(rows), 'ordered pair')} of {counted(len(places), 'place')}: "
+                f"{figures or 'nothing'}"
+            )
+        ],
         commands=["placer network check"],
         dry_run=dry_run,
         as_json=as_json,
@@ -141,9 +222,15 @@ def finish(harvest: Harvest, name: str, catalog: tuple[str, ...], *, dry_run: bo
 def _nothing(harvest: Harvest, name: str) -> PlacerError:
     from placer.market.sources.reading.fetch import FAILED
 
-    reason, count = max(harvest.left_out.items(), key=lambda item: item[1], default=("the source has no row", 0))
-    words = f"nothing was found for '{name}': {f'{count:,} rows left out: ' if count else ''}{reason}"
-    return PlacerError(words, "check the file and --catalog; an old book stays as it was", exit_code=FAILED)
+    reason, count = max(
+        harvest.left_out.items(), key=lambda item: item[1], default=("the source has no row", 0)
+    )
+    words = (
+        f"nothing was found for '{name}': {f'{count:,} rows left out: ' if count else ''}{reason}"
+    )
+    return PlacerError(
+        words, "check the file and --catalog; an old book stays as it was", exit_code=FAILED
+    )
 
 
 _FIGURES: Sequence[tuple[str, str]] = (

@@ -22,16 +22,52 @@ if TYPE_CHECKING:
 MOST_STREAMS = 64
 
 
-@click.command("probe", epilog="Example: placer network probe --hosts hosts.toml --seconds 5 --max-cost 2")
-@click.option("--hosts", "path", required=True, metavar="FILE", help="TOML: here = PLACE, and [[host]] with name, place, address.")
-@click.option("--streams", default="1,4,16", show_default=True, metavar="N,..", help="Numbers of TCP streams side by side.")
-@click.option("--seconds", default=5.0, show_default=True, type=Range(0.05, 60), metavar="N", help="Length of one run.")
-@click.option("--max-bytes", default="10GB", show_default=True, metavar="SIZE", help="Most bytes of one run.")
-@click.option("--max-cost", type=Range(min=0), metavar="USD", help="Refuse a probe that may cost more.")
+@click.command(
+    "probe", epilog="Example: placer network probe --hosts hosts.toml --seconds 5 --max-cost 2"
+)
+@click.option(
+    "--hosts",
+    "path",
+    required=True,
+    metavar="FILE",
+    help="TOML: here = PLACE, and [[host]] with name, place, address.",
+)
+@click.option(
+    "--streams",
+    default="1,4,16",
+    show_default=True,
+    metavar="N,..",
+    help="Numbers of TCP streams side by side.",
+)
+@click.option(
+    "--seconds",
+    default=5.0,
+    show_default=True,
+    type=Range(0.05, 60),
+    metavar="N",
+    help="Length of one run.",
+)
+@click.option(
+    "--max-bytes", default="10GB", show_default=True, metavar="SIZE", help="Most bytes of one run."
+)
+@click.option(
+    "--max-cost", type=Range(min=0), metavar="USD", help="Refuse a probe that may cost more."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--token", metavar="TEXT", help="Shared secret of the servers; default: $PLACER_PROBE_TOKEN.")
-@click.option("--with", "tool", type=click.Choice(["sockets", "iperf3"]), default="sockets", show_default=True, help="What measures.")
-@click.option("--as", "name", default="probe", show_default=True, metavar="NAME", help="Name of the book.")
+@click.option(
+    "--token", metavar="TEXT", help="Shared secret of the servers; default: $PLACER_PROBE_TOKEN."
+)
+@click.option(
+    "--with",
+    "tool",
+    type=click.Choice(["sockets", "iperf3"]),
+    default="sockets",
+    show_default=True,
+    help="What measures.",
+)
+@click.option(
+    "--as", "name", default="probe", show_default=True, metavar="NAME", help="Name of the book."
+)
 @catalog_option
 @click.option("--dry-run", is_flag=True, help="Print the bill; connect nowhere.")
 @json_option
@@ -49,7 +85,9 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Measure throughput and round-trip time between this machine and hosts with 'placer network serve-probe', both ways."""
+    """Measure throughput and round-trip time between this machine and hosts with 'placer network
+    serve-probe', both ways.
+    """
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names
     from placer.market.books.reading import load_catalog
@@ -63,7 +101,11 @@ def command(
     _check_finite(("--seconds", seconds), ("--max-cost", max_cost))
     check_book_name(name, catalog_names())
     book = load_catalog(catalog)
-    hosts, counts, limit = read_hosts(path, book.regions), parse_streams(streams), parse_bytes(max_bytes)
+    hosts, counts, limit = (
+        read_hosts(path, book.regions),
+        parse_streams(streams),
+        parse_bytes(max_bytes),
+    )
     network = network_of(book)
     plan = plan_probe(network, hosts, counts, seconds, limit)
     if max_cost is not None:
@@ -81,7 +123,9 @@ def command(
         raise _nothing(reports, name)
     if interrupted:
         click.echo(f"interrupted: partial, {len(reports)} of {len(plan.hosts)} hosts", err=True)
-    finish(harvest_probe(reports, plan, book.regions), name, catalog, dry_run=False, as_json=as_json)
+    finish(
+        harvest_probe(reports, plan, book.regions), name, catalog, dry_run=False, as_json=as_json
+    )
     if interrupted:
         raise click.Abort
 
@@ -107,8 +151,12 @@ def _measured(running: Iterator[HostReport]) -> tuple[list[HostReport], bool]:
 def parse_streams(text: str) -> list[int]:
     """Read numbers of streams such as ``1,4,16``."""
     words = [word.strip() for word in text.split(",")]
-    if not all(re.fullmatch(r"[0-9]{1,3}", word) and 1 <= int(word) <= MOST_STREAMS for word in words):
-        raise PlacerError(f"streams '{text}' are not numbers from 1 to {MOST_STREAMS}", "write them as 1,4,16")
+    if not all(
+        re.fullmatch(r"[0-9]{1,3}", word) and 1 <= int(word) <= MOST_STREAMS for word in words
+    ):
+        raise PlacerError(
+            f"streams '{text}' are not numbers from 1 to {MOST_STREAMS}", "write them as 1,4,16"
+        )
     return sorted({int(word) for word in words})
 
 
@@ -117,7 +165,10 @@ def _consent(given: bool) -> None:
     if given:
         return
     if not sys.stdin.isatty():
-        raise PlacerError("a probe costs money and nobody can be asked here", "add --yes, or --max-cost with the most it may cost")
+        raise PlacerError(
+            "a probe costs money and nobody can be asked here",
+            "add --yes, or --max-cost with the most it may cost",
+        )
     if not click.confirm("measure?", err=True):
         raise click.Abort
 
@@ -128,7 +179,10 @@ def _nothing(reports: list[HostReport], name: str) -> PlacerError:
     first = reports[0]
     words = f"no host could be measured; {first.host.name}: {first.fault}"
     return PlacerError(
-        words, f"run 'placer network serve-probe' (or iperf3 -s) there; an old book '{name}' stays as it was", exit_code=FAILED
+        words,
+        f"run 'placer network serve-probe' (or iperf3 -s) there; an old book '{name}' stays as "
+        f"it was",
+        exit_code=FAILED,
     )
 
 
@@ -140,10 +194,16 @@ def _print_report(report: HostReport) -> None:
     if report.fault:
         out.print(f"{report.host.name}: failed: {report.fault}")
         return
-    times = "" if report.connect_ms is None else f"connect {report.connect_ms:.3g} ms, echo {report.echo_ms:.3g} ms"
+    times = (
+        ""
+        if report.connect_ms is None
+        else f"connect {report.connect_ms:.3g} ms, echo {report.echo_ms:.3g} ms"
+    )
     out.print(f"{report.host.name}: {times}")
     for verb, run in report.runs:
-        words = f"{format_bandwidth(run.bits_per_s / 8)}, {format_bytes(run.received_bytes)} arrived"
+        words = (
+            f"{format_bandwidth(run.bits_per_s / 8)}, {format_bytes(run.received_bytes)} arrived"
+        )
         out.print(f"  {verb} {run.streams} stream{'s' if run.streams > 1 else ''}: {words}")
 
 
@@ -157,9 +217,18 @@ def _print_bill(plan: ProbePlan, *, as_json: bool, document: bool) -> None:
         lines: list[dict[str, Any]] = [{f: getattr(line, f) for f in fields} for line in plan.lines]
         print_json({"schema": "placer.probe-bill/v1", "most_usd": plan.usd, "lines": lines})
         return
-    table = new_table(("host", "from", "to", "at most", "USD/GiB", "USD"), right=("at most", "USD/GiB", "USD"))
+    table = new_table(
+        ("host", "from", "to", "at most", "USD/GiB", "USD"), right=("at most", "USD/GiB", "USD")
+    )
     for line in plan.lines:
-        table.add_row(line.host, line.src, line.dst, format_bytes(line.most_bytes), f"{line.usd_per_gib:.3f}", format_usd(line.usd))
+        table.add_row(
+            line.host,
+            line.src,
+            line.dst,
+            format_bytes(line.most_bytes),
+            f"{line.usd_per_gib:.3f}",
+            format_usd(line.usd),
+        )
     out = console(stderr=as_json)
     out.print(table)
     out.print(f"egress costs at most {format_usd(plan.usd)}; machines cost extra")

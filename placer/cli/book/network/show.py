@@ -9,12 +9,16 @@ from placer.cli.output import console, new_table, print_json
 from placer.errors import PlacerError
 
 
-@click.command("show", epilog="Example: placer network show gcp/us-central1 aws/us-west-2 --catalog erben-2023")
+@click.command(
+    "show", epilog="Example: placer network show gcp/us-central1 aws/us-west-2 --catalog erben-2023"
+)
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
 @catalog_option
 @json_option
 def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) -> None:
-    """Show bandwidth of one stream, round-trip time and egress price of every ordered pair of PLACEs (wildcards allowed)."""
+    """Show bandwidth of one stream, round-trip time and egress price of every ordered pair of
+    PLACEs (wildcards allowed).
+    """
     from placer.market.books.reading import load_catalog
     from placer.market.network.graph import network_of
     from placer.market.selection import match_places
@@ -23,7 +27,9 @@ def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) ->
     book = load_catalog(catalog)
     found = match_places(places, book)
     if len(found) > 40:
-        raise PlacerError(f"{len(found)} places are {len(found) ** 2:,} links", "name at most 40 places")
+        raise PlacerError(
+            f"{len(found)} places are {len(found) ** 2:,} links", "name at most 40 places"
+        )
     network = network_of(book)
     graph = network.graph(found)
     edges = sorted(graph.edges(data=True), key=lambda e: (e[0], e[1]))
@@ -51,11 +57,24 @@ def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) ->
         ]
         print_json({"schema": "placer.network/v1", "catalog": book.name, "links": links})
         return
-    table = new_table(("from", "to", "one stream", "rtt", "USD/GiB", "basis"), right=("one stream", "rtt", "USD/GiB"), wrap=("from", "to"))
+    table = new_table(
+        ("from", "to", "one stream", "rtt", "USD/GiB", "basis"),
+        right=("one stream", "rtt", "USD/GiB"),
+        wrap=("from", "to"),
+    )
     tiered = {(a, b) for a, b, _ in edges if len(network.egress_tiers(a, b)) > 1}
     for a, b, d in edges:
         price = f"{d['usd_per_gib']:.3f}{'*' if (a, b) in tiered else ' ' if tiered else ''}"
-        table.add_row(a, b, format_bandwidth(d["bytes_per_second"]), format_seconds(d["rtt_s"]), price, d["basis"])
+        table.add_row(
+            a,
+            b,
+            format_bandwidth(d["bytes_per_second"]),
+            format_seconds(d["rtt_s"]),
+            price,
+            d["basis"],
+        )
     console().print(table)
     if tiered:
-        console().print("* first paid price of a month; other volumes cost otherwise: --json lists the tiers")
+        console().print(
+            "* first paid price of a month; other volumes cost otherwise: --json lists the tiers"
+        )

@@ -9,16 +9,34 @@ from placer.units import format_number, format_usd
 
 
 def conflict_lines(conflict: Conflict) -> list[str]:
-    """Sentences that name the contradiction, what would do instead of each wish, and the wishes that have no part in it."""
+    """Sentences that name the contradiction, what would do instead of each wish, and the wishes
+    that have no part in it.
+    """
     if not conflict.wishes:
-        return ["No machine of this catalog can train this model, whatever is wished: none has the memory and a known speed."]
+        return [
+            (
+                "No machine of this catalog can train this model, whatever is wished: none has the "
+                "memory and a known speed."
+            )
+        ]
     names = [wish.words for wish in conflict.wishes]
     if len(names) == 1:
-        said = [f"{_upper(names[0])} cannot be met by anything in this catalog, whatever else is wished; without it there is an answer."]
+        said = [
+            (
+                f"{_upper(names[0])} cannot be met by anything in this catalog, whatever else is "
+                f"wished; without it there is an answer."
+            )
+        ]
     else:
         joined = f"{', '.join(names[:-1])} and {names[-1]}"
         either = "either" if len(names) == 2 else "any one of them"
-        said = [f"{_upper(joined)} contradict each other; without {either} there is an answer to the rest of them."]
+        said = [
+            (
+                f"{_upper(joined)} contradict each other; without {either} there is an answer to "
+                f"the "
+                f"rest of them."
+            )
+        ]
     said.append(
         "Proved: no placement meets them together."
         if conflict.minimal
@@ -29,7 +47,11 @@ def conflict_lines(conflict: Conflict) -> list[str]:
         every = "both" if len(names) == 2 else "all of them"
         said.append(f"Without {every}: {_found(conflict.together)}.")
     if conflict.further is not None:
-        return [*said, "Even without them the other wishes have no answer:", *conflict_lines(conflict.further)]
+        return [
+            *said,
+            "Even without them the other wishes have no answer:",
+            *conflict_lines(conflict.further),
+        ]
     if conflict.others:
         said.append(f"No part in it have: {'; '.join(wish.words for wish in conflict.others)}.")
     return said
@@ -41,20 +63,30 @@ def remedy_line(remedy: Remedy) -> str:
     if option is None:
         if not remedy.proved:
             return f"No answer without {wish.words} was found (not proved)."
-        return f"{_upper(wish.words)}: giving that up alone is not enough, the other wishes still have no answer."
+        return (
+            f"{_upper(wish.words)}: giving that up alone is not enough, the other wishes still "
+            f"have no answer."
+        )
     found = _found(option)
     least = {
         "budget": "the least budget", "throughput": "the highest floor", "deadline": "the shortest time", "total-budget": "the least money",
         "carbon": "the least emissions",
     }.get(wish.code)  # fmt: skip
     if least is not None and option.note != wish.change:
-        return f"{option.note} would do{f', {least} that does' if remedy.proved else f'; {least} is not proved'}: {found}."
+        return (
+            f"{option.note} would "
+            f"do{f', {least} that does' if remedy.proved else f'; {least} is not proved'}: "
+            f"{found}."
+        )
     return f"{_upper(option.note)} would do: {found}."
 
 
 def _found(option: Option) -> str:
     """A placement with its speed and price."""
-    speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour.total
+    speed, usd = (
+        option.estimate.effective_samples_per_second.value,
+        option.estimate.usd_per_hour.total,
+    )
     return f"{brief(option.placement)}, {format_number(speed)} samples/s for {format_usd(usd)}/h"
 
 

@@ -1,4 +1,6 @@
-"""An explanation in words, as a colleague would say it: sections of sentences with numbers and units."""
+"""An explanation in words, as a colleague would say it: sections of sentences with numbers and
+units.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,23 @@ def sections(explanation: Explanation) -> list[Section]:
         made.append(("Why nothing fits", conflict_lines(explanation.conflict)))
     if explanation.binding is not None:
         made.append(("What binds", list(binding_lines(explanation.binding, result))))
-    made += [(f"Why not {row.subject}", list(why_not_lines(row, result))) for row in explanation.why_not]
+    made += [
+        (f"Why not {row.subject}", list(why_not_lines(row, result))) for row in explanation.why_not
+    ]
     if explanation.worth:
-        made.append(("What one more is worth", [line for row in explanation.worth for line in worth_lines(row, result)]))
+        made.append(
+            (
+                "What one more is worth",
+                [line for row in explanation.worth for line in worth_lines(row, result)],
+            )
+        )
     if explanation.staying is not None:
         made.append(("Stay in one region?", list(stay_lines(explanation.staying, result))))
     if not explanation.complete:
-        text = f"The time was up after {explanation.seconds:.0f} s: what is missing or not proved above was not looked at (--time-limit)."
+        text = (
+            f"The time was up after {explanation.seconds:.0f} s: what is missing or not proved "
+            f"above was not looked at (--time-limit)."
+        )
         made.append(("Not complete", [text]))
     return made
 
@@ -45,7 +57,10 @@ def sections(explanation: Explanation) -> list[Section]:
 def value_words(option: Option) -> str:
     """Speed and price of a placement."""
     got = option.estimate
-    return f"{format_number(got.effective_samples_per_second.value)} samples/s for {format_usd(got.usd_per_hour.total)}/h"
+    return (
+        f"{format_number(got.effective_samples_per_second.value)} samples/s for "
+        f"{format_usd(got.usd_per_hour.total)}/h"
+    )
 
 
 def gain_words(gain: float, problem: Problem) -> str:
@@ -83,7 +98,12 @@ def _slack(limit: Limit) -> str:
         return f"{limit.words} ({format_number(limit.used)} reached)"
     if limit.unit == "gpus":
         return f"quota of {limit.words} ({limit.used:g} of {limit.limit:g} GPUs used)"
-    plain = {"seconds": format_duration, "usd": format_usd, "usd_per_million_samples": format_usd, "g_per_hour": format_number}
+    plain = {
+        "seconds": format_duration,
+        "usd": format_usd,
+        "usd_per_million_samples": format_usd,
+        "g_per_hour": format_number,
+    }
     if limit.unit in plain:
         return f"{limit.words} ({plain[limit.unit](limit.used)})"
     return f"{limit.words} ({counted(round(limit.used), UNIT_WORDS[limit.unit])})"
@@ -92,7 +112,11 @@ def _slack(limit: Limit) -> str:
 def _binding_line(limit: Limit, problem: Problem) -> str:
     """One binding limit: slack, the next better placement, the best without it."""
     used, most = limit.used, limit.limit
-    name = {"quota": f"quota of {limit.words}" if limit.unit == "gpus" and used is not None else limit.words}.get(limit.code, limit.words)
+    name = {
+        "quota": f"quota of {limit.words}"
+        if limit.unit == "gpus" and used is not None
+        else limit.words
+    }.get(limit.code, limit.words)
     if limit.code == "budget" and used is not None and most is not None:
         name = f"budget: {format_usd(used)} of {format_usd(most)} an hour used"
     elif limit.code == "throughput" and used is not None:
@@ -101,9 +125,20 @@ def _binding_line(limit: Limit, problem: Problem) -> str:
         name = f"{name}: {used:g} of {most:g} GPUs used"
     said = []
     if limit.nearest is not None:
-        nearest = "the next better placement costs" if limit.code == "budget" else "the next cheaper placement reaches"
-        usd, speed = limit.nearest.estimate.usd_per_hour.total, limit.nearest.estimate.effective_samples_per_second.value
-        amount = f"{format_usd(usd)}/h" if limit.code == "budget" else f"{format_number(speed)} samples/s for {format_usd(usd)}/h"
+        nearest = (
+            "the next better placement costs"
+            if limit.code == "budget"
+            else "the next cheaper placement reaches"
+        )
+        usd, speed = (
+            limit.nearest.estimate.usd_per_hour.total,
+            limit.nearest.estimate.effective_samples_per_second.value,
+        )
+        amount = (
+            f"{format_usd(usd)}/h"
+            if limit.code == "budget"
+            else f"{format_number(speed)} samples/s for {format_usd(usd)}/h"
+        )
         extra = f", {format_number(speed)} samples/s" if limit.code == "budget" else ""
         sure = "" if limit.nearest.proved else " at most (not proved)"
         said.append(f"{nearest} {amount}{sure} ({brief(limit.nearest.placement)}{extra})")
@@ -116,23 +151,36 @@ def _binding_line(limit: Limit, problem: Problem) -> str:
 
 
 def _one_more_line(binding: Binding, result: Result) -> Iterator[str]:
-    """Whether the same machines with one more of them would do better: where the exchange ends to scale."""
+    """Whether the same machines with one more of them would do better: where the exchange ends to
+    scale.
+    """
     more, got = binding.one_more, result.estimate
     if more is None or got is None:
         return
-    speed, other = got.effective_samples_per_second.value, more.estimate.effective_samples_per_second.value
+    speed, other = (
+        got.effective_samples_per_second.value,
+        more.estimate.effective_samples_per_second.value,
+    )
     step = more.estimate.step
-    share = f"{100 * (step.total - step.calculation) / step.total:.0f} % of each step is waiting for the exchange"
+    share = (
+        f"{100 * (step.total - step.calculation) / step.total:.0f} % of each step is waiting "
+        f"for the exchange"
+    )
     usd = format_usd(more.estimate.usd_per_hour.total)
     if other <= speed * (1 + NO_GAIN):
-        machines = f"one more of the same machine ({brief(more.placement)}, {more.placement.exchange.strategy})"
+        machines = (
+            f"one more of the same machine ({brief(more.placement)}, "
+            f"{more.placement.exchange.strategy})"
+        )
         yield (
-            f"The exchange does not scale further: {machines} reaches {format_number(other)} samples/s "
+            f"The exchange does not scale further: {machines} reaches {format_number(other)} "
+            f"samples/s "
             f"instead of {format_number(speed)}, for {usd}/h; {share}."
         )
     else:
         yield (
-            f"One more of the same machine would reach {format_number(other)} samples/s ({signed_percent(other / speed - 1)}) "
+            f"One more of the same machine would reach {format_number(other)} samples/s "
+            f"({signed_percent(other / speed - 1)}) "
             f"for {usd}/h; {share}."
         )
 
@@ -147,22 +195,39 @@ def worth_lines(row: Worth, result: Result) -> Iterator[str]:
         "workers": "+1 worker",
     }[row.unit]
     if row.option is not None and row.gain is not None:
-        yield f"{amount}: {_from_to(row.option, result)} ({gain_words(row.gain, problem)}), by {brief(row.option.placement)}."
+        yield (
+            f"{amount}: {_from_to(row.option, result)} ({gain_words(row.gain, problem)}), by "
+            f"{brief(row.option.placement)}."
+        )
     elif row.gain is None:
         yield f"{amount}: no change was found (not proved)."
     else:
         yield f"{amount}: nothing changes."
     if row.least is None:
         if row.gain == 0 and row.code != "bandwidth":
-            yield f"Nothing better was found with up to {'twice the budget' if row.unit == 'usd_per_hour' else 'twice as many'}."
+            yield (
+                f"Nothing better was found with up to "
+                f"{'twice the budget' if row.unit == 'usd_per_hour' else 'twice as many'}."
+            )
         return
-    if row.least_option is None or row.least_gain is None or (row.unit != "usd_per_hour" and row.least <= row.step):
+    if (
+        row.least_option is None
+        or row.least_gain is None
+        or (row.unit != "usd_per_hour" and row.least <= row.step)
+    ):
         return
-    least = format_usd(math.ceil(row.least * 100) / 100) + "/h" if row.unit == "usd_per_hour" else f"{row.least:g} {row.words}"
+    least = (
+        format_usd(math.ceil(row.least * 100) / 100) + "/h"
+        if row.unit == "usd_per_hour"
+        else f"{row.least:g} {row.words}"
+    )
     least = least if row.unit == "usd_per_hour" else least.replace("GPU of", "GPUs of")
     if row.unit == "workers":
         least = counted(round(row.least), "worker")
-    text = f"The least that changes anything is +{least}: {_from_to(row.least_option, result)} ({gain_words(row.least_gain, problem)})"
+    text = (
+        f"The least that changes anything is +{least}: {_from_to(row.least_option, result)} "
+        f"({gain_words(row.least_gain, problem)})"
+    )
     same = row.option is not None and row.option.placement == row.least_option.placement
     yield f"{text}, {'the same machines' if same else brief(row.least_option.placement)}."
 
@@ -172,18 +237,31 @@ def _from_to(option: Option, result: Result) -> str:
     got, objective = result.estimate, result.problem.requirements.objective
     assert got is not None
     if objective == "throughput":
-        now, then = (format_number(e.effective_samples_per_second.value) for e in (got, option.estimate))
+        now, then = (
+            format_number(e.effective_samples_per_second.value) for e in (got, option.estimate)
+        )
         return f"{now} -> {then} samples/s"
     if objective == "time":
         samples = result.problem.requirements.samples or 0
-        first, second = (format_duration(totals_of(e, samples).seconds.value) for e in (got, option.estimate))
+        first, second = (
+            format_duration(totals_of(e, samples).seconds.value) for e in (got, option.estimate)
+        )
         return f"{first} -> {second}"
     if objective == "carbon":
-        grams = [0.0 if e.carbon_g_per_hour is None else e.carbon_g_per_hour.value for e in (got, option.estimate)]
+        grams = [
+            0.0 if e.carbon_g_per_hour is None else e.carbon_g_per_hour.value
+            for e in (got, option.estimate)
+        ]
         return f"{format_number(grams[0])} -> {format_number(grams[1])} g CO2e/h"
     if objective == "cost":
-        return f"{format_usd(got.usd_per_hour.total)} -> {format_usd(option.estimate.usd_per_hour.total)}/h"
-    return f"{format_usd(got.usd_per_million_samples)} -> {format_usd(option.estimate.usd_per_million_samples)} per million samples"
+        return (
+            f"{format_usd(got.usd_per_hour.total)} -> "
+            f"{format_usd(option.estimate.usd_per_hour.total)}/h"
+        )
+    return (
+        f"{format_usd(got.usd_per_million_samples)} -> "
+        f"{format_usd(option.estimate.usd_per_million_samples)} per million samples"
+    )
 
 
 def stay_lines(row: Staying, result: Result) -> Iterator[str]:
@@ -192,40 +270,72 @@ def stay_lines(row: Staying, result: Result) -> Iterator[str]:
         yield from _several_lines(row, result)
         return
     proof = "proved" if str(result.status) == "optimal" else "not proved: the search was stopped"
-    one = "one machine, nothing to exchange" if result.placement is not None and result.placement.workers == 1 else "one region"
+    one = (
+        "one machine, nothing to exchange"
+        if result.placement is not None and result.placement.workers == 1
+        else "one region"
+    )
     yield f"Stay: {one} is best for this request ({proof})."
     if row.leave is not None:
-        before = f" Up to there one region goes as far as {value_words(row.last)} ({brief(row.last.placement)})." if row.last else ""
+        before = (
+            (
+                f" Up to there one region goes as far as {value_words(row.last)} "
+                f"({brief(row.last.placement)})."
+            )
+            if row.last
+            else ""
+        )
         usd, sure = (
             format_usd(row.leave.estimate.usd_per_hour.total),
             "" if row.leave.proved else " at the latest (not proved that not earlier)",
         )
         last = row.last.estimate.effective_samples_per_second.value if row.last else 0.0
-        floor = f" (a floor beyond {format_number(last)} samples/s)" if last and result.problem.requirements.objective == "cost" else ""
-        yield f"Leaving it starts to pay at {usd}/h{floor}{sure}: {value_words(row.leave)} with {brief(row.leave.placement)}.{before}"
+        floor = (
+            f" (a floor beyond {format_number(last)} samples/s)"
+            if last and result.problem.requirements.objective == "cost"
+            else ""
+        )
+        yield (
+            f"Leaving it starts to pay at {usd}/h{floor}{sure}: {value_words(row.leave)} with "
+            f"{brief(row.leave.placement)}.{before}"
+        )
     elif row.never:
         limit = "at any budget" if row.unlimited else f"up to {format_usd(row.most_usd_per_hour)}/h"
         where = (
             ""
             if row.last is None
-            else f": one region goes as far as {value_words(row.last)} ({brief(row.last.placement)}), and nothing beats that"
+            else (
+                f": one region goes as far as {value_words(row.last)} "
+                f"({brief(row.last.placement)}), and nothing beats that"
+            )
         )
         yield f"Leaving never pays {limit}{where} (steps of speed below 1 % not counted)."
     elif row.last is not None:
         usd = format_usd(row.last.estimate.usd_per_hour.total)
-        yield f"Leaving does not pay up to {usd}/h: one region reaches {value_words(row.last)} there. Beyond, nothing is proved."
+        yield (
+            f"Leaving does not pay up to {usd}/h: one region reaches {value_words(row.last)} "
+            f"there. Beyond, nothing is proved."
+        )
 
 
 def _several_lines(row: Staying, result: Result) -> Iterator[str]:
     """What staying in one region would cost where several are used."""
     assert result.placement is not None
     if row.alone is None:
-        proof = "no placement in one region meets the wishes (proved)" if row.proved else "none in one region was found (not proved)"
+        proof = (
+            "no placement in one region meets the wishes (proved)"
+            if row.proved
+            else "none in one region was found (not proved)"
+        )
         yield f"Leave: the best placement uses {row.regions} regions, and {proof}."
         return
     assert row.loss is not None
     sure = "" if row.proved else " at most (not proved)"
     throughput = result.problem.requirements.objective == "throughput"
-    text = f"lose {format_number(100 * row.loss)} % of the samples/s" if throughput else f"cost {format_number(100 * row.loss)} % more"
+    text = (
+        f"lose {format_number(100 * row.loss)} % of the samples/s"
+        if throughput
+        else f"cost {format_number(100 * row.loss)} % more"
+    )
     where = f"{value_words(row.alone)} with {brief(row.alone.placement)}"
     yield f"Leave: {row.regions} regions are best. Staying in one would {text}{sure}: {where}."

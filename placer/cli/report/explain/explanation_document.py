@@ -25,19 +25,30 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
     problem, result = explanation.problem, explanation.result
     best = None
     if result.placement is not None and result.estimate is not None:
-        best = Option(placement=result.placement, estimate=result.estimate, proved=str(result.status) == "optimal")
+        best = Option(
+            placement=result.placement,
+            estimate=result.estimate,
+            proved=str(result.status) == "optimal",
+        )
     return {
         "schema": SCHEMA,
         "request": request_document(problem),
         "data": data_document(problem),
         "status": str(result.status),
-        "objective": {"name": problem.requirements.objective, "value": result.value, "bound": result.bound, "gap": result.gap},
+        "objective": {
+            "name": problem.requirements.objective,
+            "value": result.value,
+            "bound": result.bound,
+            "gap": result.gap,
+        },
         "best": _option(best, problem),
         "binding": None if explanation.binding is None else _binding(explanation.binding, problem),
         "why_not": [_why_not(row, problem) for row in explanation.why_not],
         "worth": [_worth(row, problem) for row in explanation.worth],
         "staying": None if explanation.staying is None else _staying(explanation.staying, problem),
-        "conflict": None if explanation.conflict is None else _conflict(explanation.conflict, problem),
+        "conflict": None
+        if explanation.conflict is None
+        else _conflict(explanation.conflict, problem),
         "complete": explanation.complete,
         "seconds": round(explanation.seconds, 3),
     }
@@ -62,7 +73,10 @@ def _option(option: Option | None, problem: Problem) -> dict[str, Any] | None:
 
 
 def _binding(binding: Binding, problem: Problem) -> dict[str, Any]:
-    return {"limits": [_limit(row, problem) for row in binding.limits], "one_more": _option(binding.one_more, problem)}
+    return {
+        "limits": [_limit(row, problem) for row in binding.limits],
+        "one_more": _option(binding.one_more, problem),
+    }
 
 
 def _limit(limit: Limit, problem: Problem) -> dict[str, Any]:
@@ -152,4 +166,9 @@ def _wish(wish: Wish) -> dict[str, Any]:
 
 def _remedy(row: Remedy, problem: Problem) -> dict[str, Any]:
     note = "" if row.option is None else row.option.note
-    return {"code": row.wish.code, "change": note, "best": _option(row.option, problem), "proved": row.proved}
+    return {
+        "code": row.wish.code,
+        "change": note,
+        "best": _option(row.option, problem),
+        "proved": row.proved,
+    }

@@ -13,7 +13,14 @@ from placer.cost_model.estimate import Estimate, LinkUse
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.result import Option, Result
-from placer.units import SECONDS_PER_HOUR, format_bandwidth, format_duration, format_number, format_seconds, format_usd
+from placer.units import (
+    SECONDS_PER_HOUR,
+    format_bandwidth,
+    format_duration,
+    format_number,
+    format_seconds,
+    format_usd,
+)
 
 MUCH = 0.1
 """A share of a step or of the price that is worth naming as a reason."""
@@ -42,12 +49,18 @@ def why_not_lines(row: WhyNot, result: Result) -> Iterator[str]:
     if row.never_by_network is False and network and not any(network):
         yield "Only both together would: free egress and links between places without limit."
     if row.never_by_network:
-        yield "No network would change that: not even free egress and links between places without limit."
+        yield (
+            "No network would change that: not even free egress and links between places "
+            "without limit."
+        )
 
 
 def _none_lines(row: WhyNot) -> Iterator[str]:
     if row.status == "unknown":
-        yield "No placement with it was found; it is not proved that there is none within the limits of the search."
+        yield (
+            "No placement with it was found; it is not proved that there is none within the "
+            "limits of the search."
+        )
         return
     yield "No placement with it meets the wishes (proved)."
     yield from (remedy_line(remedy) for remedy in row.remedies)
@@ -61,14 +74,24 @@ def _found_lines(row: WhyNot, result: Result) -> Iterator[str]:
     assert row.regret is not None
     other, objective = option.estimate, problem.requirements.objective
     proof = "proved" if row.proved else "at most; not proved that it cannot do better"
-    best = f"The best with it{' and without that wish' if row.excluded else ''} is {_with_exchange(option)}"
-    values = f"{format_number(other.effective_samples_per_second.value)} samples/s for {format_usd(other.usd_per_hour.total)}/h"
+    best = (
+        f"The best with it{' and without that wish' if row.excluded else ''} is "
+        f"{_with_exchange(option)}"
+    )
+    values = (
+        f"{format_number(other.effective_samples_per_second.value)} samples/s for "
+        f"{format_usd(other.usd_per_hour.total)}/h"
+    )
     if abs(row.regret) <= WITHIN:
         yield f"{best}: {values}, as good as the best ({_tie(other, got)})."
         return
-    what = {"throughput": " samples/s", "cost": "/h", "cost-per-sample": " per million samples", "time": "", "carbon": " g CO2e/h"}[
-        objective
-    ]
+    what = {
+        "throughput": " samples/s",
+        "cost": "/h",
+        "cost-per-sample": " per million samples",
+        "time": "",
+        "carbon": " g CO2e/h",
+    }[objective]
     share = signed_percent(-row.regret if objective == "throughput" else row.regret)
     difference = row.difference or 0.0
     sign, amount = "+" if difference > 0 else "-", abs(difference)
@@ -83,7 +106,9 @@ def _found_lines(row: WhyNot, result: Result) -> Iterator[str]:
 def _with_exchange(option: Option) -> str:
     exchange = option.placement.exchange
     steps = f", {exchange.local_steps} local steps" if exchange.local_steps > 1 else ""
-    return brief(option.placement) + (f", {exchange.strategy}{steps}" if exchange.strategy != "none" else "")
+    return brief(option.placement) + (
+        f", {exchange.strategy}{steps}" if exchange.strategy != "none" else ""
+    )
 
 
 def _tie(other: Estimate, got: Estimate) -> str:
@@ -91,17 +116,24 @@ def _tie(other: Estimate, got: Estimate) -> str:
     return f"{format_usd(more)}/h dearer" if more > 0 else "within the gap of the proof"
 
 
-def _reasons(option: Option, got: Estimate, placement: Placement | None, problem: Problem) -> Iterator[str]:
+def _reasons(
+    option: Option, got: Estimate, placement: Placement | None, problem: Problem
+) -> Iterator[str]:
     """Compare the components of two estimates: price of speed, exchange, egress, waiting."""
     other = option.estimate
     step, usd = other.step, other.usd_per_hour
     theirs, ours = _usd_per_million_calculated(other), _usd_per_million_calculated(got)
     if ours > 0 and theirs > ours * DEARER:
         yield (
-            f"its machines cost {format_usd(theirs)} for each million samples of calculation against {format_usd(ours)} "
+            f"its machines cost {format_usd(theirs)} for each million samples of calculation "
+            f"against {format_usd(ours)} "
             f"({theirs / ours:.3g} x)"
         )
-    elif problem.requirements.budget_usd_per_hour and usd.total < got.usd_per_hour.total and theirs <= ours * DEARER:
+    elif (
+        problem.requirements.budget_usd_per_hour
+        and usd.total < got.usd_per_hour.total
+        and theirs <= ours * DEARER
+    ):
         left = problem.requirements.budget_usd_per_hour - usd.total
         yield f"the next step up with it costs more than the {format_usd(left)}/h that are left"
     exchange = step.total - step.calculation
@@ -114,12 +146,23 @@ def _reasons(option: Option, got: Estimate, placement: Placement | None, problem
         busiest = _busiest(other, problem)
         if busiest is not None:
             speed = problem.network.link(busiest.src, busiest.dst).bytes_per_second
-            yield f"its slowest way is {busiest.src} to {busiest.dst} with {format_bandwidth(speed)} a stream"
+            yield (
+                f"its slowest way is {busiest.src} to {busiest.dst} with "
+                f"{format_bandwidth(speed)} a stream"
+            )
     if step.waiting > MUCH * step.total:
         yield f"the first gradient waits {format_seconds(step.waiting)} for the last"
-    for part, name in (("egress", "egress"), ("storage", "storage"), ("functions", "functions"), ("data", "reading data")):
+    for part, name in (
+        ("egress", "egress"),
+        ("storage", "storage"),
+        ("functions", "functions"),
+        ("data", "reading data"),
+    ):
         amount, own = getattr(usd, part), getattr(got.usd_per_hour, part)
-        if amount > MUCH * usd.total and amount / usd.total > own / max(got.usd_per_hour.total, amount) + MORE:
+        if (
+            amount > MUCH * usd.total
+            and amount / usd.total > own / max(got.usd_per_hour.total, amount) + MORE
+        ):
             yield f"{format_usd(amount)} of its {format_usd(usd.total)}/h is {name}"
 
 
@@ -137,7 +180,13 @@ def _usd_per_million_calculated(got: Estimate) -> float:
 def _busiest(got: Estimate, problem: Problem) -> LinkUse | None:
     """The link between places that takes longest for its bytes."""
     between = [use for use in got.links if use.src != use.dst]
-    return max(between, key=lambda use: use.bytes_per_step / problem.network.link(use.src, use.dst).bytes_per_second, default=None)
+    return max(
+        between,
+        key=lambda use: (
+            use.bytes_per_step / problem.network.link(use.src, use.dst).bytes_per_second
+        ),
+        default=None,
+    )
 
 
 def _break_even_line(found: BreakEven, row: WhyNot, problem: Problem) -> str:
@@ -149,17 +198,29 @@ def _break_even_line(found: BreakEven, row: WhyNot, problem: Problem) -> str:
         return {
             "price": "Not even for nothing would it be chosen.",
             "egress": "Free egress alone would not make it enter.",
-            "bandwidth": "More bandwidth alone (2, 8, 64 times and without limit) would not make it enter at today's egress prices.",
+            "bandwidth": (
+                "More bandwidth alone (2, 8, 64 times and without limit) would not make "
+                "it enter at today's egress prices."
+            ),
         }[found.what]
     if math.isinf(found.factor):
         return "No price keeps it out: no budget is set, so prices do not decide."
     sure = "" if found.proved else " at least, not proved that not earlier"
     if found.what == "price":
-        return f"Break-even: it enters when its machines cost {found.factor:.3g} x today's price{sure}{_price_words(found, row, problem)}."
+        return (
+            f"Break-even: it enters when its machines cost {found.factor:.3g} x today's "
+            f"price{sure}{_price_words(found, row, problem)}."
+        )
     if found.what == "egress":
-        return f"Break-even: it enters when egress costs {found.factor:.3g} x today's price{sure}{_link_words(found, problem)}."
+        return (
+            f"Break-even: it enters when egress costs {found.factor:.3g} x today's "
+            f"price{sure}{_link_words(found, problem)}."
+        )
     sure = "" if found.proved else " at most, not proved that not earlier"
-    return f"Break-even: it enters when links between places carry {found.factor:.3g} x{sure}{_link_words(found, problem)}."
+    return (
+        f"Break-even: it enters when links between places carry {found.factor:.3g} "
+        f"x{sure}{_link_words(found, problem)}."
+    )
 
 
 def _price_words(found: BreakEven, row: WhyNot, problem: Problem) -> str:
@@ -177,7 +238,10 @@ def _price_words(found: BreakEven, row: WhyNot, problem: Problem) -> str:
         if scaled:
             now = scaled[0].usd_per_hour
             market = group.market.replace("_", "-")
-            said.append(f"{group.device} {market} in {group.place} at {format_usd(now * found.factor)}/h instead of {format_usd(now)}/h")
+            said.append(
+                f"{group.device} {market} in {group.place} at {format_usd(now * found.factor)}/h "
+                f"instead of {format_usd(now)}/h"
+            )
     return f": {', '.join(said)} ({brief(found.option.placement)})" if said else ""
 
 
@@ -190,8 +254,14 @@ def _link_words(found: BreakEven, problem: Problem) -> str:
         return ""
     if found.what == "egress":
         now = problem.network.egress_price(use.src, use.dst).usd_per_gib
-        prices = f"{format_usd(now * found.factor)} instead of {format_usd(now)} per GiB from {use.src} to {use.dst}"
+        prices = (
+            f"{format_usd(now * found.factor)} instead of {format_usd(now)} per GiB from "
+            f"{use.src} to {use.dst}"
+        )
         return f": {prices} ({brief(found.option.placement)})"
     speed = problem.network.link(use.src, use.dst).bytes_per_second
-    ways = f"{format_bandwidth(speed * found.factor)} instead of {format_bandwidth(speed)} a stream from {use.src} to {use.dst}"
+    ways = (
+        f"{format_bandwidth(speed * found.factor)} instead of {format_bandwidth(speed)} a "
+        f"stream from {use.src} to {use.dst}"
+    )
     return f": {ways} ({brief(found.option.placement)})"

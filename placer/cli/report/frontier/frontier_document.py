@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from placer.advice.frontier.points import Frontier, FrontierPoint
-from placer.cli.report.result_document import data_document, estimate_document, placement_document, request_document, result_document
+from placer.cli.report.result_document import (
+    data_document,
+    estimate_document,
+    placement_document,
+    request_document,
+    result_document,
+)
 from placer.errors import PlacerError
 
 if TYPE_CHECKING:
@@ -23,13 +29,19 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
     marginal = frontier.marginal_usd_per_million_samples
     return {
         "schema": SCHEMA,
-        "request": {key: value for key, value in request_document(problem).items() if key != "objective"},
+        "request": {
+            key: value for key, value in request_document(problem).items() if key != "objective"
+        },
         "data": data_document(problem),
         "axes": {"cost": "usd_per_hour", "gain": "samples_per_second"},
         "status": str(frontier.ending) if failed is None else str(failed.status),
         "proved": frontier.proved,
         "gap": frontier.gap,
-        "solver": {"name": frontier.solver, "seconds": round(frontier.seconds, 6), "solves": frontier.solves},
+        "solver": {
+            "name": frontier.solver,
+            "seconds": round(frontier.seconds, 6),
+            "solves": frontier.solves,
+        },
         "knee": frontier.knee,
         "best_value": frontier.best_value,
         "points": [
@@ -68,7 +80,9 @@ def frontier_frame(frontier: Frontier) -> pd.DataFrame:
 
 
 def mark_of(frontier: Frontier, at: int) -> str:
-    """What stands out about a point: ``knee``, ``value`` (lowest price of a sample), both or nothing."""
+    """What stands out about a point: ``knee``, ``value`` (lowest price of a sample), both or
+    nothing.
+    """
     marks = (("knee", frontier.knee), ("value", frontier.best_value))
     return " ".join(word for word, where in marks if where == at)
 
@@ -92,7 +106,10 @@ def check_frontier(document: Mapping[str, Any], where: str) -> str:
         )
         for broken, words in wrong:
             if broken:
-                raise PlacerError(f"{where}: point {number} {words}", "the file was edited, or made by another version")
+                raise PlacerError(
+                    f"{where}: point {number} {words}",
+                    "the file was edited, or made by another version",
+                )
         usd_before, speed_before = usd, speed
     return f"frontier of {len(document['points'])} points, none beats another"
 

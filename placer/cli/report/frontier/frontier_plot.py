@@ -28,7 +28,9 @@ def check_plot(path: str) -> None:
     if ending not in FORMATS:
         raise unknown("plot format", ending or path, FORMATS)
     if importlib.util.find_spec("matplotlib") is None:
-        raise PlacerError(f"matplotlib is not installed, so '{path}' cannot be drawn", "pip install matplotlib")
+        raise PlacerError(
+            f"matplotlib is not installed, so '{path}' cannot be drawn", "pip install matplotlib"
+        )
 
 
 def drawn(frontier: Frontier, ending: str) -> bytes:
@@ -48,26 +50,46 @@ def drawn(frontier: Frontier, ending: str) -> bytes:
     """
     costs = [max(point.usd_per_hour, LEAST_USD_PER_HOUR) for point in frontier.points]
     speeds = [point.samples_per_second for point in frontier.points]
-    over = [(point.most_samples_per_second or point.samples_per_second) - point.samples_per_second for point in frontier.points]
-    figure = importlib.import_module("matplotlib.figure").Figure(figsize=(7, 4.5), layout="constrained")
+    over = [
+        (point.most_samples_per_second or point.samples_per_second) - point.samples_per_second
+        for point in frontier.points
+    ]
+    figure = importlib.import_module("matplotlib.figure").Figure(
+        figsize=(7, 4.5), layout="constrained"
+    )
     axes = figure.subplots()
     axes.step(costs, speeds, where="post", color="0.6", linewidth=1)
     axes.errorbar(costs, speeds, yerr=[[0.0] * len(over), over], fmt="o", color="C0", capsize=3)
     if frontier.knee is not None:
-        axes.annotate("knee", (costs[frontier.knee], speeds[frontier.knee]), xytext=(-8, 8), textcoords="offset points", ha="right")
-    axes.set(xscale="log", yscale="log", xlabel="USD/h", ylabel="samples/s that count", title=frontier.problem.profile.name)
+        axes.annotate(
+            "knee",
+            (costs[frontier.knee], speeds[frontier.knee]),
+            xytext=(-8, 8),
+            textcoords="offset points",
+            ha="right",
+        )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="USD/h",
+        ylabel="samples/s that count",
+        title=frontier.problem.profile.name,
+    )
     for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         figures = ticks(*limits)
         if len(figures) > 1:  # else what matplotlib writes
             axis.set_ticks(figures, [f"{one:,.6g}" for one in figures])
             axis.set_ticks([], minor=True)
     written = io.BytesIO()
-    figure.savefig(written, format=ending, dpi=150, metadata={"Date": None} if ending == "svg" else None)
+    figure.savefig(
+        written, format=ending, dpi=150, metadata={"Date": None} if ending == "svg" else None
+    )
     return written.getvalue()
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round figures within a range for a logarithmic axis: 1, 2 and 5 times powers of ten, of a wide range the powers alone.
+    """Round figures within a range for a logarithmic axis: 1, 2 and 5 times powers of ten, of a
+    wide range the powers alone.
 
     Examples
     --------
@@ -77,4 +99,8 @@ def ticks(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     found = [float(f"{digit}e{decade}") for decade in decades for digit in (1, 2, 5)]
     within = [figure for figure in found if low <= figure <= high]
-    return within if len(within) <= MOST_TICKS else [figure for figure in within if figure in found[::3]]
+    return (
+        within
+        if len(within) <= MOST_TICKS
+        else [figure for figure in within if figure in found[::3]]
+    )

@@ -30,7 +30,11 @@ def print_frontier(console: Console, frontier: Frontier) -> None:
     """Print the table, the plot and the sentences of a frontier with points."""
     console.print(_table(frontier, console.width))
     console.print(
-        Text("USD/M is per million samples that count; +USD/M is the price of those that the point before does not give.", style="dim")
+        Text(
+            "USD/M is per million samples that count; +USD/M is the price of those that the point "
+            "before does not give.",
+            style="dim",
+        )
     )
     if len(frontier.points) > 1:
         console.print()
@@ -45,10 +49,16 @@ def sentences(frontier: Frontier) -> list[str]:
     said = []
     if frontier.knee is not None:
         point = frontier.points[frontier.knee]
-        said.append(f"Knee (K): {_words(point)}; a further percent of cost buys less speed beyond it than on the way there.")
+        said.append(
+            f"Knee (K): {_words(point)}; a further percent of cost buys less speed beyond it than "
+            f"on the way there."
+        )
     if frontier.best_value is not None and frontier.best_value != frontier.knee:
         point = frontier.points[frontier.best_value]
-        said.append(f"Best value (V): {_words(point)}, {format_usd(point.usd_per_million_samples)} per million samples.")
+        said.append(
+            f"Best value (V): {_words(point)}, {format_usd(point.usd_per_million_samples)} per "
+            f"million samples."
+        )
     elif frontier.best_value is not None:
         price = format_usd(frontier.points[frontier.best_value].usd_per_million_samples)
         said.append(f"It is the best value too: {price} per million samples.")
@@ -64,12 +74,20 @@ def shown(warnings: Iterable[Warn]) -> list[Warn]:
     for code, alike in kinds.items():
         said += alike[:MOST_ALIKE]
         if len(alike) > MOST_ALIKE:
-            said.append(Warn(code=code, message=f"and {len(alike) - MOST_ALIKE} more like this one (--json lists all)"))
+            said.append(
+                Warn(
+                    code=code,
+                    message=f"and {len(alike) - MOST_ALIKE} more like this one (--json lists all)",
+                )
+            )
     return said
 
 
 def _words(point: FrontierPoint) -> str:
-    return f"{brief(point.placement)}, {format_number(point.samples_per_second)} samples/s for {format_usd(point.usd_per_hour)}/h"
+    return (
+        f"{brief(point.placement)}, {format_number(point.samples_per_second)} samples/s for "
+        f"{format_usd(point.usd_per_hour)}/h"
+    )
 
 
 def _proof(frontier: Frontier) -> str:
@@ -77,11 +95,17 @@ def _proof(frontier: Frontier) -> str:
     gap, number = f"{100 * frontier.gap:.2g} %", counted(len(frontier.points), "point")
     open_ = sum(point.status != "optimal" for point in frontier.points)
     if frontier.proved:
-        proof = f"each proved to {gap}: nothing as fast is cheaper, and nothing as cheap is faster, by more"
+        proof = (
+            f"each proved to {gap}: nothing as fast is cheaper, and nothing as cheap is "
+            f"faster, by more"
+        )
     elif all(point.gap is None for point in frontier.points):
         proof = f"not proved (solver {frontier.solver}; --solver exact proves)"
     else:
-        proof = f"{len(frontier.points) - open_} proved to {gap}, {open_} to a wider gap (see the column)"
+        proof = (
+            f"{len(frontier.points) - open_} proved to {gap}, {open_} to a wider gap (see the "
+            f"column)"
+        )
     why = {
         Ending.COMPLETE: "there are no others",
         Ending.POINTS: "more lie between: raise --points",
@@ -89,13 +113,28 @@ def _proof(frontier: Frontier) -> str:
         Ending.TIME_LIMIT: "stopped by the time limit: raise --time-limit for more",
         Ending.INTERRUPTED: "stopped by Ctrl-C",
     }[frontier.ending]
-    return f"{number}, {proof}; {why} ({frontier.solves} searches, {format_seconds(frontier.seconds)})."
+    return (
+        f"{number}, {proof}; {why} ({frontier.solves} searches, "
+        f"{format_seconds(frontier.seconds)})."
+    )
 
 
 def _table(frontier: Frontier, width: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1), expand=False, header_style="underline", width=min(width, MOST_WIDTH))
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 1),
+        expand=False,
+        header_style="underline",
+        width=min(width, MOST_WIDTH),
+    )
     for header in COLUMNS:
-        table.add_column(header, justify="left" if header in LEFT else "right", overflow="fold", no_wrap=header not in LEFT)
+        table.add_column(
+            header,
+            justify="left" if header in LEFT else "right",
+            overflow="fold",
+            no_wrap=header not in LEFT,
+        )
     marginal = frontier.marginal_usd_per_million_samples
     for at, point in enumerate(frontier.points):
         mark, placement = mark_of(frontier, at), point.placement
@@ -106,7 +145,10 @@ def _table(frontier: Frontier, width: int) -> Table:
             _dollars(point.usd_per_million_samples),
             "" if marginal[at] is None else _dollars(marginal[at] or 0.0),
             "-" if point.gap is None else f"{100 * point.gap:.2g} %",
-            "\n".join(f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}" for g in placement.groups),
+            "\n".join(
+                f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}"
+                for g in placement.groups
+            ),
             "\n".join(g.place for g in placement.groups),
             "-" if placement.exchange.strategy == "none" else placement.exchange.strategy,
         )
@@ -122,4 +164,9 @@ def _plot(frontier: Frontier, width: int) -> list[str]:
     costs = [max(point.usd_per_hour, LEAST_USD_PER_HOUR) for point in frontier.points]
     marks = [SHORT.get(mark_of(frontier, at), "o") for at in range(len(costs))]
     room = max(20, min(PLOT_WIDTH, width - 30))
-    return ["  samples/s, log", *scatter(costs, [point.samples_per_second for point in frontier.points], marks, room, PLOT_HEIGHT)]
+    return [
+        "  samples/s, log",
+        *scatter(
+            costs, [point.samples_per_second for point in frontier.points], marks, room, PLOT_HEIGHT
+        ),
+    ]

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from placer.units import format_number, format_usd
 
 
-def scatter(costs: Sequence[float], speeds: Sequence[float], marks: Sequence[str], width: int, height: int) -> list[str]:
-    r"""Draw points that rise, with the steps between them: what each cost buys until the next point.
+def scatter(
+    costs: Sequence[float], speeds: Sequence[float], marks: Sequence[str], width: int, height: int
+) -> list[str]:
+    r"""Draw points that rise, with the steps between them: what each cost buys until the next
+    point.
 
     Parameters
     ----------
@@ -51,4 +54,6 @@ def scatter(costs: Sequence[float], speeds: Sequence[float], marks: Sequence[str
 def _places(values: Sequence[float], cells: int) -> list[int]:
     """Cell of each value on a logarithmic axis from the first value to the last."""
     low, high = math.log(values[0]), math.log(values[-1])
-    return [round((math.log(v) - low) / (high - low) * (cells - 1)) if high > low else 0 for v in values]
+    return [
+        round((math.log(v) - low) / (high - low) * (cells - 1)) if high > low else 0 for v in values
+    ]

@@ -9,7 +9,14 @@ from placer.cost_model.outlook.totals import totals_of
 from placer.problem.data_shares import Move
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.units import format_bandwidth, format_bytes, format_duration, format_number, format_seconds, format_usd
+from placer.units import (
+    format_bandwidth,
+    format_bytes,
+    format_duration,
+    format_number,
+    format_seconds,
+    format_usd,
+)
 
 COMPRESSION_NAMES = {"none": "FP32", "fp16": "FP16", "int8": "INT8"}
 BASIS_WORDS = {
@@ -31,7 +38,9 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
     """Build pairs of a name and its words, in the order in which they are read."""
     speed = got.samples_per_second
     spread = f"{format_number(speed.low)} to {format_number(speed.high)}"
-    lines = [("speed", f"{format_number(speed.value)} samples/s ({spread}; from {_bases(got)} rates)")]
+    lines = [
+        ("speed", f"{format_number(speed.value)} samples/s ({spread}; from {_bases(got)} rates)")
+    ]
     if placement.workers > 1:
         lines.append(("exchange", _exchange_words(placement, got, problem)))
     if placement.workers > 1 or got.samples_to_target.value != 1:
@@ -41,7 +50,10 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
         lines.append(("in all", total_words(got, problem.requirements.samples)))
     lines.append(("carbon", _carbon_words(got)))
     paid = [use for use in got.links if use.src != use.dst or use.usd_per_hour > 0]
-    lines += [("link", _link_words(use, got.local_steps, problem)) for use in sorted(paid, key=lambda u: -u.usd_per_hour)[:MOST_LINKS]]
+    lines += [
+        ("link", _link_words(use, got.local_steps, problem))
+        for use in sorted(paid, key=lambda u: -u.usd_per_hour)[:MOST_LINKS]
+    ]
     if len(paid) > MOST_LINKS:
         lines.append(("link", f"and {len(paid) - MOST_LINKS} more (--json lists all)"))
     return lines + _data_lines(got, problem) + _outlook_lines(placement, got, problem)
@@ -66,18 +78,36 @@ def _carbon_words(got: Estimate) -> str:
     if found is None:
         return "not known: the grid of a place or the power of a device is not published"
     spread = f"{format_number(found.low)} to {format_number(found.high)}"
-    return f"{format_number(found.value)} g CO2e/h ({spread}; grid of the place, load and host assumed; network and making left out)"
+    return (
+        f"{format_number(found.value)} g CO2e/h ({spread}; grid of the place, load and host "
+        f"assumed; network and making left out)"
+    )
 
 
 def _data_lines(got: Estimate, problem: Problem) -> list[tuple[str, str]]:
     """Where the data is read, what each region does of it, and what has to move."""
     lines = [("moves", _move_words(move, problem.requirements.passes)) for move in got.moves]
     if problem.requirements.datasets:
-        lines.append(("shares", ", ".join(f"{place} {100 * share:.1f} %" for place, share in got.shares) + " of each step"))
+        lines.append(
+            (
+                "shares",
+                ", ".join(f"{place} {100 * share:.1f} %" for place, share in got.shares)
+                + " of each step",
+            )
+        )
     store, size = problem.requirements.data_store, problem.profile.bytes_per_sample
     if store is not None and size is not None:
         hourly = format_bytes(size * got.samples_per_second.value * 3600)
-        lines.append(("data", f"{format_bytes(size)} a sample, {hourly} an hour from {store}, read anew in every pass"))
+        lines.append(
+            (
+                "data",
+                (
+                    f"{format_bytes(size)} a sample, {hourly} an hour from {store}, read anew in "
+                    f"every "
+                    f"pass"
+                ),
+            )
+        )
     return lines
 
 
@@ -85,48 +115,100 @@ def _link_words(use: LinkUse, local_steps: int, problem: Problem) -> str:
     """Bytes, streams, bandwidth and price of one directed pair of places."""
     link = problem.network.link(use.src, use.dst)
     where = f"between zones of {use.src}" if use.src == use.dst else f"{use.src} to {use.dst}"
-    streams = f"{use.streams} stream{'s' if use.streams > 1 else ''} of {format_bandwidth(link.bytes_per_second)}"
+    streams = (
+        f"{use.streams} stream{'s' if use.streams > 1 else ''} of "
+        f"{format_bandwidth(link.bytes_per_second)}"
+    )
     every = f"every {local_steps} steps" if local_steps > 1 else "a step"
-    return f"{where}: {format_bytes(use.bytes_per_step)} {every} over {streams} ({use.basis}), {format_usd(use.usd_per_hour)}/h"
+    return (
+        f"{where}: {format_bytes(use.bytes_per_step)} {every} over {streams} ({use.basis}), "
+        f"{format_usd(use.usd_per_hour)}/h"
+    )
 
 
 def _target_words(got: Estimate) -> str:
-    """Samples to target: how many more samples than synchronous training in FP32, and what speed that leaves."""
+    """Samples to target: how many more samples than synchronous training in FP32, and what speed
+    that leaves.
+    """
     times, speed = got.samples_to_target, got.effective_samples_per_second
-    spread = f"{times.value:.2f} x the samples of synchronous FP32 ({times.low:.2f} to {times.high:.2f}, {times.basis})"
-    counted = f"{format_number(speed.value)} samples/s count ({format_number(speed.low)} to {format_number(speed.high)})"
+    spread = (
+        f"{times.value:.2f} x the samples of synchronous FP32 ({times.low:.2f} to "
+        f"{times.high:.2f}, {times.basis})"
+    )
+    counted = (
+        f"{format_number(speed.value)} samples/s count ({format_number(speed.low)} to "
+        f"{format_number(speed.high)})"
+    )
     return f"{spread}: {counted}"
 
 
 def _move_words(move: Move, passes: float) -> str:
     """What a dataset's move costs, once, and how that comes into the price per hour."""
     size, took = format_bytes(move.bytes), format_seconds(move.seconds)
-    text = f"{format_number(move.samples)} samples from {move.src} to {move.dst}, once: {size}, {format_usd(move.usd)}, about {took}"
+    text = (
+        f"{format_number(move.samples)} samples from {move.src} to {move.dst}, once: {size}, "
+        f"{format_usd(move.usd)}, about {took}"
+    )
     over = "one pass" if passes == 1 else f"{passes:g} passes"
     return f"{text}; in the price per hour spread over {over} of the data (--passes)"
 
 
 def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> list[tuple[str, str]]:
     """Spot interruptions and the month's egress, where they matter."""
-    spot, month, lines = spot_outlook(placement, got, problem), month_outlook(placement, got, problem), []
+    spot, month, lines = (
+        spot_outlook(placement, got, problem),
+        month_outlook(placement, got, problem),
+        [],
+    )
     if spot is not None:
         speed, share = spot.expected_samples_per_second, spot.share
         kept = f"{100 * share.low:.2f} to {100 * share.high:.2f} % of it"
-        text = f"expect {format_number(speed.value)} samples/s with interruptions while there is capacity ({kept}; "
-        text += f"{format_number(100 * spot.chance_per_month)} % of machines a month, {BASIS_WORDS[spot.basis]})"
+        text = (
+            f"expect {format_number(speed.value)} samples/s with interruptions while there is "
+            f"capacity ({kept}; "
+        )
+        text += (
+            f"{format_number(100 * spot.chance_per_month)} % of machines a month, "
+            f"{BASIS_WORDS[spot.basis]})"
+        )
         known = "given" if problem.requirements.unavailable is not None else "assumed"
-        lost = f"no spot capacity anywhere {100 * spot.all_lost:.2g} % of the time, at {100 * spot.unavailable:g} % for each zone ({known})"
-        lines.append(("spot", f"{text}; on-demand floor {format_number(spot.floor_samples_per_second)} samples/s; {lost}"))
-    if month.egress_usd_at_rate - month.egress_usd_with_tiers > SAME_MONTH * month.egress_usd_at_rate:
+        lost = (
+            f"no spot capacity anywhere {100 * spot.all_lost:.2g} % of the time, at "
+            f"{100 * spot.unavailable:g} % for each zone ({known})"
+        )
+        lines.append(
+            (
+                "spot",
+                (
+                    f"{text}; on-demand floor {format_number(spot.floor_samples_per_second)} "
+                    f"samples/s; {lost}"
+                ),
+            )
+        )
+    if (
+        month.egress_usd_at_rate - month.egress_usd_with_tiers
+        > SAME_MONTH * month.egress_usd_at_rate
+    ):
         tiers, plain = format_usd(month.egress_usd_with_tiers), format_usd(month.egress_usd_at_rate)
-        lines.append(("month", f"730 hours of egress come to {tiers} with volume tiers and free allowances, {plain} at the rate above"))
+        lines.append(
+            (
+                "month",
+                (
+                    f"730 hours of egress come to {tiers} with volume tiers and free allowances, "
+                    f"{plain} at the rate above"
+                ),
+            )
+        )
     return lines
 
 
 def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> str:
     exchange, sent = placement.exchange, sum(use.bytes_per_step for use in got.links)
     every = f"every {exchange.local_steps} steps" if exchange.local_steps > 1 else "a step"
-    text = f"{exchange.strategy}, {COMPRESSION_NAMES[exchange.compression]}, {format_bytes(sent)} {every} in all"
+    text = (
+        f"{exchange.strategy}, {COMPRESSION_NAMES[exchange.compression]}, {format_bytes(sent)} "
+        f"{every} in all"
+    )
     if exchange.streams > 1:
         text += f", {exchange.streams} streams a pair"
     if exchange.overlap:
@@ -134,7 +216,10 @@ def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> st
     if exchange.aggregator is None or exchange.storage is None:
         return text + hub_words(placement).replace(",", ";", 1)
     function, store = problem.function(exchange.aggregator), problem.catalog.store(exchange.storage)
-    text += f"; aggregator {function.function} in {function.place} ({exchange.aggregator_memory_gib:g} GiB)"
+    text += (
+        f"; aggregator {function.function} in {function.place} "
+        f"({exchange.aggregator_memory_gib:g} GiB)"
+    )
     return text + f", store {store.store} in {store.place}"
 
 
@@ -146,18 +231,31 @@ def _step_words(got: Estimate) -> str:
     hidden = f" - {format_seconds(step.hidden)} that overlap" if step.hidden else ""
     rounds = f", a round of {got.local_steps} steps" if got.local_steps > 1 else ""
     return (
-        f"{format_seconds(step.total)} = calculation {format_seconds(step.calculation)} + communication "
-        f"{format_seconds(step.communication)} ({parts}){hidden}{rounds}; granularity {got.granularity:.2f}"
+        f"{format_seconds(step.total)} = calculation {format_seconds(step.calculation)} + "
+        f"communication "
+        f"{format_seconds(step.communication)} ({parts}){hidden}{rounds}; granularity "
+        f"{got.granularity:.2f}"
     )
 
 
 def _price_words(got: Estimate) -> str:
     usd = got.usd_per_hour
     parts = [(n, getattr(usd, n)) for n in ("compute", "egress", "storage", "functions", "data")]
-    text = ", ".join(f"{name} {format_usd(value)}" for name, value in parts if value or name in ("compute", "egress"))
+    text = ", ".join(
+        f"{name} {format_usd(value)}"
+        for name, value in parts
+        if value or name in ("compute", "egress")
+    )
     range_ = got.usd_per_hour_interval
-    spread = f" ({format_usd(range_.low)} to {format_usd(range_.high)})" if range_.high > range_.low * (1 + SAME_PRICE) else ""
-    return f"{format_usd(usd.total)}/h{spread} = {text}; {format_usd(got.usd_per_million_samples)} per million samples"
+    spread = (
+        f" ({format_usd(range_.low)} to {format_usd(range_.high)})"
+        if range_.high > range_.low * (1 + SAME_PRICE)
+        else ""
+    )
+    return (
+        f"{format_usd(usd.total)}/h{spread} = {text}; "
+        f"{format_usd(got.usd_per_million_samples)} per million samples"
+    )
 
 
 def _bases(got: Estimate) -> str:

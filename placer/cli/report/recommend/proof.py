@@ -48,10 +48,18 @@ def ways_out(proof: Sequence[ModeProof]) -> str:
     if not searched and not bounded:
         return " by bounds"
     nodes = sum(mode.nodes for mode in searched)
-    names = ", ".join(mode_name(mode) for mode in searched) if len(searched) <= MOST_NAMED else f"{len(searched)} strategies"
+    names = (
+        ", ".join(mode_name(mode) for mode in searched)
+        if len(searched) <= MOST_NAMED
+        else f"{len(searched)} strategies"
+    )
     said = [f"{names} by a search of {nodes:,} node{'s' * (nodes != 1)}"] if searched else []
     if bounded:
-        said.append("1 strategy by its bound alone" if bounded == 1 else f"{bounded} strategies by their bounds alone")
+        said.append(
+            "1 strategy by its bound alone"
+            if bounded == 1
+            else f"{bounded} strategies by their bounds alone"
+        )
     return f": {', '.join(said)}"
 
 
@@ -64,12 +72,24 @@ def mode_name(mode: ModeProof) -> str:
 def proof_table(result: Result) -> RenderableType:
     """Table of what each strategy reaches at best."""
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
-    for header in ("strategy", BOUND_WORDS[result.problem.requirements.objective], "how", "nodes", "priced"):
-        table.add_column(header, justify="left" if header in ("strategy", "how") else "right", no_wrap=True)
+    for header in (
+        "strategy",
+        BOUND_WORDS[result.problem.requirements.objective],
+        "how",
+        "nodes",
+        "priced",
+    ):
+        table.add_column(
+            header, justify="left" if header in ("strategy", "how") else "right", no_wrap=True
+        )
     for mode in result.proof:
         bound = _bound(mode)
-        table.add_row(mode_name(mode), bound, METHOD_WORDS[mode.method], f"{mode.nodes:,}", f"{mode.priced:,}")
-    return Group(Text("\nProof (no placement of a strategy is better than its bound)", style="bold"), table)
+        table.add_row(
+            mode_name(mode), bound, METHOD_WORDS[mode.method], f"{mode.nodes:,}", f"{mode.priced:,}"
+        )
+    return Group(
+        Text("\nProof (no placement of a strategy is better than its bound)", style="bold"), table
+    )
 
 
 def _bound(mode: ModeProof) -> str:

@@ -19,7 +19,10 @@ DIRECT = ("budget", "throughput", "deadline", "total-budget", "carbon")
 def headline(placement: Placement) -> str:
     """One line that names the machines of a placement, and where a central exchange runs."""
     parts = [
-        f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')} in {g.place} ({g.instance_type})"
+        (
+            f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')} in "
+            f"{g.place} ({g.instance_type})"
+        )
         for g in placement.groups
     ]
     return " + ".join(parts) + hub_words(placement)
@@ -33,7 +36,10 @@ def hub_words(placement: Placement) -> str:
     if exchange.storage is not None:
         return f", aggregator in {exchange.aggregator}, store in {exchange.storage}"
     if exchange.server is not None:
-        return f", server {exchange.server.instance_type} {exchange.server.market.replace('_', '-')} in {exchange.aggregator}"
+        return (
+            f", server {exchange.server.instance_type} "
+            f"{exchange.server.market.replace('_', '-')} in {exchange.aggregator}"
+        )
     return f", hub in {exchange.aggregator}"
 
 
@@ -41,7 +47,9 @@ def brief(placement: Placement) -> str:
     """The headline, or with many groups only how many machines where."""
     if len(placement.groups) <= BRIEF_GROUPS:
         return headline(placement)
-    where = placement.places[0] if len(placement.places) == 1 else f"{len(placement.places)} regions"
+    where = (
+        placement.places[0] if len(placement.places) == 1 else f"{len(placement.places)} regions"
+    )
     return f"{placement.workers} workers of {len(placement.groups)} kinds in {where}"
 
 
@@ -50,7 +58,10 @@ def infeasible_lines(result: Result) -> list[str]:
     wish = result.problem.requirements
     said = []
     for option in result.nearest:
-        speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour.total
+        speed, usd = (
+            option.estimate.effective_samples_per_second.value,
+            option.estimate.usd_per_hour.total,
+        )
         found = "" if option.proved else " found (not proved)"
         if option.label == "budget" and wish.budget_usd_per_hour is not None:
             floor = (
@@ -59,25 +70,43 @@ def infeasible_lines(result: Result) -> list[str]:
                 else "meets the other wishes"
             )
             said.append(
-                f"Because the cheapest placement{found} that {floor} is {brief(option.placement)} at {format_usd(usd)}/h, "
+                f"Because the cheapest placement{found} that {floor} is {brief(option.placement)} "
+                f"at {format_usd(usd)}/h, "
                 f"a budget of {format_usd(wish.budget_usd_per_hour)}/h cannot hold."
             )
         if option.label == "throughput" and wish.min_samples_per_second is not None:
-            limit = f" within {format_usd(wish.budget_usd_per_hour)}/h" if wish.budget_usd_per_hour is not None else ""
+            limit = (
+                f" within {format_usd(wish.budget_usd_per_hour)}/h"
+                if wish.budget_usd_per_hour is not None
+                else ""
+            )
             said.append(
-                f"Because the fastest placement{found}{limit} is {brief(option.placement)} with {format_number(speed)} samples/s, "
+                f"Because the fastest placement{found}{limit} is {brief(option.placement)} with "
+                f"{format_number(speed)} samples/s, "
                 f"a floor of {format_number(wish.min_samples_per_second)} samples/s cannot hold."
             )
         said += _total_sentences(option, wish, found)
-        if option.label == "carbon" and wish.max_carbon_g_per_hour is not None and option.estimate.carbon_g_per_hour is not None:
+        if (
+            option.label == "carbon"
+            and wish.max_carbon_g_per_hour is not None
+            and option.estimate.carbon_g_per_hour is not None
+        ):
             said.append(
-                f"Because the placement{found} with the least emissions that meets the other wishes is {brief(option.placement)} at "
+                f"Because the placement{found} with the least emissions that meets the other "
+                f"wishes is {brief(option.placement)} at "
                 f"{format_number(option.estimate.carbon_g_per_hour.value)} g CO2e/h, "
                 f"a limit of {format_number(wish.max_carbon_g_per_hour)} g CO2e/h cannot hold."
             )
-    said += [f"With {option.note} {brief(option.placement)} would fit." for option in result.nearest if option.label not in DIRECT]
+    said += [
+        f"With {option.note} {brief(option.placement)} would fit."
+        for option in result.nearest
+        if option.label not in DIRECT
+    ]
     if not said:
-        said.append("More than one wish stands in the way: no change of a single one that was tried makes anything fit.")
+        said.append(
+            "More than one wish stands in the way: no change of a single one that was tried makes "
+            "anything fit."
+        )
     return said
 
 
@@ -88,14 +117,17 @@ def _total_sentences(option: Option, wish: Requirements, found: str) -> Iterator
     totals = totals_of(option.estimate, wish.samples)
     if option.label == "deadline" and wish.deadline_s is not None:
         yield (
-            f"Because the fastest placement{found} that meets the other wishes is {brief(option.placement)}, which takes "
+            f"Because the fastest placement{found} that meets the other wishes is "
+            f"{brief(option.placement)}, which takes "
             f"{format_duration(totals.seconds.value)} for {wish.samples:,} samples, "
             f"a deadline of {format_duration(wish.deadline_s)} cannot hold."
         )
     if option.label == "total-budget" and wish.budget_usd is not None:
         yield (
-            f"Because the placement{found} with the cheapest samples that meets the other wishes is {brief(option.placement)}, which costs "
-            f"{format_usd(totals.usd.value)} for {wish.samples:,}, a budget of {format_usd(wish.budget_usd)} in total cannot hold."
+            f"Because the placement{found} with the cheapest samples that meets the other wishes "
+            f"is {brief(option.placement)}, which costs "
+            f"{format_usd(totals.usd.value)} for {wish.samples:,}, a budget of "
+            f"{format_usd(wish.budget_usd)} in total cannot hold."
         )
 
 
@@ -107,7 +139,11 @@ def signed_percent(share: float) -> str:
     >>> signed_percent(-0.444), signed_percent(24.31), signed_percent(3.788)
     ('-44.4 %', '+2,431 %', '+379 %')
     """
-    return f"{'-' if share < 0 else '+'}{format_number(abs(100 * share)) if abs(share) < 1 else f'{abs(100 * share):,.0f}'} %"
+    return (
+        f"{'-' if share < 0 else '+'}{format_number(abs(100 * share)) if abs(share) < 1 else f'{abs(100 * share):,.0f}'} "
+        f""
+        f"%"
+    )
 
 
 def device_words(gpu: str, gpu_count: int) -> str:

@@ -18,15 +18,30 @@ from placer.problem.placement import Placement
 from placer.problem.problem import DEFAULT_QUOTA_GPUS, Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
 from placer.solving.result import Option, Result, Warn
-from placer.units import format_bytes, format_duration, format_number, format_parameters, format_seconds, format_usd
+from placer.units import (
+    format_bytes,
+    format_duration,
+    format_number,
+    format_parameters,
+    format_seconds,
+    format_usd,
+)
 
 COLUMNS = ("", "workers", "exchange", "samples/s", "USD/h", "egress", "data", "USD/M")
 """Of the tables of placements; egress and data are parts of USD/h, USD/M is per million samples."""
 MOST_WIDTH = 118
 """Columns of a table on a wider terminal."""
 OLD_DAYS = 366
-"""Egress prices older than this beside the newest machine price are worth a word although nothing is sent."""
-UNITS = {"throughput": "samples/s", "cost": "USD/h", "cost-per-sample": "USD/M", "time": "seconds", "carbon": "g CO2e/h"}
+"""Egress prices older than this beside the newest machine price are worth a word although nothing
+is sent.
+"""
+UNITS = {
+    "throughput": "samples/s",
+    "cost": "USD/h",
+    "cost-per-sample": "USD/M",
+    "time": "seconds",
+    "carbon": "g CO2e/h",
+}
 """What the value of an objective is in."""
 OBJECTIVE_WORDS = {
     "throughput": "most samples/s",
@@ -38,7 +53,9 @@ OBJECTIVE_WORDS = {
 
 
 def reading(problem: Problem, wanted: str = "") -> RenderableType:
-    """Say how the request was understood, so that a misread wish is seen; ``wanted`` stands in place of the objective."""
+    """Say how the request was understood, so that a misread wish is seen; ``wanted`` stands in
+    place of the objective.
+    """
     wish = problem.requirements
     limits = []
     if wish.budget_usd_per_hour is not None:
@@ -53,25 +70,40 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
     if wish.places_not_in:
         limits.append(f"not in {', '.join(wish.places_not_in)}")
     limits += [f"using {rule.spec}" for rule in wish.used]
-    limits.append({"any": "spot and on-demand", "spot": "spot only", "on_demand": "on-demand only"}[wish.market])
+    limits.append(
+        {"any": "spot and on-demand", "spot": "spot only", "on_demand": "on-demand only"}[
+            wish.market
+        ]
+    )
     limits.append(f"{wish.min_workers} to {wish.max_workers} workers")
     if wish.min_regions > 1 or wish.max_regions < ALL_REGIONS:
         limits.append(
-            f"{wish.min_regions} to {wish.max_regions} regions" if wish.max_regions < ALL_REGIONS else f"{wish.min_regions} regions or more"
+            f"{wish.min_regions} to {wish.max_regions} regions"
+            if wish.max_regions < ALL_REGIONS
+            else f"{wish.min_regions} regions or more"
         )
     if wish.exchange != "auto":
         limits.append(f"exchange {wish.exchange}")
     if wish.max_local_steps is not None:
         limits.append(f"{wish.min_local_steps} to {wish.max_local_steps} local steps")
     limits += [f"{rule.kind} kept in {rule.area}" for rule in wish.kept]
-    limits += [f"{name} {place}" for name, place in (("aggregator", wish.aggregator_words), ("store", wish.storage)) if place]
+    limits += [
+        f"{name} {place}"
+        for name, place in (("aggregator", wish.aggregator_words), ("store", wish.storage))
+        if place
+    ]
     if wish.require_measured:
         limits.append("measured devices only")
     quota = f"{DEFAULT_QUOTA_GPUS} GPUs per region, type and market"
     lines = [
         *_context(problem),
         ("wanted", f"{wanted or OBJECTIVE_WORDS[wish.objective]}; {', '.join(limits)}"),
-        ("quota", f"from the quota file, else {quota}" if wish.quotas else f"{quota} (default; change with --quota FILE)"),
+        (
+            "quota",
+            f"from the quota file, else {quota}"
+            if wish.quotas
+            else f"{quota} (default; change with --quota FILE)",
+        ),
     ]
     return _pairs(lines)
 
@@ -98,11 +130,27 @@ def _context(problem: Problem) -> list[tuple[str, str]]:
     wish, profile = problem.requirements, problem.profile
     store = wish.data_store
     fitting = f"{len(problem.pools):,} of {len(problem.catalog.offers):,}"
-    gradients = f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
-    datasets = ", ".join(f"{d.samples:,} samples in {d.place} that {'may move' if d.may_move else 'stay'}" for d in wish.datasets)
+    gradients = (
+        f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
+    )
+    datasets = ", ".join(
+        f"{d.samples:,} samples in {d.place} that {'may move' if d.may_move else 'stay'}"
+        for d in wish.datasets
+    )
     return [
-        ("model", f"{profile.name}: {format_parameters(profile.parameters)} parameters, {gradients}, {_batch_words(problem)}"),
-        ("data", f"read from {store}" if store else datasets or "with the workers (assumed; name its store with --data)"),
+        (
+            "model",
+            (
+                f"{profile.name}: {format_parameters(profile.parameters)} parameters, {gradients}, "
+                f"{_batch_words(problem)}"
+            ),
+        ),
+        (
+            "data",
+            f"read from {store}"
+            if store
+            else datasets or "with the workers (assumed; name its store with --data)",
+        ),
         ("prices", f"catalog {problem.catalog.name}, {_ages(problem)}, {fitting} offers fit"),
     ]
 
@@ -114,12 +162,18 @@ def _batch_words(problem: Problem) -> str:
     if wish.open_batches:
         low, high = wish.open_batches[0], wish.open_batches[-1]
         return f"{low:,} to {high:,} samples a step, whichever is best (TBS){critical}"
-    chosen = "" if wish.batch_range is None else f", the best of {wish.batch_range[0]:,} to {wish.batch_range[1]:,}"
+    chosen = (
+        ""
+        if wish.batch_range is None
+        else f", the best of {wish.batch_range[0]:,} to {wish.batch_range[1]:,}"
+    )
     return f"{problem.batch:,} samples a step (TBS{chosen}){critical}"
 
 
 def _ages(problem: Problem) -> str:
-    """Dates of the machine prices, and those of egress where bytes may leave a machine's region or the prices are old."""
+    """Dates of the machine prices, and those of egress where bytes may leave a machine's region or
+    the prices are old.
+    """
     book, wish = problem.catalog, problem.requirements
     machines = f"machines {_span(*book.as_of)}"
     if book.egress_as_of is None:
@@ -146,7 +200,12 @@ def winner(result: Result) -> RenderableType:
 
 
 def estimate_lines(
-    placement: Placement, got: Estimate, problem: Problem, proof: str = "", notes: Sequence[Warn] = (), check: str = ""
+    placement: Placement,
+    got: Estimate,
+    problem: Problem,
+    proof: str = "",
+    notes: Sequence[Warn] = (),
+    check: str = "",
 ) -> RenderableType:
     """Lines about speed, step, price and links of one estimate, its proof and its notes."""
     lines = figures(placement, got, problem)
@@ -154,7 +213,9 @@ def estimate_lines(
         lines.append(("proof", proof))
     if check:
         lines.append(("verified", check))
-    return _pairs([*lines, *(("note" if i == 0 else "", note.message) for i, note in enumerate(notes))])
+    return _pairs(
+        [*lines, *(("note" if i == 0 else "", note.message) for i, note in enumerate(notes))]
+    )
 
 
 def considered(result: Result, width: int) -> RenderableType:
@@ -162,8 +223,18 @@ def considered(result: Result, width: int) -> RenderableType:
     table = _table(COLUMNS, width)
     for option in result.options:
         chosen = option.placement == result.placement
-        table.add_row("*" if chosen else "", *_cells(option.placement, option.estimate), style="bold" if chosen else "dim")
-    return Group(Text("\nConsidered (best of each kind of machine; samples/s that count towards the target)", style="bold"), table)
+        table.add_row(
+            "*" if chosen else "",
+            *_cells(option.placement, option.estimate),
+            style="bold" if chosen else "dim",
+        )
+    return Group(
+        Text(
+            "\nConsidered (best of each kind of machine; samples/s that count towards the target)",
+            style="bold",
+        ),
+        table,
+    )
 
 
 def batches(result: Result) -> RenderableType:
@@ -174,15 +245,31 @@ def batches(result: Result) -> RenderableType:
         value = result.value if chosen else row.value
         shown = "not better" if value is None else format_number(value)
         bound = "-" if row.bound is None else format_number(row.bound)
-        table.add_row("*" if chosen else "", f"{row.target_batch_size:,}", shown, bound, style="bold" if chosen else "dim")
-    return Group(Text("\nTarget batch sizes (searched from the largest down, each only for what is better)", style="bold"), table)
+        table.add_row(
+            "*" if chosen else "",
+            f"{row.target_batch_size:,}",
+            shown,
+            bound,
+            style="bold" if chosen else "dim",
+        )
+    return Group(
+        Text(
+            "\nTarget batch sizes (searched from the largest down, each only for what is better)",
+            style="bold",
+        ),
+        table,
+    )
 
 
 def comparison(options: Sequence[Option], problem: Problem, width: int) -> RenderableType:
     """Table of placements side by side."""
     table = _table(COLUMNS, width)
     for option in options:
-        table.add_row(option.label, *_cells(option.placement, option.estimate), style="dim" if option.note else None)
+        table.add_row(
+            option.label,
+            *_cells(option.placement, option.estimate),
+            style="dim" if option.note else None,
+        )
         if option.note:
             table.add_row("", Text(option.note), *[""] * (len(COLUMNS) - 2))
     return table
@@ -190,13 +277,27 @@ def comparison(options: Sequence[Option], problem: Problem, width: int) -> Rende
 
 def advice(result: Result) -> RenderableType:
     """Verdict, baselines and near misses in sentences."""
-    lines: list[tuple[str, str]] = [("verdict" if i == 0 else "", sentence) for i, sentence in enumerate(result.verdict)]
-    lines += [("compare" if i == 0 else "", _baseline_words(option)) for i, option in enumerate(result.baselines)]
+    lines: list[tuple[str, str]] = [
+        ("verdict" if i == 0 else "", sentence) for i, sentence in enumerate(result.verdict)
+    ]
+    lines += [
+        ("compare" if i == 0 else "", _baseline_words(option))
+        for i, option in enumerate(result.baselines)
+    ]
     lines += [("note" if i == 0 else "", note.message) for i, note in enumerate(result.notes)]
     for option in result.near_misses:
-        speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour.total
+        speed, usd = (
+            option.estimate.effective_samples_per_second.value,
+            option.estimate.usd_per_hour.total,
+        )
         lines.append(
-            ("near miss", f"{headline(option.placement)}: {format_number(speed)} samples/s for {format_usd(usd)}/h; {option.note}")
+            (
+                "near miss",
+                (
+                    f"{headline(option.placement)}: {format_number(speed)} samples/s for "
+                    f"{format_usd(usd)}/h; {option.note}"
+                ),
+            )
         )
     return Group(Text(""), _pairs(lines))
 
@@ -207,8 +308,14 @@ def _baseline_words(option: Option) -> str:
     if option.same:
         return f"{article} {option.label} tool would choose the same."
     speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour
-    text = f"{article} {option.label} tool would choose {headline(option.placement)}: {format_number(speed)} samples/s for what is really "
-    return f"{text}{format_usd(usd.total)}/h, {format_usd(usd.egress)}/h of it egress{f' ({option.note})' if option.note else ''}."
+    text = (
+        f"{article} {option.label} tool would choose {headline(option.placement)}: "
+        f"{format_number(speed)} samples/s for what is really "
+    )
+    return (
+        f"{text}{format_usd(usd.total)}/h, {format_usd(usd.egress)}/h of it "
+        f"egress{f' ({option.note})' if option.note else ''}."
+    )
 
 
 def warning_lines(warnings: Iterable[Warn]) -> list[str]:
@@ -217,7 +324,9 @@ def warning_lines(warnings: Iterable[Warn]) -> list[str]:
 
 
 def print_result(console: Console, result: Result, *, certificate: bool = False) -> None:
-    """Print a result that has a placement; with ``certificate`` what was proved about each strategy as well."""
+    """Print a result that has a placement; with ``certificate`` what was proved about each strategy
+    as well.
+    """
     console.print(reading(result.problem))
     console.print(winner(result))
     if certificate and result.proof:
@@ -238,15 +347,27 @@ def bullet(text: str) -> RenderableType:
 
 
 def _table(headers: Iterable[str], width: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1), expand=False, header_style="underline", width=min(width, MOST_WIDTH))
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 1),
+        expand=False,
+        header_style="underline",
+        width=min(width, MOST_WIDTH),
+    )
     for header in headers:
         right = header not in ("", "workers", "exchange")
-        table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=right)
+        table.add_column(
+            header, justify="right" if right else "left", overflow="fold", no_wrap=right
+        )
     return table
 
 
 def _cells(placement: Placement, got: Estimate) -> list[str]:
-    workers = "\n".join(f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}, {g.place}" for g in placement.groups)
+    workers = "\n".join(
+        f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}, {g.place}"
+        for g in placement.groups
+    )
     usd = got.usd_per_hour
     return [
         workers,
@@ -255,7 +376,9 @@ def _cells(placement: Placement, got: Estimate) -> list[str]:
         f"{usd.total:.2f}" if usd.total >= 0.095 else f"{usd.total:.4f}",
         f"{usd.egress:.2f}",
         f"{usd.data:.2f}",
-        f"{got.usd_per_million_samples:.2f}" if got.usd_per_million_samples >= 0.095 else f"{got.usd_per_million_samples:.4f}",
+        f"{got.usd_per_million_samples:.2f}"
+        if got.usd_per_million_samples >= 0.095
+        else f"{got.usd_per_million_samples:.4f}",
     ]
 
 
@@ -285,10 +408,18 @@ def verified_words(result: Result) -> str:
 def _proof(result: Result) -> str:
     seconds = f"solver {result.solver}, {format_seconds(result.seconds)}"
     if result.status == "feasible":
-        return f"not proved: the best of {result.candidates:,} that were tried; --solver exact proves or finds a better one ({seconds})"
-    seconds = f"{result.candidates:,} priced in full, the others ruled out{ways_out(result.proof)}; {seconds}"
+        return (
+            f"not proved: the best of {result.candidates:,} that were tried; --solver exact "
+            f"proves or finds a better one ({seconds})"
+        )
+    seconds = (
+        f"{result.candidates:,} priced in full, the others ruled "
+        f"out{ways_out(result.proof)}; {seconds}"
+    )
     if result.status == "optimal" and result.gap is not None:
         margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
-        return f"optimal at the expected speeds: nothing in the catalog is better{margin} ({seconds})"
+        return (
+            f"optimal at the expected speeds: nothing in the catalog is better{margin} ({seconds})"
+        )
     gap = "not known" if result.gap is None else f"{100 * result.gap:.1f} %"
     return f"best so far, stopped early: gap {gap} ({seconds})"

@@ -1,7 +1,9 @@
-"""The aggregator as it runs in AWS Lambda: shipped as text inside the stack, so it knows nothing of placer.
+"""The aggregator as it runs in AWS Lambda: shipped as text inside the stack, so it knows nothing of
+placer.
 
-Objects: RUN/gradients/ROUND/PART in, RUN/means/ROUND out (from a region: RUN/gradients/ROUND/REGION of the next bucket).
-Every upload calls the function; the one that finds all parts sums them. Numbers are little-endian float32 or float16.
+Objects: RUN/gradients/ROUND/PART in, RUN/means/ROUND out (from a region: RUN/gradients/ROUND/REGION
+of the next bucket). Every upload calls the function; the one that finds all parts sums them.
+Numbers are little-endian float32 or float16.
 """
 
 from __future__ import annotations
@@ -16,9 +18,15 @@ PARTS_OF_ONE_DELETE = 1000
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
-    """Aggregate the rounds that an event of S3, or a direct call with bucket and key, speaks of; return how many were complete."""
+    """Aggregate the rounds that an event of S3, or a direct call with bucket and key, speaks of;
+    return how many were complete.
+    """
     records = event.get("Records")
-    calls = [(event["bucket"], event["key"])] if records is None else [_object_of(record) for record in records]
+    calls = (
+        [(event["bucket"], event["key"])]
+        if records is None
+        else [_object_of(record) for record in records]
+    )
     return {"aggregated": sum(aggregate(bucket, key) for bucket, key in dict.fromkeys(calls))}
 
 
@@ -44,12 +52,17 @@ def aggregate(bucket: str, key: str) -> bool:
     try:
         body = _summed(store, bucket, parts)
     except ClientError as error:
-        if error.response["Error"]["Code"] in ("NoSuchKey", "404"):  # another call was first and has tidied up
+        if error.response["Error"]["Code"] in (
+            "NoSuchKey",
+            "404",
+        ):  # another call was first and has tidied up
             return False
         raise
     for target in json.loads(os.environ["PLACER_TARGETS"]):
         out = boto3.client("s3", region_name=target["region"])
-        out.put_object(Bucket=target["bucket"], Key=target["key"].replace("ROUND", number), Body=body)
+        out.put_object(
+            Bucket=target["bucket"], Key=target["key"].replace("ROUND", number), Body=body
+        )
     for start in range(0, len(parts), PARTS_OF_ONE_DELETE):
         some = [{"Key": part} for part in parts[start : start + PARTS_OF_ONE_DELETE]]
         store.delete_objects(Bucket=bucket, Delete={"Objects": some, "Quiet": True})
@@ -67,7 +80,10 @@ def _summed(store: Any, bucket: str, parts: list[str]) -> bytes:
         if total is None:
             total = np.zeros(answer["ContentLength"] // kind.itemsize, dtype=np.float32)
         if answer["ContentLength"] != total.size * kind.itemsize:
-            raise ValueError(f"{part} has {answer['ContentLength']} bytes, the first part {total.size * kind.itemsize}")
+            raise ValueError(
+                f"{part} has {answer['ContentLength']} bytes, the first part "
+                f"{total.size * kind.itemsize}"
+            )
         at = 0
         while block := answer["Body"].read(BLOCK_BYTES):
             numbers = np.frombuffer(block, dtype=kind)

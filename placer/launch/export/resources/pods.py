@@ -21,7 +21,12 @@ SPOT_LABELS = {
     "gcp": {"cloud.google.com/gke-spot": "true"},
 }
 """Labels that managed node groups of spot machines carry."""
-AZURE_SPOT_TAINT = {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}
+AZURE_SPOT_TAINT = {
+    "key": "kubernetes.azure.com/scalesetpriority",
+    "operator": "Equal",
+    "value": "spot",
+    "effect": "NoSchedule",
+}
 MANIFEST = "/etc/placer"
 """Where a ConfigMap with the manifest is mounted."""
 SITE = Site(manifest=f"{MANIFEST}/manifest.json", stays=False)
@@ -35,17 +40,23 @@ def escaped(text: str) -> str:
 
 
 def object_name(name: str, longest_part: int) -> str:
-    """Name of an object whose pods are hosts too: begins with a letter, leaves room for a part of the name and numbers."""
+    """Name of an object whose pods are hosts too: begins with a letter, leaves room for a part of
+    the name and numbers.
+    """
     lettered = name if name[0].isalpha() else f"run-{name}"
     return lettered[: 63 - POD_SUFFIX - longest_part].strip("-")
 
 
 def group_script(plan: Plan, name: str, target: str, node: str = NODE) -> str:
     """Script of one group as a container's argument."""
-    return escaped(script(heading(plan, target), machines(plan)[name], start_lines(plan, node, SITE)))
+    return escaped(
+        script(heading(plan, target), machines(plan)[name], start_lines(plan, node, SITE))
+    )
 
 
-def container(plan: Plan, name: str, target: str, address: str | None, config: str) -> dict[str, Any]:
+def container(
+    plan: Plan, name: str, target: str, address: str | None, config: str
+) -> dict[str, Any]:
     """Container of a group.
 
     Parameters
@@ -58,17 +69,32 @@ def container(plan: Plan, name: str, target: str, address: str | None, config: s
         Name of that ConfigMap.
     """
     command = ["bash", "-c", group_script(plan, name, target)]
-    return {"name": "node", "image": plan.image, "command": command, "env": variables(plan, address, config), **manifest_mount(plan)}
+    return {
+        "name": "node",
+        "image": plan.image,
+        "command": command,
+        "env": variables(plan, address, config),
+        **manifest_mount(plan),
+    }
 
 
 def variables(plan: Plan, address: str | None, config: str) -> list[dict[str, Any]]:
-    """Variables of a container: the address of rank 0, if the machines need one, and what may be changed before the start."""
-    wishes = [{"name": name, "value": value} for name, value in WISHES.items()] if plan.uses_runtime else []
+    """Variables of a container: the address of rank 0, if the machines need one, and what may be
+    changed before the start.
+    """
+    wishes = (
+        [{"name": name, "value": value} for name, value in WISHES.items()]
+        if plan.uses_runtime
+        else []
+    )
     meeting = plan.manifest.rendezvous
     if meeting.method != "address":
         return wishes
     source: dict[str, Any] = {"valueFrom": {"configMapKeyRef": {"name": config, "key": "address"}}}
-    return [{"name": meeting.address_variable, **(source if address is None else {"value": address})}, *wishes]
+    return [
+        {"name": meeting.address_variable, **(source if address is None else {"value": address})},
+        *wishes,
+    ]
 
 
 def manifest_map(plan: Plan) -> str:
@@ -78,28 +104,53 @@ def manifest_map(plan: Plan) -> str:
 
 def manifest_mount(plan: Plan) -> dict[str, Any]:
     """Part of a container: where it reads the manifest, if placer's own runtime does."""
-    return {"volumeMounts": [{"name": "manifest", "mountPath": MANIFEST, "readOnly": True}]} if plan.uses_runtime else {}
+    return (
+        {"volumeMounts": [{"name": "manifest", "mountPath": MANIFEST, "readOnly": True}]}
+        if plan.uses_runtime
+        else {}
+    )
 
 
 def manifest_volume(plan: Plan) -> dict[str, Any]:
     """Part of a pod to `manifest_mount`."""
-    return {"volumes": [{"name": "manifest", "configMap": {"name": manifest_map(plan)}}]} if plan.uses_runtime else {}
+    return (
+        {"volumes": [{"name": "manifest", "configMap": {"name": manifest_map(plan)}}]}
+        if plan.uses_runtime
+        else {}
+    )
 
 
 def manifest_command(plan: Plan) -> list[str]:
     """Command that makes the ConfigMap with the manifest, in every cluster."""
-    command = f"kubectl --context CLUSTER create configmap {manifest_map(plan)} --from-file=manifest.json    # in every cluster"
+    command = (
+        f"kubectl --context CLUSTER create configmap {manifest_map(plan)} "
+        f"--from-file=manifest.json    # in every cluster"
+    )
     return [command] if plan.uses_runtime else []
 
 
 def image_words(plan: Plan) -> list[str]:
     """Say what the image must hold, and what it is now."""
     if not plan.uses_runtime:
-        return [f"PyTorch and the training script (`--image`, `--train`); the image here is `{plan.image}`."]
+        return [
+            (
+                f"PyTorch and the training script (`--image`, `--train`); the image here is "
+                f"`{plan.image}`."
+            )
+        ]
     return [
-        f"PyTorch, placer and, in its working folder, the module `{plan.module}` (`--image`, `--train`); the image here is `{plan.image}`.",
-        f"Such an image: `FROM {IMAGE}`, `WORKDIR /work`, `COPY . .`, `RUN pip install ./{WHEEL}`, built in a",
-        "folder with the module and a wheel of placer, made from its source: `pip wheel --no-deps --wheel-dir FOLDER .` (the project that",
+        (
+            f"PyTorch, placer and, in its working folder, the module `{plan.module}` (`--image`, "
+            f"`--train`); the image here is `{plan.image}`."
+        ),
+        (
+            f"Such an image: `FROM {IMAGE}`, `WORKDIR /work`, `COPY . .`, `RUN pip install "
+            f"./{WHEEL}`, built in a"
+        ),
+        (
+            "folder with the module and a wheel of placer, made from its source: `pip wheel "
+            "--no-deps --wheel-dir FOLDER .` (the project that"
+        ),
         "is called placer on PyPI is another one).",
     ]
 
@@ -115,7 +166,11 @@ def node_labels(provider: str, region: str, instance_type: str, market: str) -> 
     """Labels of the nodes that are meant."""
     host = instance_type.split("+", 1)[0] if provider == "gcp" else instance_type
     spot = SPOT_LABELS.get(provider, {}) if market == "spot" else {}
-    return {"node.kubernetes.io/instance-type": host, "topology.kubernetes.io/region": region, **spot}
+    return {
+        "node.kubernetes.io/instance-type": host,
+        "topology.kubernetes.io/region": region,
+        **spot,
+    }
 
 
 def tolerations(provider: str, market: str) -> list[dict[str, str]]:
@@ -132,7 +187,11 @@ def runtime_sections(plan: Plan) -> list[Section]:
             "Options",
             [
                 *wish_words(arguments=False),
-                "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` or `auto`) and `PLACER_OUT` too.",
+                (
+                    "Change or add these in the files before the start, `PLACER_RESUME` (`0`, `1` "
+                    "or "
+                    "`auto`) and `PLACER_OUT` too."
+                ),
             ],
             [],
         ),

@@ -26,7 +26,9 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Function:
-    """One aggregator: reads ``parts`` objects of ``source``, writes their sum over ``divisor`` to ``targets`` (place and key)."""
+    """One aggregator: reads ``parts`` objects of ``source``, writes their sum over ``divisor`` to
+    ``targets`` (place and key).
+    """
 
     name: str
     region: str
@@ -53,15 +55,24 @@ def arn(bucket: str, key: str = "") -> dict[str, str]:
 
 def bucket(name: str, run: str, *, notifies: bool) -> dict[str, Any]:
     """A private bucket; with ``notifies`` every gradient calls the function of the stack."""
-    days = {"Status": "Enabled", "ExpirationInDays": KEPT_DAYS, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": KEPT_DAYS}}
+    days = {
+        "Status": "Enabled",
+        "ExpirationInDays": KEPT_DAYS,
+        "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": KEPT_DAYS},
+    }
     rule = {"Name": "prefix", "Value": f"{run}/gradients/"}
-    call = {"Event": "s3:ObjectCreated:*", "Filter": {"S3Key": {"Rules": [rule]}}, "Function": {"Fn::GetAtt": ["Function", "Arn"]}}
+    call = {
+        "Event": "s3:ObjectCreated:*",
+        "Filter": {"S3Key": {"Rules": [rule]}},
+        "Function": {"Fn::GetAtt": ["Function", "Arn"]},
+    }
     encrypted = [{"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
     properties: dict[str, Any] = {
         "BucketName": name,
         "BucketEncryption": {"ServerSideEncryptionConfiguration": encrypted},
         "PublicAccessBlockConfiguration": dict.fromkeys(
-            ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"), True
+            ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"),
+            True,
         ),
         "LifecycleConfiguration": {"Rules": [{"Id": "forget", **days}]},
     }
@@ -87,8 +98,14 @@ def permission(source: Place) -> dict[str, Any]:
 
 def function(this: Function) -> dict[str, Any]:
     """Function, its role and its log."""
-    code = packaged("placer.launch.export.resources").joinpath("aggregator_function.py").read_text(encoding="utf-8")
-    targets = [{"bucket": place.bucket, "region": place.region, "key": key} for place, key in this.targets]
+    code = (
+        packaged("placer.launch.export.resources")
+        .joinpath("aggregator_function.py")
+        .read_text(encoding="utf-8")
+    )
+    targets = [
+        {"bucket": place.bucket, "region": place.region, "key": key} for place, key in this.targets
+    ]
     variables = {
         "PLACER_RUN": this.run,
         "PLACER_BUCKET_REGION": this.source.region,
@@ -112,7 +129,10 @@ def function(this: Function) -> dict[str, Any]:
         "LoggingConfig": {"LogGroup": {"Ref": "Log"}},
     }
     return {
-        "Log": {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": f"/aws/lambda/{this.name}", "RetentionInDays": LOG_DAYS}},
+        "Log": {
+            "Type": "AWS::Logs::LogGroup",
+            "Properties": {"LogGroupName": f"/aws/lambda/{this.name}", "RetentionInDays": LOG_DAYS},
+        },
         "Role": _role(this),
         "Function": {"Type": "AWS::Lambda::Function", "Properties": properties},
     }
@@ -122,17 +142,31 @@ def _role(this: Function) -> dict[str, Any]:
     """The least that the function needs: its parts, its results, its log."""
     parts = f"{this.run}/gradients/*"
     statements = [
-        allowed(arn(this.source.bucket), "s3:ListBucket", Condition={"StringLike": {"s3:prefix": parts}}),
+        allowed(
+            arn(this.source.bucket), "s3:ListBucket", Condition={"StringLike": {"s3:prefix": parts}}
+        ),
         allowed(arn(this.source.bucket, parts), "s3:GetObject", "s3:DeleteObject"),
-        allowed([arn(place.bucket, key.replace("ROUND", "*")) for place, key in this.targets], "s3:PutObject"),
+        allowed(
+            [arn(place.bucket, key.replace("ROUND", "*")) for place, key in this.targets],
+            "s3:PutObject",
+        ),
         allowed([{"Fn::GetAtt": ["Log", "Arn"]}], "logs:CreateLogStream", "logs:PutLogEvents"),
     ]
-    trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"Service": "lambda.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+    }
     return {
         "Type": "AWS::IAM::Role",
         "Properties": {
             "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [trust]},
-            "Policies": [{"PolicyName": "aggregate", "PolicyDocument": {"Version": "2012-10-17", "Statement": statements}}],
+            "Policies": [
+                {
+                    "PolicyName": "aggregate",
+                    "PolicyDocument": {"Version": "2012-10-17", "Statement": statements},
+                }
+            ],
         },
     }
 
@@ -142,7 +176,9 @@ def worker_policy(name: str, run: str) -> dict[str, Any]:
     statements = [
         allowed(arn(name, f"{run}/gradients/*"), "s3:PutObject"),
         allowed(arn(name, f"{run}/means/*"), "s3:GetObject"),
-        allowed(arn(name), "s3:ListBucket", Condition={"StringLike": {"s3:prefix": f"{run}/means/*"}}),
+        allowed(
+            arn(name), "s3:ListBucket", Condition={"StringLike": {"s3:prefix": f"{run}/means/*"}}
+        ),
     ]
     return managed("Put gradients and get means of one training run", statements)
 
@@ -150,4 +186,7 @@ def worker_policy(name: str, run: str) -> dict[str, Any]:
 def managed(description: str, statements: list[dict[str, Any]]) -> dict[str, Any]:
     """A policy to attach to the machines' role."""
     document = {"Version": "2012-10-17", "Statement": statements}
-    return {"Type": "AWS::IAM::ManagedPolicy", "Properties": {"Description": description, "PolicyDocument": document}}
+    return {
+        "Type": "AWS::IAM::ManagedPolicy",
+        "Properties": {"Description": description, "PolicyDocument": document},
+    }

@@ -1,4 +1,6 @@
-"""Target ``cloudformation``: buckets and Lambda aggregators of a serverless exchange, one stack a region and role."""
+"""Target ``cloudformation``: buckets and Lambda aggregators of a serverless exchange, one stack a
+region and role.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from placer.documents.manifest.types import Bucket
 from placer.errors import PlacerError
 from placer.launch.export.plan import Plan
 from placer.launch.export.resources.pods import object_name
-from placer.launch.export.resources.stacks import Function, Place, allowed, bucket, function, managed, permission, worker_policy
+from placer.launch.export.resources.stacks import (
+    Function,
+    Place,
+    allowed,
+    bucket,
+    function,
+    managed,
+    permission,
+    worker_policy,
+)
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.readme import plain, readme
 from placer.launch.export.texts.yaml_text import yaml_text
@@ -20,7 +31,9 @@ from placer.units import GIB
 NUMBERS = {"none": "<f4", "fp16": "<f2"}
 """What the aggregator can sum, by compression."""
 BYTES_OF_SUM = {"none": 2.0, "fp16": 3.0}
-"""Memory of the aggregator for each byte of a gradient: the sum in float32, and the mean as it is sent."""
+"""Memory of the aggregator for each byte of a gradient: the sum in float32, and the mean as it is
+sent.
+"""
 RUNTIME_GIB = 0.25
 """Python, boto3, NumPy and a block of one part (assumed)."""
 MOST_GIB = 10.0
@@ -40,11 +53,14 @@ def files(plan: Plan) -> dict[str, str]:
     Raises
     ------
     PlacerError
-        If the plan has no cloud function, or not all of it is on AWS, or Lambda is too small for it.
+        If the plan has no cloud function, or not all of it is on AWS, or Lambda is too small for
+        it.
     """
     _check(plan)
     lines = comments(heading(plan, "cloudformation"))
-    built = {f"{name}.yaml": yaml_text([template], lines) for name, (_, template) in stacks(plan).items()}
+    built = {
+        f"{name}.yaml": yaml_text([template], lines) for name, (_, template) in stacks(plan).items()
+    }
     return {**built, "README.md": _readme(plan)}
 
 
@@ -52,27 +68,39 @@ def _check(plan: Plan) -> None:
     manifest, aggregator = plan.manifest, plan.manifest.aggregator
     if aggregator is None or aggregator.kind != "function":
         raise PlacerError(
-            f"the exchange {manifest.exchange.strategy} has no cloud function", "cloudformation is for central and hierarchical"
+            f"the exchange {manifest.exchange.strategy} has no cloud function",
+            "cloudformation is for central and hierarchical",
         )
     for place in (aggregator.place, *(b.place for b in manifest.buckets)):
         provider, _, region = place.partition("/")
         if provider != "aws" or plain_name(region) != region:
             raise PlacerError(
-                f"{place} is no region of AWS", "cloudformation needs the function and all buckets on AWS: ask again with --in 'aws/*'"
+                f"{place} is no region of AWS",
+                "cloudformation needs the function and all buckets on AWS: ask again with --in "
+                "'aws/*'",
             )
     if manifest.exchange.compression not in NUMBERS:
-        raise PlacerError(f"the aggregator cannot sum {manifest.exchange.compression} gradients", "use --compression none or fp16")
+        raise PlacerError(
+            f"the aggregator cannot sum {manifest.exchange.compression} gradients",
+            "use --compression none or fp16",
+        )
     if memory_gib(plan) > MOST_GIB:
         raise PlacerError(
-            f"the aggregator needs {memory_gib(plan):.1f} GiB, AWS Lambda has {MOST_GIB:g}", "use a server: --exchange parameter-server"
+            f"the aggregator needs {memory_gib(plan):.1f} GiB, AWS Lambda has {MOST_GIB:g}",
+            "use a server: --exchange parameter-server",
         )
 
 
 def memory_gib(plan: Plan) -> float:
-    """Memory of the global function in GiB: the plan's, or more if this implementation holds more at once."""
+    """Memory of the global function in GiB: the plan's, or more if this implementation holds more
+    at once.
+    """
     aggregator, model = plan.manifest.aggregator, plan.manifest.model
     assert aggregator is not None
-    return max(aggregator.memory_gib or 0.0, _least_gib(plan.manifest.exchange.compression, model.gradient_bytes))
+    return max(
+        aggregator.memory_gib or 0.0,
+        _least_gib(plan.manifest.exchange.compression, model.gradient_bytes),
+    )
 
 
 def _least_gib(compression: str, gradient_bytes: float) -> float:
@@ -87,11 +115,19 @@ def stacks(plan: Plan) -> dict[str, tuple[str, dict[str, Any]]]:
     assert aggregator is not None
     last = _global(plan, main, regional)
     together = last.region == _region(main)
-    built = {"exchange": (_region(main), _stack(plan, main, last if together else None, workers=not regional))}
+    built = {
+        "exchange": (
+            _region(main),
+            _stack(plan, main, last if together else None, workers=not regional),
+        )
+    }
     if not together:
         built["function"] = (last.region, _remote(last))
     for number, here in enumerate(regional):
-        built[f"region-{number}-{_region(here)}"] = (_region(here), _stack(plan, here, _regional(plan, here, main), workers=True))
+        built[f"region-{number}-{_region(here)}"] = (
+            _region(here),
+            _stack(plan, here, _regional(plan, here, main), workers=True),
+        )
     return built
 
 
@@ -124,11 +160,32 @@ def _regional(plan: Plan, here: Bucket, main: Bucket) -> Function:
     """The function of a region: sends the sum of its workers on."""
     count = sum(group.count for group in plan.manifest.groups if group.place == here.place)
     key = f"{plan.manifest.name}/gradients/ROUND/{_region(here)}"
-    least = max(1.0, _least_gib(plan.manifest.exchange.compression, plan.manifest.model.gradient_bytes))
-    return _function(plan, name="sum", region=_region(here), source=here, parts=count, divisor=1, targets=((_at(main), key),), gib=least)
+    least = max(
+        1.0, _least_gib(plan.manifest.exchange.compression, plan.manifest.model.gradient_bytes)
+    )
+    return _function(
+        plan,
+        name="sum",
+        region=_region(here),
+        source=here,
+        parts=count,
+        divisor=1,
+        targets=((_at(main), key),),
+        gib=least,
+    )
 
 
-def _function(plan: Plan, *, name: str, region: str, source: Bucket, parts: int, divisor: int, targets: Any, gib: float) -> Function:
+def _function(
+    plan: Plan,
+    *,
+    name: str,
+    region: str,
+    source: Bucket,
+    parts: int,
+    divisor: int,
+    targets: Any,
+    gib: float,
+) -> Function:
     manifest, aggregator = plan.manifest, plan.manifest.aggregator
     assert aggregator is not None
     return Function(
@@ -158,13 +215,20 @@ def _stack(plan: Plan, here: Bucket, called: Function | None, *, workers: bool) 
 
 
 def _remote(last: Function) -> dict[str, Any]:
-    """A function in another region than its bucket: S3 cannot call it, so the workers do, after each upload."""
-    calls = managed("Call the aggregator of one training run", [allowed([{"Fn::GetAtt": ["Function", "Arn"]}], "lambda:InvokeFunction")])
+    """A function in another region than its bucket: S3 cannot call it, so the workers do, after
+    each upload.
+    """
+    calls = managed(
+        "Call the aggregator of one training run",
+        [allowed([{"Fn::GetAtt": ["Function", "Arn"]}], "lambda:InvokeFunction")],
+    )
     return _template({**function(last), "WorkerPolicy": calls})
 
 
 def _template(resources: dict[str, Any]) -> dict[str, Any]:
-    outputs = {"WorkerPolicy": {"Value": {"Ref": "WorkerPolicy"}}} if "WorkerPolicy" in resources else {}
+    outputs = (
+        {"WorkerPolicy": {"Value": {"Ref": "WorkerPolicy"}}} if "WorkerPolicy" in resources else {}
+    )
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "Gradient exchange of a training run, written by placer",
@@ -179,30 +243,67 @@ def _readme(plan: Plan) -> str:
     asked, aggregator = memory_gib(plan), manifest.aggregator
     assert aggregator is not None
     words = [
-        "Run with AWS's command line, in an account that may make buckets, functions and roles. ARN is a layer with NumPy in the",
-        "region, such as arn:aws:lambda:REGION:336392948345:layer:AWSSDKPandas-Python312:VERSION (Arm: AWSSDKPandas-Python312-Arm64).",
-        "Attach the policy that a stack puts out as WorkerPolicy to the role of the machines. Workers put",
+        (
+            "Run with AWS's command line, in an account that may make buckets, functions and "
+            "roles. ARN is a layer with NumPy in the"
+        ),
+        (
+            "region, such as "
+            "arn:aws:lambda:REGION:336392948345:layer:AWSSDKPandas-Python312:VERSION (Arm: "
+            "AWSSDKPandas-Python312-Arm64)."
+        ),
+        (
+            "Attach the policy that a stack puts out as WorkerPolicy to the role of the machines. "
+            "Workers put"
+        ),
         "`RUN/gradients/ROUND/RANK` and get `RUN/means/ROUND`,",
-        f"RUN = `{manifest.name}`, little-endian {'float32' if manifest.exchange.compression == 'none' else 'float16'}.",
+        (
+            f"RUN = `{manifest.name}`, little-endian "
+            f"{'float32' if manifest.exchange.compression == 'none' else 'float16'}."
+        ),
     ]
     if asked > (aggregator.memory_gib or 0.0):
-        words.append(f"The function gets {asked:.2f} GiB; the plan was priced with {aggregator.memory_gib or 0.0:g} GiB.")
+        words.append(
+            f"The function gets {asked:.2f} GiB; the plan was priced with "
+            f"{aggregator.memory_gib or 0.0:g} GiB."
+        )
     if "function" in built:
-        words.append("The bucket lies in another region than the function, so S3 cannot call it: each worker invokes it after its upload.")
+        words.append(
+            "The bucket lies in another region than the function, so S3 cannot call it: each "
+            "worker invokes it after its upload."
+        )
     if traits(manifest.exchange.strategy).transport == "regional-stores":
         words.append("Workers use the bucket of their own region, PLACER_REGION_BUCKET.")
     names = {name: f"{object_name(manifest.name, 0)}-{name}" for name in built}
-    order = [*(n for n in built if n != "exchange"), "exchange"] if "function" in built else list(built)
+    order = (
+        [*(n for n in built if n != "exchange"), "exchange"] if "function" in built else list(built)
+    )
     deploy = [
-        f"aws cloudformation deploy --region {built[n][0]} --stack-name {names[n]} --template-file {n}.yaml --capabilities CAPABILITY_IAM"
+        (
+            f"aws cloudformation deploy --region {built[n][0]} --stack-name {names[n]} "
+            f"--template-file {n}.yaml --capabilities CAPABILITY_IAM"
+        )
         + (" --parameter-overrides NumpyLayer=ARN" if "Parameters" in built[n][1] else "")
         for n in order
     ]
     tails = [
-        f"aws logs tail --follow --region {region} /aws/lambda/{t['Resources']['Function']['Properties']['FunctionName']}"
+        (
+            f"aws logs tail --follow --region {region} "
+            f"/aws/lambda/{t['Resources']['Function']['Properties']['FunctionName']}"
+        )
         for region, t in built.values()
         if "Function" in t["Resources"]
     ]
-    empty = [f"aws s3 rm --recursive s3://{b.name} --region {plain(_region(b))}" for b in manifest.buckets]
-    down = [f"aws cloudformation delete-stack --region {region} --stack-name {names[n]}" for n, (region, _) in built.items()]
-    return readme(plan, "cloudformation", [("Launch", words, deploy), ("Watch", [], tails), ("Tear down", [], [*empty, *down])])
+    empty = [
+        f"aws s3 rm --recursive s3://{b.name} --region {plain(_region(b))}"
+        for b in manifest.buckets
+    ]
+    down = [
+        f"aws cloudformation delete-stack --region {region} --stack-name {names[n]}"
+        for n, (region, _) in built.items()
+    ]
+    return readme(
+        plan,
+        "cloudformation",
+        [("Launch", words, deploy), ("Watch", [], tails), ("Tear down", [], [*empty, *down])],
+    )

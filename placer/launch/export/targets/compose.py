@@ -1,4 +1,6 @@
-"""Target ``compose``: every worker as a container on this machine, to see that the plan starts; links are not shaped."""
+"""Target ``compose``: every worker as a container on this machine, to see that the plan starts;
+links are not shaped.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ FILE = "compose.yaml"
 MOST = 64
 """Most containers: a rehearsal of more belongs on more machines."""
 STORE_IMAGE = "motoserver/moto:5.1.0"
-"""Stands in for the object store and knows no passwords; the credentials below are words that it ignores."""
+"""Stands in for the object store and knows no passwords; the credentials below are words that it
+ignores.
+"""
 STORE_PORT = 5000
 STORE = {
     "AWS_ENDPOINT_URL": f"http://store:{STORE_PORT}",
@@ -40,12 +44,20 @@ def files(plan: Plan) -> dict[str, str]:
     """
     count = plan.manifest.rendezvous.machines
     if count > MOST:
-        raise PlacerError(f"{count} containers are too many for one machine", f"compose takes up to {MOST} workers")
-    return {FILE: yaml_text([document(plan)], comments(heading(plan, "compose"))), "README.md": _readme(plan)}
+        raise PlacerError(
+            f"{count} containers are too many for one machine",
+            f"compose takes up to {MOST} workers",
+        )
+    return {
+        FILE: yaml_text([document(plan)], comments(heading(plan, "compose"))),
+        "README.md": _readme(plan),
+    }
 
 
 def document(plan: Plan) -> dict[str, Any]:
-    """Build the Compose file: one service a worker, with one process each, whatever GPUs the plan rents."""
+    """Build the Compose file: one service a worker, with one process each, whatever GPUs the plan
+    rents.
+    """
     services: dict[str, Any] = {}
     for name, environment in machines(plan).items():
         for node in range(int(environment["PLACER_GROUP_SIZE"])):
@@ -53,7 +65,11 @@ def document(plan: Plan) -> dict[str, Any]:
     if plan.manifest.buckets:
         services["store"] = {"image": STORE_IMAGE, "environment": {"MOTO_PORT": str(STORE_PORT)}}
         role = {"PLACER_ROLE": "aggregator", "PLACER_GROUP_SIZE": "1"}
-        aggregator = {**next(iter(machines(plan).values())), **role, **(_function_ranks(plan) if plan.uses_runtime else {})}
+        aggregator = {
+            **next(iter(machines(plan).values())),
+            **role,
+            **(_function_ranks(plan) if plan.uses_runtime else {}),
+        }
         services["aggregator"] = _service(plan, aggregator, 0)
     return {"name": plan.manifest.name, "services": services}
 
@@ -61,25 +77,46 @@ def document(plan: Plan) -> dict[str, Any]:
 def _function_ranks(plan: Plan) -> dict[str, str]:
     """Ranks of the functions, which one container plays: each reads a bucket of its own."""
     first = plan.manifest.world_size
-    return {"PLACER_RANK_OFFSET": str(first), "PLACER_LAST_RANK": str(first + len(plan.manifest.buckets) - 1)}
+    return {
+        "PLACER_RANK_OFFSET": str(first),
+        "PLACER_LAST_RANK": str(first + len(plan.manifest.buckets) - 1),
+    }
 
 
 def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, Any]:
     meeting = plan.manifest.rendezvous
     meets = meeting.method == "address" or plan.uses_runtime
     address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
-    wishes = {"PLACER_STEPS": f"${{PLACER_STEPS:-{STEPS}}}", "PLACER_RESUME": "${PLACER_RESUME:-0}"} if plan.uses_runtime else {}
+    wishes = (
+        {"PLACER_STEPS": f"${{PLACER_STEPS:-{STEPS}}}", "PLACER_RESUME": "${PLACER_RESUME:-0}"}
+        if plan.uses_runtime
+        else {}
+    )
     store = STORE if plan.manifest.buckets else {}
-    rank = '"$PLACER_RANK-$PLACER_LAST_RANK"' if "PLACER_LAST_RANK" in environment else '"$PLACER_RANK"'
-    site = Site(rank=rank, options="--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else ""))
-    text = script(heading(plan, "compose"), {**environment, "PLACER_PROCESSES": "1"}, start_lines(plan, ONLY_NODE, site))
+    rank = (
+        '"$PLACER_RANK-$PLACER_LAST_RANK"'
+        if "PLACER_LAST_RANK" in environment
+        else '"$PLACER_RANK"'
+    )
+    site = Site(
+        rank=rank,
+        options="--one-machine" + (' --endpoint-url "$AWS_ENDPOINT_URL"' if store else ""),
+    )
+    text = script(
+        heading(plan, "compose"),
+        {**environment, "PLACER_PROCESSES": "1"},
+        start_lines(plan, ONLY_NODE, site),
+    )
     return {
         "image": plan.image,
         "command": ["bash", "-c", escaped(text)],
         "environment": {"PLACER_NODE": str(node), **address, **store, **wishes},
         "working_dir": "/work",
         "volumes": [{"type": "bind", "source": ".", "target": "/work"}],
-        "labels": {"placer.place": escaped(environment["PLACER_PLACE"]), "placer.group": environment["PLACER_GROUP"]},
+        "labels": {
+            "placer.place": escaped(environment["PLACER_PLACE"]),
+            "placer.group": environment["PLACER_GROUP"],
+        },
         **({"depends_on": ["store"]} if store else {}),
     }
 
@@ -88,12 +125,21 @@ def _readme(plan: Plan) -> str:
     if plan.uses_runtime:
         return readme(plan, "compose", _runtime_sections(plan))
     words = [
-        f"Needs Docker Compose 2. Put the training script into this folder: containers see it as `/work/{plan.train}`.",
-        "All workers run on this machine, with one process each and links as fast as the machine: speeds are not those of the plan.",
+        (
+            f"Needs Docker Compose 2. Put the training script into this folder: containers see it "
+            f"as `/work/{plan.train}`."
+        ),
+        (
+            "All workers run on this machine, with one process each and links as fast as the "
+            "machine: speeds are not those of the plan."
+        ),
     ]
     if plan.manifest.buckets:
         words += [
-            "The object store is moto; the service `aggregator` runs the training script with `PLACER_ROLE=aggregator`, in place of",
+            (
+                "The object store is moto; the service `aggregator` runs the training script with "
+                "`PLACER_ROLE=aggregator`, in place of"
+            ),
             f"the function in {plain(plan.manifest.buckets[0].place)}.",
         ]
     sections = [
@@ -106,14 +152,24 @@ def _readme(plan: Plan) -> str:
 
 def _runtime_sections(plan: Plan) -> list[Section]:
     words = [
-        f"Needs Docker Compose 2, the module `{plan.module}` in this folder, which containers see as `/work`, and an image that holds",
+        (
+            f"Needs Docker Compose 2, the module `{plan.module}` in this folder, which containers "
+            f"see as `/work`, and an image that holds"
+        ),
         *image_words(plan),
-        "All ranks run on this machine, with one process each and links as fast as the machine: speeds are not those of the plan.",
+        (
+            "All ranks run on this machine, with one process each and links as fast as the "
+            "machine: speeds are not those of the plan."
+        ),
         "`PLACER_STEPS=1000` before the command asks for more steps than 20.",
     ]
     if plan.manifest.buckets:
         words += [
-            "The object store is moto, which forgets all when it ends; the service `aggregator` plays the functions, which are",
+            (
+                "The object store is moto, which forgets all when it ends; the service "
+                "`aggregator` "
+                "plays the functions, which are"
+            ),
             "the last ranks. The image needs boto3 as well.",
         ]
     return [
@@ -123,7 +179,12 @@ def _runtime_sections(plan: Plan) -> list[Section]:
         log_section(plan, one_machine=True),
         (
             "Resume",
-            [f"`PLACER_RESUME=1` before the command goes on from the newest step in `{out_folder(plan)}/checkpoints`, which all share."],
+            [
+                (
+                    f"`PLACER_RESUME=1` before the command goes on from the newest step in "
+                    f"`{out_folder(plan)}/checkpoints`, which all share."
+                )
+            ],
             [],
         ),
     ]

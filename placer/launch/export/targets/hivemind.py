@@ -1,4 +1,6 @@
-"""Target ``hivemind``: a bootstrap peer, one script a group, and the arguments of hivemind.Optimizer (1.1)."""
+"""Target ``hivemind``: a bootstrap peer, one script a group, and the arguments of
+hivemind.Optimizer (1.1).
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,23 @@ from placer.launch.export.texts.shell import script
 from placer.launch.export.texts.start import ASK_NODE, CHECK_NODE, ONLY_NODE
 
 STRATEGIES = ("none", "all-reduce", "local-sgd")
-"""What hivemind.Optimizer does by itself; one worker of strategy ``none`` trains alone until others join."""
-COMPRESSIONS = {"none": "NoCompression", "fp16": "Float16Compression", "int8": "Uniform8BitQuantization"}
+"""What hivemind.Optimizer does by itself; one worker of strategy ``none`` trains alone until others
+join.
+"""
+COMPRESSIONS = {
+    "none": "NoCompression",
+    "fp16": "Float16Compression",
+    "int8": "Uniform8BitQuantization",
+}
 """Classes of hivemind.compression for each compression of placer."""
 FILE = "optimizer.json"
 AVERAGE_STATE_EVERY = 50
-"""Gradients that peers average in FP16 leave their parameters a rounding apart; averaging these every 50 steps costs 2 % more bytes."""
+"""Gradients that peers average in FP16 leave their parameters a rounding apart; averaging these
+every 50 steps costs 2 % more bytes.
+"""
 NEXT_CHUNK_S = 15.0
-"""Least wait for the next part of a peer's gradients: a peer may come late by a whole micro-batch."""
+"""Least wait for the next part of a peer's gradients: a peer may come late by a whole micro-batch.
+"""
 KIND = 'kind() { case "$1" in *:*) echo ip6 ;; *[!0-9.]*) echo dns4 ;; *) echo ip4 ;; esac; }'
 LISTEN = [
     KIND,
@@ -36,13 +47,23 @@ LISTEN = [
 ]
 """hivemind's daemon shares a port that is taken, and then nobody reaches it."""
 BOOTSTRAP = [
-    ': "${PLACER_RENDEZVOUS_ADDRESS:?set it to an address of this machine that every machine reaches}"',
+    (
+        ': "${PLACER_RENDEZVOUS_ADDRESS:?set it to an address of this machine that every '
+        'machine reaches}"'
+    ),
     'port="$PLACER_RENDEZVOUS_PORT"',
     *LISTEN,
-    'exec hivemind-dht --no_relay --identity_path "$PLACER_KEYS/bootstrap.key" --host_maddrs "$listen/$port" \\',
-    '  --announce_maddrs "/$(kind "$PLACER_RENDEZVOUS_ADDRESS")/$PLACER_RENDEZVOUS_ADDRESS/tcp/$port" "$@"',
+    (
+        'exec hivemind-dht --no_relay --identity_path "$PLACER_KEYS/bootstrap.key" '
+        '--host_maddrs "$listen/$port" \\'
+    ),
+    (
+        '  --announce_maddrs "/$(kind '
+        '"$PLACER_RENDEZVOUS_ADDRESS")/$PLACER_RENDEZVOUS_ADDRESS/tcp/$port" "$@"'
+    ),
 ]
-"""Without relaying: gradients that went through the bootstrap peer would be bytes that no plan has."""
+"""Without relaying: gradients that went through the bootstrap peer would be bytes that no plan has.
+"""
 TRAINER = [
     ': "${PLACER_INITIAL_PEERS:?set it to the address that bootstrap.sh prints: /ip4/.../p2p/...}"',
     'read -r -a peers <<< "$PLACER_INITIAL_PEERS"',
@@ -51,14 +72,25 @@ TRAINER = [
     'PLACER_OPTIMIZER="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)/optimizer.json"',
     "export PLACER_OPTIMIZER",
     'if [ -n "${PLACER_PEER_ADDRESS:-}" ]; then',
-    '  set -- --announce_maddrs "/$(kind "$PLACER_PEER_ADDRESS")/$PLACER_PEER_ADDRESS/tcp/$port" "$@"',
+    (
+        '  set -- --announce_maddrs "/$(kind '
+        '"$PLACER_PEER_ADDRESS")/$PLACER_PEER_ADDRESS/tcp/$port" "$@"'
+    ),
     "fi",
     'exec python3 "$PLACER_TRAIN" --run_id "$PLACER_RUN" --initial_peers "${peers[@]}" \\',
     '  --identity_path "$PLACER_KEYS/rank-$PLACER_RANK.key" --host_maddrs "$listen/$port" \\',
-    '  --target_batch_size "$PLACER_EPOCH_SAMPLES" --batch_size_per_step "$PLACER_BATCH_SIZE_PER_STEP" \\',
-    '  --matchmaking_time "$PLACER_MATCHMAKING_S" --averaging_timeout "$PLACER_AVERAGING_TIMEOUT_S" "$@"',
+    (
+        '  --target_batch_size "$PLACER_EPOCH_SAMPLES" --batch_size_per_step '
+        '"$PLACER_BATCH_SIZE_PER_STEP" \\'
+    ),
+    (
+        '  --matchmaking_time "$PLACER_MATCHMAKING_S" --averaging_timeout '
+        '"$PLACER_AVERAGING_TIMEOUT_S" "$@"'
+    ),
 ]
-"""Options as hivemind's own examples name them; the identity of a peer is a key that stays on its machine."""
+"""Options as hivemind's own examples name them; the identity of a peer is a key that stays on its
+machine.
+"""
 KEYS = {"PLACER_KEYS": "keys"}
 
 
@@ -72,9 +104,15 @@ def files(plan: Plan) -> dict[str, str]:
     """
     exchange = plan.manifest.exchange
     if exchange.strategy not in STRATEGIES:
-        raise PlacerError(f"hivemind does not do the exchange {exchange.strategy}", "it does all-reduce and local-sgd; try --to torchrun")
+        raise PlacerError(
+            f"hivemind does not do the exchange {exchange.strategy}",
+            "it does all-reduce and local-sgd; try --to torchrun",
+        )
     if exchange.compression not in COMPRESSIONS:
-        raise PlacerError(f"hivemind has no compression '{exchange.compression}'", f"it has {', '.join(COMPRESSIONS)}")
+        raise PlacerError(
+            f"hivemind has no compression '{exchange.compression}'",
+            f"it has {', '.join(COMPRESSIONS)}",
+        )
     lines, alike = heading(plan, "hivemind"), {**run_environment(plan), **KEYS}
     built = {"bootstrap.sh": script(lines, alike, BOOTSTRAP)}
     for group in plan.manifest.groups:
@@ -86,18 +124,22 @@ def files(plan: Plan) -> dict[str, str]:
         environment = {**alike, **group_environment(group, plan.manifest), **steps}
         built[f"{group.name}.sh"] = script(lines, environment, [node, *CHECK_NODE, *TRAINER])
     note = {"note": lines[0], "manifest": plan.manifest.digest}
-    built[FILE] = json.dumps({**note, **optimizer_arguments(plan)}, indent=2, allow_nan=False) + "\n"
+    built[FILE] = (
+        json.dumps({**note, **optimizer_arguments(plan)}, indent=2, allow_nan=False) + "\n"
+    )
     return {**built, "README.md": _readme(plan)}
 
 
 def optimizer_arguments(plan: Plan) -> dict[str, Any]:
-    """Keyword arguments of hivemind.Optimizer, apart from dht, optimizer, params and the size of a step.
+    """Keyword arguments of hivemind.Optimizer, apart from dht, optimizer, params and the size of a
+    step.
 
     Notes
     -----
-    With local updates an epoch of hivemind is what passes between two averagings: H target batches. With the size of a full group
-    known, averaging begins when all peers are there; without it, peers wait out the matchmaking time (measured with local updates:
-    5.4 s a round instead of 0.4 s).
+    With local updates an epoch of hivemind is what passes between two averagings: H target batches.
+    With the size of a full group known, averaging begins when all peers are there; without it,
+    peers wait out the matchmaking time (measured with local updates: 5.4 s a round instead of 0.4
+    s).
     """
     manifest, exchange = plan.manifest, plan.manifest.exchange
     local = exchange.strategy == "local-sgd"
@@ -110,7 +152,11 @@ def optimizer_arguments(plan: Plan) -> dict[str, Any]:
             "averaging_timeout": exchange.timeouts.averaging_s,
             "next_chunk_timeout": max(NEXT_CHUNK_S, exchange.timeouts.matchmaking_s),
             "average_state_every": 1 if local else AVERAGE_STATE_EVERY,
-            **({} if manifest.world_size == 1 else {"averager_opts": {"target_group_size": manifest.world_size}}),
+            **(
+                {}
+                if manifest.world_size == 1
+                else {"averager_opts": {"target_group_size": manifest.world_size}}
+            ),
             "use_local_updates": local,
             "delay_grad_averaging": late,
             "delay_optimizer_step": late,
@@ -127,7 +173,9 @@ def _epoch_samples(plan: Plan) -> int:
 
 
 def batch_size_per_step(plan: Plan, devices: int) -> int:
-    """Samples that a peer hands over at once: a micro-batch of each device, or with local steps its share of a target batch."""
+    """Samples that a peer hands over at once: a micro-batch of each device, or with local steps its
+    share of a target batch.
+    """
     exchange = plan.manifest.exchange
     if exchange.strategy == "local-sgd":
         return math.ceil(exchange.target_batch_size / plan.manifest.world_size)
@@ -138,18 +186,52 @@ def _readme(plan: Plan) -> str:
     manifest = plan.manifest
     last = manifest.rendezvous.port + manifest.world_size
     words = [
-        "Needs hivemind 1.1 beside the training script, which gets `--run_id`, `--initial_peers`, `--identity_path`, `--host_maddrs`,",
-        "`--target_batch_size`, `--batch_size_per_step`, `--matchmaking_time` and `--averaging_timeout`; all arguments of",
-        f"hivemind.Optimizer, with compression and what else the plan says, are in `{FILE}`, whose path is in `PLACER_OPTIMIZER`.",
-        "`examples/hivemind_roberta_tiny.py` of placer is such a script. Let all peers start from the same weights, and start",
-        "hivemind.DHT with `use_relay=False`: gradients that another peer passes on are not in the plan. Keys are made at the first",
-        "start, in `keys/`, and stay there: a peer that comes back has its old identity. Keep them private.",
-        f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines; where a machine has its public address on no",
-        "interface of its own, as clouds do, set `PLACER_PEER_ADDRESS` to it. `PLACER_LISTEN_ADDRESS` limits a peer to one interface.",
+        (
+            "Needs hivemind 1.1 beside the training script, which gets `--run_id`, "
+            "`--initial_peers`, `--identity_path`, `--host_maddrs`,"
+        ),
+        (
+            "`--target_batch_size`, `--batch_size_per_step`, `--matchmaking_time` and "
+            "`--averaging_timeout`; all arguments of"
+        ),
+        (
+            f"hivemind.Optimizer, with compression and what else the plan says, are in `{FILE}`, "
+            f"whose path is in `PLACER_OPTIMIZER`."
+        ),
+        (
+            "`examples/hivemind_roberta_tiny.py` of placer is such a script. Let all peers start "
+            "from the same weights, and start"
+        ),
+        (
+            "hivemind.DHT with `use_relay=False`: gradients that another peer passes on are not "
+            "in the plan. Keys are made at the first"
+        ),
+        (
+            "start, in `keys/`, and stay there: a peer that comes back has its old identity. Keep "
+            "them private."
+        ),
+        (
+            f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines; "
+            f"where a machine has its public address on no"
+        ),
+        (
+            "interface of its own, as clouds do, set `PLACER_PEER_ADDRESS` to it. "
+            "`PLACER_LISTEN_ADDRESS` limits a peer to one interface."
+        ),
     ]
     address = manifest.rendezvous.address_variable
-    start = [f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints /ip4/ADDRESS/tcp/.../p2p/ID"]
-    start += ["export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh printed it; on every machine"]
+    start = [
+        (
+            f"{address}=ADDRESS bash bootstrap.sh    # on one machine; prints "
+            f"/ip4/ADDRESS/tcp/.../p2p/ID"
+        )
+    ]
+    start += [
+        (
+            "export PLACER_INITIAL_PEERS=/ip4/ADDRESS/tcp/PORT/p2p/ID    # as bootstrap.sh "
+            "printed it; on every machine"
+        )
+    ]
     start += start_commands(plan, [group.name for group in manifest.groups])
     sections = [
         ("Launch", words if manifest.world_size > 1 else [*words, *meeting_words(plan)], start),

@@ -1,4 +1,6 @@
-"""Target ``jobset``: one JobSet a place, since a cluster stands in one region; one replicated job a group."""
+"""Target ``jobset``: one JobSet a place, since a cluster stands in one region; one replicated job a
+group.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,17 @@ RESTARTS = {"on_demand": 3, "spot": 20}
 def files(plan: Plan) -> dict[str, str]:
     """Return ``cluster-N-PLACE.yaml`` for each place."""
     lines = comments(heading(plan, "jobset"))
-    built = {file_name(plan, place): yaml_text([job_set(plan, place)], lines) for place in places(plan)}
+    built = {
+        file_name(plan, place): yaml_text([job_set(plan, place)], lines) for place in places(plan)
+    }
     return {**built, "README.md": _readme(plan)}
 
 
 def places(plan: Plan) -> list[str]:
     """Places with machines, in the order of ranks."""
-    return list(dict.fromkeys(environment["PLACER_PLACE"] for environment in machines(plan).values()))
+    return list(
+        dict.fromkeys(environment["PLACER_PLACE"] for environment in machines(plan).values())
+    )
 
 
 def file_name(plan: Plan, place: str) -> str:
@@ -50,14 +56,22 @@ def set_name(plan: Plan) -> str:
 
 def job_set(plan: Plan, place: str) -> dict[str, Any]:
     """Build the JobSet of one place."""
-    here = {name: environment for name, environment in machines(plan).items() if environment["PLACER_PLACE"] == place}
+    here = {
+        name: environment
+        for name, environment in machines(plan).items()
+        if environment["PLACER_PLACE"] == place
+    }
     spot = any(environment["PLACER_MARKET"] == "spot" for environment in here.values())
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {
             "name": set_name(plan),
-            "annotations": {"placer/place": place, "placer/model": plan.manifest.model.name, "placer/manifest": plan.manifest.digest},
+            "annotations": {
+                "placer/place": place,
+                "placer/model": plan.manifest.model.name,
+                "placer/manifest": plan.manifest.digest,
+            },
         },
         "spec": {
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
@@ -80,10 +94,21 @@ def _job(plan: Plan, name: str, environment: dict[str, str]) -> dict[str, Any]:
         "restartPolicy": "Never",
         "nodeSelector": node_labels(provider, region, environment["PLACER_INSTANCE_TYPE"], market),
         "tolerations": tolerations(provider, market),
-        "containers": [{**container(plan, name, "jobset", address, f"{set_}-rendezvous"), "resources": devices(group)}],
+        "containers": [
+            {
+                **container(plan, name, "jobset", address, f"{set_}-rendezvous"),
+                "resources": devices(group),
+            }
+        ],
         **manifest_volume(plan),
     }
-    job = {"parallelism": count, "completions": count, "completionMode": "Indexed", "backoffLimit": 0, "template": {"spec": pod}}
+    job = {
+        "parallelism": count,
+        "completions": count,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "template": {"spec": pod},
+    }
     return {"name": name if name != SERVER else SERVER, "replicas": 1, "template": {"spec": job}}
 
 
@@ -91,10 +116,21 @@ def _readme(plan: Plan) -> str:
     name = set_name(plan)
     several = len(places(plan)) > 1
     asks = several and plan.manifest.rendezvous.method == "address"
-    config = [f"kubectl --context CLUSTER create configmap {name}-rendezvous --from-literal=address=ADDRESS    # in every cluster"]
-    start = [f"kubectl --context CLUSTER{number} apply -f {file_name(plan, place)}" for number, place in enumerate(places(plan))]
+    config = [
+        (
+            f"kubectl --context CLUSTER create configmap {name}-rendezvous "
+            f"--from-literal=address=ADDRESS    # in every cluster"
+        )
+    ]
+    start = [
+        f"kubectl --context CLUSTER{number} apply -f {file_name(plan, place)}"
+        for number, place in enumerate(places(plan))
+    ]
     words = [
-        "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the machines above, and an image that holds",
+        (
+            "Needs JobSet (jobset.x-k8s.io/v1alpha2) in every cluster, node groups with the "
+            "machines above, and an image that holds"
+        ),
         *image_words(plan),
         "Clusters:",
         *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
@@ -103,7 +139,14 @@ def _readme(plan: Plan) -> str:
     ]
     sections = [
         ("Launch", words, [*manifest_command(plan), *(config if asks else []), *start]),
-        ("Watch", [], [f"kubectl get jobset {name}", f"kubectl logs -f -l jobset.sigs.k8s.io/jobset-name={name} --prefix"]),
+        (
+            "Watch",
+            [],
+            [
+                f"kubectl get jobset {name}",
+                f"kubectl logs -f -l jobset.sigs.k8s.io/jobset-name={name} --prefix",
+            ],
+        ),
         ("Tear down", ["In every cluster:"], [f"kubectl delete jobset {name}"]),
         *runtime_sections(plan),
     ]

@@ -10,7 +10,14 @@ from placer.launch.export.reference_runtime import WISHES, Site
 from placer.launch.export.texts.environment import SERVER, machines
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.readme import meeting_words, readme
-from placer.launch.export.texts.runtime_words import WHEEL, copy_words, log_section, needs_words, restart_section, wish_words
+from placer.launch.export.texts.runtime_words import (
+    WHEEL,
+    copy_words,
+    log_section,
+    needs_words,
+    restart_section,
+    wish_words,
+)
 from placer.launch.export.texts.start import start_lines
 from placer.launch.export.texts.yaml_text import yaml_text
 from placer.market.sources.prices.skypilot.names import skypilot_device
@@ -18,7 +25,9 @@ from placer.market.sources.prices.skypilot.names import skypilot_device
 FILE = "skypilot.yaml"
 NODE = 'PLACER_NODE="$SKYPILOT_NODE_RANK"'
 HEAD_NODE = 'PLACER_RENDEZVOUS_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
-"""The first node of a task has rank 0 of the task; addresses are private, so they serve within one task only."""
+"""The first node of a task has rank 0 of the task; addresses are private, so they serve within one
+task only.
+"""
 SETUP = "python3 -c 'import torch' || pip install torch\n"
 SITE = Site(stays=False)
 ENVIRONMENT = '. "$HOME/placer-env/bin/activate"'
@@ -34,7 +43,8 @@ uv="$HOME/.local/bin/uv"
 "$uv" pip install --python "$HOME/placer-env/bin/python" torch "./$1"
 if [ -f requirements.txt ]; then "$uv" pip install --python "$HOME/placer-env/bin/python" -r requirements.txt; fi
 """
-"""SkyPilot brings uv to every machine for itself; the Python of an image may be too old for placer."""
+"""SkyPilot brings uv to every machine for itself; the Python of an image may be too old for placer.
+"""
 
 
 def files(plan: Plan) -> dict[str, str]:
@@ -48,24 +58,45 @@ def documents(plan: Plan) -> list[dict[str, Any]]:
 
     Notes
     -----
-    Without ``execution: parallel`` SkyPilot (0.14.1) reads the same file as a pipeline of one task after the other.
-    ``inter_connection: false``: the tasks are on several clouds and get no names for each other. A variable that is null
-    must be given at launch (``--env``), so that no machine is rented before the address is known.
+    Without ``execution: parallel`` SkyPilot (0.14.1) reads the same file as a pipeline of one task
+    after the other. ``inter_connection: false``: the tasks are on several clouds and get no names
+    for each other. A variable that is null must be given at launch (``--env``), so that no machine
+    is rented before the address is known.
     """
     names = list(machines(plan))
-    header: dict[str, Any] = {"name": plan.manifest.name, "execution": "parallel", "inter_connection": False}
+    header: dict[str, Any] = {
+        "name": plan.manifest.name,
+        "execution": "parallel",
+        "inter_connection": False,
+    }
     if SERVER in names:  # the server has no end of its own: it goes when the workers are done
         header["primary_tasks"] = [name for name in names if name != SERVER]
     groups = {group.name: group for group in plan.manifest.groups}
-    return [header, *(_task(plan, name, environment, groups.get(name)) for name, environment in machines(plan).items())]
+    return [
+        header,
+        *(
+            _task(plan, name, environment, groups.get(name))
+            for name, environment in machines(plan).items()
+        ),
+    ]
 
 
-def _task(plan: Plan, name: str, environment: dict[str, str], group: Group | None) -> dict[str, Any]:
+def _task(
+    plan: Plan, name: str, environment: dict[str, str], group: Group | None
+) -> dict[str, Any]:
     variable = plan.manifest.rendezvous.address_variable
-    asked = {variable: None} if plan.manifest.rendezvous.method == "address" and not _one_task(plan) else {}
+    asked = (
+        {variable: None}
+        if plan.manifest.rendezvous.method == "address" and not _one_task(plan)
+        else {}
+    )
     wishes = WISHES if plan.uses_runtime else {}
     enter = [ENVIRONMENT] if plan.uses_runtime else []
-    own = [HEAD_NODE, f"export {variable}"] if plan.manifest.rendezvous.method == "address" and _one_task(plan) else []
+    own = (
+        [HEAD_NODE, f"export {variable}"]
+        if plan.manifest.rendezvous.method == "address" and _one_task(plan)
+        else []
+    )
     return {
         "name": name,
         "num_nodes": 1 if group is None else group.count,
@@ -84,9 +115,14 @@ def _one_task(plan: Plan) -> bool:
 def _resources(group: Group) -> dict[str, Any]:
     """Pin place and machine; on Google Cloud devices are asked for beside their host."""
     offer = group.offer
-    built: dict[str, Any] = {"infra": f"{group.provider}/{group.region}", "instance_type": _host(group.provider, offer.instance_type)}
+    built: dict[str, Any] = {
+        "infra": f"{group.provider}/{group.region}",
+        "instance_type": _host(group.provider, offer.instance_type),
+    }
     if group.provider == "gcp" and not group.on_cpu:
-        built["accelerators"] = {skypilot_device("gcp", offer.gpu, offer.instance_type, [offer.gpu]): offer.gpu_count}
+        built["accelerators"] = {
+            skypilot_device("gcp", offer.gpu, offer.instance_type, [offer.gpu]): offer.gpu_count
+        }
     return {**built, "use_spot": offer.market == "spot"}
 
 
@@ -109,14 +145,25 @@ def _server_resources(plan: Plan) -> dict[str, Any]:
 
 def _readme(plan: Plan) -> str:
     meeting, name = plan.manifest.rendezvous, plan.manifest.name
-    asked = f" --env {meeting.address_variable}=ADDRESS" if meeting.method == "address" and not _one_task(plan) else ""
+    asked = (
+        f" --env {meeting.address_variable}=ADDRESS"
+        if meeting.method == "address" and not _one_task(plan)
+        else ""
+    )
     words = [
-        "Needs SkyPilot 0.14 or newer. Put the training script into this folder and launch from here: every machine gets a copy of it.",
+        (
+            "Needs SkyPilot 0.14 or newer. Put the training script into this folder and launch "
+            "from here: every machine gets a copy of it."
+        ),
         *([] if _one_task(plan) else meeting_words(plan)),
     ]
     if plan.uses_runtime:
         words = [
-            "Needs SkyPilot 0.14 or newer. Launch from this folder: every machine gets a copy of it.",
+            (
+                "Needs SkyPilot 0.14 or newer. Launch from this folder: every machine gets a copy "
+                "of "
+                "it."
+            ),
             *copy_words(plan),
             "A `requirements.txt` beside it is installed as well.",
             *needs_words(plan),
@@ -129,6 +176,13 @@ def _readme(plan: Plan) -> str:
         ("Launch", words, ["sky check", f"sky jobs launch{asked} {FILE}"]),
         ("Watch", [], ["sky jobs queue", f"sky jobs logs --name {name}"]),
         ("Tear down", [], [f"sky jobs cancel --name {name}"]),
-        *([log_section(plan, stays=False), restart_section("by SkyPilot, or by launching it anew")] if plan.uses_runtime else []),
+        *(
+            [
+                log_section(plan, stays=False),
+                restart_section("by SkyPilot, or by launching it anew"),
+            ]
+            if plan.uses_runtime
+            else []
+        ),
     ]
     return readme(plan, "skypilot", sections)

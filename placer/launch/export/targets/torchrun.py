@@ -7,7 +7,14 @@ from placer.launch.export.reference_runtime import HERE, Site
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
-from placer.launch.export.texts.runtime_words import copy_words, log_section, needs_words, resume_section, watch_words, wish_words
+from placer.launch.export.texts.runtime_words import (
+    copy_words,
+    log_section,
+    needs_words,
+    resume_section,
+    watch_words,
+    wish_words,
+)
 from placer.launch.export.texts.shell import script
 from placer.launch.export.texts.start import ASK_NODE, ONLY_NODE, start_lines
 
@@ -27,22 +34,45 @@ def group_scripts(plan: Plan, target: str) -> dict[str, str]:
 
 
 def _readme(plan: Plan) -> str:
-    needs = [f"export {plan.manifest.rendezvous.address_variable}=ADDRESS"] if plan.manifest.rendezvous.method == "address" else []
+    needs = (
+        [f"export {plan.manifest.rendezvous.address_variable}=ADDRESS"]
+        if plan.manifest.rendezvous.method == "address"
+        else []
+    )
     start = start_commands(plan, list(machines(plan)))
     if plan.uses_runtime:
         return readme(plan, "torchrun", _runtime_sections(plan, [*needs, *start]))
     words = [
-        "Copy this folder and the training script to every machine, then, on each, start the script of its group.",
+        (
+            "Copy this folder and the training script to every machine, then, on each, start the "
+            "script of its group."
+        ),
         *meeting_words(plan),
     ]
     sections = [
         ("Launch", words, [*needs, *start]),
         (
             "Watch",
-            ["torchrun prints the output of its processes; the variables `PLACER_*` say what to expect and when to raise an alarm."],
+            [
+                (
+                    "torchrun prints the output of its processes; the variables `PLACER_*` say "
+                    "what "
+                    "to expect and when to raise an alarm."
+                )
+            ],
             [],
         ),
-        ("Tear down", ["End torchrun with Ctrl-C on one machine: the others stop with it. Then give the machines back."], []),
+        (
+            "Tear down",
+            [
+                (
+                    "End torchrun with Ctrl-C on one machine: the others stop with it. Then give "
+                    "the "
+                    "machines back."
+                )
+            ],
+            [],
+        ),
     ]
     return readme(plan, "torchrun", sections)
 
@@ -60,7 +90,16 @@ def _runtime_sections(plan: Plan, start: list[str]) -> list[Section]:
     return [
         ("Launch", words, start),
         ("Watch", watch_words(), []),
-        ("Tear down", ["End the script of one machine with Ctrl-C: the others stop with it. Then give the machines back."], []),
+        (
+            "Tear down",
+            [
+                (
+                    "End the script of one machine with Ctrl-C: the others stop with it. Then give "
+                    "the machines back."
+                )
+            ],
+            [],
+        ),
         log_section(plan),
         resume_section(plan, again),
     ]

@@ -1,4 +1,6 @@
-"""Target ``trainjob``: one Kubeflow TrainJob a group (Trainer 2.2 or newer), on the runtime torch-distributed."""
+"""Target ``trainjob``: one Kubeflow TrainJob a group (Trainer 2.2 or newer), on the runtime
+torch-distributed.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,15 @@ def files(plan: Plan) -> dict[str, str]:
         If the plan has a parameter server: a TrainJob has nodes of one kind.
     """
     if plan.manifest.server is not None:
-        raise PlacerError("trainjob has no place for the machine of a parameter server", "use --to jobset or torchrun")
+        raise PlacerError(
+            "trainjob has no place for the machine of a parameter server",
+            "use --to jobset or torchrun",
+        )
     lines = comments(heading(plan, "trainjob"))
-    built = {f"{group.name}.yaml": yaml_text([train_job(plan, group)], lines) for group in plan.manifest.groups}
+    built = {
+        f"{group.name}.yaml": yaml_text([train_job(plan, group)], lines)
+        for group in plan.manifest.groups
+    }
     return {**built, "README.md": _readme(plan)}
 
 
@@ -59,8 +67,8 @@ def train_job(plan: Plan, group: Group) -> dict[str, Any]:
 
     Notes
     -----
-    Trainer sets PET_NNODES and its kin for the group alone; the script gives torchrun the numbers of the whole plan as
-    options, which go before variables.
+    Trainer sets PET_NNODES and its kin for the group alone; the script gives torchrun the numbers
+    of the whole plan as options, which go before variables.
     """
     name = job_name(plan, group)
     address = f"{name}-node-0-0.{name}" if len(plan.manifest.groups) == 1 else None
@@ -69,10 +77,18 @@ def train_job(plan: Plan, group: Group) -> dict[str, Any]:
         "kind": "TrainJob",
         "metadata": {
             "name": name,
-            "annotations": {"placer/place": group.place, "placer/model": plan.manifest.model.name, "placer/manifest": plan.manifest.digest},
+            "annotations": {
+                "placer/place": group.place,
+                "placer/model": plan.manifest.model.name,
+                "placer/manifest": plan.manifest.digest,
+            },
         },
         "spec": {
-            "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": RUNTIME},
+            "runtimeRef": {
+                "apiGroup": "trainer.kubeflow.org",
+                "kind": "ClusterTrainingRuntime",
+                "name": RUNTIME,
+            },
             "trainer": {
                 "image": plan.image,
                 "command": ["bash", "-c", group_script(plan, group.name, "trainjob")],
@@ -87,21 +103,40 @@ def train_job(plan: Plan, group: Group) -> dict[str, Any]:
 
 
 def _pods(plan: Plan, group: Group) -> dict[str, Any]:
-    """Patch the pods of Kubeflow's runtime: they go to the nodes that are meant, and see the manifest where they read it."""
-    labels = node_labels(group.provider, group.region, group.offer.instance_type, group.offer.market)
-    pod: dict[str, Any] = {"nodeSelector": labels, "tolerations": tolerations(group.provider, group.offer.market), **manifest_volume(plan)}
+    """Patch the pods of Kubeflow's runtime: they go to the nodes that are meant, and see the
+    manifest where they read it.
+    """
+    labels = node_labels(
+        group.provider, group.region, group.offer.instance_type, group.offer.market
+    )
+    pod: dict[str, Any] = {
+        "nodeSelector": labels,
+        "tolerations": tolerations(group.provider, group.offer.market),
+        **manifest_volume(plan),
+    }
     if plan.uses_runtime:
         pod["containers"] = [{"name": "node", **manifest_mount(plan)}]
     jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
-    return {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    return {
+        "manager": MANAGER,
+        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}},
+    }
 
 
 def _readme(plan: Plan) -> str:
     groups = plan.manifest.groups
     asks = len(groups) > 1 and plan.manifest.rendezvous.method == "address"
-    config = [f"kubectl --context CLUSTER create configmap {config_name(plan)} --from-literal=address=ADDRESS    # in every cluster"]
+    config = [
+        (
+            f"kubectl --context CLUSTER create configmap {config_name(plan)} "
+            f"--from-literal=address=ADDRESS    # in every cluster"
+        )
+    ]
     words = [
-        f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, and an image that holds",
+        (
+            f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, "
+            f"and an image that holds"
+        ),
         *image_words(plan),
         "Each job goes to the cluster of its place:",
         *[f"* `{group.name}.yaml`: {plain(group.place)}" for group in groups],

@@ -1,4 +1,6 @@
-"""The plan as environment variables, the same in every target: ``PLACER_`` and the words of the manifest."""
+"""The plan as environment variables, the same in every target: ``PLACER_`` and the words of the
+manifest.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def run_environment(plan: Plan) -> dict[str, str]:
 
 
 def _aggregator(aggregator: Aggregator | None) -> dict[str, str]:
-    return {} if aggregator is None else {"PLACER_AGGREGATOR": aggregator.kind, "PLACER_AGGREGATOR_PLACE": aggregator.place}
+    return (
+        {}
+        if aggregator is None
+        else {"PLACER_AGGREGATOR": aggregator.kind, "PLACER_AGGREGATOR_PLACE": aggregator.place}
+    )
 
 
 def _buckets(manifest: Manifest) -> dict[str, str]:
@@ -53,7 +59,12 @@ def _buckets(manifest: Manifest) -> dict[str, str]:
     wait = manifest.exchange.timeouts.poll_s
     bucket = manifest.buckets[0]
     polling = {} if wait is None else {"PLACER_POLL_S": f"{wait:g}"}
-    return {"PLACER_STORE": bucket.store, "PLACER_BUCKET": bucket.name, "PLACER_BUCKET_PLACE": bucket.place, **polling}
+    return {
+        "PLACER_STORE": bucket.store,
+        "PLACER_BUCKET": bucket.name,
+        "PLACER_BUCKET_PLACE": bucket.place,
+        **polling,
+    }
 
 
 def group_environment(group: Group, manifest: Manifest) -> dict[str, str]:
@@ -94,5 +105,11 @@ def server_environment(manifest: Manifest) -> dict[str, str]:
 def machines(plan: Plan) -> dict[str, dict[str, str]]:
     """All variables of each group by its name, and of the server where there is one."""
     manifest, alike = plan.manifest, run_environment(plan)
-    built = {group.name: {**alike, **group_environment(group, manifest)} for group in manifest.groups}
-    return built if manifest.server is None else {**built, SERVER: {**alike, **server_environment(manifest)}}
+    built = {
+        group.name: {**alike, **group_environment(group, manifest)} for group in manifest.groups
+    }
+    return (
+        built
+        if manifest.server is None
+        else {**built, SERVER: {**alike, **server_environment(manifest)}}
+    )

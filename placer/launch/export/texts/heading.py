@@ -21,11 +21,18 @@ def heading(plan: Plan, target: str) -> list[str]:
     lines = [
         f"{manifest.name} for {target}, {MARK}: change the manifest and export again.",
         f"manifest {shown(manifest.digest)}",
-        f"catalog {shown(manifest.inputs.catalog)}, prices as of {shown(manifest.inputs.as_of or 'unknown')}",
+        (
+            f"catalog {shown(manifest.inputs.catalog)}, prices as of "
+            f"{shown(manifest.inputs.as_of or 'unknown')}"
+        ),
         f"expected {_range(speed)} samples/s, {expected.step_seconds['total']:.3g} s {each}",
         f"expected cost {_range(usd)} USD/h",
     ]
-    edited = ["edited by hand: the expected figures are those of the plan before the edit"] if plan.edited else []
+    edited = (
+        ["edited by hand: the expected figures are those of the plan before the edit"]
+        if plan.edited
+        else []
+    )
     return [*lines, *edited]
 
 
@@ -42,5 +49,8 @@ def shown(text: str) -> str:
 
 def _range(figure: Range) -> str:
     """A figure with its interval, if that is any wider."""
-    value, low, high = (f"{part:,.0f}" if abs(part) >= 1000 else f"{part:.4g}" for part in (figure.value, figure.low, figure.high))
+    value, low, high = (
+        f"{part:,.0f}" if abs(part) >= 1000 else f"{part:.4g}"
+        for part in (figure.value, figure.low, figure.high)
+    )
     return value if low == value == high else f"{value} ({low} to {high})"

@@ -24,7 +24,12 @@ def readme(plan: Plan, target: str, sections: Sequence[Section]) -> str:
     sections
         In order; launch, watch and tear down among them.
     """
-    parts = [f"# {plan.manifest.name}: {target}\n", *[f"{plain(line)}  " for line in heading(plan, target)], "", _groups(plan)]
+    parts = [
+        f"# {plan.manifest.name}: {target}\n",
+        *[f"{plain(line)}  " for line in heading(plan, target)],
+        "",
+        _groups(plan),
+    ]
     for title, sentences, commands in sections:
         parts += [f"\n## {title}\n", *sentences]
         if commands:
@@ -40,11 +45,24 @@ def plain(text: str) -> str:
 
 def _groups(plan: Plan) -> str:
     """A table of the groups with counts, machines and prices."""
-    rows = ["| group | place | machines | market | USD/h each | ranks |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| group | place | machines | market | USD/h each | ranks |",
+        "|---|---|---|---|---|---|",
+    ]
     for group in plan.manifest.groups:
         last = group.rank_offset + group.count - 1
-        machine = f"{group.count} x {group.offer.instance_type} ({group.offer.gpu_count} x {group.offer.gpu})"
-        cells = (group.name, group.place, machine, group.offer.market, f"{group.offer.usd_per_hour:g}", f"{group.rank_offset} to {last}")
+        machine = (
+            f"{group.count} x {group.offer.instance_type} ({group.offer.gpu_count} x "
+            f"{group.offer.gpu})"
+        )
+        cells = (
+            group.name,
+            group.place,
+            machine,
+            group.offer.market,
+            f"{group.offer.usd_per_hour:g}",
+            f"{group.rank_offset} to {last}",
+        )
         rows.append("| " + " | ".join(plain(cell) for cell in cells) + " |")
     return "\n".join(rows)
 
@@ -67,14 +85,33 @@ def meeting_words(plan: Plan) -> list[str]:
     if meeting.method == "none":
         return ["One machine: nothing is exchanged."]
     if meeting.method == "buckets":
-        names = ", ".join(f"`{bucket.name}` ({plain(bucket.place)})" for bucket in plan.manifest.buckets)
+        names = ", ".join(
+            f"`{bucket.name}` ({plain(bucket.place)})" for bucket in plan.manifest.buckets
+        )
         return [
-            f"The workers meet in buckets, which must exist before the start: {names}. Names of buckets are global:",
-            "if one is taken, change it in the manifest and export again with `--edited`. On AWS, `placer export --to cloudformation`",
+            (
+                f"The workers meet in buckets, which must exist before the start: {names}. Names "
+                f"of "
+                f"buckets are global:"
+            ),
+            (
+                "if one is taken, change it in the manifest and export again with `--edited`. On "
+                "AWS, "
+                "`placer export --to cloudformation`"
+            ),
             "writes stacks of the buckets and the aggregator: deploy them first.",
         ]
     return [
-        f"`{meeting.address_variable}` is an address of rank 0 (the first machine of `{meeting.group}`) that every machine reaches.",
-        "torch.distributed also opens ports of its own choice between all machines, without encryption or passwords:",
-        f"use a private network (VPN, peering) over all places; port {meeting.port} alone is not enough.",
+        (
+            f"`{meeting.address_variable}` is an address of rank 0 (the first machine of "
+            f"`{meeting.group}`) that every machine reaches."
+        ),
+        (
+            "torch.distributed also opens ports of its own choice between all machines, without "
+            "encryption or passwords:"
+        ),
+        (
+            f"use a private network (VPN, peering) over all places; port {meeting.port} alone is "
+            f"not enough."
+        ),
     ]

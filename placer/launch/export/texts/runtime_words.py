@@ -1,4 +1,6 @@
-"""What the README of an export with placer's own runtime says: what to copy, how to watch, and what to do with the log."""
+"""What the README of an export with placer's own runtime says: what to copy, how to watch, and what
+to do with the log.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from placer.problem.exchange import traits
 WHEEL = "placer-*.whl"
 WHEN = "every 100 steps, at the end, and where possible when a rank is lost"
 CALIBRATED = ("all-reduce", "none")
-"""Strategies whose logs ``placer calibrate`` reads, if the exchange does not run beside the next step."""
+"""Strategies whose logs ``placer calibrate`` reads, if the exchange does not run beside the next
+step.
+"""
 
 
 def out_folder(plan: Plan) -> str:
@@ -21,31 +25,61 @@ def out_folder(plan: Plan) -> str:
 def needs_words(plan: Plan) -> list[str]:
     """Say what machines must have."""
     return [
-        f"Each machine starts `placer run`, which trains what `{plan.train}` returns and does the exchange of the plan itself. It needs",
-        f"Python 3.11, PyTorch and placer: `pip install torch ./{WHEEL}`. The wheel is made from placer's source, in its folder:",
-        "`pip wheel --no-deps --wheel-dir FOLDER .`, FOLDER being this one (the project that is called placer on PyPI is another).",
+        (
+            f"Each machine starts `placer run`, which trains what `{plan.train}` returns and does "
+            f"the exchange of the plan itself. It needs"
+        ),
+        (
+            f"Python 3.11, PyTorch and placer: `pip install torch ./{WHEEL}`. The wheel is made "
+            f"from placer's source, in its folder:"
+        ),
+        (
+            "`pip wheel --no-deps --wheel-dir FOLDER .`, FOLDER being this one (the project that "
+            "is called placer on PyPI is another)."
+        ),
     ]
 
 
 def copy_words(plan: Plan) -> list[str]:
     """Say what to put beside the scripts."""
-    return [f"Put the module `{plan.module}` and what it imports into this folder, which also holds the manifest that all ranks read."]
+    return [
+        (
+            f"Put the module `{plan.module}` and what it imports into this folder, which also "
+            f"holds the manifest that all ranks read."
+        )
+    ]
 
 
 def wish_words(*, arguments: bool) -> list[str]:
     """Say how to ask for more steps and other options."""
-    more = "; other options of `placer run` may follow the script's name, the same on all machines" if arguments else ""
+    more = (
+        "; other options of `placer run` may follow the script's name, the same on all machines"
+        if arguments
+        else ""
+    )
     return [
-        f"`PLACER_STEPS` is the number of optimizer steps, {STEPS} unless it is set: enough to measure before more is spent{more}.",
-        "If a machine's name does not lead to its address in the network of all, set `GLOO_SOCKET_IFNAME` to that network's interface.",
+        (
+            f"`PLACER_STEPS` is the number of optimizer steps, {STEPS} unless it is set: enough to "
+            f"measure before more is spent{more}."
+        ),
+        (
+            "If a machine's name does not lead to its address in the network of all, set "
+            "`GLOO_SOCKET_IFNAME` to that network's interface."
+        ),
     ]
 
 
 def watch_words() -> list[str]:
     """Say what is seen of a run."""
     return [
-        "Rank 0 prints steps and losses, and at the end what was predicted beside what was measured. Raise an alarm below",
-        "`PLACER_MIN_SAMPLES_PER_SECOND` or above `PLACER_MAX_ROUND_SECONDS` from exchange to exchange.",
+        (
+            "Rank 0 prints steps and losses, and at the end what was predicted beside what was "
+            "measured. Raise an alarm below"
+        ),
+        (
+            "`PLACER_MIN_SAMPLES_PER_SECOND` or above `PLACER_MAX_ROUND_SECONDS` from exchange to "
+            "exchange."
+        ),
     ]
 
 
@@ -53,16 +87,35 @@ def log_section(plan: Plan, *, stays: bool = True, one_machine: bool = False) ->
     """Say where the log is and what reads it."""
     out, first = out_folder(plan), plan.manifest.rendezvous.group
     if one_machine:
-        words = [f"`{out}/run.jsonl` is the log. All ranks shared one machine, so it tells only who was lost, not how fast the plan is."]
+        words = [
+            (
+                f"`{out}/run.jsonl` is the log. All ranks shared one machine, so it tells only who "
+                f"was "
+                f"lost, not how fast the plan is."
+            )
+        ]
         return "Measured", words, [f"placer replan manifest.json --observed {out}/run.jsonl"]
     words = [
-        f"The log of a whole run is `{out}/run.jsonl` on rank 0's machine, the first of `{first}`; the others hold their own part,",
-        "`run-rank-N.jsonl`. After a run that stopped, collect the parts too and give each with an `--observed` of its own.",
+        (
+            f"The log of a whole run is `{out}/run.jsonl` on rank 0's machine, the first of "
+            f"`{first}`; the others hold their own part,"
+        ),
+        (
+            "`run-rank-N.jsonl`. After a run that stopped, collect the parts too and give each "
+            "with an `--observed` of its own."
+        ),
     ]
     if not stays:
         words += [
-            "Machines are given back with their files, so rank 0 prints its log at the end (after a failure every machine does), each line",
-            f"after `{LOG_MARK.strip()}`: save the output as `printed.txt`, then `sed -n 's/.*{LOG_MARK}//p' printed.txt > run.jsonl`.",
+            (
+                "Machines are given back with their files, so rank 0 prints its log at the end "
+                "(after "
+                "a failure every machine does), each line"
+            ),
+            (
+                f"after `{LOG_MARK.strip()}`: save the output as `printed.txt`, then `sed -n "
+                f"'s/.*{LOG_MARK}//p' printed.txt > run.jsonl`."
+            ),
         ]
     log = f"{out}/run.jsonl" if stays else "run.jsonl"
     fit = [f"placer calibrate {log}    # fits links and speeds to what was measured"]
@@ -81,14 +134,20 @@ def resume_section(plan: Plan, how: str) -> Section:
         What to do on each machine, ends with a full stop.
     """
     words = [
-        f"Checkpoints lie in `{out_folder(plan)}/checkpoints` of each machine, {WHEN}. Start all ranks",
+        (
+            f"Checkpoints lie in `{out_folder(plan)}/checkpoints` of each machine, {WHEN}. Start "
+            f"all ranks"
+        ),
         f"again: {how} The run goes on from the newest step that all ranks have.",
     ]
     if traits(plan.manifest.exchange.strategy).local_steps:
         words.append("Each worker has a state of its own: one that lost its files cannot go on.")
     else:
         words += [
-            "All workers have the same state: copy the newest `step-*` of any machine to the others first and nothing is done twice;",
+            (
+                "All workers have the same state: copy the newest `step-*` of any machine to the "
+                "others first and nothing is done twice;"
+            ),
             "a new machine needs that copy, for without one there is no such step.",
         ]
     return "Resume", words, []
@@ -103,8 +162,17 @@ def restart_section(again: str) -> Section:
         What starts all ranks again.
     """
     words = [
-        f"Checkpoints are written to `checkpoints` in `PLACER_OUT`, {WHEN}. They go with the machines",
-        "unless `PLACER_OUT` is a folder on a volume that stays, that all of them mount, and on which files can grow. Then what is",
-        f"started again ({again}) goes on from the newest: `PLACER_RESUME` is `auto`, so that it begins where there is none.",
+        (
+            f"Checkpoints are written to `checkpoints` in `PLACER_OUT`, {WHEN}. They go with the "
+            f"machines"
+        ),
+        (
+            "unless `PLACER_OUT` is a folder on a volume that stays, that all of them mount, and "
+            "on which files can grow. Then what is"
+        ),
+        (
+            f"started again ({again}) goes on from the newest: `PLACER_RESUME` is `auto`, so that "
+            f"it begins where there is none."
+        ),
     ]
     return "Resume", words, []

@@ -16,7 +16,13 @@ def exports(environment: Mapping[str, str]) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
 
 
-def script(heading: Iterable[str], environment: Mapping[str, str], tail: Iterable[str] = (), *, sourced: bool = False) -> str:
+def script(
+    heading: Iterable[str],
+    environment: Mapping[str, str],
+    tail: Iterable[str] = (),
+    *,
+    sourced: bool = False,
+) -> str:
     """Write a script of bash.
 
     Parameters
@@ -33,18 +39,27 @@ def script(heading: Iterable[str], environment: Mapping[str, str], tail: Iterabl
     Raises
     ------
     PlacerError
-        If the assignments do not read back as what was meant: a defect, said instead of being written.
+        If the assignments do not read back as what was meant: a defect, said instead of being
+        written.
     """
     start = "" if sourced else f"{BASH}"
     options = [] if sourced else ["set -euo pipefail"]
     text = start + comments(heading) + "\n".join([*options, *exports(environment), *tail]) + "\n"
     if assignments(text) != dict(environment):
-        raise PlacerError("the shell script does not read back as what was meant", "report it with the manifest", exit_code=1)
+        raise PlacerError(
+            "the shell script does not read back as what was meant",
+            "report it with the manifest",
+            exit_code=1,
+        )
     return text
 
 
 def assignments(text: str) -> dict[str, str]:
     """Variables that ``export NAME=value`` lines of a script set, as a shell reads them."""
     words = shlex.split(text, comments=True)
-    pairs = (words[i + 1].partition("=") for i, word in enumerate(words[:-1]) if word == "export" and "=" in words[i + 1])
+    pairs = (
+        words[i + 1].partition("=")
+        for i, word in enumerate(words[:-1])
+        if word == "export" and "=" in words[i + 1]
+    )
     return {name: value for name, _, value in pairs if "$" not in name}

@@ -9,22 +9,38 @@ ASK_NODE = 'PLACER_NODE="${PLACER_NODE:?set it to the number of this machine in 
 ONLY_NODE = 'PLACER_NODE="${PLACER_NODE:-0}"'
 CHECK_NODE = [
     'case "$PLACER_NODE" in',
-    '  "" | *[!0-9]* | 0?* | ??????????*) echo "PLACER_NODE is no number from 0: $PLACER_NODE" >&2; exit 2 ;;',
+    (
+        '  "" | *[!0-9]* | 0?* | ??????????*) echo "PLACER_NODE is no number from 0: '
+        '$PLACER_NODE" >&2; exit 2 ;;'
+    ),
     "esac",
     'if [ "$PLACER_NODE" -ge "$PLACER_GROUP_SIZE" ]; then',
-    '  echo "PLACER_NODE is $PLACER_NODE, but $PLACER_GROUP has only $PLACER_GROUP_SIZE, counted from 0" >&2',
+    (
+        '  echo "PLACER_NODE is $PLACER_NODE, but $PLACER_GROUP has only $PLACER_GROUP_SIZE, '
+        'counted from 0" >&2'
+    ),
     "  exit 2",
     "fi",
     "PLACER_RANK=$((PLACER_RANK_OFFSET + PLACER_NODE))",
     "export PLACER_NODE PLACER_RANK",
 ]
-ASK_ADDRESS = ': "${PLACER_RENDEZVOUS_ADDRESS:?set it to an address of rank 0 that every machine reaches}"'
+ASK_ADDRESS = (
+    ': "${PLACER_RENDEZVOUS_ADDRESS:?set it to an address of rank 0 that every machine reaches}"'
+)
 TOGETHER = [
-    'exec torchrun --nnodes="$PLACER_MACHINES" --node-rank="$PLACER_RANK" --nproc-per-node="$PLACER_PROCESSES" \\',
-    '  --master-addr="$PLACER_RENDEZVOUS_ADDRESS" --master-port="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}" "$PLACER_TRAIN" "$@"',
+    (
+        'exec torchrun --nnodes="$PLACER_MACHINES" --node-rank="$PLACER_RANK" '
+        '--nproc-per-node="$PLACER_PROCESSES" \\'
+    ),
+    (
+        '  --master-addr="$PLACER_RENDEZVOUS_ADDRESS" '
+        '--master-port="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}" "$PLACER_TRAIN" "$@"'
+    ),
 ]
 ALONE = ['exec torchrun --standalone --nproc-per-node="$PLACER_PROCESSES" "$PLACER_TRAIN" "$@"']
-"""Workers of a serverless exchange meet in a bucket; torchrun only starts the processes of one machine."""
+"""Workers of a serverless exchange meet in a bucket; torchrun only starts the processes of one
+machine.
+"""
 
 
 def start_lines(plan: Plan, node: str, site: Site) -> list[str]:

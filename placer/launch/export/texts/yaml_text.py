@@ -16,7 +16,9 @@ _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what YAML 1.2 or 1.1 could take for a number, a date or a truth value, such as a digest 1234e567."""
+    """Quotes what YAML 1.2 or 1.1 could take for a number, a date or a truth value, such as a
+    digest 1234e567.
+    """
 
     def ignore_aliases(self, data: Any) -> bool:
         """Write equal parts in full: not every reader knows aliases."""
@@ -60,7 +62,17 @@ def yaml_text(documents: Sequence[Any], comment: str = "") -> str:
     b: "no"
     c: plain
     """
-    text = comment + yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=1_000_000, explicit_start=len(documents) > 1)
+    text = comment + yaml.dump_all(
+        documents,
+        Dumper=_Dumper,
+        sort_keys=False,
+        width=1_000_000,
+        explicit_start=len(documents) > 1,
+    )
     if list(yaml.safe_load_all(text)) != list(documents):
-        raise PlacerError("the YAML does not read back as what was meant", "report it with the manifest", exit_code=1)
+        raise PlacerError(
+            "the YAML does not read back as what was meant",
+            "report it with the manifest",
+            exit_code=1,
+        )
     return text

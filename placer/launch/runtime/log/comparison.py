@@ -1,4 +1,6 @@
-"""A run beside its plan: what a round took, moved and asked for, against what the manifest and the model of placer say."""
+"""A run beside its plan: what a round took, moved and asked for, against what the manifest and the
+model of placer say.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,21 @@ from placer.launch.runtime.plan import Plan
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.wire.codec import Codec
 from placer.problem.exchange.phase import bytes_by_link
-from placer.validation.calibration.run_log import RoundSeconds, counted_rounds, is_other_model, round_seconds, whole_rounds
+from placer.validation.calibration.run_log import (
+    RoundSeconds,
+    counted_rounds,
+    is_other_model,
+    round_seconds,
+    whole_rounds,
+)
 
 Record = Mapping[str, Any]
 LOOPBACK = "loopback"
 HIDDEN = "beside the calculation"
 """The part of an exchange that a plan with ``--overlap`` does not wait for."""
-ALL_FLUSHED = "no round had one exchange beside its calculation: too few rounds, or checkpoints too often"
+ALL_FLUSHED = (
+    "no round had one exchange beside its calculation: too few rounds, or checkpoints too often"
+)
 
 
 def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[str, Any]:
@@ -34,22 +44,30 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     Returns
     -------
     dict
-        ``rounds`` that count (`placer.validation.calibration.run_log.counted_rounds`); ``seconds``, ``bytes`` and ``requests`` as rows of
-        predicted and measured (None: nobody predicts it); ``seconds_compare``: whether the seconds are of the plan's model, batch and
-        links; ``losses`` by step; ``remarks``: what must be known to read the rows.
+        ``rounds`` that count (`placer.validation.calibration.run_log.counted_rounds`); ``seconds``,
+        ``bytes`` and ``requests`` as rows of predicted and measured (None: nobody predicts it);
+        ``seconds_compare``: whether the seconds are of the plan's model, batch and links;
+        ``losses`` by step; ``remarks``: what must be known to read the rows.
 
     Notes
     -----
-    Predicted seconds are the manifest's, of its machines, links and model. Predicted bytes are the transfers of `placer.problem.exchange` for
-    the model that was trained.
+    Predicted seconds are the manifest's, of its machines, links and model. Predicted bytes are the
+    transfers of `placer.problem.exchange` for the model that was trained.
     """
     steps = [r for r in records if r["kind"] == "step"]
     rounds = whole_rounds(steps, plan.workers, plan.steps_per_round)
-    counted = counted_rounds(steps, plan.workers, plan.steps_per_round, overlap=plan.exchange.overlap) or rounds
+    counted = (
+        counted_rounds(steps, plan.workers, plan.steps_per_round, overlap=plan.exchange.overlap)
+        or rounds
+    )
     found, overlap = round_seconds(counted, plan.workers), plan.exchange.overlap
     beside = found is not None and found.hidden is not None
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
-    alike = same_size(plan, elements) and settings.target_batch_size == plan.target_batch_size and _links(records) != LOOPBACK
+    alike = (
+        same_size(plan, elements)
+        and settings.target_batch_size == plan.target_batch_size
+        and _links(records) != LOOPBACK
+    )
     return {
         "kind": "summary",
         "rounds": len(counted),
@@ -58,22 +76,37 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
         "bytes": _bytes(plan, elements, _with_exchanges(steps) if overlap else rounds),
         "requests": _requests(plan, rounds),
         "losses": _losses(plan, steps),
-        "remarks": [*_remarks(plan, settings, elements, records), *([ALL_FLUSHED] if overlap and not beside else [])],
+        "remarks": [
+            *_remarks(plan, settings, elements, records),
+            *([ALL_FLUSHED] if overlap and not beside else []),
+        ],
     }
 
 
 def _seconds(plan: Plan, found: RoundSeconds | None) -> list[dict[str, Any]]:
-    """Medians over rounds: the slowest worker's calculation and round, the exchange, what of it nobody waits for, and samples/s."""
+    """Medians over rounds: the slowest worker's calculation and round, the exchange, what of it
+    nobody waits for, and samples/s.
+    """
     expected = plan.expected.step_seconds
     between = expected.get("communication")
-    if not plan.exchange.overlap and "calculation" in expected:  # what the slowest calculation hides of others' transfers is no wait
+    if (
+        not plan.exchange.overlap and "calculation" in expected
+    ):  # what the slowest calculation hides of others' transfers is no wait
         between = expected["total"] - expected["calculation"]
     rows: list[dict[str, Any]] = [
         {"what": "calculation", "unit": "s", "predicted": expected.get("calculation")},
         {"what": "exchange and waiting", "unit": "s", "predicted": between},
-        *([{"what": HIDDEN, "unit": "s", "predicted": expected.get("hidden")}] if plan.exchange.overlap else []),
+        *(
+            [{"what": HIDDEN, "unit": "s", "predicted": expected.get("hidden")}]
+            if plan.exchange.overlap
+            else []
+        ),
         {"what": "round", "unit": "s", "predicted": expected["total"]},
-        {"what": "throughput", "unit": "samples/s", "predicted": plan.expected.samples_per_second.value},
+        {
+            "what": "throughput",
+            "unit": "samples/s",
+            "predicted": plan.expected.samples_per_second.value,
+        },
     ]
     if found is None:
         return [{**row, "measured": None} for row in rows]
@@ -83,9 +116,14 @@ def _seconds(plan: Plan, found: RoundSeconds | None) -> list[dict[str, Any]]:
 
 
 def _with_exchanges(steps: Sequence[Record]) -> list[list[Record]]:
-    """As many parts as exchanges, shorter last rounds too: beside the next round each is logged one later, the last two together."""
+    """As many parts as exchanges, shorter last rounds too: beside the next round each is logged one
+    later, the last two together.
+    """
     ends = sorted({record["step"] for record in steps if record["exchanged"]})
-    return [[r for r in steps if before < r["step"] <= end] for before, end in zip([-1, *ends], ends, strict=False)]
+    return [
+        [r for r in steps if before < r["step"] <= end]
+        for before, end in zip([-1, *ends], ends, strict=False)
+    ]
 
 
 def _bytes(plan: Plan, elements: int, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
@@ -119,7 +157,11 @@ def _requests(plan: Plan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, 
         predicted, asked = store_requests(len(hub.gathers)), counted[hub.bucket.name]
         where = f" in {store_name(hub.bucket)}" if len(plan.buckets) > 1 else ""
         rows += [
-            {"what": f"{kind}{where}", "predicted": predicted.get(kind), "measured": asked[kind] / len(rounds) if rounds else None}
+            {
+                "what": f"{kind}{where}",
+                "predicted": predicted.get(kind),
+                "measured": asked[kind] / len(rounds) if rounds else None,
+            }
             for kind in sorted({*predicted, *asked})
         ]
     return rows
@@ -153,7 +195,9 @@ def _losses(plan: Plan, steps: Iterable[Record]) -> list[dict[str, Any]]:
 
 def same_size(plan: Plan, elements: int) -> bool:
     """Whether a model of so many trained elements exchanges what the plan's does."""
-    return not is_other_model(Codec(plan.exchange.compression).payload(elements), plan.gradient_bytes)
+    return not is_other_model(
+        Codec(plan.exchange.compression).payload(elements), plan.gradient_bytes
+    )
 
 
 def _links(records: Sequence[Record]) -> str:
@@ -164,13 +208,27 @@ def _remarks(plan: Plan, settings: Settings, elements: int, records: Sequence[Re
     said = []
     size = Codec(plan.exchange.compression).payload(elements)
     if not same_size(plan, elements):
-        said.append(f"the plan's {plan.model} exchanges {plan.gradient_bytes:,.0f} bytes, this model {size:,.0f}: seconds do not compare")
+        said.append(
+            f"the plan's {plan.model} exchanges {plan.gradient_bytes:,.0f} bytes, this model "
+            f"{size:,.0f}: seconds do not compare"
+        )
     if settings.target_batch_size != plan.target_batch_size:
-        said.append(f"target batch size {settings.target_batch_size:,}, the plan's is {plan.target_batch_size:,}")
+        said.append(
+            f"target batch size {settings.target_batch_size:,}, the plan's is "
+            f"{plan.target_batch_size:,}"
+        )
     if _links(records) == LOOPBACK:
-        said.append("all processes shared this machine: links and machines were not those of the plan")
-    lost = [f"{plan.said(r['rank'])} in step {r['step']}: {r['reason']}" for r in records if r["kind"] == "lost"]
-    ends = {r["parameters_sha256"] for r in records if r["kind"] == "end" and r["rank"] < plan.workers}
+        said.append(
+            "all processes shared this machine: links and machines were not those of the plan"
+        )
+    lost = [
+        f"{plan.said(r['rank'])} in step {r['step']}: {r['reason']}"
+        for r in records
+        if r["kind"] == "lost"
+    ]
+    ends = {
+        r["parameters_sha256"] for r in records if r["kind"] == "end" and r["rank"] < plan.workers
+    }
     if len(ends) > 1 and plan.exchange.strategy != "asgd-ga":
         said.append("the workers' models differ at the end: this should not be, report it")
     return [*said, *(f"lost {words}" for words in lost)]

@@ -1,4 +1,6 @@
-"""The run log ``placer.run/v1``: JSON lines, a header and then records, each whole on its line as soon as it is known."""
+"""The run log ``placer.run/v1``: JSON lines, a header and then records, each whole on its line as
+soon as it is known.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class RunLog:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.file = path.open("wb", buffering=0)
         except OSError as error:
-            raise PlacerError(f"cannot write '{path}': {error.strerror}", "choose another --out") from None
+            raise PlacerError(
+                f"cannot write '{path}': {error.strerror}", "choose another --out"
+            ) from None
         try:
             self.write(header(plan, settings, links=links))
         except PlacerError:
@@ -60,7 +64,12 @@ class RunLog:
     def __enter__(self) -> RunLog:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.file.close()
 
 
@@ -73,7 +82,10 @@ def header(plan: Plan, settings: Settings, *, links: str) -> dict[str, Any]:
         "manifest": {"name": plan.name, "digest": plan.digest},
         "model": plan.model,
         "gradient_bytes": plan.gradient_bytes,
-        "groups": [{"place": g.place, "count": g.count, **{key: getattr(g.offer, key) for key in OFFER}} for g in plan.groups],
+        "groups": [
+            {"place": g.place, "count": g.count, **{key: getattr(g.offer, key) for key in OFFER}}
+            for g in plan.groups
+        ],
         "strategy": exchange.strategy,
         "compression": exchange.compression,
         "local_steps": exchange.local_steps,
@@ -98,7 +110,9 @@ def append(path: Path, record: dict[str, Any]) -> None:
         with path.open("ab", buffering=0) as file:
             _add_line(file, record, path)
     except OSError as error:
-        raise PlacerError(f"cannot write '{path}': {error.strerror}", "choose another --out", exit_code=1) from None
+        raise PlacerError(
+            f"cannot write '{path}': {error.strerror}", "choose another --out", exit_code=1
+        ) from None
 
 
 def _add_line(file: FileIO, record: dict[str, Any], path: Path) -> None:
@@ -111,4 +125,8 @@ def _add_line(file: FileIO, record: dict[str, Any], path: Path) -> None:
     except OSError as error:
         with suppress(OSError):
             file.truncate(end)
-        raise PlacerError(f"cannot write '{path}': {error.strerror}", "free some space or choose another --out", exit_code=1) from None
+        raise PlacerError(
+            f"cannot write '{path}': {error.strerror}",
+            "free some space or choose another --out",
+            exit_code=1,
+        ) from None

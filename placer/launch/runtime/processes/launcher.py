@@ -1,4 +1,6 @@
-"""Starts the processes of a run on this machine, collects their records, and ends them, whatever happens."""
+"""Starts the processes of a run on this machine, collects their records, and ends them, whatever
+happens.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,13 @@ class Job:
     serves
         Whether rank 0 serves that store (else it is there already).
     links
-        ``loopback``: all ranks are on this machine; ``shaped``: all are here, each in a network of its own; ``real``.
+        ``loopback``: all ranks are on this machine; ``shaped``: all are here, each in a network of
+        its own; ``real``.
     extra
         Variables for the environment of the processes.
     network
-        Rank to an entry of `placer.launch.shaped_network.ShapedNetwork`, for ranks that join such a network.
+        Rank to an entry of `placer.launch.shaped_network.ShapedNetwork`, for ranks that join such a
+        network.
     """
 
     document: Mapping[str, Any]
@@ -90,7 +94,13 @@ class Launcher:
         beside: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
     ) -> None:
         self.beside = beside
-        self.plan, self.settings, self.job, self.store, self.handle = plan, settings, job, store, handle
+        self.plan, self.settings, self.job, self.store, self.handle = (
+            plan,
+            settings,
+            job,
+            store,
+            handle,
+        )
         self.processes: dict[int, BaseProcess] = {}
         self.alive: dict[int, Connection] = {}
         self.queue: SimpleQueue[tuple[int, Record | None]] = SimpleQueue()
@@ -127,7 +137,11 @@ class Launcher:
 
     def _start(self, rank: int) -> None:
         network = self.job.network.get(rank)
-        loop = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"} if self.store is not None and network is None else {}
+        loop = (
+            {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
+            if self.store is not None and network is None
+            else {}
+        )
         card = {} if network is None else {"GLOO_SOCKET_IFNAME": str(network["interface"])}
         told = {
             "manifest": self.job.document,
@@ -142,7 +156,9 @@ class Launcher:
         template = _template()
         records, theirs = template.Pipe(duplex=False)
         alive, mine = template.Pipe(duplex=False)
-        process = template.Process(target=main, args=(told, theirs, alive), name=f"placer rank {rank}", daemon=True)
+        process = template.Process(
+            target=main, args=(told, theirs, alive), name=f"placer rank {rank}", daemon=True
+        )
         process.start()
         theirs.close()
         alive.close()
@@ -153,18 +169,26 @@ class Launcher:
         while True:
             try:
                 self.queue.put((rank, json.loads(records.recv_bytes())))
-            except (EOFError, OSError, ValueError):  # the end, or cut off where the process was killed
+            except (
+                EOFError,
+                OSError,
+                ValueError,
+            ):  # the end, or cut off where the process was killed
                 break
         process.join()
         self.queue.put((rank, None))
 
     def _collect(self) -> None:
-        """Take records until all processes are gone; after a loss that ends the run, only for a while."""
+        """Take records until all processes are gone; after a loss that ends the run, only for a
+        while.
+        """
         running, until = set(self.job.ranks), float("inf")
         while running:
             self._look_beside()
             try:
-                rank, record = self.queue.get(timeout=min(LOOK_S if self.beside else 1.0, max(0.01, until - time.monotonic())))
+                rank, record = self.queue.get(
+                    timeout=min(LOOK_S if self.beside else 1.0, max(0.01, until - time.monotonic()))
+                )
             except Empty:
                 if time.monotonic() > until:
                     break
@@ -186,11 +210,17 @@ class Launcher:
         for name, process in self.beside.items():
             code = process.poll()
             if code is not None:
-                raise PlacerError(f"{name} has ended: {ended.how(code)}", self._advice(), exit_code=1)
+                raise PlacerError(
+                    f"{name} has ended: {ended.how(code)}", self._advice(), exit_code=1
+                )
 
     def _silent(self, until: float) -> set[int]:
         """Ranks that the others have given up: nobody waits for them."""
-        accused = {fault["lost"] for fault in self.faults.values() if fault["kind"] == "fault"} if until != float("inf") else set()
+        accused = (
+            {fault["lost"] for fault in self.faults.values() if fault["kind"] == "fault"}
+            if until != float("inf")
+            else set()
+        )
         return self.gone | accused
 
     def _take(self, rank: int, record: Record) -> None:
@@ -211,12 +241,29 @@ class Launcher:
         """Whether the others can do without a rank; all of them hear of it."""
         words = self._how(rank)
         self.lost.append((rank, words))
-        self.handle({"kind": "lost", "rank": rank, "place": self.plan.place_of(rank), "step": self._step(rank), "reason": words})
+        self.handle(
+            {
+                "kind": "lost",
+                "rank": rank,
+                "place": self.plan.place_of(rank),
+                "step": self._step(rank),
+                "reason": words,
+            }
+        )
         if self.store is not None:
             self.store.set(f"dead/{rank}", "1")
         workers = {r for r in (*running, *self.ended) if r < self.plan.workers}
-        wrong = self.faults.get(rank, {}).get("kind") == "error" and self.faults[rank].get("exit_code") == 2
-        return self.settings.elastic and executed(self.plan).ELASTIC and rank < self.plan.workers and bool(workers) and not wrong
+        wrong = (
+            self.faults.get(rank, {}).get("kind") == "error"
+            and self.faults[rank].get("exit_code") == 2
+        )
+        return (
+            self.settings.elastic
+            and executed(self.plan).ELASTIC
+            and rank < self.plan.workers
+            and bool(workers)
+            and not wrong
+        )
 
     def _how(self, rank: int) -> str:
         """How a process ended, in words."""
@@ -245,25 +292,43 @@ class Launcher:
             return PlacerError(where, f"{first}{self._advice()}", exit_code=1)
         fault = self.faults.get(self.lost[0][0], {})
         lost = fault.get("lost", self.lost[0][0])
-        where = f"{self.plan.said(lost)} was lost in step {fault.get('step', self._step(lost))}: {fault.get('reason', self.lost[0][1])}"
+        where = (
+            f"{self.plan.said(lost)} was lost in step {fault.get('step', self._step(lost))}: "
+            f"{fault.get('reason', self.lost[0][1])}"
+        )
         return PlacerError(where, self._advice(), exit_code=1)
 
     def _advice(self) -> str:
-        rescued = [fault["checkpoint"] for fault in self.faults.values() if fault.get("checkpoint") is not None]
-        elastic = "" if self.settings.elastic or not executed(self.plan).ELASTIC else "; --elastic goes on without a worker"
+        rescued = [
+            fault["checkpoint"]
+            for fault in self.faults.values()
+            if fault.get("checkpoint") is not None
+        ]
+        elastic = (
+            ""
+            if self.settings.elastic or not executed(self.plan).ELASTIC
+            else "; --elastic goes on without a worker"
+        )
         if rescued and len(self.job.ranks) < self.plan.ranks:
-            words = f"from the newest checkpoint that all have; here is one before step {max(rescued)}"
+            words = (
+                f"from the newest checkpoint that all have; here is one before step {max(rescued)}"
+            )
             return f"run all ranks again with --resume: they go on {words}{elastic}"
         if rescued:
             return f"run it again with --resume: it goes on before step {max(rescued)}{elastic}"
         if self.settings.checkpoints:
-            return f"run it again with --resume: it goes on from the last checkpoint, if there is one{elastic}"
+            return (
+                f"run it again with --resume: it goes on from the last checkpoint, if there is "
+                f"one{elastic}"
+            )
         return f"run it again{elastic}"
 
 
 @cache
 def _template() -> Any:
-    """Where processes are forked from: a server that has PyTorch loaded, so that each starts at once; it ends with this process."""
+    """Where processes are forked from: a server that has PyTorch loaded, so that each starts at
+    once; it ends with this process.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     made = multiprocessing.get_context("forkserver")

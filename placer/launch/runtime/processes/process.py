@@ -1,7 +1,8 @@
-"""One process of a run: takes its job, reports records to the launcher, and ends when the launcher ends.
+"""One process of a run: takes its job, reports records to the launcher, and ends when the launcher
+ends.
 
-The launcher holds one end of a pipe open as long as it lives: when that closes, the process ends, so nothing is left behind even
-when the launcher is killed.
+The launcher holds one end of a pipe open as long as it lives: when that closes, the process ends,
+so nothing is left behind even when the launcher is killed.
 """
 
 from __future__ import annotations
@@ -57,13 +58,29 @@ def _code(job: dict[str, Any], alive: Connection, report: Callable[[dict[str, An
         threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
         _run(job, report)
     except PlacerError as error:
-        report({"kind": "error", "rank": job["rank"], "message": error.message, "hint": error.hint, "exit_code": error.exit_code})
+        report(
+            {
+                "kind": "error",
+                "rank": job["rank"],
+                "message": error.message,
+                "hint": error.hint,
+                "exit_code": error.exit_code,
+            }
+        )
         return FAILED
     except PeerLostError:
         return LOST
     except BaseException as error:
         words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        report({"kind": "error", "rank": job["rank"], "message": words, "hint": "PLACER_DEBUG=1 shows the traceback", "exit_code": 1})
+        report(
+            {
+                "kind": "error",
+                "rank": job["rank"],
+                "message": words,
+                "hint": "PLACER_DEBUG=1 shows the traceback",
+                "exit_code": 1,
+            }
+        )
         if os.environ.get("PLACER_DEBUG"):
             sys.excepthook(type(error), error, error.__traceback__)
         return FAILED
@@ -73,7 +90,9 @@ def _code(job: dict[str, Any], alive: Connection, report: Callable[[dict[str, An
 
 
 def _join_user(job: dict[str, Any]) -> None:
-    """Join the user namespace of a network that needs no root: the kernel wants that before there is a second thread."""
+    """Join the user namespace of a network that needs no root: the kernel wants that before there
+    is a second thread.
+    """
     if job["network"] is not None:
         from placer.launch.shaped_network.entrance import enter_user
 
@@ -90,7 +109,11 @@ def _end_with(alive: Connection) -> None:
 def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
     from placer.launch.runtime.processes.worker import work
 
-    plan, settings, rank = plan_from(job["manifest"], "manifest"), Settings(**job["settings"]), job["rank"]
+    plan, settings, rank = (
+        plan_from(job["manifest"], "manifest"),
+        Settings(**job["settings"]),
+        job["rank"],
+    )
     store, backend = _store(job), "gloo"
     if job["network"] is not None:  # the socket to the store stays outside: control is not shaped
         from placer.launch.shaped_network.addresses import seen_url
@@ -99,7 +122,12 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
 
         enter(job["network"])
         backend = gloo_backend(job["network"])
-        settings = replace(settings, endpoints={bucket: seen_url(job["network"], url) for bucket, url in settings.endpoints.items()})
+        settings = replace(
+            settings,
+            endpoints={
+                bucket: seen_url(job["network"], url) for bucket, url in settings.endpoints.items()
+            },
+        )
     if not job["gather"]:
         work(plan, settings, rank, store, report, backend)
         return
@@ -119,22 +147,40 @@ def _store(job: dict[str, Any]) -> Any:
 
     host, port, serves = job["store"]
     try:
-        return TCPStore(host, port, is_master=serves, wait_for_workers=False, timeout=timedelta(seconds=job["settings"]["join_s"]))
+        return TCPStore(
+            host,
+            port,
+            is_master=serves,
+            wait_for_workers=False,
+            timeout=timedelta(seconds=job["settings"]["join_s"]),
+        )
     except (RuntimeError, ValueError) as error:
         words = " ".join(str(error).split())
         if "in use" in words:
-            raise PlacerError(f"port {port} is taken", "choose another: MASTER_PORT, or --port", exit_code=1) from None
+            raise PlacerError(
+                f"port {port} is taken", "choose another: MASTER_PORT, or --port", exit_code=1
+            ) from None
         raise PlacerError(
-            f"cannot reach rank 0 at {host}:{port}: {words[:160]}", "start rank 0, check MASTER_ADDR and firewalls", exit_code=1
+            f"cannot reach rank 0 at {host}:{port}: {words[:160]}",
+            "start rank 0, check MASTER_ADDR and firewalls",
+            exit_code=1,
         ) from None
 
 
-def _gather(plan: Plan, job: dict[str, Any], store: Any, mine: list[dict[str, Any]], report: Callable[[dict[str, Any]], None]) -> None:
+def _gather(
+    plan: Plan,
+    job: dict[str, Any],
+    store: Any,
+    mine: list[dict[str, Any]],
+    report: Callable[[dict[str, Any]], None],
+) -> None:
     """Hand the records of other machines to the launcher of rank 0, which writes the whole log."""
     rank = job["rank"]
     if rank != 0:
         store.set(f"records/{rank}", json.dumps(mine))
-        store.wait(["gathered"], timedelta(seconds=60))  # rank 0 serves the store until all is handed over
+        store.wait(
+            ["gathered"], timedelta(seconds=60)
+        )  # rank 0 serves the store until all is handed over
         return
     for other in sorted(set(range(plan.ranks)) - set(job["here"])):
         for record in json.loads(store.get(f"records/{other}")):

@@ -1,4 +1,6 @@
-"""A run from the words of the command: which ranks are here, where all meet, the log, and what came of it."""
+"""A run from the words of the command: which ranks are here, where all meet, the log, and what came
+of it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ if TYPE_CHECKING:
     from placer.launch.shaped_network import ShapedNetwork
 
 LOOPBACK = "127.0.0.1"
-LOCAL_KEYS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "us-east-1"}
+LOCAL_KEYS = {
+    "AWS_ACCESS_KEY_ID": "local",
+    "AWS_SECRET_ACCESS_KEY": "local",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 """What a client of S3 must have, and a local store does not look at."""
 
 
@@ -56,11 +62,13 @@ def run_here(
     port
         Of the store at which the processes meet; 0: a free one.
     network
-        Its machines are those of `Plan.machines`: ranks, then local object stores; None: all on the loopback device.
+        Its machines are those of `Plan.machines`: ranks, then local object stores; None: all on the
+        loopback device.
     environment
         Variables that all processes get.
     beside
-        Processes that the run needs, by the name that messages give them: where one ends, so does the run.
+        Processes that the run needs, by the name that messages give them: where one ends, so does
+        the run.
 
     Returns
     -------
@@ -73,22 +81,42 @@ def run_here(
         store = TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False)
     except RuntimeError as error:
         if "in use" in str(error):
-            raise PlacerError(f"port {port} is taken", "choose another --port, or leave it out for a free one", exit_code=1) from None
+            raise PlacerError(
+                f"port {port} is taken",
+                "choose another --port, or leave it out for a free one",
+                exit_code=1,
+            ) from None
         raise PlacerError(
-            f"cannot serve on port {port}: {' '.join(str(error).split())[:160]}", "choose another --port", exit_code=1
+            f"cannot serve on port {port}: {' '.join(str(error).split())[:160]}",
+            "choose another --port",
+            exit_code=1,
         ) from None
     joined = {} if network is None else {rank: network.entry(rank) for rank in range(plan.ranks)}
     links = "loopback" if network is None else "shaped"
     with ExitStack() as stack:
         extra = dict(environment)
         if plan.buckets and not (settings.endpoint_url or settings.endpoints):
-            entries = [None if network is None else network.entry(plan.ranks + number) for number in range(len(plan.buckets))]
+            entries = [
+                None if network is None else network.entry(plan.ranks + number)
+                for number in range(len(plan.buckets))
+            ]
             stores = stack.enter_context(local_object_stores(folder, plan.buckets, entries))
-            settings = replace(settings, endpoints={found.bucket.name: found.address for found in stores})
+            settings = replace(
+                settings, endpoints={found.bucket.name: found.address for found in stores}
+            )
             beside = {**beside, **{found.said: found.process for found in stores}}
             extra |= LOCAL_KEYS
         ranks = tuple(range(plan.ranks))
-        job = Job(document=document, ranks=ranks, host=LOOPBACK, port=store.port, serves=False, links=links, extra=extra, network=joined)
+        job = Job(
+            document=document,
+            ranks=ranks,
+            host=LOOPBACK,
+            port=store.port,
+            serves=False,
+            links=links,
+            extra=extra,
+            network=joined,
+        )
         return _logged(plan, settings, job, store, folder, watch, beside)
 
 
@@ -102,29 +130,45 @@ def run_ranks(
     *,
     one_machine: bool = False,
 ) -> list[Record]:
-    """Run this machine's ranks; the others run elsewhere and meet at ``MASTER_ADDR``:``MASTER_PORT``, or as the manifest says.
+    """Run this machine's ranks; the others run elsewhere and meet at
+    ``MASTER_ADDR``:``MASTER_PORT``, or as the manifest says.
 
     Notes
     -----
-    With ``one_machine``, or where all meet at a loopback address, which no other machine reaches, the log says so: such links are not
-    the plan's.
+    With ``one_machine``, or where all meet at a loopback address, which no other machine reaches,
+    the log says so: such links are not the plan's.
     """
     meet = plan.rendezvous
     host = os.environ.get("MASTER_ADDR") or os.environ.get(meet.address_variable)
     port = os.environ.get("MASTER_PORT") or str(meet.port)
     if not host:
-        raise PlacerError(f"neither MASTER_ADDR nor {meet.address_variable} is set", "set it to the address of rank 0, or add --local")
+        raise PlacerError(
+            f"neither MASTER_ADDR nor {meet.address_variable} is set",
+            "set it to the address of rank 0, or add --local",
+        )
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise PlacerError(f"MASTER_PORT is '{port}'", "give a port, such as 29400")
     world = os.environ.get("WORLD_SIZE", str(plan.ranks))
     if world != str(plan.ranks):
         words = f"WORLD_SIZE is {world}, the manifest has {_crew(plan)}"
         raise PlacerError(words, f"set it to {plan.ranks}, or leave it out")
-    served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # under torchrun its agent serves the store
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else a rank that stops leaves 40 lines of C++ at each of the others
+    served = (
+        os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    )  # under torchrun its agent serves the store
+    os.environ.setdefault(
+        "TORCH_CPP_LOG_LEVEL", "ERROR"
+    )  # else a rank that stops leaves 40 lines of C++ at each of the others
     here = one_machine or (plan.ranks > 1 and _is_loopback(host))
     links = "loopback" if here else "real"
-    job = Job(document=document, ranks=ranks, host=host, port=int(port), serves=served, links=links, extra={})
+    job = Job(
+        document=document,
+        ranks=ranks,
+        host=host,
+        port=int(port),
+        serves=served,
+        links=links,
+        extra={},
+    )
     return _logged(plan, settings, job, None, folder, watch)
 
 
@@ -147,7 +191,8 @@ def ranks_from(words: str | None, plan: Plan) -> tuple[int, ...]:
     match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", text.strip())
     if match is None:
         raise PlacerError(
-            f"rank '{text}' is no rank" if text else "no rank is given", "set RANK, or --rank 3 or --rank 0-3, or add --local"
+            f"rank '{text}' is no rank" if text else "no rank is given",
+            "set RANK, or --rank 3 or --rank 0-3, or add --local",
         )
     first, last = int(match[1]), int(match[2] or match[1])
     if not first <= last < plan.ranks:
@@ -173,7 +218,11 @@ def _logged(
     beside: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
 ) -> list[Record]:
     name = "run.jsonl" if 0 in job.ranks else f"run-rank-{job.ranks[0]}.jsonl"
-    set_aside([folder / name] if settings.resume else [folder / name, Path(settings.checkpoints or folder / "checkpoints")])
+    set_aside(
+        [folder / name]
+        if settings.resume
+        else [folder / name, Path(settings.checkpoints or folder / "checkpoints")]
+    )
     with RunLog(folder / name, plan, settings, links=job.links) as log:
 
         def handle(record: Record) -> None:
@@ -185,13 +234,23 @@ def _logged(
 
 
 def set_aside(paths: Iterable[Path]) -> None:
-    """Give what an earlier run left another name, so that it is neither lost nor taken for this run's: ``run.jsonl.1``."""
+    """Give what an earlier run left another name, so that it is neither lost nor taken for this
+    run's: ``run.jsonl.1``.
+    """
     for path in paths:
         if path.exists():
-            free = next(other for n in count(1) if not (other := path.with_name(f"{path.name}.{n}")).exists())
+            free = next(
+                other
+                for n in count(1)
+                if not (other := path.with_name(f"{path.name}.{n}")).exists()
+            )
             try:
                 path.rename(free)
-            except FileNotFoundError:  # the launcher of another rank, which writes here too, was first
+            except (
+                FileNotFoundError
+            ):  # the launcher of another rank, which writes here too, was first
                 continue
             except OSError as error:
-                raise PlacerError(f"cannot rename '{path}': {error.strerror}", "choose another --out") from None
+                raise PlacerError(
+                    f"cannot rename '{path}': {error.strerror}", "choose another --out"
+                ) from None

@@ -1,4 +1,6 @@
-"""Local object stores for the time of a run, each a process of its own (`placer.launch.runtime.stores.local_store`)."""
+"""Local object stores for the time of a run, each a process of its own
+(`placer.launch.runtime.stores.local_store`).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def local_object_stores(
     folder
         Of their log.
     entries
-        For each the machine of a `placer.launch.shaped_network.ShapedNetwork` that it runs on; None: 127.0.0.1.
+        For each the machine of a `placer.launch.shaped_network.ShapedNetwork` that it runs on;
+        None: 127.0.0.1.
 
     Raises
     ------
@@ -63,10 +66,14 @@ def local_object_stores(
         folder.mkdir(parents=True, exist_ok=True)
         file = said.open("wb")
     except OSError as error:
-        raise PlacerError(f"cannot write '{said}': {error.strerror}", "choose another --out") from None
+        raise PlacerError(
+            f"cannot write '{said}': {error.strerror}", "choose another --out"
+        ) from None
     with file, ExitStack() as stack:
         until = time.monotonic() + START_S
-        processes = [stack.enter_context(_process(entry, file)) for entry in entries]  # all start before the first is waited for
+        processes = [
+            stack.enter_context(_process(entry, file)) for entry in entries
+        ]  # all start before the first is waited for
         yield tuple(
             LocalStore(bucket=bucket, process=process, address=_address(process, until, said))
             for bucket, process in zip(buckets, processes, strict=True)
@@ -76,7 +83,12 @@ def local_object_stores(
 @contextmanager
 def _process(entry: Mapping[str, Any] | None, log: IO[bytes]) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(  # noqa: S603 - this interpreter, a document of our own
-        [sys.executable, "-m", "placer.launch.runtime.stores.local_store", *([] if entry is None else [json.dumps(entry)])],
+        [
+            sys.executable,
+            "-m",
+            "placer.launch.runtime.stores.local_store",
+            *([] if entry is None else [json.dumps(entry)]),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
@@ -93,5 +105,9 @@ def _address(process: subprocess.Popen[str], until: float, log: Path) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line.startswith("http") or time.monotonic() > until:
-        raise PlacerError("the local object store did not start", f"see {log}, or give --endpoint-url", exit_code=1)
+        raise PlacerError(
+            "the local object store did not start",
+            f"see {log}, or give --endpoint-url",
+            exit_code=1,
+        )
     return line.strip()

@@ -1,7 +1,8 @@
-"""What processes of a run have loaded before they are forked: imported by the server that forks them.
+"""What processes of a run have loaded before they are forked: imported by the server that forks
+them.
 
-The first optimizer of a process imports most of PyTorch's compiler, over a second of CPU time: done here once for all. Nothing
-here starts a thread, which would not survive a fork.
+The first optimizer of a process imports most of PyTorch's compiler, over a second of CPU time: done
+here once for all. Nothing here starts a thread, which would not survive a fork.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""One process of a run: makes the model, meets the others, takes the steps, reports what it measures."""
+"""One process of a run: makes the model, meets the others, takes the steps, reports what it
+measures.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from placer.errors import PlacerError
 from placer.launch.runtime.plan import Plan
 from placer.launch.runtime.processes.lost_process import PeerLostError
 from placer.launch.runtime.strategies import Executed, executed, stepping
-from placer.launch.runtime.training.checkpoint import abandon_later, load_checkpoint, save_checkpoint, steps_of
+from placer.launch.runtime.training.checkpoint import (
+    abandon_later,
+    load_checkpoint,
+    save_checkpoint,
+    steps_of,
+)
 from placer.launch.runtime.training.context import Context, Settings
 from placer.launch.runtime.training.memory import memory_error, out_of_memory
 from placer.launch.runtime.training.overlapped_exchange import Beside
@@ -31,7 +38,9 @@ MOST_LOGGED = 100
 Report = Callable[[dict[str, Any]], None]
 
 
-def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report, backend: str = "gloo") -> None:
+def work(
+    plan: Plan, settings: Settings, rank: int, store: Any, report: Report, backend: str = "gloo"
+) -> None:
     """Run one rank from the first step to the last.
 
     Parameters
@@ -60,13 +69,27 @@ def work(plan: Plan, settings: Settings, rank: int, store: Any, report: Report, 
         raise
 
 
-def _train(plan: Plan, settings: Settings, rank: int, store: Any, report: Report, trainer: Trainer, backend: str) -> None:
+def _train(
+    plan: Plan,
+    settings: Settings,
+    rank: int,
+    store: Any,
+    report: Report,
+    trainer: Trainer,
+    backend: str,
+) -> None:
     """Meet the others, take the steps, say how it ended."""
     strategy = executed(plan)
     folder = Path(settings.checkpoints)
     start, token = _meet(plan, settings, rank, store, trainer, strategy)
-    settings = replace(settings, attempt=f"{settings.attempt}-{token}")  # objects that another run left are not this one's
-    kept = load_checkpoint(folder, start, rank, replicated=strategy.REPLICATED) if start and rank < plan.workers else {}
+    settings = replace(
+        settings, attempt=f"{settings.attempt}-{token}"
+    )  # objects that another run left are not this one's
+    kept = (
+        load_checkpoint(folder, start, rank, replicated=strategy.REPLICATED)
+        if start and rank < plan.workers
+        else {}
+    )
     if kept:
         trainer.load_state(kept)
         abandon_later(folder, start, settings.steps, rank)
@@ -80,27 +103,57 @@ def _train(plan: Plan, settings: Settings, rank: int, store: Any, report: Report
         start=start,
         seen=kept.get("seen") if plan.exchange.overlap else None,
         members=tuple(range(plan.workers)),
-        notice=lambda gone, words: report({"kind": "notice", "rank": rank, "gone": gone, "message": words}),
+        notice=lambda gone, words: report(
+            {"kind": "notice", "rank": rank, "gone": gone, "message": words}
+        ),
     )
     if strategy.WIRED:
-        patient = settings.elastic and strategy.ELASTIC  # those have deadlines of their own, see Wire.swap_each
+        patient = (
+            settings.elastic and strategy.ELASTIC
+        )  # those have deadlines of their own, see Wire.swap_each
         meter = Meter() if plan.exchange.overlap else context.meter
-        context.wire = Wire(plan, rank, store, meter, PATIENT_S if patient else settings.timeout_s, backend)
+        context.wire = Wire(
+            plan, rank, store, meter, PATIENT_S if patient else settings.timeout_s, backend
+        )
         context.beside = Beside(context.meter, meter) if plan.exchange.overlap else None
     state = strategy.open(context)
-    report({"kind": "ready", "rank": rank, "pid": os.getpid(), "start": start, "elements": trainer.elements})
+    report(
+        {
+            "kind": "ready",
+            "rank": rank,
+            "pid": os.getpid(),
+            "start": start,
+            "elements": trainer.elements,
+        }
+    )
     step = start
     try:
         for step in range(start, settings.steps):
             _take_step(context, strategy, state, step, report)
     except PeerLostError as lost:
         saved = _rescue(context, strategy, folder, step)
-        report({"kind": "fault", "rank": rank, "step": step, "lost": _first(store, lost.rank), "reason": lost.reason, "checkpoint": saved})
+        report(
+            {
+                "kind": "fault",
+                "rank": rank,
+                "step": step,
+                "lost": _first(store, lost.rank),
+                "reason": lost.reason,
+                "checkpoint": saved,
+            }
+        )
         raise
     strategy.close(context, state)
     digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
     report(
-        {"kind": "end", "rank": rank, "steps": settings.steps - start, "parameters_sha256": digest, **_few(trainer), **context.meter.take()}
+        {
+            "kind": "end",
+            "rank": rank,
+            "steps": settings.steps - start,
+            "parameters_sha256": digest,
+            **_few(trainer),
+            **context.meter.take(),
+        }
     )
 
 
@@ -118,18 +171,37 @@ def _trainer(settings: Settings, rank: int) -> Trainer:
     workload = load_target(settings.train, None)
     if not isinstance(workload, Workload):
         raise PlacerError(
-            f"{settings.train} returns a step function", "placer run needs the model: return a Workload or (module, batch, loss)"
+            f"{settings.train} returns a step function",
+            "placer run needs the model: return a Workload or (module, batch, loss)",
         )
-    return Trainer(workload, choose_device(settings.device or None), rank=rank, seed=settings.seed, microbatch=settings.microbatch)
+    return Trainer(
+        workload,
+        choose_device(settings.device or None),
+        rank=rank,
+        seed=settings.seed,
+        microbatch=settings.microbatch,
+    )
 
 
-def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Trainer, strategy: Executed) -> tuple[int, str]:
-    """Wait for all ranks, check that they begin alike, and agree on the step to begin with and on a name for this attempt."""
+def _meet(
+    plan: Plan, settings: Settings, rank: int, store: Any, trainer: Trainer, strategy: Executed
+) -> tuple[int, str]:
+    """Wait for all ranks, check that they begin alike, and agree on the step to begin with and on a
+    name for this attempt.
+    """
     digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
     found = (
-        steps_of(Path(settings.checkpoints), rank, replicated=strategy.REPLICATED) if settings.resume and settings.checkpoints else set()
+        steps_of(Path(settings.checkpoints), rank, replicated=strategy.REPLICATED)
+        if settings.resume and settings.checkpoints
+        else set()
     )
-    hello = {"digest": digest, "manifest": plan.digest, "steps": sorted(found), "hub": rank >= plan.workers, "token": secrets.token_hex(4)}
+    hello = {
+        "digest": digest,
+        "manifest": plan.digest,
+        "steps": sorted(found),
+        "hub": rank >= plan.workers,
+        "token": secrets.token_hex(4),
+    }
     store.set(f"hello/{rank}", json.dumps(hello))
     others: dict[int, dict[str, Any]] = {}
     until = time.monotonic() + settings.join_s
@@ -145,7 +217,9 @@ def _meet(plan: Plan, settings: Settings, rank: int, store: Any, trainer: Traine
         time.sleep(0.01)
     for other, said in others.items():
         if said["manifest"] != others[0]["manifest"]:
-            raise PlacerError(f"{plan.said(other)} runs another manifest than rank 0", "give all the same file")
+            raise PlacerError(
+                f"{plan.said(other)} runs another manifest than rank 0", "give all the same file"
+            )
         if said["digest"] != others[0]["digest"]:
             raise PlacerError(
                 f"{plan.said(other)} begins with other parameters than rank 0",
@@ -159,21 +233,35 @@ def _start(settings: Settings, others: Mapping[int, Mapping[str, Any]], *, repli
     common = set.intersection(*(set(said["steps"]) for said in others.values() if not said["hub"]))
     start = max((step for step in common if step <= settings.steps), default=0)
     if settings.resume and not start and common - {0}:
-        words = f"the checkpoints in '{settings.checkpoints}' begin with one after step {min(common)}, the run ends after {settings.steps}"
+        words = (
+            f"the checkpoints in '{settings.checkpoints}' begin with one after step "
+            f"{min(common)}, the run ends after {settings.steps}"
+        )
         raise PlacerError(words, "ask for more --steps, or run without --resume")
     nobody = not any(said["steps"] for said in others.values())
     if settings.resume and not start and not (settings.may_begin and nobody):
         copy = "" if nobody or not replicated else "copy the newest of another machine into it, or "
-        raise PlacerError(f"no checkpoint in '{settings.checkpoints}' that all ranks have", f"{copy}run without --resume")
+        raise PlacerError(
+            f"no checkpoint in '{settings.checkpoints}' that all ranks have",
+            f"{copy}run without --resume",
+        )
     return start
 
 
 def _take_step(context: Context, strategy: Executed, state: Any, step: int, report: Report) -> None:
     """Take one step, report it, and keep a checkpoint where one is due."""
     began = time.perf_counter()
-    record: dict[str, Any] = {"kind": "step", "step": step, "rank": context.rank, "place": context.plan.place_of(context.rank)}
+    record: dict[str, Any] = {
+        "kind": "step",
+        "step": step,
+        "rank": context.rank,
+        "place": context.plan.place_of(context.rank),
+    }
     if context.rank < context.plan.workers:
-        record |= {"samples": context.shares()[context.rank], "loss": stepping(context.plan)(context, state, step)}
+        record |= {
+            "samples": context.shares()[context.rank],
+            "loss": stepping(context.plan)(context, state, step),
+        }
     else:
         record |= {"samples": 0, "loss": None}
         strategy.serve(context, state, step)
@@ -182,30 +270,51 @@ def _take_step(context: Context, strategy: Executed, state: Any, step: int, repo
     report({**record, **context.meter.take()})
     if context.keeps(step) and context.rank < context.plan.workers:
         needed = None if strategy.REPLICATED else _slowest(context, step + 1)
-        save_checkpoint(Path(context.settings.checkpoints), step + 1, context.rank, context.trainer.state(), needed)
+        save_checkpoint(
+            Path(context.settings.checkpoints),
+            step + 1,
+            context.rank,
+            context.trainer.state(),
+            needed,
+        )
 
 
 def _slowest(context: Context, done: int) -> int:
-    """The newest step before which every worker that lives has a checkpoint; regions that do not wait for each other drift apart."""
+    """The newest step before which every worker that lives has a checkpoint; regions that do not
+    wait for each other drift apart.
+    """
     store, others = context.store, set(range(context.plan.workers)) - {context.rank}
     store.set(f"kept/{context.rank}", str(done))
     lives = [rank for rank in others if not store.check([f"dead/{rank}"])]
-    return min((int(store.get(f"kept/{rank}")) if store.check([f"kept/{rank}"]) else context.start for rank in lives), default=done)
+    return min(
+        (
+            int(store.get(f"kept/{rank}")) if store.check([f"kept/{rank}"]) else context.start
+            for rank in lives
+        ),
+        default=done,
+    )
 
 
 def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> int | None:
-    """Keep the state before the first step whose update is not in the model, where it serves all ranks; returns that step.
+    """Keep the state before the first step whose update is not in the model, where it serves all
+    ranks; returns that step.
 
     Notes
     -----
-    Where the exchange runs beside the next step, this is the step before the one that failed, and its gradient was calculated with
-    parameters that are not the model's any more: they are kept too, so that the step can be done again as it was.
+    Where the exchange runs beside the next step, this is the step before the one that failed, and
+    its gradient was calculated with parameters that are not the model's any more: they are kept
+    too, so that the step can be done again as it was.
     """
     seen: dict[str, Any] = {}
     if context.beside is not None and context.beside.step is not None:
         step = context.beside.step
         seen = {} if context.beside.seen is None else {"seen": context.beside.seen}
-    if not (strategy.REPLICATED and context.settings.checkpoints and context.rank < context.plan.workers and step > context.start):
+    if not (
+        strategy.REPLICATED
+        and context.settings.checkpoints
+        and context.rank < context.plan.workers
+        and step > context.start
+    ):
         return None
     save_checkpoint(folder, step, context.rank, {**context.trainer.state(), **seen})
     return step

@@ -1,7 +1,9 @@
-"""A local object store: ``python -m placer.launch.runtime.stores.local_store`` serves moto's S3 on a free port of 127.0.0.1 until stdin ends.
+"""A local object store: ``python -m placer.launch.runtime.stores.local_store`` serves moto's S3 on
+a free port of 127.0.0.1 until stdin ends.
 
-The server is waitress, which keeps connections open as the stores of clouds do; moto's own closes each, so that every request would
-open a new one and start slowly. With an entry of `placer.launch.shaped_network.ShapedNetwork` as JSON it serves on that machine's address.
+The server is waitress, which keeps connections open as the stores of clouds do; moto's own closes
+each, so that every request would open a new one and start slowly. With an entry of
+`placer.launch.shaped_network.ShapedNetwork` as JSON it serves on that machine's address.
 """
 
 from __future__ import annotations

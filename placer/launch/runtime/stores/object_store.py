@@ -1,4 +1,6 @@
-"""An object store through the S3 API: put, get, list, delete, with back-off and a limit; every request is counted by kind."""
+"""An object store through the S3 API: put, get, list, delete, with back-off and a limit; every
+request is counted by kind.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,23 @@ from placer.errors import PlacerError
 from placer.launch.runtime.wire.meter import Meter
 
 ATTEMPTS = 6
-"""Most attempts of one request; with `FIRST_WAIT_S` doubled each time about 6 s of waiting in all."""
+"""Most attempts of one request; with `FIRST_WAIT_S` doubled each time about 6 s of waiting in all.
+"""
 FIRST_WAIT_S = 0.2
 MISSING = {"404", "NoSuchKey", "NotFound"}
-PASSING = {"408", "429", "500", "502", "503", "504", "InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "Throttling"}
+PASSING = {
+    "408",
+    "429",
+    "500",
+    "502",
+    "503",
+    "504",
+    "InternalError",
+    "SlowDown",
+    "ServiceUnavailable",
+    "RequestTimeout",
+    "Throttling",
+}
 """Answers after which the same request may succeed."""
 NOTES = "placer"
 """Header, after ``x-amz-meta-``, of what is written with an object; JSON."""
@@ -33,12 +48,15 @@ class ObjectStore:
     endpoint_url
         Address of the S3 API; empty: the provider's own, with the credentials of the environment.
     meter
-        Counts requests: ``write``, ``read``, ``poll`` (a read that found nothing), ``list``, ``delete``, and ``retry``, the failed ones.
+        Counts requests: ``write``, ``read``, ``poll`` (a read that found nothing), ``list``,
+        ``delete``, and ``retry``, the failed ones.
     timeout_s
         Of one connection and of the wait for an answer.
     """
 
-    def __init__(self, bucket: str, endpoint_url: str, meter: Meter, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, bucket: str, endpoint_url: str, meter: Meter, timeout_s: float = 30.0
+    ) -> None:
         self.bucket, self.meter = bucket, meter
         self.where = endpoint_url or "the provider's S3 endpoint"
         self.client = _client(endpoint_url, timeout_s)
@@ -52,18 +70,26 @@ class ObjectStore:
 
         Notes
         -----
-        They are one header, there or not: moto shows an object before its headers, and these one after the other.
+        They are one header, there or not: moto shows an object before its headers, and these one
+        after the other.
         """
         said = {NOTES: json.dumps({"sha256": hashlib.sha256(body).hexdigest(), **notes})}
-        self._call("write", lambda: self.client.put_object(Bucket=self.bucket, Key=key, Body=body, Metadata=said))
+        self._call(
+            "write",
+            lambda: self.client.put_object(Bucket=self.bucket, Key=key, Body=body, Metadata=said),
+        )
 
     def get(self, key: str) -> tuple[bytes, dict[str, str]] | None:
-        """Read an object and its notes; None if it is not there. What came damaged is asked for again."""
+        """Read an object and its notes; None if it is not there. What came damaged is asked for
+        again.
+        """
 
         def read() -> tuple[bytes, dict[str, str]]:
             answer = self.client.get_object(Bucket=self.bucket, Key=key)
             body = answer["Body"].read()
-            headers = {name.lower(): value for name, value in answer["Metadata"].items()}  # servers between may write their names anew
+            headers = {
+                name.lower(): value for name, value in answer["Metadata"].items()
+            }  # servers between may write their names anew
             notes: dict[str, str] = json.loads(headers.get(NOTES, "{}"))
             if hashlib.sha256(body).hexdigest() != notes.get("sha256"):
                 raise OSError(f"{key} came damaged, {len(body):,} bytes")
@@ -74,13 +100,19 @@ class ObjectStore:
 
     def list(self, prefix: str) -> list[str]:
         """Keys that begin with a prefix, at most 1,000."""
-        answer = self._call("list", lambda: self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix))
+        answer = self._call(
+            "list", lambda: self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix)
+        )
         return [item["Key"] for item in answer.get("Contents", ())]
 
     def delete(self, keys: Collection[str]) -> None:
         """Delete objects, one request each; what is not there is fine."""
         for key in keys:
-            self._call("delete", lambda key=key: self.client.delete_object(Bucket=self.bucket, Key=key), fine=MISSING)  # type: ignore[misc]
+            self._call(
+                "delete",
+                lambda key=key: self.client.delete_object(Bucket=self.bucket, Key=key),  # type: ignore[misc]
+                fine=MISSING,
+            )
 
     def _call(self, kind: str, request: Callable[[], Any], fine: Collection[str] = ()) -> Any:
         """Ask until there is an answer, `ATTEMPTS` times at most; answers in ``fine`` are None."""
@@ -111,13 +143,28 @@ class ObjectStore:
                     break
             except (BotoCoreError, OSError) as error:
                 words = str(error)
-                if isinstance(error, (NoCredentialsError, PartialCredentialsError, NoRegionError, ParamValidationError)):
+                if isinstance(
+                    error,
+                    (
+                        NoCredentialsError,
+                        PartialCredentialsError,
+                        NoRegionError,
+                        ParamValidationError,
+                    ),
+                ):
                     break
             else:
                 self.meter.request(self.bucket, kind)
                 return answer
-        words = f"{kind} in bucket '{self.bucket}' at {self.where} failed after {attempt + 1} attempts: {' '.join(words.split())[:160]}"
-        raise PlacerError(f"object store: {words}", "check the bucket, the credentials and the address", exit_code=1)
+        words = (
+            f"{kind} in bucket '{self.bucket}' at {self.where} failed after {attempt + 1} "
+            f"attempts: {' '.join(words.split())[:160]}"
+        )
+        raise PlacerError(
+            f"object store: {words}",
+            "check the bucket, the credentials and the address",
+            exit_code=1,
+        )
 
 
 def _client(endpoint_url: str, timeout_s: float) -> Any:
@@ -126,14 +173,22 @@ def _client(endpoint_url: str, timeout_s: float) -> Any:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ImportError:
-        raise PlacerError("this exchange needs boto3, which is not installed", "install it: pip install 'placer[aws]'") from None
+        raise PlacerError(
+            "this exchange needs boto3, which is not installed",
+            "install it: pip install 'placer[aws]'",
+        ) from None
     try:
         return boto3.session.Session().client(
             "s3",
             endpoint_url=endpoint_url or None,
-            config=Config(connect_timeout=min(10.0, timeout_s), read_timeout=timeout_s, retries={"total_max_attempts": 1}),
+            config=Config(
+                connect_timeout=min(10.0, timeout_s),
+                read_timeout=timeout_s,
+                retries={"total_max_attempts": 1},
+            ),
         )
     except (BotoCoreError, ValueError) as error:
         raise PlacerError(
-            f"cannot use the object store at '{endpoint_url}': {error}", "give an address such as http://127.0.0.1:5000"
+            f"cannot use the object store at '{endpoint_url}': {error}",
+            "give an address such as http://127.0.0.1:5000",
         ) from None

@@ -1,4 +1,6 @@
-"""How workers keep their models alike, executed: one file a strategy, of the same name as in `placer.problem.exchange`."""
+"""How workers keep their models alike, executed: one file a strategy, of the same name as in
+`placer.problem.exchange`.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,10 @@ class Executed(Protocol):
 
     Notes
     -----
-    ``WIRED``: ranks are connected by gloo. ``REPLICATED``: model and optimizer are the same on all workers after each step, so a
-    checkpoint of one serves all. ``ELASTIC``: the others can go on without a worker. A worker's step is one function, ``step(context,
-    state, step)``, which returns its part of the loss, or where the exchange may run beside the next step the three of
+    ``WIRED``: ranks are connected by gloo. ``REPLICATED``: model and optimizer are the same on all
+    workers after each step, so a checkpoint of one serves all. ``ELASTIC``: the others can go on
+    without a worker. A worker's step is one function, ``step(context, state, step)``, which returns
+    its part of the loss, or where the exchange may run beside the next step the three of
     `placer.launch.runtime.training.overlapped_exchange.Parted`: see `stepping`.
     """
 
@@ -57,7 +60,9 @@ def executed(plan: Plan) -> Executed:
 
 
 def stepping(plan: Plan) -> Callable[[Context, Any, int], float]:
-    """Find how a worker takes one optimizer step, with the exchange that is due; it returns its part of the loss."""
+    """Find how a worker takes one optimizer step, with the exchange that is due; it returns its
+    part of the loss.
+    """
     module: Any = executed(plan)
     whole: Callable[[Context, Any, int], float] | None = getattr(module, "step", None)
     return whole or partial(delayed if plan.exchange.overlap else in_turn, module)

@@ -1,4 +1,6 @@
-"""All-reduce: every worker sums the gradients of the target batch in a flat butterfly, then takes the same optimizer step."""
+"""All-reduce: every worker sums the gradients of the target batch in a flat butterfly, then takes
+the same optimizer step.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""ASGD-GA: regions are synchronous inside; every H steps each sends the gradients it accumulated to one other and goes on.
+"""ASGD-GA: regions are synchronous inside; every H steps each sends the gradients it accumulated to
+one other and goes on.
 
-Partners rotate as in `placer.problem.exchange.asgd_ga`; each gets what was accumulated since it last had its turn, so no gradient is lost.
-What comes is added to the gradient of the next step. Gradients are weighted with their share of the target batch, so own and late
-ones of all regions add up to the mean gradient.
+Partners rotate as in `placer.problem.exchange.asgd_ga`; each gets what was accumulated since it
+last had its turn, so no gradient is lost. What comes is added to the gradient of the next step.
+Gradients are weighted with their share of the target batch, so own and late ones of all regions add
+up to the mean gradient.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ ELASTIC = True
 
 @dataclass(kw_only=True)
 class Gossip:
-    """What a leader keeps: what it accumulated for each other leader, what is on its way, what came, who is gone."""
+    """What a leader keeps: what it accumulated for each other leader, what is on its way, what
+    came, who is gone.
+    """
 
     accumulated: dict[int, Any] = field(default_factory=dict)
     posted: list[tuple[int, Any, Any]] = field(default_factory=list)
@@ -61,7 +65,9 @@ def open(context: Context) -> Gossip:  # noqa: A001 - the protocol's word
             rest = partner(leaders, peer, turns[-1]) != context.rank  # sent at the end
             count = sum(partner(leaders, peer, turn) == context.rank for turn in turns) + rest
             if count:
-                state.takers[peer] = threading.Thread(target=_take, args=(context, state, peer, count), daemon=True)
+                state.takers[peer] = threading.Thread(
+                    target=_take, args=(context, state, peer, count), daemon=True
+                )
                 state.takers[peer].start()
     return state
 
@@ -79,18 +85,30 @@ def _take(context: Context, state: Gossip, peer: int, count: int) -> None:
 
 
 def step(context: Context, state: Gossip, step: int) -> float:
-    """Add what came to the own gradient, sum inside the region, update; at the end of a round send and go on."""
+    """Add what came to the own gradient, sum inside the region, update; at the end of a round send
+    and go on.
+    """
     ranks, leaders = region_of(context)
     gradient, loss = context.calculated(step, context.settings.target_batch_size)
     foreign = _arrived(context, state, step)
-    total = butterfly_sum(context.connected, gradient if foreign is None else gradient + foreign, ranks, " inside regions")
+    total = butterfly_sum(
+        context.connected,
+        gradient if foreign is None else gradient + foreign,
+        ranks,
+        " inside regions",
+    )
     for accumulated in state.accumulated.values():
         accumulated.add_(total if foreign is None else total - foreign)
     context.applied(total)
     if context.ends_round(step) and context.rank == ranks[0]:
         with context.meter.phase("send"):
             _settle(context, state, step)
-            _send(context, state, partner(leaders, context.rank, step // context.plan.steps_per_round), step)
+            _send(
+                context,
+                state,
+                partner(leaders, context.rank, step // context.plan.steps_per_round),
+                step,
+            )
     return loss
 
 
@@ -125,11 +143,18 @@ def _settle(context: Context, state: Gossip, step: int) -> None:
     posted, state.posted = state.posted, []
     for to, work, _ in posted:
         failed: list[str] = []
-        thread = threading.Thread(target=_wait, args=(work, context.connected.patience, failed), daemon=True)
+        thread = threading.Thread(
+            target=_wait, args=(work, context.connected.patience, failed), daemon=True
+        )
         thread.start()
         thread.join(context.settings.timeout_s)
         if thread.is_alive() or failed:
-            _drop(context, state, PeerLostError(to, failed[0] if failed else "does not take what is sent"), step)
+            _drop(
+                context,
+                state,
+                PeerLostError(to, failed[0] if failed else "does not take what is sent"),
+                step,
+            )
 
 
 def _wait(work: Any, patience: timedelta, failed: list[str]) -> None:
@@ -147,7 +172,11 @@ def _drop(context: Context, state: Gossip, lost: PeerLostError, step: int) -> No
         state.dead.add(lost.rank)
         region = dict(context.plan.regions)[context.plan.place_of(lost.rank)]
         for rank in region:
-            context.notice(rank, f"{context.plan.said(rank)} is gone in step {step}: its region takes no part any more")
+            context.notice(
+                rank,
+                f"{context.plan.said(rank)} is gone in step {step}: its region takes no part any "
+                f"more",
+            )
 
 
 def serve(context: Context, state: Gossip, step: int) -> None:

@@ -1,7 +1,9 @@
-"""Central serverless aggregation: workers upload to an object store, one function averages there, workers poll and download.
+"""Central serverless aggregation: workers upload to an object store, one function averages there,
+workers poll and download.
 
-The function is a process here. That a bucket calls it after each upload is played by the run's own store of keys; all else
-goes through the S3 API, request by request as in Phalak et al. (2024), eq. 5: n + 1 writes, 2 n reads, n lists, and polls.
+The function is a process here. That a bucket calls it after each upload is played by the run's own
+store of keys; all else goes through the S3 API, request by request as in Phalak et al. (2024), eq.
+5: n + 1 writes, 2 n reads, n lists, and polls.
 """
 
 from __future__ import annotations
@@ -31,7 +33,12 @@ def open(context: Context) -> ObjectStore:  # noqa: A001 - the protocol's word
     """Connect to the bucket; the function checks that it can hold what it sums."""
     if context.rank >= context.plan.workers:
         check_fits(context.plan, context.rank, context.trainer.elements)
-    return opened(context, context.rank if context.rank >= context.plan.workers else context.plan.hub_over(context.rank))
+    return opened(
+        context,
+        context.rank
+        if context.rank >= context.plan.workers
+        else context.plan.hub_over(context.rank),
+    )
 
 
 def opened(context: Context, function: int) -> ObjectStore:
@@ -66,13 +73,19 @@ def step(context: Context, state: ObjectStore, step: int) -> float:
     meter.sent(storage, place, len(body))
     context.members = tuple(json.loads(notes["members"]))
     if context.rank not in context.members:
-        raise PeerLostError(function, f"rank {context.rank} was too slow: the function went on without it")
+        raise PeerLostError(
+            function, f"rank {context.rank} was too slow: the function went on without it"
+        )
     context.applied(codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8)))
     return loss
 
 
-def polled(context: Context, store: ObjectStore, key: str, function: int) -> tuple[bytes, dict[str, str]]:
-    """Ask for the mean until it is there; the answer that brings it is the download, the rest is the wait."""
+def polled(
+    context: Context, store: ObjectStore, key: str, function: int
+) -> tuple[bytes, dict[str, str]]:
+    """Ask for the mean until it is there; the answer that brings it is the download, the rest is
+    the wait.
+    """
     waited = time.perf_counter()
     while True:
         asked = time.perf_counter()
@@ -85,13 +98,17 @@ def polled(context: Context, store: ObjectStore, key: str, function: int) -> tup
         if is_dead(context, function):
             raise PeerLostError(function, "the function is gone")
         if now - waited > PATIENCE * context.settings.timeout_s:
-            raise PeerLostError(function, f"no mean after {PATIENCE * context.settings.timeout_s:g} s")
+            raise PeerLostError(
+                function, f"no mean after {PATIENCE * context.settings.timeout_s:g} s"
+            )
         with context.meter.phase("aggregate"):
             time.sleep(context.settings.poll_s)
 
 
 def serve(context: Context, state: ObjectStore, step: int) -> None:
-    """List on each upload; when all are there fetch them, put the mean, and delete what nobody reads any more."""
+    """List on each upload; when all are there fetch them, put the mean, and delete what nobody
+    reads any more.
+    """
     took_part = gathered(context)
     averaged(context, state, step)
     forget(context, state, step, took_part)
@@ -132,22 +149,32 @@ def forget(context: Context, store: ObjectStore, step: int, took_part: Collectio
 
 
 def gathered(context: Context) -> list[int]:
-    """Ranks whose gradients this function sums: workers that are still there, or the functions of the regions."""
+    """Ranks whose gradients this function sums: workers that are still there, or the functions of
+    the regions.
+    """
     workers = context.plan.workers
-    return [rank for rank in context.plan.hub_at(context.rank).gathers if rank >= workers or rank in context.members]
+    return [
+        rank
+        for rank in context.plan.hub_at(context.rank).gathers
+        if rank >= workers or rank in context.members
+    ]
 
 
 def uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
-    """Wait until all have uploaded; who died, or is too slow, is left out where that is allowed. Returns who is there.
+    """Wait until all have uploaded; who died, or is too slow, is left out where that is allowed.
+    Returns who is there.
 
     Notes
     -----
-    A cloud's function runs, and is paid, from the first upload on: the time before is apart, ``idle``.
+    A cloud's function runs, and is paid, from the first upload on: the time before is apart,
+    ``idle``.
     """
     began, came, there = time.perf_counter(), 0.0, gathered(context)
     waiting = set(there)
     of_regions = max(there) >= context.plan.workers
-    patience_s = context.settings.timeout_s * (PATIENCE if of_regions else 1.0)  # a region's function waits one for its workers
+    patience_s = context.settings.timeout_s * (
+        PATIENCE if of_regions else 1.0
+    )  # a region's function waits one for its workers
     while waiting:
         for rank in sorted(waiting):
             if context.store.check([f"uploaded/{step}/{rank}"]):
@@ -173,7 +200,11 @@ def fetched(context: Context, store: ObjectStore, key: str) -> bytes:
     until = time.perf_counter() + context.settings.timeout_s
     while (found := store.get(key)) is None:
         if time.perf_counter() > until:
-            raise PlacerError(f"object '{key}' is not in bucket '{store.bucket}'", "it was uploaded: who deletes there?", exit_code=1)
+            raise PlacerError(
+                f"object '{key}' is not in bucket '{store.bucket}'",
+                "it was uploaded: who deletes there?",
+                exit_code=1,
+            )
         time.sleep(context.settings.poll_s)
     return found[0]
 
@@ -201,7 +232,11 @@ def is_dead(context: Context, rank: int) -> bool:
 def wait_for(context: Context, key: str, rank: int, timeout_s: float) -> None:
     """Wait for a key that a rank sets, as long as that rank lives."""
     until = time.perf_counter() + timeout_s
-    while not context.store.check([key]) and not is_dead(context, rank) and time.perf_counter() < until:
+    while (
+        not context.store.check([key])
+        and not is_dead(context, rank)
+        and time.perf_counter() < until
+    ):
         time.sleep(LOOK_S)
 
 

@@ -1,7 +1,9 @@
-"""Hierarchical serverless aggregation: a store and a function in each region, then one global pair (Phalak et al., 2024).
+"""Hierarchical serverless aggregation: a store and a function in each region, then one global pair
+(Phalak et al., 2024).
 
-A worker uses its region's store as it would use the only one of central aggregation, and the global function gathers from those of the
-regions as it would from workers. A region's function sends its sum on, and is called again by the mean, which it copies to its own store.
+A worker uses its region's store as it would use the only one of central aggregation, and the global
+function gathers from those of the regions as it would from workers. A region's function sends its
+sum on, and is called again by the mean, which it copies to its own store.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def step(context: Context, state: Stores, step: int) -> float:
 
 
 def serve(context: Context, state: Stores, step: int) -> None:
-    """Sum what is in the region's store and send it on, then copy the mean back; or make the mean of these sums."""
+    """Sum what is in the region's store and send it on, then copy the mean back; or make the mean
+    of these sums.
+    """
     own, above = state
     if above is None:
         central.averaged(context, own, step)
@@ -47,10 +51,17 @@ def serve(context: Context, state: Stores, step: int) -> None:
 def _forward(context: Context, own: ObjectStore, above: ObjectStore, step: int) -> None:
     """Put the sum of the region into the global store."""
     plan, rank = context.plan, context.rank
-    body = Codec(plan.exchange.compression).encode(central.summed(context, own, step, "fetch in regions")).numpy().tobytes()
+    body = (
+        Codec(plan.exchange.compression)
+        .encode(central.summed(context, own, step, "fetch in regions"))
+        .numpy()
+        .tobytes()
+    )
     with context.meter.phase("forward"):
         above.put(central.gradient_key(context, step, rank), body)
-    context.meter.sent(plan.place_of(rank), central.store_place(context, plan.hub_over(rank)), len(body))
+    context.meter.sent(
+        plan.place_of(rank), central.store_place(context, plan.hub_over(rank)), len(body)
+    )
     context.store.set(f"uploaded/{step}/{rank}", "1")
 
 
@@ -58,7 +69,9 @@ def _copy(context: Context, own: ObjectStore, above: ObjectStore, step: int) -> 
     """Bring the mean from the global store to the region's."""
     place, last = context.plan.place_of(context.rank), context.plan.hub_over(context.rank)
     with context.meter.phase("idle"):
-        central.wait_for(context, f"mean/{step}", last, central.PATIENCE * context.settings.timeout_s)
+        central.wait_for(
+            context, f"mean/{step}", last, central.PATIENCE * context.settings.timeout_s
+        )
     if not context.store.check([f"mean/{step}"]):
         raise PeerLostError(last, "no mean")
     with context.meter.phase("copy"):

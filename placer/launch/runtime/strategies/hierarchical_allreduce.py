@@ -1,4 +1,6 @@
-"""Hierarchical all-reduce: sum inside each region, between the leaders of the regions, and hand the sum to the others."""
+"""Hierarchical all-reduce: sum inside each region, between the leaders of the regions, and hand the
+sum to the others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Local SGD: every worker steps alone; once in H steps the changes of the models are averaged in a flat butterfly."""
+"""Local SGD: every worker steps alone; once in H steps the changes of the models are averaged in a
+flat butterfly.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ ELASTIC = False
 
 @dataclass(kw_only=True)
 class Models:
-    """The model that all had after the last average, the own one as it was when a change was taken or an average came, and own changes
-    that are on their way, the oldest first: all three as vectors.
+    """The model that all had after the last average, the own one as it was when a change was taken
+    or an average came, and own changes that are on their way, the oldest first: all three as
+    vectors.
     """
 
     common: Any
@@ -44,17 +47,22 @@ def exchange(context: Context, state: Models, mine: Any) -> Callable[[], Any]:
 
     Notes
     -----
-    What travels is the change since the last average (same bytes as the model): rounded to FP16 it keeps more of it. Changes
-    count by samples, so equal shares are Stich's mean (ICLR 2019).
+    What travels is the change since the last average (same bytes as the model): rounded to FP16 it
+    keeps more of it. Changes count by samples, so equal shares are Stich's mean (ICLR 2019).
     """
-    now, share = context.trainer.vector(), context.shares()[context.rank] / context.settings.target_batch_size
+    now, share = (
+        context.trainer.vector(),
+        context.shares()[context.rank] / context.settings.target_batch_size,
+    )
     change = now - state.own
     state.own, state.sent = now, [*state.sent, change]
     return lambda: butterfly_sum(context.connected, change * share, context.members)
 
 
 def apply(context: Context, state: Models, result: Any) -> None:
-    """Put the average in the place of the own change; a later one, which is on its way by now, stays."""
+    """Put the average in the place of the own change; a later one, which is on its way by now,
+    stays.
+    """
     state.common, state.sent = state.common + result, state.sent[1:]
     state.own = sum(state.sent, state.common)
     context.trainer.load_vector(state.own)

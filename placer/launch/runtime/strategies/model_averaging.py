@@ -1,4 +1,6 @@
-"""Model averaging: synchronous inside each region; once in H steps one region averages the models of all."""
+"""Model averaging: synchronous inside each region; once in H steps one region averages the models
+of all.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def open(context: Context) -> dict[str, Any]:  # noqa: A001 - the protocol's wor
 
 
 def step(context: Context, state: dict[str, Any], step: int) -> float:
-    """Take a step with the mean gradient of the region; at the end of a round, average over the regions by their samples."""
+    """Take a step with the mean gradient of the region; at the end of a round, average over the
+    regions by their samples.
+    """
     wire, batch = context.connected, context.settings.target_batch_size
     ranks, leaders = region_of(context)
     samples = region_samples(context, ranks)

@@ -1,4 +1,6 @@
-"""Synchronous parameter server: one process sums what the workers push; they pull the sum and take the same optimizer step."""
+"""Synchronous parameter server: one process sums what the workers push; they pull the sum and take
+the same optimizer step.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def serve(context: Context, state: Any, step: int) -> None:
     import torch
 
     shares, batch = context.shares(), context.settings.target_batch_size
-    came = {rank: context.connected.codec.empty(context.trainer.elements) for rank in context.members}
+    came = {
+        rank: context.connected.codec.empty(context.trainer.elements) for rank in context.members
+    }
     with context.meter.phase("push"):
         lost = _swap(context, [], list(came.items()))
     with context.meter.phase("reduce"):
@@ -55,19 +59,29 @@ def serve(context: Context, state: Any, step: int) -> None:
         for rank in context.members:
             total += context.connected.codec.decode(came[rank])
         counted = sum(shares[rank] for rank in context.members)
-        message = context.connected.codec.encode(total * (batch / counted) if counted < batch else total)
+        message = context.connected.codec.encode(
+            total * (batch / counted) if counted < batch else total
+        )
     with context.meter.phase("pull"):
         if context.settings.elastic:
             there = torch.zeros(context.plan.workers, dtype=torch.uint8)
             there[list(context.members)] = 1
-            _without(context, _swap(context, [(rank, there) for rank in context.members], [], control=True), step)
+            _without(
+                context,
+                _swap(context, [(rank, there) for rank in context.members], [], control=True),
+                step,
+            )
         _without(context, _swap(context, [(rank, message) for rank in context.members], []), step)
 
 
-def _swap(context: Context, sends: list[Message], receives: list[Message], *, control: bool = False) -> set[int]:
+def _swap(
+    context: Context, sends: list[Message], receives: list[Message], *, control: bool = False
+) -> set[int]:
     """Swap with all; where the run may go on without some, with a deadline for each."""
     if context.settings.elastic:
-        return context.connected.swap_each(sends, receives, context.settings.timeout_s, control=control)
+        return context.connected.swap_each(
+            sends, receives, context.settings.timeout_s, control=control
+        )
     return context.connected.swap(sends, receives, control=control)
 
 

@@ -1,4 +1,6 @@
-"""Who calculates how many samples of a step: by the speed of the machines where the plan's timing does so, and where the data lies."""
+"""Who calculates how many samples of a step: by the speed of the machines where the plan's timing
+does so, and where the data lies.
+"""
 
 from __future__ import annotations
 
@@ -16,32 +18,44 @@ def weights(groups: Sequence[Group], strategy: str, members: Sequence[int]) -> d
     Parameters
     ----------
     groups
-        Of the manifest, with the samples/s of one machine and the share of the data in each place, where it has its place.
+        Of the manifest, with the samples/s of one machine and the share of the data in each place,
+        where it has its place.
     strategy
-        Its division says whether fast workers do more of the batch: `placer.cost_model.timing.transports` times the round so.
+        Its division says whether fast workers do more of the batch:
+        `placer.cost_model.timing.transports` times the round so.
     members
         Ranks that are still there.
 
     Notes
     -----
-    An early manifest knows no speeds: its workers get equal parts. Where data has its place, the workers of a place share what
-    lies there.
+    An early manifest knows no speeds: its workers get equal parts. Where data has its place, the
+    workers of a place share what lies there.
     """
-    ranked = {rank: group for group in groups for rank in range(group.rank_offset, group.rank_offset + group.count)}
+    ranked = {
+        rank: group
+        for group in groups
+        for rank in range(group.rank_offset, group.rank_offset + group.count)
+    }
     crew = {rank: ranked[rank] for rank in members}
     known = all(group.samples_per_second for group in crew.values())
     adaptive = traits(strategy).division == "adaptive" and known
-    speed = {rank: (group.samples_per_second or 1.0) if adaptive else 1.0 for rank, group in crew.items()}
+    speed = {
+        rank: (group.samples_per_second or 1.0) if adaptive else 1.0 for rank, group in crew.items()
+    }
     if any(group.data.place_share is None for group in crew.values()):
         return speed
     whole: dict[str, list[float]] = defaultdict(list)
     for rank, group in crew.items():
         whole[group.place].append(speed[rank])
-    return {rank: (group.data.place_share or 0.0) * speed[rank] / fsum(whole[group.place]) for rank, group in crew.items()}
+    return {
+        rank: (group.data.place_share or 0.0) * speed[rank] / fsum(whole[group.place])
+        for rank, group in crew.items()
+    }
 
 
 def apportioned(batch: int, parts: Mapping[int, float]) -> dict[int, int]:
-    """Whole samples by largest remainders: they add up to the batch, and none is off by a sample or more; ties go to the first ranks.
+    """Whole samples by largest remainders: they add up to the batch, and none is off by a sample or
+    more; ties go to the first ranks.
 
     Examples
     --------
@@ -51,7 +65,9 @@ def apportioned(batch: int, parts: Mapping[int, float]) -> dict[int, int]:
     ({0: 8, 1: 2}, {0: 4, 1: 3, 3: 3})
     """
     total = fsum(parts.values())
-    exact = {rank: batch * part / total if total else batch / len(parts) for rank, part in parts.items()}
+    exact = {
+        rank: batch * part / total if total else batch / len(parts) for rank, part in parts.items()
+    }
     shares = {rank: floor(samples) for rank, samples in exact.items()}
     most = sorted(exact, key=lambda rank: (shares[rank] - exact[rank], rank))
     for rank in most[: batch - sum(shares.values())]:

@@ -16,13 +16,17 @@ KEPT = 2
 ATTEMPTS = 100
 
 
-def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any], needed: int | None = None) -> None:
-    """Write the state of a rank before a step, whole or not at all; older ones than the last `KEPT` go.
+def save_checkpoint(
+    folder: Path, step: int, rank: int, state: dict[str, Any], needed: int | None = None
+) -> None:
+    """Write the state of a rank before a step, whole or not at all; older ones than the last `KEPT`
+    go.
 
     Parameters
     ----------
     needed
-        A rank has come no further than this step: the newest checkpoint before it, and later ones, stay.
+        A rank has come no further than this step: the newest checkpoint before it, and later ones,
+        stay.
 
     Raises
     ------
@@ -49,7 +53,10 @@ def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any], n
         words = f"cannot write the checkpoint {target}: {_cause(error)}"
         raise PlacerError(words, "free some space or choose another --out", exit_code=1) from None
     present = sorted(steps_of(folder, rank))
-    oldest = max((s for s in present if needed is not None and s <= needed), default=0 if needed is not None else step)
+    oldest = max(
+        (s for s in present if needed is not None and s <= needed),
+        default=0 if needed is not None else step,
+    )
     for old in (s for s in present[:-KEPT] if s < oldest):
         _file(folder, old, rank).unlink(missing_ok=True)
         with suppress(OSError):  # other ranks have files there, or were first
@@ -57,7 +64,9 @@ def save_checkpoint(folder: Path, step: int, rank: int, state: dict[str, Any], n
 
 
 def _rename(temporary: Path, target: Path) -> None:
-    """Put a file in the folder of its step, which a rank that is steps ahead may remove as soon as it is empty."""
+    """Put a file in the folder of its step, which a rank that is steps ahead may remove as soon as
+    it is empty.
+    """
     for _ in range(ATTEMPTS - 1):
         target.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
@@ -94,17 +103,20 @@ def load_checkpoint(folder: Path, step: int, rank: int, *, replicated: bool) -> 
         loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
         words = " ".join(str(error).split())[:160]
-        raise PlacerError(f"cannot read the checkpoint {path}: {words}", "remove it: an older one is used then") from None
+        raise PlacerError(
+            f"cannot read the checkpoint {path}: {words}", "remove it: an older one is used then"
+        ) from None
     return loaded
 
 
 def abandon_later(folder: Path, start: int, last: int, rank: int) -> None:
-    """Remove what a rank kept after the step that a run goes on from: on several machines nobody else has it.
+    """Remove what a rank kept after the step that a run goes on from: on several machines nobody
+    else has it.
 
     Notes
     -----
-    Such a file would count among the newest `KEPT` and push out one that all ranks have. ``last`` is the run's last step: checkpoints
-    after it are of a longer run, and stay.
+    Such a file would count among the newest `KEPT` and push out one that all ranks have. ``last``
+    is the run's last step: checkpoints after it are of a longer run, and stay.
     """
     for step in steps_of(folder, rank):
         if start < step <= last:

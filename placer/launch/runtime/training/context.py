@@ -38,7 +38,8 @@ class Settings:
     resume
         Go on from the newest checkpoint that all ranks have.
     may_begin
-        With ``resume``: begin with the first step where no rank has a checkpoint, as the first start of a job that is restarted.
+        With ``resume``: begin with the first step where no rank has a checkpoint, as the first
+        start of a job that is restarted.
     device
         ``cpu``, ``cuda`` or ``cuda:1``; empty: the first GPU, else the CPU.
     threads
@@ -56,7 +57,8 @@ class Settings:
     attempt
         Name of this run in the object store; each attempt adds a word of its own.
     paced
-        Samples/s of each worker: a calculation that is through sooner waits, as in a rehearsal of faster or slower machines; empty: not.
+        Samples/s of each worker: a calculation that is through sooner waits, as in a rehearsal of
+        faster or slower machines; empty: not.
     """
 
     train: str
@@ -86,10 +88,11 @@ class Context:
 
     Notes
     -----
-    ``members`` are the workers that are still there, ``store`` the ``torch.distributed`` store where all meet, ``notice`` tells the
-    user that a rank is given up. A server or function has a trainer too: it knows how many elements travel. ``beside`` holds the exchange
-    under way, where the plan overlaps; ``seen`` the parameters with which the first step is calculated, where a run goes on whose last
-    exchange failed under way.
+    ``members`` are the workers that are still there, ``store`` the ``torch.distributed`` store
+    where all meet, ``notice`` tells the user that a rank is given up. A server or function has a
+    trainer too: it knows how many elements travel. ``beside`` holds the exchange under way, where
+    the plan overlaps; ``seen`` the parameters with which the first step is calculated, where a run
+    goes on whose last exchange failed under way.
     """
 
     plan: Plan
@@ -116,10 +119,20 @@ class Context:
         return self.plan.shares(self.settings.target_batch_size, self.members)
 
     def calculated(self, step: int, of: int) -> tuple[Any, float]:
-        """Gradient and loss of this rank's share, no sooner than its pace allows; see `Trainer.gradient`."""
+        """Gradient and loss of this rank's share, no sooner than its pace allows; see
+        `Trainer.gradient`.
+        """
         with self.meter.phase("calculation"):
-            began, samples, pace = time.perf_counter(), self.shares()[self.rank], self.settings.paced
-            check, pause = (self.beside.check, self.beside.pause) if self.beside is not None else (lambda: None, time.sleep)
+            began, samples, pace = (
+                time.perf_counter(),
+                self.shares()[self.rank],
+                self.settings.paced,
+            )
+            check, pause = (
+                (self.beside.check, self.beside.pause)
+                if self.beside is not None
+                else (lambda: None, time.sleep)
+            )
             found = self.trainer.gradient(step, samples, of, check)
             if pace:
                 pause(max(0.0, began + samples / pace[self.rank] - time.perf_counter()))
@@ -138,9 +151,16 @@ class Context:
         """Whether a checkpoint comes after this step: at the end of a round."""
         settings, done, h = self.settings, step + 1, self.plan.steps_per_round
         rounds = -(-settings.checkpoint_every // h) * h
-        return bool(settings.checkpoints and settings.checkpoint_every and (done % rounds == 0 or done == settings.steps))
+        return bool(
+            settings.checkpoints
+            and settings.checkpoint_every
+            and (done % rounds == 0 or done == settings.steps)
+        )
 
     def gone(self, rank: int, step: int) -> None:
         """Go on without a worker."""
         self.members = tuple(r for r in self.members if r != rank)
-        self.notice(rank, f"{self.plan.said(rank)} is gone in step {step}: {len(self.members)} workers go on")
+        self.notice(
+            rank,
+            f"{self.plan.said(rank)} is gone in step {step}: {len(self.members)} workers go on",
+        )

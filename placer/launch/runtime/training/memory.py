@@ -23,7 +23,10 @@ def check_fits(plan: Plan, rank: int, elements: int) -> None:
     PlacerError
         Names place, gradients and memory.
     """
-    memory_gib, need = plan.exchange.aggregator_memory_gib, _held(plan, rank) * Codec(plan.exchange.compression).size(elements)
+    memory_gib, need = (
+        plan.exchange.aggregator_memory_gib,
+        _held(plan, rank) * Codec(plan.exchange.compression).size(elements),
+    )
     if memory_gib is not None and need > memory_gib * GIB:
         raise _too_small(plan, rank, elements)
 
@@ -36,14 +39,19 @@ def out_of_memory(error: BaseException) -> bool:
     >>> out_of_memory(MemoryError()), out_of_memory(RuntimeError("wrong shape"))
     (True, False)
     """
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(word in str(error).lower() for word in REFUSED))
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(word in str(error).lower() for word in REFUSED)
+    )
 
 
 def memory_error(plan: Plan, rank: int, elements: int) -> PlacerError:
     """Build the error of a rank that got no more memory."""
     if rank >= plan.workers:
         return _too_small(plan, rank, elements)
-    words = f"out of memory: the worker in {plan.place_of(rank)}, {plan.microbatch} samples at once by the plan"
+    words = (
+        f"out of memory: the worker in {plan.place_of(rank)}, {plan.microbatch} samples at "
+        f"once by the plan"
+    )
     return PlacerError(words, "give a smaller --microbatch", exit_code=1)
 
 
@@ -54,15 +62,35 @@ def _held(plan: Plan, rank: int) -> int:
 
 def _too_small(plan: Plan, rank: int, elements: int) -> PlacerError:
     place, has = plan.place_of(rank), plan.exchange.aggregator_memory_gib
-    size = f" of {format_bytes(Codec(plan.exchange.compression).size(elements))}" if elements else ""
-    words = f"aggregator out of memory: the {plan.hub} in {place} holds {_held(plan, rank)} gradients{size} and their sum"
+    size = (
+        f" of {format_bytes(Codec(plan.exchange.compression).size(elements))}" if elements else ""
+    )
+    words = (
+        f"aggregator out of memory: the {plan.hub} in {place} holds {_held(plan, rank)} "
+        f"gradients{size} and their sum"
+    )
     if has is None:
         return PlacerError(words, "take a server with more memory, or fewer workers", exit_code=1)
-    return PlacerError(f"{words}; it has {has:g} GiB", "plan with the real size of the gradients, or fewer workers", exit_code=1)
+    return PlacerError(
+        f"{words}; it has {has:g} GiB",
+        "plan with the real size of the gradients, or fewer workers",
+        exit_code=1,
+    )
 
 
 def oom_kills() -> int:
-    """Processes that the kernel has ended for lack of memory since it started, 0 where it does not say."""
+    """Processes that the kernel has ended for lack of memory since it started, 0 where it does not
+    say.
+    """
     with suppress(OSError, ValueError, IndexError):
-        return int(next((line.split()[1] for line in VMSTAT.read_text().splitlines() if line.startswith("oom_kill ")), "0"))
+        return int(
+            next(
+                (
+                    line.split()[1]
+                    for line in VMSTAT.read_text().splitlines()
+                    if line.startswith("oom_kill ")
+                ),
+                "0",
+            )
+        )
     return 0

@@ -1,4 +1,6 @@
-"""The exchange of one round beside the calculation of the next (``--overlap``): one round of delay, in one thread of its own."""
+"""The exchange of one round beside the calculation of the next (``--overlap``): one round of delay,
+in one thread of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,26 @@ if TYPE_CHECKING:
 
 
 class Parted(Protocol):
-    """A strategy whose step comes in three parts, so that its exchange may run beside the next step."""
+    """A strategy whose step comes in three parts, so that its exchange may run beside the next
+    step.
+    """
 
     REPLICATED: bool
 
     def calculate(self, context: Context, state: Any, step: int) -> tuple[Any, float]:
-        """Do what a step does without the others; return what the exchange needs of it, and the part of the loss."""
+        """Do what a step does without the others; return what the exchange needs of it, and the
+        part of the loss.
+        """
 
     def exchange(self, context: Context, state: Any, mine: Any) -> Callable[[], Any]:
-        """Take what is to be sent out of the model, as it is now, and return the exchange of it: it uses the wire alone."""
+        """Take what is to be sent out of the model, as it is now, and return the exchange of it: it
+        uses the wire alone.
+        """
 
     def apply(self, context: Context, state: Any, result: Any) -> None:
-        """Bring what an exchange gave into the model, after what the next one needs was taken out of it."""
+        """Bring what an exchange gave into the model, after what the next one needs was taken out
+        of it.
+        """
 
 
 class Beside:
@@ -40,8 +50,9 @@ class Beside:
 
     Notes
     -----
-    ``step`` is that of the exchange under way, None without one: its update is not in the model. ``seen`` are the parameters with which
-    its gradient was calculated, where these are not the model's: what another process needs to do this step again.
+    ``step`` is that of the exchange under way, None without one: its update is not in the model.
+    ``seen`` are the parameters with which its gradient was calculated, where these are not the
+    model's: what another process needs to do this step again.
     """
 
     def __init__(self, meter: Meter, aside: Meter) -> None:
@@ -101,11 +112,13 @@ def in_turn(parts: Parted, context: Context, state: Any, step: int) -> float:
 
 
 def delayed(parts: Parted, context: Context, state: Any, step: int) -> float:
-    """Calculate while the exchange of the round before runs, begin the next, apply what that one gave; returns the part of the loss.
+    """Calculate while the exchange of the round before runs, begin the next, apply what that one
+    gave; returns the part of the loss.
 
     Notes
     -----
-    Before a checkpoint and at the end nothing stays under way, so a checkpoint is a model that all agree on.
+    Before a checkpoint and at the end nothing stays under way, so a checkpoint is a model that all
+    agree on.
     """
     beside, trainer = context.beside, context.trainer
     assert beside is not None

@@ -14,18 +14,22 @@ if TYPE_CHECKING:
 
 
 def batch_seed(seed: int, step: int, rank: int, microbatch: int) -> int:
-    """Seed of one microbatch: the same in every attempt, so that a resumed run sees the same samples.
+    """Seed of one microbatch: the same in every attempt, so that a resumed run sees the same
+    samples.
 
     Examples
     --------
     >>> batch_seed(0, 3, 1, 0) == batch_seed(0, 3, 1, 0) != batch_seed(0, 3, 2, 0)
     True
     """
-    return int.from_bytes(hashlib.sha256(f"{seed}/{step}/{rank}/{microbatch}".encode()).digest()[:6], "big")
+    return int.from_bytes(
+        hashlib.sha256(f"{seed}/{step}/{rank}/{microbatch}".encode()).digest()[:6], "big"
+    )
 
 
 class Trainer:
-    """A workload on one device, its trainable parameters as one flat vector of 32-bit floats on the CPU.
+    """A workload on one device, its trainable parameters as one flat vector of 32-bit floats on the
+    CPU.
 
     Parameters
     ----------
@@ -39,17 +43,31 @@ class Trainer:
         Samples that are calculated at once; gradients add up to the share of the step.
     """
 
-    def __init__(self, workload: Workload, device: torch.device, *, rank: int, seed: int, microbatch: int) -> None:
-        self.workload, self.device, self.rank, self.seed, self.microbatch = workload, device, rank, seed, microbatch
+    def __init__(
+        self, workload: Workload, device: torch.device, *, rank: int, seed: int, microbatch: int
+    ) -> None:
+        self.workload, self.device, self.rank, self.seed, self.microbatch = (
+            workload,
+            device,
+            rank,
+            seed,
+            microbatch,
+        )
         self.module = workload.module.to(device).train()
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         if not self.parameters:
-            raise PlacerError(f"{workload.name} has no trainable parameter", "give a module whose parameters require gradients")
+            raise PlacerError(
+                f"{workload.name} has no trainable parameter",
+                "give a module whose parameters require gradients",
+            )
         self.elements = sum(p.numel() for p in self.parameters)
         self.optimizer = workload.optimizer(self.parameters)
 
-    def gradient(self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None) -> tuple[Any, float]:
-        """Gradient and loss of this rank's samples, both weighted with their share of ``of`` samples.
+    def gradient(
+        self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None
+    ) -> tuple[Any, float]:
+        """Gradient and loss of this rank's samples, both weighted with their share of ``of``
+        samples.
 
         Parameters
         ----------
@@ -75,10 +93,14 @@ class Trainer:
             between()
             size = min(self.microbatch, samples - start)
             torch.manual_seed(batch_seed(self.seed, step, self.rank, number))
-            loss = self.workload.loss(self.module, self.workload.batch(size, self.device)) * (size / of)
+            loss = self.workload.loss(self.module, self.workload.batch(size, self.device)) * (
+                size / of
+            )
             loss.backward()
             loss_sum += float(loss.detach())
-        return flat([torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]), loss_sum
+        return flat(
+            [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        ), loss_sum
 
     def apply(self, gradient: Any) -> None:
         """Take one optimizer step with a flat gradient."""
@@ -114,7 +136,10 @@ class Trainer:
             self.optimizer.load_state_dict(state["optimizer"])
         except (RuntimeError, ValueError, KeyError) as error:
             words = " ".join(str(error).split())[:200]
-            raise PlacerError(f"the checkpoint is not of this model: {words}", "choose another --out, or run without --resume") from None
+            raise PlacerError(
+                f"the checkpoint is not of this model: {words}",
+                "choose another --out, or run without --resume",
+            ) from None
 
 
 def flat(tensors: list[Any]) -> Any:

@@ -1,4 +1,6 @@
-"""The flat butterfly: every member sums one shard and hands the sum to the others (`placer.problem.exchange.allreduce`)."""
+"""The flat butterfly: every member sums one shard and hands the sum to the others
+(`placer.problem.exchange.allreduce`).
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ def butterfly_sum(wire: Wire, vector: Any, members: Sequence[int], where: str = 
 
     Notes
     -----
-    Shards are added in the order of the members, and the sum of a shard is decoded by its own member too, so that rounding to FP16
-    is the same everywhere.
+    Shards are added in the order of the members, and the sum of a shard is decoded by its own
+    member too, so that rounding to FP16 is the same everywhere.
     """
     import torch
 
@@ -33,22 +35,40 @@ def butterfly_sum(wire: Wire, vector: Any, members: Sequence[int], where: str = 
     shards = list(vector.tensor_split(len(members)))
     codec = wire.codec
     with wire.meter.phase(f"reduce-scatter{where}"):
-        came = {i: codec.empty(len(shards[me]) if len(shards[me]) else 0) for i in range(len(members)) if i != me}
+        came = {
+            i: codec.empty(len(shards[me]) if len(shards[me]) else 0)
+            for i in range(len(members))
+            if i != me
+        }
         out = [(members[i], codec.encode(shards[i])) for i in came if len(shards[i])]
-        wire.swap(out, [(members[i], message) for i, message in came.items()] if len(shards[me]) else [])
+        wire.swap(
+            out, [(members[i], message) for i, message in came.items()] if len(shards[me]) else []
+        )
         total = torch.zeros_like(shards[me])
         for i in range(len(members)) if len(shards[me]) else ():
             total += shards[me] if i == me else codec.decode(came[i])
     with wire.meter.phase(f"all-gather{where}"):
         mine = codec.encode(total)
-        sums = {i: codec.empty(len(shards[i])) for i in range(len(members)) if i != me and len(shards[i])}
-        wire.swap([(members[i], mine) for i in came] if len(total) else [], [(members[i], message) for i, message in sums.items()])
-        gathered = [codec.decode(mine) if i == me else codec.decode(sums[i]) if i in sums else shards[i] for i in range(len(members))]
+        sums = {
+            i: codec.empty(len(shards[i]))
+            for i in range(len(members))
+            if i != me and len(shards[i])
+        }
+        wire.swap(
+            [(members[i], mine) for i in came] if len(total) else [],
+            [(members[i], message) for i, message in sums.items()],
+        )
+        gathered = [
+            codec.decode(mine) if i == me else codec.decode(sums[i]) if i in sums else shards[i]
+            for i in range(len(members))
+        ]
     return torch.cat(gathered)
 
 
 def broadcast(wire: Wire, vector: Any, members: Sequence[int]) -> Any:
-    """Hand the vector of the first member to the others; all decode the same message, also a leader who is alone."""
+    """Hand the vector of the first member to the others; all decode the same message, also a leader
+    who is alone.
+    """
     if len(members) == 1:
         return wire.codec.decode(wire.codec.encode(vector))
     with wire.meter.phase("broadcast inside regions"):

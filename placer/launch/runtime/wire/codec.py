@@ -19,7 +19,8 @@ class Codec:
     Parameters
     ----------
     compression
-        ``none``, ``fp16`` (clamped to its range) or ``int8`` (127 steps on each side of 0, one scale a message).
+        ``none``, ``fp16`` (clamped to its range) or ``int8`` (127 steps on each side of 0, one
+        scale a message).
     """
 
     def __init__(self, compression: str) -> None:

@@ -26,7 +26,9 @@ class Meter:
 
     @contextmanager
     def on_the_wire(self) -> Iterator[None]:
-        """Add the wall-clock seconds of a block to those in which messages are under way: a part of its phase."""
+        """Add the wall-clock seconds of a block to those in which messages are under way: a part of
+        its phase.
+        """
         start = time.perf_counter()
         try:
             yield
@@ -67,7 +69,11 @@ class Meter:
         flushed_s
             For which it was waited for at once, as a checkpoint or the end of the run came.
         """
-        for name, seconds in (("exchange_s", exchange_s), ("waited_s", waited_s), ("flushed_s", flushed_s)):
+        for name, seconds in (
+            ("exchange_s", exchange_s),
+            ("waited_s", waited_s),
+            ("flushed_s", flushed_s),
+        ):
             self.beside_s[name] = self.beside_s.get(name, 0.0) + seconds
 
     def absorb(self, other: Meter) -> None:
@@ -83,15 +89,22 @@ class Meter:
 
     def take(self) -> dict[str, Any]:
         """Return the figures of a record and begin again."""
-        exchange = {name: seconds for name, seconds in self.seconds.items() if name != "calculation"}
+        exchange = {
+            name: seconds for name, seconds in self.seconds.items() if name != "calculation"
+        }
         taken = {
             "calculation_s": self.seconds["calculation"],
             "exchange_s": exchange,
             "wire_s": self.wire_s,
-            "sent": [{"src": src, "dst": dst, "bytes": count} for (src, dst), count in sorted(self.bytes.items())],
+            "sent": [
+                {"src": src, "dst": dst, "bytes": count}
+                for (src, dst), count in sorted(self.bytes.items())
+            ],
             "control_bytes": self.control_bytes,
             "requests": dict(sorted(self.requests.items())),
-            "requests_by_bucket": {bucket: dict(sorted(kinds.items())) for bucket, kinds in sorted(self.asked.items())},
+            "requests_by_bucket": {
+                bucket: dict(sorted(kinds.items())) for bucket, kinds in sorted(self.asked.items())
+            },
             **({"beside": self.beside_s} if self.beside_s else {}),
         }
         self.clear()

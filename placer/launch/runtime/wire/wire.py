@@ -1,4 +1,6 @@
-"""Messages between ranks: point to point over gloo, counted by directed pair of places, failures with the name of the peer."""
+"""Messages between ranks: point to point over gloo, counted by directed pair of places, failures
+with the name of the peer.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +37,43 @@ class Wire:
 
     Notes
     -----
-    The manifest's number of streams are as many process groups, each with TCP connections of its own; messages are cut evenly.
+    The manifest's number of streams are as many process groups, each with TCP connections of its
+    own; messages are cut evenly.
     """
 
-    def __init__(self, plan: Plan, rank: int, store: Any, meter: Meter, timeout_s: float, backend: str = "gloo") -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        rank: int,
+        store: Any,
+        meter: Meter,
+        timeout_s: float,
+        backend: str = "gloo",
+    ) -> None:
         import torch.distributed as dist
 
         self.plan, self.rank, self.meter = plan, rank, meter
         self.codec = Codec(plan.exchange.compression)
         self.patience = timedelta(seconds=timeout_s)
-        dist.init_process_group(backend, store=store, rank=rank, world_size=plan.ranks, timeout=self.patience)
-        self.groups = [None, *(dist.new_group(backend=backend, timeout=self.patience) for _ in range(plan.exchange.streams - 1))]
+        dist.init_process_group(
+            backend, store=store, rank=rank, world_size=plan.ranks, timeout=self.patience
+        )
+        self.groups = [
+            None,
+            *(
+                dist.new_group(backend=backend, timeout=self.patience)
+                for _ in range(plan.exchange.streams - 1)
+            ),
+        ]
 
-    def swap(self, sends: Iterable[Message], receives: Iterable[Message], *, tolerate: bool = False, control: bool = False) -> set[int]:
+    def swap(
+        self,
+        sends: Iterable[Message],
+        receives: Iterable[Message],
+        *,
+        tolerate: bool = False,
+        control: bool = False,
+    ) -> set[int]:
         """Send and receive messages side by side and wait for all of them.
 
         Parameters
@@ -60,7 +86,14 @@ class Wire:
         with self.meter.on_the_wire():
             return self._swap(sends, receives, tolerate=tolerate, control=control)
 
-    def _swap(self, sends: Iterable[Message], receives: Iterable[Message], *, tolerate: bool, control: bool) -> set[int]:
+    def _swap(
+        self,
+        sends: Iterable[Message],
+        receives: Iterable[Message],
+        *,
+        tolerate: bool,
+        control: bool,
+    ) -> set[int]:
         import torch.distributed as dist
 
         waiting, lost = [], set()
@@ -71,7 +104,9 @@ class Wire:
                 if operation is dist.isend:
                     self._count(peer, message.numel(), control=control)
                 try:
-                    waiting += [(peer, work, message) for work in self._begin(operation, peer, message)]
+                    waiting += [
+                        (peer, work, message) for work in self._begin(operation, peer, message)
+                    ]
                 except RuntimeError as error:
                     lost.add(self._lost(peer, error, tolerate=tolerate))
         for peer, work, _ in waiting:
@@ -83,12 +118,21 @@ class Wire:
                 lost.add(self._lost(peer, error, tolerate=tolerate))
         return lost
 
-    def swap_each(self, sends: Iterable[Message], receives: Iterable[Message], seconds: float, *, control: bool = False) -> set[int]:
-        """Send and receive as `swap` does, one thread for each peer; returns those that failed or did not end in time.
+    def swap_each(
+        self,
+        sends: Iterable[Message],
+        receives: Iterable[Message],
+        seconds: float,
+        *,
+        control: bool = False,
+    ) -> set[int]:
+        """Send and receive as `swap` does, one thread for each peer; returns those that failed or
+        did not end in time.
 
         Notes
         -----
-        gloo closes all connections when one wait times out, so the deadline is kept here; the thread of a silent peer waits on.
+        gloo closes all connections when one wait times out, so the deadline is kept here; the
+        thread of a silent peer waits on.
         """
         jobs: dict[int, tuple[list[Message], list[Message]]] = {}
         for which, messages in enumerate((sends, receives)):
@@ -129,8 +173,14 @@ class Wire:
             raise PeerLostError(peer, str(error)) from None
 
     def _begin(self, operation: Any, peer: int, message: Any, tag: int = 0) -> list[Any]:
-        parts: Sequence[Any] = message.tensor_split(len(self.groups)) if len(self.groups) > 1 else (message,)
-        return [operation(part, peer, group=group, tag=tag) for part, group in zip(parts, self.groups, strict=True) if part.numel()]
+        parts: Sequence[Any] = (
+            message.tensor_split(len(self.groups)) if len(self.groups) > 1 else (message,)
+        )
+        return [
+            operation(part, peer, group=group, tag=tag)
+            for part, group in zip(parts, self.groups, strict=True)
+            if part.numel()
+        ]
 
     def _count(self, peer: int, size: int, *, control: bool) -> None:
         if control:

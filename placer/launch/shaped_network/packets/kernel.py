@@ -1,4 +1,6 @@
-"""Calls to the Linux kernel that Python 3.11 has no function for: namespaces, the end with the parent, TUN devices."""
+"""Calls to the Linux kernel that Python 3.11 has no function for: namespaces, the end with the
+parent, TUN devices.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,15 @@ def open_tun(name: str) -> int:
 
     Notes
     -----
-    Packets come with a header of 10 bytes and are as long as TCP makes them (up to 64 KiB, to be cut to the MTU by a network
-    card that is not there), so a relay has a few thousand packets a second to carry and no checksums to work out.
+    Packets come with a header of 10 bytes and are as long as TCP makes them (up to 64 KiB, to be
+    cut to the MTU by a network card that is not there), so a relay has a few thousand packets a
+    second to carry and no checksums to work out.
     """
     fd = os.open(TUN_DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI | IFF_VNET_HDR))
+        fcntl.ioctl(
+            fd, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI | IFF_VNET_HDR)
+        )
         fcntl.ioctl(fd, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4)
     except OSError:
         os.close(fd)

@@ -1,4 +1,6 @@
-"""One machine's network namespace: a TUN device, an address, routes to all places, and TCP settings that limit nothing."""
+"""One machine's network namespace: a TUN device, an address, routes to all places, and TCP settings
+that limit nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from placer.launch.shaped_network.entrance import INTERFACE
 from placer.launch.shaped_network.packets.kernel import CLONE_NEWNET, open_tun, unshare
 
 MTU = 9000
-"""Headers are 0.6 % of the bytes, as inside a cloud; a larger one makes no relay faster, as packets come uncut anyway."""
+"""Headers are 0.6 % of the bytes, as inside a cloud; a larger one makes no relay faster, as packets
+come uncut anyway.
+"""
 QUEUE_PACKETS = 10_000
 """Of the device: as many may wait for the relay."""
 LATE_S, LATE_BYTES_PER_S = 0.05, 60e6
@@ -21,7 +25,8 @@ LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 2**18, 2**27
 BUFFER = 2.0
 """Send buffer over the largest window."""
 TCP = {
-    "tcp_congestion_control": "reno",  # its window only grows where nothing is lost; bbr probes and paces by itself
+    # its window only grows where nothing is lost; bbr probes and paces by itself
+    "tcp_congestion_control": "reno",
     "tcp_slow_start_after_idle": "0",
     "tcp_rmem": "4096 1048576 536870912",
     "tcp_min_tso_segs": "7",  # packets of 60 KiB at any rate: fewer for the relay
@@ -41,7 +46,8 @@ class Namespace:
 
 
 def make_namespace(address: str, windows: Mapping[str, int]) -> Namespace:
-    """Move this process into a new network namespace and set it up; it lives as long as the files are open.
+    """Move this process into a new network namespace and set it up; it lives as long as the files
+    are open.
 
     Parameters
     ----------
@@ -70,12 +76,14 @@ def make_namespace(address: str, windows: Mapping[str, int]) -> Namespace:
 
 
 def window_bytes(bytes_per_s: float, rtt_s: float) -> int:
-    """What is under way on a stream at full speed, and something for late wake-ups: never the limit of its rate.
+    """What is under way on a stream at full speed, and something for late wake-ups: never the limit
+    of its rate.
 
     Notes
     -----
-    Windows also bound what waits in the relay and in the buffers of senders. Without a bound they fill the memory that the kernel
-    has for all TCP (``tcp_mem``); it then drops what comes, and connections stand still.
+    Windows also bound what waits in the relay and in the buffers of senders. Without a bound they
+    fill the memory that the kernel has for all TCP (``tcp_mem``); it then drops what comes, and
+    connections stand still.
     """
     late = LATE_S * min(bytes_per_s, LATE_BYTES_PER_S)
     return int(min(LEAST_WINDOW_BYTES + bytes_per_s * rtt_s + late, MOST_WINDOW_BYTES))

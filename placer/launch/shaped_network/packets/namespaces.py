@@ -1,4 +1,6 @@
-"""A network namespace for each machine, made and joined by one relay process (`placer.launch.shaped_network.packets.relay`)."""
+"""A network namespace for each machine, made and joined by one relay process
+(`placer.launch.shaped_network.packets.relay`).
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,14 @@ from placer.launch.shaped_network.shaping.shape import Shape
 from placer.launch.shaped_network.streams.relay_process import RelayProcess
 
 CARRIES_BYTES_PER_S = 375e6
-"""3 Gb/s. On two shared cores of 2026 one stream reached 3 to 8 Gb/s and 56 streams of eight gloo processes 5 Gb/s together; the relay
-takes about a tenth of a core for each Gb/s, the processes at its ends take more.
+"""3 Gb/s. On two shared cores of 2026 one stream reached 3 to 8 Gb/s and 56 streams of eight gloo
+processes 5 Gb/s together; the relay takes about a tenth of a core for each Gb/s, the processes at
+its ends take more.
 """
 MOST_PLACES, MOST_MACHINES = 200, 250
-"""Networks are 10.1.0.0/16, 10.2.0.0/16 and so on; a relay of this kind carries no more machines anyway."""
+"""Networks are 10.1.0.0/16, 10.2.0.0/16 and so on; a relay of this kind carries no more machines
+anyway.
+"""
 
 
 class Namespaces(ShapedNetwork):
@@ -50,7 +55,12 @@ class Namespaces(ShapedNetwork):
     def entry(self, machine: int) -> dict[str, Any]:
         """What a process needs to join a machine."""
         shared = {"method": self.method, "interface": INTERFACE, "address": self.addresses[machine]}
-        return {**shared, "pid": self.made["pid"], "user_inode": self.made["user_inode"], **self.made["machines"][machine]}
+        return {
+            **shared,
+            "pid": self.made["pid"],
+            "user_inode": self.made["user_inode"],
+            **self.made["machines"][machine],
+        }
 
     def carries_bytes_per_s(self) -> float:
         """`CARRIES_BYTES_PER_S`."""
@@ -58,7 +68,9 @@ class Namespaces(ShapedNetwork):
 
 
 @contextmanager
-def namespaces(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> Iterator[ShapedNetwork]:
+def namespaces(
+    places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]
+) -> Iterator[ShapedNetwork]:
     """Make the network, with a user namespace of its own where this user may not.
 
     Raises
@@ -69,7 +81,10 @@ def namespaces(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -
     if sys.platform != "linux":
         raise PlacerError("network namespaces are Linux's", "rehearse on Linux")
     if importlib.util.find_spec("pyroute2") is None:
-        raise PlacerError("shaped links need pyroute2, which is not installed", "install it: pip install 'placer[rehearse]'")
+        raise PlacerError(
+            "shaped links need pyroute2, which is not installed",
+            "install it: pip install 'placer[rehearse]'",
+        )
     process, made = _start(places, shapes)
     try:
         yield Namespaces(places, shapes, process, made)
@@ -77,7 +92,9 @@ def namespaces(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -
         process.end()
 
 
-def _start(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> tuple[RelayProcess, dict[str, Any]]:
+def _start(
+    places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]
+) -> tuple[RelayProcess, dict[str, Any]]:
     reasons = []
     for user in (False, True) if os.geteuid() == 0 else (True,):
         process = RelayProcess("placer.launch.shaped_network.packets.relay")
@@ -87,26 +104,44 @@ def _start(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> tu
         process.end()
         reasons.append(made["error"])
     words = "as root, or where users may make network namespaces and open /dev/net/tun"
-    raise PlacerError(f"no network namespaces here: {'; '.join(dict.fromkeys(reasons))}", f"run it {words}", exit_code=1)
+    raise PlacerError(
+        f"no network namespaces here: {'; '.join(dict.fromkeys(reasons))}",
+        f"run it {words}",
+        exit_code=1,
+    )
 
 
-def _told(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], *, user: bool) -> dict[str, Any]:
+def _told(
+    places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], *, user: bool
+) -> dict[str, Any]:
     """What the relay is to make."""
     found = addresses_of(places)
     networks = _networks(places)
     windows = {
         here: {
-            networks[there]: window_bytes(min(shape.rate_bytes_per_s, CARRIES_BYTES_PER_S), shape.rtt_s)
+            networks[there]: window_bytes(
+                min(shape.rate_bytes_per_s, CARRIES_BYTES_PER_S), shape.rtt_s
+            )
             for (there, dst), shape in shapes.items()
             if dst == here and there in networks
         }
         for here in networks
     }
-    pairs = [(i, j, shapes[places[i], places[j]]) for i, j in product(range(len(places)), repeat=2) if i != j]
+    pairs = [
+        (i, j, shapes[places[i], places[j]])
+        for i, j in product(range(len(places)), repeat=2)
+        if i != j
+    ]
     return {
         "user": user,
-        "machines": [{"address": address, "windows": windows[place]} for address, place in zip(found, places, strict=True)],
-        "links": [[i, j, shape.stream_bytes_per_s, shape.pair_bytes_per_s, shape.rtt_s / 2] for i, j, shape in pairs],
+        "machines": [
+            {"address": address, "windows": windows[place]}
+            for address, place in zip(found, places, strict=True)
+        ],
+        "links": [
+            [i, j, shape.stream_bytes_per_s, shape.pair_bytes_per_s, shape.rtt_s / 2]
+            for i, j, shape in pairs
+        ],
     }
 
 
@@ -120,10 +155,14 @@ def addresses_of(places: Sequence[str]) -> tuple[str, ...]:
     """
     if len(set(places)) > MOST_PLACES or len(places) > MOST_MACHINES:
         raise PlacerError(
-            f"{len(places)} machines in {len(set(places))} places", f"rehearse with {MOST_MACHINES} and {MOST_PLACES} at most"
+            f"{len(places)} machines in {len(set(places))} places",
+            f"rehearse with {MOST_MACHINES} and {MOST_PLACES} at most",
         )
     networks = _networks(places)
-    return tuple(f"{networks[place].removesuffix('0/16')}{places[: i + 1].count(place)}" for i, place in enumerate(places))
+    return tuple(
+        f"{networks[place].removesuffix('0/16')}{places[: i + 1].count(place)}"
+        for i, place in enumerate(places)
+    )
 
 
 def _networks(places: Sequence[str]) -> dict[str, str]:

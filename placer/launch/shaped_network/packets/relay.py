@@ -1,7 +1,9 @@
-"""The process that holds the namespaces and carries their packets: ``python -m placer.launch.shaped_network.packets.relay``.
+"""The process that holds the namespaces and carries their packets: ``python -m
+placer.launch.shaped_network.packets.relay``.
 
-It reads one line of JSON that says what to make, answers with one line, and then takes a command a line (`Relay.command`) until
-stdin ends, which is when its parent does. Namespaces have no names: with this process and those that joined they are gone.
+It reads one line of JSON that says what to make, answers with one line, and then takes a command a
+line (`Relay.command`) until stdin ends, which is when its parent does. Namespaces have no names:
+with this process and those that joined they are gone.
 """
 
 from __future__ import annotations
@@ -28,19 +30,27 @@ class Relay:
     Parameters
     ----------
     told
-        ``machines``: address and windows of each; ``links``: src, dst, stream and pair bytes/s, delay in s; ``user``: make a
-        user namespace first.
+        ``machines``: address and windows of each; ``links``: src, dst, stream and pair bytes/s,
+        delay in s; ``user``: make a user namespace first.
     """
 
     def __init__(self, told: dict[str, Any]) -> None:
         if told["user"]:
             own_user_namespace()
-        made = [make_namespace(machine["address"], machine["windows"]) for machine in told["machines"]]
+        made = [
+            make_namespace(machine["address"], machine["windows"]) for machine in told["machines"]
+        ]
         addresses = [IPv4Address(machine["address"]).packed for machine in told["machines"]]
-        shapes = {(src, dst): (stream, pair, delay) for src, dst, stream, pair, delay in told["links"]}
+        shapes = {
+            (src, dst): (stream, pair, delay) for src, dst, stream, pair, delay in told["links"]
+        }
         self.router = self.loop = Router([machine.tun for machine in made], addresses, shapes)
         user = os.stat("/proc/self/ns/user").st_ino if told["user"] else None  # noqa: PTH116 - one call, follows the link
-        self.told = {"pid": os.getpid(), "user_inode": user, "machines": [{"fd": m.fd, "inode": m.inode} for m in made]}
+        self.told = {
+            "pid": os.getpid(),
+            "user_inode": user,
+            "machines": [{"fd": m.fd, "inode": m.inode} for m in made],
+        }
 
     def figures(self) -> dict[str, Any]:
         """What it has carried so far."""

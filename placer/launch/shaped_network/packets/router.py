@@ -12,7 +12,9 @@ from placer.launch.shaped_network.shaping.loop import Loop
 from placer.launch.shaped_network.shaping.queues import Link
 
 VNET = 10
-"""Bytes before each packet: struct virtio_net_hdr; TCP segments of how many bytes it is to be cut into stands at 4."""
+"""Bytes before each packet: struct virtio_net_hdr; TCP segments of how many bytes it is to be cut
+into stands at 4.
+"""
 MOST_PACKET_BYTES = 65_536 + VNET
 AT_ONCE = 32
 """Packets taken from one device before what is due goes out."""
@@ -35,7 +37,12 @@ class Router(Loop):
         By ordered pair of machines.
     """
 
-    def __init__(self, tuns: Sequence[int], addresses: Sequence[bytes], shapes: dict[tuple[int, int], tuple[float, float, float]]) -> None:
+    def __init__(
+        self,
+        tuns: Sequence[int],
+        addresses: Sequence[bytes],
+        shapes: dict[tuple[int, int], tuple[float, float, float]],
+    ) -> None:
         super().__init__()
         self.links: dict[tuple[int, int], Link] = {}
         self.ways: dict[int, dict[bytes, Link]] = {tun: {} for tun in tuns}
@@ -66,7 +73,11 @@ class Router(Loop):
         if protocol != TCP:
             size = len(packet) - VNET
             link.sent_bytes += size
-            key = packet[VNET + 12 : VNET + 20] + bytes((protocol,)) + (packet[at : at + 4] if protocol == UDP else b"")
+            key = (
+                packet[VNET + 12 : VNET + 20]
+                + bytes((protocol,))
+                + (packet[at : at + 4] if protocol == UDP else b"")
+            )
             self.queues.accept(link, key, size, packet, now)
             return
         headers = header + (packet[at + 12] >> 4) * 4
@@ -77,7 +88,9 @@ class Router(Loop):
         if size == 0 and not packet[at + 13] & SYN_FIN_RST:
             self.queues.pass_by(link, packet, now)
         else:
-            self.queues.accept(link, packet[VNET + 12 : VNET + 20] + packet[at : at + 4], size, packet, now)
+            self.queues.accept(
+                link, packet[VNET + 12 : VNET + 20] + packet[at : at + 4], size, packet, now
+            )
 
 
 class Outlet:
@@ -85,9 +98,10 @@ class Outlet:
 
     Notes
     -----
-    Confirmations overtake the data that waits for its bucket, as they would where nothing waits: behind data that goes the other way,
-    both directions of a connection would lose a quarter of their rate. Data that was overtaken then carries an older confirmation than
-    the last one, and would be dropped for it (RFC 5961, section 5.2), so it gets the last one.
+    Confirmations overtake the data that waits for its bucket, as they would where nothing waits:
+    behind data that goes the other way, both directions of a connection would lose a quarter of
+    their rate. Data that was overtaken then carries an older confirmation than the last one, and
+    would be dropped for it (RFC 5961, section 5.2), so it gets the last one.
     """
 
     def __init__(self, tun: int) -> None:

@@ -1,4 +1,6 @@
-"""Waits for files that can be read or written and for what is due in `placer.launch.shaped_network.shaping.queues`."""
+"""Waits for files that can be read or written and for what is due in
+`placer.launch.shaped_network.shaping.queues`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Token buckets and delay lines: when a packet leaves, as a function of when packets came.
 
-All times are those of the packets, not those of the clock: a packet that is handled late does not delay the one behind it.
+All times are those of the packets, not those of the clock: a packet that is handled late does not
+delay the one behind it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from itertools import count
 from typing import Any
 
 MOST_QUEUED_BYTES = 256 * 2**20
-"""Of one stream; more is dropped. TCP's window (`placer.launch.shaped_network.packets.namespace`) keeps streams far below."""
+"""Of one stream; more is dropped. TCP's window (`placer.launch.shaped_network.packets.namespace`)
+keeps streams far below.
+"""
 MANY_STREAMS = 512
 """With more than these, those that are idle are forgotten."""
 
@@ -30,10 +33,28 @@ class Link:
         Takes a packet at the other end.
     """
 
-    __slots__ = ("delay_s", "deliver", "free_at", "pair_bytes_per_s", "sent_bytes", "stream_bytes_per_s")
+    __slots__ = (
+        "delay_s",
+        "deliver",
+        "free_at",
+        "pair_bytes_per_s",
+        "sent_bytes",
+        "stream_bytes_per_s",
+    )
 
-    def __init__(self, stream_bytes_per_s: float, pair_bytes_per_s: float, delay_s: float, deliver: Callable[[Any], None]) -> None:
-        self.stream_bytes_per_s, self.pair_bytes_per_s, self.delay_s, self.deliver = stream_bytes_per_s, pair_bytes_per_s, delay_s, deliver
+    def __init__(
+        self,
+        stream_bytes_per_s: float,
+        pair_bytes_per_s: float,
+        delay_s: float,
+        deliver: Callable[[Any], None],
+    ) -> None:
+        self.stream_bytes_per_s, self.pair_bytes_per_s, self.delay_s, self.deliver = (
+            stream_bytes_per_s,
+            pair_bytes_per_s,
+            delay_s,
+            deliver,
+        )
         self.free_at = 0.0
         self.sent_bytes = 0
 
@@ -55,9 +76,9 @@ class Queues:
 
     Notes
     -----
-    A packet of n bytes occupies its stream for n / rate and, ending no earlier, the pair of machines for n / the pair's rate; then
-    comes the delay line.
-    Of each stream one packet at a time asks for the pair, so streams share it evenly and none waits for the queue of another.
+    A packet of n bytes occupies its stream for n / rate and, ending no earlier, the pair of
+    machines for n / the pair's rate; then comes the delay line. Of each stream one packet at a time
+    asks for the pair, so streams share it evenly and none waits for the queue of another.
     """
 
     def __init__(self) -> None:
@@ -112,7 +133,9 @@ class Queues:
         heappush(self.events, (max(stream.free_at, earliest), next(self.order), stream, None, None))
 
     def _leave(self, stream: Stream, at: float) -> None:
-        """The first packet of a stream has passed its bucket: it takes its turn at the pair and goes on its way."""
+        """The first packet of a stream has passed its bucket: it takes its turn at the pair and
+        goes on its way.
+        """
         _, size, packet = stream.waiting.popleft()
         stream.queued_bytes -= size
         link = stream.link

@@ -42,9 +42,15 @@ class Shape:
         for name in ("stream_bytes_per_s", "pair_bytes_per_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
-                raise PlacerError(f"link {self.src} -> {self.dst}: {name} is {value}", "give a positive rate in bytes/s")
+                raise PlacerError(
+                    f"link {self.src} -> {self.dst}: {name} is {value}",
+                    "give a positive rate in bytes/s",
+                )
         if not (math.isfinite(self.rtt_s) and self.rtt_s >= 0):
-            raise PlacerError(f"link {self.src} -> {self.dst}: rtt_s is {self.rtt_s}", "give a time in seconds, 0 or more")
+            raise PlacerError(
+                f"link {self.src} -> {self.dst}: rtt_s is {self.rtt_s}",
+                "give a time in seconds, 0 or more",
+            )
 
     @property
     def rate_bytes_per_s(self) -> float:
@@ -52,7 +58,9 @@ class Shape:
         return min(self.stream_bytes_per_s, self.pair_bytes_per_s)
 
 
-def shapes_between(places: Sequence[str], shapes: Iterable[Shape]) -> Mapping[tuple[str, str], Shape]:
+def shapes_between(
+    places: Sequence[str], shapes: Iterable[Shape]
+) -> Mapping[tuple[str, str], Shape]:
     """Shapes by pair of places, checked: each that two machines need is there, once.
 
     Raises
@@ -63,9 +71,15 @@ def shapes_between(places: Sequence[str], shapes: Iterable[Shape]) -> Mapping[tu
     found: dict[tuple[str, str], Shape] = {}
     for shape in shapes:
         if found.setdefault((shape.src, shape.dst), shape) != shape:
-            raise PlacerError(f"link {shape.src} -> {shape.dst} stands twice with other figures", "give each direction once")
+            raise PlacerError(
+                f"link {shape.src} -> {shape.dst} stands twice with other figures",
+                "give each direction once",
+            )
     counts = Counter(places)
     for src, dst in product(counts, counts):
         if (src != dst or counts[src] > 1) and (src, dst) not in found:
-            raise PlacerError(f"no link {src} -> {dst}", "give the shape of each direction between places that have machines")
+            raise PlacerError(
+                f"no link {src} -> {dst}",
+                "give the shape of each direction between places that have machines",
+            )
     return found

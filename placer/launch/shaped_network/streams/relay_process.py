@@ -38,7 +38,11 @@ class RelayProcess:
                 run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
         except OSError as error:
-            raise PlacerError(f"cannot start the relay of the network: {error}", "see that Python may start itself", exit_code=1) from None
+            raise PlacerError(
+                f"cannot start the relay of the network: {error}",
+                "see that Python may start itself",
+                exit_code=1,
+            ) from None
         self.lock = threading.Lock()
 
     def ask(self, **call: Any) -> dict[str, Any]:
@@ -57,7 +61,9 @@ class RelayProcess:
                 self.process.stdin.flush()
                 answer: dict[str, Any] = json.loads(self.process.stdout.readline())
             except (OSError, ValueError):
-                raise PlacerError(f"{NAME} has ended{self._how()}", "start the rehearsal again", exit_code=1) from None
+                raise PlacerError(
+                    f"{NAME} has ended{self._how()}", "start the rehearsal again", exit_code=1
+                ) from None
         return answer
 
     def _how(self) -> str:

@@ -1,4 +1,6 @@
-"""Addresses of the loopback device for each machine, and a relay that carries the connections between them: needs no rights."""
+"""Addresses of the loopback device for each machine, and a relay that carries the connections
+between them: needs no rights.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,16 @@ from placer.launch.shaped_network.streams.relay_process import RelayProcess
 from placer.launch.shaped_network.streams.stream_relay import LOOPBACK
 
 CARRIES_BYTES_PER_S = 250e6
-"""2 Gb/s. On two shared, busy cores of 2026 one stream reached 2 to 4 Gb/s and eight streams 4 to 6 Gb/s together; the relay takes about a
-tenth of a core for each Gb/s, as that of the namespaces.
+"""2 Gb/s. On two shared, busy cores of 2026 one stream reached 2 to 4 Gb/s and eight streams 4 to 6
+Gb/s together; the relay takes about a tenth of a core for each Gb/s, as that of the namespaces.
 """
 MOST_MACHINES = 150
 INTERFACE = "lo"
 
 
 class Relays(ShapedNetwork):
-    """Machines are addresses of the loopback device; who connects to another has to ask where (`placer.launch.shaped_network.addresses`).
+    """Machines are addresses of the loopback device; who connects to another has to ask where
+    (`placer.launch.shaped_network.addresses`).
 
     Parameters
     ----------
@@ -33,7 +36,13 @@ class Relays(ShapedNetwork):
 
     method = "relays"
 
-    def __init__(self, places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], process: RelayProcess, port: int) -> None:
+    def __init__(
+        self,
+        places: Sequence[str],
+        shapes: Mapping[tuple[str, str], Shape],
+        process: RelayProcess,
+        port: int,
+    ) -> None:
         super().__init__(places, shapes, process)
         self.addresses = tuple(address_of(machine, machine) for machine in range(len(places)))
         self.port = port
@@ -54,7 +63,9 @@ class Relays(ShapedNetwork):
 
 
 @contextmanager
-def relays(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> Iterator[ShapedNetwork]:
+def relays(
+    places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]
+) -> Iterator[ShapedNetwork]:
     """Make the network.
 
     Raises
@@ -63,9 +74,15 @@ def relays(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> It
         Says why it cannot be made here.
     """
     if sys.platform != "linux":
-        raise PlacerError("relays need the loopback addresses 127.0.1.1 and so on, which Linux has", "rehearse on Linux")
+        raise PlacerError(
+            "relays need the loopback addresses 127.0.1.1 and so on, which Linux has",
+            "rehearse on Linux",
+        )
     if len(places) > MOST_MACHINES:
-        raise PlacerError(f"{len(places)} machines, relays have addresses for {MOST_MACHINES}", "rehearse fewer of each group")
+        raise PlacerError(
+            f"{len(places)} machines, relays have addresses for {MOST_MACHINES}",
+            "rehearse fewer of each group",
+        )
     numbers = range(len(places))
     links = [
         [src, dst, shape.stream_bytes_per_s, shape.pair_bytes_per_s, shape.rtt_s / 2]
@@ -75,9 +92,15 @@ def relays(places: Sequence[str], shapes: Mapping[tuple[str, str], Shape]) -> It
     ]
     process = RelayProcess("placer.launch.shaped_network.streams.stream_relay")
     try:
-        made = process.ask(machines=[[address_of(i, j) for j in numbers] for i in numbers], links=links)
+        made = process.ask(
+            machines=[[address_of(i, j) for j in numbers] for i in numbers], links=links
+        )
         if "error" in made:
-            raise PlacerError(f"no relays here: {made['error']}", "look for what blocks addresses such as 127.0.1.1", exit_code=1)
+            raise PlacerError(
+                f"no relays here: {made['error']}",
+                "look for what blocks addresses such as 127.0.1.1",
+                exit_code=1,
+            )
         yield Relays(places, shapes, process, made["port"])
     finally:
         process.end()
@@ -88,8 +111,8 @@ def address_of(viewer: int, machine: int) -> str:
 
     Notes
     -----
-    Of two ranks of gloo the one with the lower address listens, so both have to agree on which that is: the third number decides it,
-    whoever looks.
+    Of two ranks of gloo the one with the lower address listens, so both have to agree on which that
+    is: the third number decides it, whoever looks.
 
     Examples
     --------

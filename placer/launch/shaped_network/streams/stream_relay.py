@@ -1,6 +1,9 @@
-"""The process that carries connections: ``python -m placer.launch.shaped_network.streams.stream_relay``, see `placer.launch.shaped_network.relay_protocol`.
+"""The process that carries connections: ``python -m
+placer.launch.shaped_network.streams.stream_relay``, see
+`placer.launch.shaped_network.relay_protocol`.
 
-Processes of the machines ask it with a datagram where they find an address of another machine (`placer.launch.shaped_network.addresses`).
+Processes of the machines ask it with a datagram where they find an address of another machine
+(`placer.launch.shaped_network.addresses`).
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ class StreamRelay:
     Parameters
     ----------
     told
-        ``machines``: addresses by which each machine sees each, its own on the diagonal; ``links``: src, dst, stream and pair
-        bytes/s, delay in s.
+        ``machines``: addresses by which each machine sees each, its own on the diagonal; ``links``:
+        src, dst, stream and pair bytes/s, delay in s.
     """
 
     def __init__(self, told: dict[str, Any]) -> None:
@@ -38,7 +41,9 @@ class StreamRelay:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.machines: list[list[str]] = told["machines"]
         self.numbers = {seen[number]: number for number, seen in enumerate(self.machines)}
-        self.loop = Streams({(src, dst): (stream, pair, delay) for src, dst, stream, pair, delay in told["links"]})
+        self.loop = Streams(
+            {(src, dst): (stream, pair, delay) for src, dst, stream, pair, delay in told["links"]}
+        )
         self.ports: dict[tuple[int, int, int], int] = {}
         self.questions = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.questions.bind((LOOPBACK, 0))

@@ -1,4 +1,6 @@
-"""Carries the bytes of TCP connections through `placer.launch.shaped_network.shaping.queues`, in chunks instead of packets."""
+"""Carries the bytes of TCP connections through `placer.launch.shaped_network.shaping.queues`, in
+chunks instead of packets.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,14 @@ CHUNK_BYTES = 65_536
 AT_ONCE = 16
 """Chunks taken from one connection before others have their turn."""
 KERNEL_BYTES = 2**18
-"""Of the socket at which bytes wait for the relay: with `End.window` it bounds how far a sender is ahead."""
+"""Of the socket at which bytes wait for the relay: with `End.window` it bounds how far a sender is
+ahead.
+"""
 NEWEST = 256
 """Connections that may wait to be accepted."""
 CONNECTED_S = 1.0
-"""What the relay waits for a process that takes no connections; nothing else is carried meanwhile."""
+"""What the relay waits for a process that takes no connections; nothing else is carried meanwhile.
+"""
 RESET_AT_ONCE = struct.pack("ii", 1, 0)
 
 _numbers = count()
@@ -45,19 +50,30 @@ class Streams(Loop):
         self.listeners: list[socket.socket] = []
 
     def listen(self, address: str, src: int, dst: int, target: tuple[str, int]) -> int:
-        """Take connections from a machine that are meant for an address of another; returns the port."""
+        """Take connections from a machine that are meant for an address of another; returns the
+        port.
+        """
         listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)  # those that are accepted have it, too
+        listener.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES
+        )  # those that are accepted have it, too
         listener.bind((address, 0))
         listener.listen(NEWEST)
         listener.setblocking(False)
         self.listeners.append(listener)
-        self.watch(listener.fileno(), partial(self._accept, listener, self.links[src, dst], self.links[dst, src], target))
+        self.watch(
+            listener.fileno(),
+            partial(self._accept, listener, self.links[src, dst], self.links[dst, src], target),
+        )
         port: int = listener.getsockname()[1]
         return port
 
-    def _accept(self, listener: socket.socket, there: Link, back: Link, target: tuple[str, int]) -> None:
-        """A connection takes a round trip before it carries anything, and half of one more until the other side has it."""
+    def _accept(
+        self, listener: socket.socket, there: Link, back: Link, target: tuple[str, int]
+    ) -> None:
+        """A connection takes a round trip before it carries anything, and half of one more until
+        the other side has it.
+        """
         try:
             opened, _ = listener.accept()
         except OSError:  # gone again
@@ -71,12 +87,14 @@ class Streams(Loop):
 
 
 class End:
-    """One socket of a connection: what is read goes to the other end, what comes from there is written.
+    """One socket of a connection: what is read goes to the other end, what comes from there is
+    written.
 
     Attributes
     ----------
     under_way
-        Bytes that were read here and not yet written there; at ``window`` reading stops, so that the sender has to wait.
+        Bytes that were read here and not yet written there; at ``window`` reading stops, so that
+        the sender has to wait.
     begun, ended, shut, closed
         May be read; has been read to its end; has been written to its end; is gone.
 
@@ -85,7 +103,21 @@ class End:
     Nothing is read in a call of the queues: those may be about to be emptied.
     """
 
-    __slots__ = ("begun", "closed", "ended", "key", "link", "loop", "other", "out", "shut", "socket", "under_way", "wanted", "window")
+    __slots__ = (
+        "begun",
+        "closed",
+        "ended",
+        "key",
+        "link",
+        "loop",
+        "other",
+        "out",
+        "shut",
+        "socket",
+        "under_way",
+        "wanted",
+        "window",
+    )
 
     other: End
 
@@ -112,7 +144,9 @@ class End:
         self._want()
 
     def connect(self, target: tuple[str, int]) -> None:
-        """Open the far side; on the loopback device that is done at once, or refused, unless too many wait there already."""
+        """Open the far side; on the loopback device that is done at once, or refused, unless too
+        many wait there already.
+        """
         if self.closed:
             return
         made = socket.socket()
@@ -185,7 +219,13 @@ class End:
 
     def _tell(self, data: bytes | None) -> None:
         """Send something to the other end."""
-        self.loop.queues.accept(self.link, self.key, len(data or b""), partial(self.other.arrived, data), time.monotonic())
+        self.loop.queues.accept(
+            self.link,
+            self.key,
+            len(data or b""),
+            partial(self.other.arrived, data),
+            time.monotonic(),
+        )
 
     def _broken(self) -> None:
         self._close(reset=False)
@@ -199,7 +239,9 @@ class End:
             self._want()
 
     def _want(self) -> None:
-        """Wait for what can be done now; a socket that nothing is asked of is not watched, else its end would wake the loop for ever."""
+        """Wait for what can be done now; a socket that nothing is asked of is not watched, else its
+        end would wake the loop for ever.
+        """
         if self.closed or self.socket is None:
             return
         read = self.begun and not self.ended and self.under_way < self.window

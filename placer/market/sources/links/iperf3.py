@@ -22,7 +22,9 @@ BACK = "_bidir_reverse"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One run: bits/s by direction (None: not measured), streams, round-trip time in ms and its day."""
+    """One run: bits/s by direction (None: not measured), streams, round-trip time in ms and its
+    day.
+    """
 
     streams: int
     forth: float | None
@@ -69,19 +71,38 @@ def import_iperf3(
             continue
         readings += run_readings(run, client, server, place, f"iperf3 {Path(place).name}")
     origins = [document.origin for document, _, _ in documents]
-    return harvest_readings(readings, regions, origins=origins, skip_bad=skip_bad, strict_places=True, left_out=left_out)
+    return harvest_readings(
+        readings, regions, origins=origins, skip_bad=skip_bad, strict_places=True, left_out=left_out
+    )
 
 
 def run_readings(run: Run, client: str, server: str, where: str, source: str) -> list[Reading]:
     """Give the directions of a run; the round-trip time goes with the first."""
     ways = [(client, server, run.forth), (server, client, run.back)]
     made = [
-        Reading(src=src, dst=dst, where=where, source=source, as_of=run.as_of, streams=run.streams, bits_per_s=bits)
+        Reading(
+            src=src,
+            dst=dst,
+            where=where,
+            source=source,
+            as_of=run.as_of,
+            streams=run.streams,
+            bits_per_s=bits,
+        )
         for src, dst, bits in ways
         if bits is not None
     ]
     if run.rtt_ms is not None:
-        made.append(Reading(src=client, dst=server, where=where, source=source, as_of=run.as_of, rtt_ms=run.rtt_ms))
+        made.append(
+            Reading(
+                src=client,
+                dst=server,
+                where=where,
+                source=source,
+                as_of=run.as_of,
+                rtt_ms=run.rtt_ms,
+            )
+        )
     return made
 
 
@@ -96,47 +117,72 @@ def read_run(data: bytes | str, where: str, date: str | None = None) -> Run:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise PlacerError(f"{where}: is not the JSON of one run of iperf3", "write it with iperf3 --json") from None
+        raise PlacerError(
+            f"{where}: is not the JSON of one run of iperf3", "write it with iperf3 --json"
+        ) from None
     if isinstance(found, dict) and "error" in found:
-        raise PlacerError(f"{where}: iperf3 failed: {str(found['error'])[:200]}", "run it again, or leave it out with --skip-bad")
+        raise PlacerError(
+            f"{where}: iperf3 failed: {str(found['error'])[:200]}",
+            "run it again, or leave it out with --skip-bad",
+        )
     try:
         return _run(found["start"], found["end"], where, date)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, OSError) as error:
-        words = f"{where}: is not the JSON of one run of iperf3: {type(error).__name__} {str(error)[:80]}"
+        words = (
+            f"{where}: is not the JSON of one run of iperf3: {type(error).__name__} "
+            f"{str(error)[:80]}"
+        )
         raise PlacerError(words, "write it with iperf3 --json") from None
 
 
 def _run(start: Mapping[str, Any], end: Mapping[str, Any], where: str, date: str | None) -> Run:
     test = start["test_start"]
     if test["protocol"] != "TCP":
-        raise PlacerError(f"{where}: is a run over {str(test['protocol'])[:20]}", "measure with TCP: gradients travel over TCP")
+        raise PlacerError(
+            f"{where}: is a run over {str(test['protocol'])[:20]}",
+            "measure with TCP: gradients travel over TCP",
+        )
     first = _bits(end["sum_received"], where)
     reverse = bool(test.get("reverse"))
-    other = _bits(end[f"sum_received{BACK}"], where) if test.get("bidirectional") or test.get("bidir") else None
+    other = (
+        _bits(end[f"sum_received{BACK}"], where)
+        if test.get("bidirectional") or test.get("bidir")
+        else None
+    )
     streams = int(test["num_streams"])
     if streams < 1:
-        raise PlacerError(f"{where}: says that it had {streams} streams", "write it with iperf3 --json")
+        raise PlacerError(
+            f"{where}: says that it had {streams} streams", "write it with iperf3 --json"
+        )
     stamp = start.get("timestamp", {}).get("timesecs")
     if stamp is None and date is None:
-        raise PlacerError(f"{where}: does not say when it was measured", "give its day, as in --date 2026-08-03")
+        raise PlacerError(
+            f"{where}: does not say when it was measured", "give its day, as in --date 2026-08-03"
+        )
     return Run(
         streams=streams,
         forth=other if reverse else first,
         back=first if reverse else other,
         rtt_ms=_rtt_ms(end),
-        as_of=datetime.fromtimestamp(stamp, UTC).date().isoformat() if stamp is not None else str(date),
+        as_of=datetime.fromtimestamp(stamp, UTC).date().isoformat()
+        if stamp is not None
+        else str(date),
     )
 
 
 def _bits(total: Mapping[str, Any], where: str) -> float:
     bits = float(total["bits_per_second"])
     if not bits > 0:
-        raise PlacerError(f"{where}: nothing arrived in this run", "measure for some seconds, as with iperf3 -t 10")
+        raise PlacerError(
+            f"{where}: nothing arrived in this run",
+            "measure for some seconds, as with iperf3 -t 10",
+        )
     return bits
 
 
 def _rtt_ms(end: Mapping[str, Any]) -> float | None:
-    """Median over the streams of the least round-trip time, else of the mean; microseconds in the file, 0 where unknown.
+    """Median over the streams of the least round-trip time, else of the mean; microseconds in the
+    file, 0 where unknown.
 
     The mean of a stream that fills the link has its own queue in it.
     """

@@ -32,7 +32,9 @@ def parse_map(text: str) -> dict[str, str]:
     for part in text.split(","):
         name, equals, column = (word.strip() for word in part.partition("="))
         if not equals or not column:
-            raise PlacerError(f"map '{part}' is not two columns", "write it as src=from,dst=to,rtt_ms=latency")
+            raise PlacerError(
+                f"map '{part}' is not two columns", "write it as src=from,dst=to,rtt_ms=latency"
+            )
         if name not in known:
             raise unknown("column of links.csv", name, known)
         if name in found:
@@ -77,23 +79,53 @@ def import_links(
     names = {name: name for name in file_columns(FILE)} if columns is None else dict(columns)
     for needed in ("src", "dst"):
         if needed not in names:
-            raise PlacerError(f"map has no column for '{needed}'", "write it as src=from,dst=to,rtt_ms=latency")
-    readings = [r for document in documents for r in _readings(read_table(document), names, columns is not None, bits, ms, date)]
-    return harvest_readings(readings, regions, origins=[d.origin for d in documents], skip_bad=skip_bad)
+            raise PlacerError(
+                f"map has no column for '{needed}'", "write it as src=from,dst=to,rtt_ms=latency"
+            )
+    readings = [
+        r
+        for document in documents
+        for r in _readings(read_table(document), names, columns is not None, bits, ms, date)
+    ]
+    return harvest_readings(
+        readings, regions, origins=[d.origin for d in documents], skip_bad=skip_bad
+    )
 
 
-def _readings(table: Table, names: Mapping[str, str], mapped: bool, bits: float, ms: float, date: str | None) -> Iterator[Reading]:
+def _readings(
+    table: Table, names: Mapping[str, str], mapped: bool, bits: float, ms: float, date: str | None
+) -> Iterator[Reading]:
     for line, row in table.rows():
-        missing = [column for name, column in names.items() if column not in row and (mapped or name in ("src", "dst"))]
+        missing = [
+            column
+            for name, column in names.items()
+            if column not in row and (mapped or name in ("src", "dst"))
+        ]
         if missing:
-            hint = "correct --map" if mapped else "name the columns of this file with --map 'src=from,dst=to,rtt_ms=latency'"
+            hint = (
+                "correct --map"
+                if mapped
+                else "name the columns of this file with --map 'src=from,dst=to,rtt_ms=latency'"
+            )
             raise table.error(f"column '{missing[0]}' is missing", hint, 1)
         cells = {name: row.get(column, "").strip() for name, column in names.items()}
-        rates = {name: _scaled(table.number(line, names[name], cells[name]), bits) for name in RATES if name in cells}
-        rtt_ms = _scaled(table.number(line, names["rtt_ms"], cells["rtt_ms"]), ms) if "rtt_ms" in cells else None
+        rates = {
+            name: _scaled(table.number(line, names[name], cells[name]), bits)
+            for name in RATES
+            if name in cells
+        }
+        rtt_ms = (
+            _scaled(table.number(line, names["rtt_ms"], cells["rtt_ms"]), ms)
+            if "rtt_ms" in cells
+            else None
+        )
         one, many = rates.get("gbps_one_stream"), rates.get("gbps_many_streams")
         if one is None and many is None and rtt_ms is None:
-            raise table.error("has neither a throughput nor a round-trip time", "fill one of them, or map their columns", line)
+            raise table.error(
+                "has neither a throughput nor a round-trip time",
+                "fill one of them, or map their columns",
+                line,
+            )
         reading = Reading(
             src=cells["src"],
             dst=cells["dst"],
@@ -103,7 +135,9 @@ def _readings(table: Table, names: Mapping[str, str], mapped: bool, bits: float,
             basis=_basis(table, line, cells.get("basis")),
             rtt_ms=rtt_ms,
         )
-        yield replace(reading, bits_per_s=one, low=rates.get("gbps_low"), high=rates.get("gbps_high"))
+        yield replace(
+            reading, bits_per_s=one, low=rates.get("gbps_low"), high=rates.get("gbps_high")
+        )
         if many is not None:
             yield replace(reading, streams=MANY, bits_per_s=many, rtt_ms=None)
 
@@ -121,13 +155,17 @@ def _date(table: Table, line: int, cell: str | None, date: str | None) -> str:
 def given_day(table: Table, line: int, date: str | None) -> str:
     """Day that the user gives for rows that have none; `PlacerError` without one."""
     if date is None:
-        raise table.error("does not say when it was measured", "give its day, as in --date 2026-08-03", line)
+        raise table.error(
+            "does not say when it was measured", "give its day, as in --date 2026-08-03", line
+        )
     return date
 
 
 def _basis(table: Table, line: int, cell: str | None) -> str:
     if cell and cell not in BASES:
-        raise table.error(f"basis '{cell[:40]}' is not one of {', '.join(BASES)}", "correct this cell", line)
+        raise table.error(
+            f"basis '{cell[:40]}' is not one of {', '.join(BASES)}", "correct this cell", line
+        )
     return cell or BASES[0]
 
 
@@ -145,7 +183,11 @@ def read_pairs(document: Document) -> list[tuple[str, str, str]]:
         cells = [row.get(column, "").strip() for column in ("file", "src", "dst")]
         if not all(cells):
             raise table.error("a cell of file,src,dst is empty or missing", _PAIRS_HINT, line)
-        file = cells[0] if is_url(cells[0]) or is_url(table.place) else str(Path(table.place).parent / cells[0])
+        file = (
+            cells[0]
+            if is_url(cells[0]) or is_url(table.place)
+            else str(Path(table.place).parent / cells[0])
+        )
         found.append((file, cells[1], cells[2]))
     if not found:
         raise table.error("has no row", _PAIRS_HINT, 1)

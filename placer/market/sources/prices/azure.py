@@ -12,7 +12,8 @@ from placer.market.sources.scope import Scope
 
 PRICES_URL = "https://prices.azure.com/api/retail/prices"
 VERSION = "2023-01-01-preview"
-"""learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices, read 2026-11-21."""
+"""learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices, read 2026-11-21.
+"""
 SOURCE = "Azure Retail Prices API"
 SIZES_A_QUESTION = 15
 """Sizes that one filter names, so that the address stays short."""
@@ -64,14 +65,21 @@ def _any(column: str, values: Sequence[str]) -> str:
     return "(" + " or ".join(f"{column} eq '{word}'" for word in words) + ")"
 
 
-def _items(source: Pages, question: str, tell: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
+def _items(
+    source: Pages, question: str, tell: Callable[[str], None]
+) -> Iterator[Mapping[str, Any]]:
     """Items of all pages of one filter.
 
     Notes
     -----
-    The interface has left out its link to the next page before (March 2023), so a full page without one is followed by its number.
+    The interface has left out its link to the next page before (March 2023), so a full page without
+    one is followed by its number.
     """
-    params: dict[str, str] | None = {"api-version": VERSION, "currencyCode": "USD", "$filter": question}
+    params: dict[str, str] | None = {
+        "api-version": VERSION,
+        "currencyCode": "USD",
+        "$filter": question,
+    }
     url, seen, count = source.base, {""}, 0
     while True:
         tell(f"prices of Azure, page {source.count + 1}")
@@ -89,13 +97,23 @@ def _items(source: Pages, question: str, tell: Callable[[str], None]) -> Iterato
             seen.add(link)
             url, params = link, None
         elif items and len(items) % FULL_PAGE == 0:
-            url, params = source.base, {"api-version": VERSION, "currencyCode": "USD", "$filter": question, "$skip": str(count)}
+            url, params = (
+                source.base,
+                {
+                    "api-version": VERSION,
+                    "currencyCode": "USD",
+                    "$filter": question,
+                    "$skip": str(count),
+                },
+            )
         else:
             return
 
 
 def _quote(item: Mapping[str, Any], scope: Scope, left_out: Counter[str]) -> Quote | None:
-    """Read one item; None, and counted where it is worth a word, if it is no price of a Linux machine by the hour."""
+    """Read one item; None, and counted where it is worth a word, if it is no price of a Linux
+    machine by the hour.
+    """
     name, region = str(item.get("armSkuName")), str(item.get("armRegionName"))
     shape = scope.shapes.get(name)
     words = " ".join(str(item.get(key)) for key in ("productName", "skuName", "meterName"))

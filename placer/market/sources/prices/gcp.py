@@ -26,15 +26,20 @@ PAGE_SKUS = "5000"
 HOURS_A_MONTH = 730.0
 """Google's own month, by which it turns monthly prices of disks into hourly ones."""
 PART = re.compile(
-    r"(?P<spot>(?:Spot )?Preemptible )?(?:(?P<family>[A-Z]\d+[A-Z]?|A3Plus|A3Ultra)(?: Predefined| AMD| Arm)?|Compute optimized)"
+    r"(?P<spot>(?:Spot )?Preemptible )?(?:(?P<family>[A-Z]\d+[A-Z]?|A3Plus|A3Ultra)(?: "
+    r"Predefined| AMD| Arm)?|Compute optimized)"
     r"(?: Instance)? (?P<part>Core|Ram) running in .+"
 )
 DEVICE = re.compile(
     r"(?:Nvidia )?(?:Tesla )?(?P<gpu>[A-Z]\d+[A-Z]?(?: \d+GB)?(?: Mega| Plus)?) GPU "
     r"(?P<spot>attached to Spot Preemptible VMs )?running in .+"
 )
-DISK = re.compile(r"SSD backed Local Storage(?P<spot> attached to Spot Preemptible VMs?)?(?: (?:running )?in .+)?")
-"""Descriptions of the parts; reservations, commitments, custom machines, sole tenancy and workstations have other words."""
+DISK = re.compile(
+    r"SSD backed Local Storage(?P<spot> attached to Spot Preemptible VMs?)?(?: (?:running )?in .+)?"
+)
+"""Descriptions of the parts; reservations, commitments, custom machines, sole tenancy and
+workstations have other words.
+"""
 GPU_WORDS = {
     "T4": "T4",
     "V100": "V100",
@@ -48,7 +53,9 @@ GPU_WORDS = {
 }
 """Google's words for a GPU to gpus.csv; the H100 of a3-megagpu has a price of its own."""
 FAMILIES = {None: "c2", "A3Plus": "a3-megagpu", "A3Ultra": "a3-ultragpu"}
-"""Families whose words in a description are not the first part of their machines' names; "Compute optimized" names none."""
+"""Families whose words in a description are not the first part of their machines' names; "Compute
+optimized" names none.
+"""
 SSD_GIB = {
     "a2-ultragpu": 375.0,
     "a3-highgpu": 750.0,
@@ -90,16 +97,25 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
         for market in ("on_demand", "spot")
         if (quote := _quote(region, name, scope.shapes[name], market, prices, left_out)) is not None
     ]
-    note = "Google's prices do not say which region has which machine: the pairs of the shipped book were priced"
+    note = (
+        "Google's prices do not say which region has which machine: the pairs of the shipped "
+        "book were priced"
+    )
     return Gathered(quotes=quotes, origins=origins, left_out=left_out, notes=[note])
 
 
 def _key() -> str:
     key = next((found for name in KEYS if (found := os.environ.get(name, "").strip())), "")
     if not key:
-        raise PlacerError("no key for Google's price list", f"set {KEYS[0]} to an API key whose project may use the Cloud Billing API")
+        raise PlacerError(
+            "no key for Google's price list",
+            f"set {KEYS[0]} to an API key whose project may use the Cloud Billing API",
+        )
     if not (key.isascii() and key.isprintable() and " " not in key):
-        raise PlacerError("the key for Google's price list has characters that no key has", f"check {' and '.join(KEYS)}")
+        raise PlacerError(
+            "the key for Google's price list has characters that no key has",
+            f"check {' and '.join(KEYS)}",
+        )
     return key
 
 
@@ -107,7 +123,9 @@ def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, A
     token, seen = "", {""}
     while True:
         tell(f"prices of Google Cloud, page {source.count + 1}")
-        params = {"pageSize": PAGE_SKUS, "currencyCode": "USD"} | ({"pageToken": token} if token else {})
+        params = {"pageSize": PAGE_SKUS, "currencyCode": "USD"} | (
+            {"pageToken": token} if token else {}
+        )
         page, skus = source.rows("skus", f"{source.base}/{COMPUTE}", params)
         token = page.get("nextPageToken", "")
         if not isinstance(token, str):
@@ -132,35 +150,55 @@ def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[s
         for region in map(str, regions if isinstance(regions, list) else ()):
             if region not in scope.known_regions:
                 if region != "global":
-                    left_out[f"part in a region that the shipped book does not know: gcp/{region[:40]}"] += 1
+                    left_out[
+                        f"part in a region that the shipped book does not know: gcp/{region[:40]}"
+                    ] += 1
                 continue
             key = name, region, market
-            if key not in found or (since or date.min, price) > (found[key][1] or date.min, found[key][0]):
+            if key not in found or (since or date.min, price) > (
+                found[key][1] or date.min,
+                found[key][0],
+            ):
                 found[key] = price, since
     return _without_slips(found, left_out)
 
 
 def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
-    """Drop parts far from their median over regions: a GPU for nothing would hide in the sum of a machine."""
+    """Drop parts far from their median over regions: a GPU for nothing would hide in the sum of a
+    machine.
+    """
     of_part: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (name, _, market), (price, _) in prices.items():
         if price > 0:
             of_part[name, market].append(price)
     usual = {part: median(found) for part, found in of_part.items()}
-    kept = {key: (price, since) for key, (price, since) in prices.items() if price > 0 and not is_slip(price, usual[key[0], key[2]])}
+    kept = {
+        key: (price, since)
+        for key, (price, since) in prices.items()
+        if price > 0 and not is_slip(price, usual[key[0], key[2]])
+    }
     for name, _, market in prices.keys() - kept.keys():
         left_out[f"price of a part that cannot be: {name} {market.replace('_', '-')}"] += 1
     return kept
 
 
 def _part(sku: Mapping[str, Any]) -> tuple[str, str, float, date | None] | None:
-    """Name, market, hourly price and first day of one SKU; None for what no machine of a book is made of."""
+    """Name, market, hourly price and first day of one SKU; None for what no machine of a book is
+    made of.
+    """
     words, category = str(sku.get("description")), sku.get("category")
-    if not isinstance(category, dict) or category.get("usageType") not in ("OnDemand", "Preemptible"):
+    if not isinstance(category, dict) or category.get("usageType") not in (
+        "OnDemand",
+        "Preemptible",
+    ):
         return None
     if core := PART.fullmatch(words):
         family = FAMILIES.get(core["family"]) or core["family"].lower()
-        name, spot, unit = f"{family} {core['part']}", core["spot"], "h" if core["part"] == "Core" else "GiBy.h"
+        name, spot, unit = (
+            f"{family} {core['part']}",
+            core["spot"],
+            "h" if core["part"] == "Core" else "GiBy.h",
+        )
     elif (device := DEVICE.fullmatch(words)) and device["gpu"] in GPU_WORDS:
         name, spot, unit = f"GPU {GPU_WORDS[device['gpu']]}", device["spot"], "h"
     elif disk := DISK.fullmatch(words):
@@ -169,7 +207,12 @@ def _part(sku: Mapping[str, Any]) -> tuple[str, str, float, date | None] | None:
         return None
     price, since = _hourly(sku, unit)
     # Google files some spot SKUs under OnDemand: the words of the description decide.
-    return name, "spot" if spot or category["usageType"] == "Preemptible" else "on_demand", price, since
+    return (
+        name,
+        "spot" if spot or category["usageType"] == "Preemptible" else "on_demand",
+        price,
+        since,
+    )
 
 
 def _hourly(sku: Mapping[str, Any], unit: str) -> tuple[float, date | None]:
@@ -190,13 +233,22 @@ def _money(amount: Mapping[str, Any]) -> float:
     return price_of(amount.get("units", "0")) + price_of(amount.get("nanos", 0)) / 1e9
 
 
-def _quote(region: str, name: str, shape: Shape, market: str, prices: Prices, left_out: Counter[str]) -> Quote | None:
+def _quote(
+    region: str, name: str, shape: Shape, market: str, prices: Prices, left_out: Counter[str]
+) -> Quote | None:
     """Price a machine; None, and counted unless the whole machine has no price, if a part has none."""
     parts = _parts(name, shape)
-    found = {part: prices[part, region, market] for part in parts if (part, region, market) in prices}
+    found = {
+        part: prices[part, region, market] for part in parts if (part, region, market) in prices
+    }
     if len(found) < len(parts):
         if found and (len(parts) == 2 or any(part.startswith("GPU ") for part in found)):
-            left_out[f"machine without a price of a part: {', '.join(sorted(parts.keys() - found.keys()))}"] += 1
+            left_out[
+                (
+                    f"machine without a price of a part: "
+                    f"{', '.join(sorted(parts.keys() - found.keys()))}"
+                )
+            ] += 1
         return None
     days = [since for _, since in found.values() if since is not None]
     return Quote(
@@ -206,7 +258,8 @@ def _quote(region: str, name: str, shape: Shape, market: str, prices: Prices, le
         market=market,
         usd_per_hour=sum(amount * found[part][0] for part, amount in parts.items()),
         since=max(days, default=None),
-        source=f"{SOURCE}: cores, memory{', GPUs' if len(parts) > 2 else ''}{' and local SSD' if 'SSD' in parts else ''}",
+        source=f"{SOURCE}: cores, "
+        f"memory{', GPUs' if len(parts) > 2 else ''}{' and local SSD' if 'SSD' in parts else ''}",
     )
 
 
@@ -216,7 +269,9 @@ def _parts(name: str, shape: Shape) -> dict[str, float]:
     family = series if series in FAMILIES.values() else name.partition("-")[0]
     parts = {f"{family} Core": shape.vcpus, f"{family} Ram": shape.memory_gib}
     if not shape.gpu.startswith("CPU-"):
-        parts[f"GPU {'H100 Mega' if series == 'a3-megagpu' else shape.gpu}"] = float(shape.gpu_count)
+        parts[f"GPU {'H100 Mega' if series == 'a3-megagpu' else shape.gpu}"] = float(
+            shape.gpu_count
+        )
     if series in SSD_GIB:
         parts["SSD"] = SSD_GIB[series] * shape.gpu_count
     return parts

@@ -1,4 +1,6 @@
-"""Read pages of JSON from a price interface: bounded in size, time and number, with few retries, never beyond its host."""
+"""Read pages of JSON from a price interface: bounded in size, time and number, with few retries,
+never beyond its host.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class Pages:
             With exit code 7: what the server did.
         """
         if self.count >= MOST_PAGES:
-            raise _failed(f"'{self.base}' has more than {MOST_PAGES:,} pages", "name regions with --in")
+            raise _failed(
+                f"'{self.base}' has more than {MOST_PAGES:,} pages", "name regions with --in"
+            )
         for wait in (*WAITS_S, None):
             status, pause, body = self._ask(url, params)
             if status == 200:
@@ -70,7 +74,9 @@ class Pages:
             time.sleep(wait if pause is None else pause)
         raise AssertionError("the last attempt returns or raises")
 
-    def rows(self, key: str, url: str, params: Mapping[str, str] | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def rows(
+        self, key: str, url: str, params: Mapping[str, str] | None
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Read one page with the list of objects that it has under ``key``.
 
         Raises
@@ -99,17 +105,25 @@ class Pages:
         except TimeoutError:
             raise _failed(f"a page of '{self.base}' took longer than {PAGE_SECONDS:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            raise _failed(f"cannot read '{self.base}': {type(error).__name__}", "check the connection and proxy") from None
+            raise _failed(
+                f"cannot read '{self.base}': {type(error).__name__}",
+                "check the connection and proxy",
+            ) from None
 
     def _read(self, url: str, params: Mapping[str, str] | None) -> tuple[int, float | None, bytes]:
         body = bytearray()
         with self._client.stream("GET", url, params=params) as answer:
             if "," in answer.headers.get("content-encoding", ""):
-                raise _failed(f"a page of '{self.base}' is packed more than once", "check the address")
+                raise _failed(
+                    f"a page of '{self.base}' is packed more than once", "check the address"
+                )
             for chunk in answer.iter_bytes():
                 body += chunk
                 if len(body) > PAGE_BYTES:
-                    raise _failed(f"a page of '{self.base}' has more than {PAGE_BYTES / 2**20:g} MiB", "check the address")
+                    raise _failed(
+                        f"a page of '{self.base}' has more than {PAGE_BYTES / 2**20:g} MiB",
+                        "check the address",
+                    )
             return answer.status_code, _pause(answer.headers.get("retry-after")), bytes(body)
 
     def origin(self) -> Origin:
@@ -134,18 +148,23 @@ def pages(base: str, headers: Mapping[str, str] | None = None) -> Iterator[Pages
     try:
         client = httpx.Client(headers=headers, timeout=READ_SECONDS, follow_redirects=False)
     except (ImportError, ValueError, httpx.InvalidURL):
-        raise PlacerError("the proxy settings of this environment cannot be used", "check HTTPS_PROXY and ALL_PROXY") from None
+        raise PlacerError(
+            "the proxy settings of this environment cannot be used",
+            "check HTTPS_PROXY and ALL_PROXY",
+        ) from None
     with client:
         yield Pages(client, base)
 
 
 def address(variable: str, default: str) -> str:
-    """Address of an interface: the provider's, unless an environment variable names another, such as a mirror.
+    """Address of an interface: the provider's, unless an environment variable names another, such
+    as a mirror.
 
     Raises
     ------
     PlacerError
-        If it is no URL, or plain HTTP to another machine: prices and keys do not travel in the clear.
+        If it is no URL, or plain HTTP to another machine: prices and keys do not travel in the
+        clear.
     """
     found = (os.environ.get(variable) or default).rstrip("/")
     try:
@@ -154,7 +173,9 @@ def address(variable: str, default: str) -> str:
     except ValueError:
         host = None
     if not host or parts.username or parts.query:
-        raise PlacerError(f"{variable} is no address of an interface", "give https://host/path, or unset it")
+        raise PlacerError(
+            f"{variable} is no address of an interface", "give https://host/path, or unset it"
+        )
     if parts.scheme == "http" and host not in ("127.0.0.1", "localhost", "::1"):
         raise PlacerError(f"{variable} names another machine over plain HTTP", "use https://")
     return found
@@ -163,7 +184,11 @@ def address(variable: str, default: str) -> str:
 def _host(link: str) -> tuple[str, str | None, int | None] | None:
     try:
         parts = urlsplit(link)
-        return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+        return (
+            parts.scheme,
+            parts.hostname,
+            parts.port or {"https": 443, "http": 80}.get(parts.scheme),
+        )
     except ValueError:
         return None
 
@@ -173,8 +198,15 @@ def _object(body: bytes, base: str) -> dict[str, Any]:
         found = json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
-            raise _failed(f"'{base}' answered a web page instead of JSON", "a login page or proxy may answer in its place") from None
-        what = "is cut off" if isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc) - 1 else "is not valid JSON"
+            raise _failed(
+                f"'{base}' answered a web page instead of JSON",
+                "a login page or proxy may answer in its place",
+            ) from None
+        what = (
+            "is cut off"
+            if isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc) - 1
+            else "is not valid JSON"
+        )
         raise _failed(f"an answer of '{base}' {what}") from None
     if not isinstance(found, dict):
         raise _failed(f"an answer of '{base}' is no JSON object", "check the address")
@@ -200,18 +232,35 @@ def _pause(header: str | None) -> float | None:
 def _refused(base: str, status: int, pause: float | None, body: bytes) -> PlacerError:
     """Name a status; of the body only Google's word for it, since it may repeat what was sent."""
     if 300 <= status < 400:
-        return _failed(f"'{base}' answered {status}, which leads elsewhere", "redirections are not followed; check the address")
+        return _failed(
+            f"'{base}' answered {status}, which leads elsewhere",
+            "redirections are not followed; check the address",
+        )
     if status == 429:
         wait = "" if pause is None else f" for {pause:g} s"
-        return _failed(f"'{base}' answered 429: it asks to wait{wait}", "run this again later, or for fewer regions with --in")
+        return _failed(
+            f"'{base}' answered 429: it asks to wait{wait}",
+            "run this again later, or for fewer regions with --in",
+        )
     word = ""
     try:
         found = json.loads(body)["error"]["status"]
-        word = f" {found}" if isinstance(found, str) and found.replace("_", "").isalpha() and len(found) < 40 else ""
+        word = (
+            f" {found}"
+            if isinstance(found, str) and found.replace("_", "").isalpha() and len(found) < 40
+            else ""
+        )
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    tip = {400: "check the key", 401: "check the key", 403: "check the key and that its project may use this interface"}
-    return _failed(f"'{base}' answered {status}{word}", tip.get(status, "check the address") if status < 500 else "")
+    tip = {
+        400: "check the key",
+        401: "check the key",
+        403: "check the key and that its project may use this interface",
+    }
+    return _failed(
+        f"'{base}' answered {status}{word}",
+        tip.get(status, "check the address") if status < 500 else "",
+    )
 
 
 def _failed(message: str, hint: str = "") -> PlacerError:

@@ -1,4 +1,6 @@
-"""Prices as a provider's interface gives them, and the checks that each must pass before it becomes an offer."""
+"""Prices as a provider's interface gives them, and the checks that each must pass before it becomes
+an offer.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class Quote:
     since
         First day of the price; None where the interface does not say.
     zone
-        Where a spot price is asked for by zone: the cheapest zone that passes the checks becomes the offer.
+        Where a spot price is asked for by zone: the cheapest zone that passes the checks becomes
+        the offer.
     low, high
         10 % and 90 % quantile of the last 30 days; USD/h.
     """
@@ -51,7 +54,9 @@ class Quote:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gathered:
-    """What an interface gave: prices, documents, what was left out by reason, sentences, and regions that failed with their error."""
+    """What an interface gave: prices, documents, what was left out by reason, sentences, and
+    regions that failed with their error.
+    """
 
     quotes: Sequence[Quote]
     origins: Sequence[Origin]
@@ -63,7 +68,11 @@ class Gathered:
 def price_of(text: object) -> float:
     """Read a price; NaN for anything that is no number, which `fault` refuses."""
     try:
-        return float(text) if isinstance(text, str | int | float) and not isinstance(text, bool) else math.nan
+        return (
+            float(text)
+            if isinstance(text, str | int | float) and not isinstance(text, bool)
+            else math.nan
+        )
     except (ValueError, OverflowError):
         return math.nan
 
@@ -86,7 +95,9 @@ def origin(place: str, chunks: Iterable[str | bytes]) -> Origin:
     return Origin(place=place, sha256=digest.hexdigest(), size_bytes=size)
 
 
-def checked(gathered: Gathered, scope: Scope, today: date) -> tuple[list[Row], dict[str, int], list[str]]:
+def checked(
+    gathered: Gathered, scope: Scope, today: date
+) -> tuple[list[Row], dict[str, int], list[str]]:
     """Turn prices into rows of offers.csv.
 
     Returns
@@ -106,7 +117,11 @@ def checked(gathered: Gathered, scope: Scope, today: date) -> tuple[list[Row], d
         else:
             best[quote.key] = _preferred(best[quote.key], quote)
     rows = [_row(best[key], scope, today) for key in sorted(best)]
-    return rows, {why: count for why, count in sorted(left_out.items()) if count}, [*gathered.notes, *_dear_spot(best, scope)]
+    return (
+        rows,
+        {why: count for why, count in sorted(left_out.items()) if count},
+        [*gathered.notes, *_dear_spot(best, scope)],
+    )
 
 
 def fault(quote: Quote, usual: Mapping[tuple[str, str], float], today: date) -> str:
@@ -134,7 +149,10 @@ def fault(quote: Quote, usual: Mapping[tuple[str, str], float], today: date) -> 
         return f"{kind} is older than {SPOT_DAYS} days"
     each, middle = price / quote.shape.gpu_count, usual[quote.shape.gpu, quote.market]
     if is_slip(each, middle):
-        return f"{kind} is {ABSURD:,.0f} times {'above' if each > middle else 'below'} the median of its device"
+        return (
+            f"{kind} is {ABSURD:,.0f} times {'above' if each > middle else 'below'} the median "
+            f"of its device"
+        )
     return ""
 
 
@@ -148,7 +166,9 @@ def _usual(quotes: Sequence[Quote], scope: Scope) -> dict[tuple[str, str], float
 
 
 def _preferred(one: Quote, other: Quote) -> Quote:
-    """Take the cheaper of two zones; else the newer price, and of two of one day the dearer: never too cheap."""
+    """Take the cheaper of two zones; else the newer price, and of two of one day the dearer: never
+    too cheap.
+    """
     if one.zone and other.zone:
         return min(one, other, key=lambda q: (q.usd_per_hour, q.zone))
     return max(one, other, key=lambda q: (q.since or date.min, q.usd_per_hour))
@@ -173,7 +193,9 @@ def _row(quote: Quote, scope: Scope, today: date) -> Row:
         "network_gbps": quote.shape.network_gbps,
         "interruption_low": band[0],
         "interruption_high": band[1],
-        "source": quote.source if band[1] is None else f"{quote.source}; interruptions of the shipped book",
+        "source": quote.source
+        if band[1] is None
+        else f"{quote.source}; interruptions of the shipped book",
         "as_of": today.isoformat(),
     }
 

@@ -1,4 +1,6 @@
-"""Read the cells of a CSV document that another program wrote: encodings, what is no CSV at all, and files that are cut off."""
+"""Read the cells of a CSV document that another program wrote: encodings, what is no CSV at all,
+and files that are cut off.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,20 @@ class Table:
     @property
     def name(self) -> str:
         """Last part of the place, which a book may tell."""
-        return PurePosixPath(urlsplit(self.place).path if is_url(self.place) else self.place.replace("\\", "/")).name or self.place
+        return (
+            PurePosixPath(
+                urlsplit(self.place).path if is_url(self.place) else self.place.replace("\\", "/")
+            ).name
+            or self.place
+        )
 
     def error(self, words: str, hint: str, line: int) -> PlacerError:
-        """Build the error about a line: a file of the user is wrong input, a URL a source that did not deliver."""
-        return PlacerError(f"{self.place}:{line}: {words}", hint, FAILED if is_url(self.place) else 2)
+        """Build the error about a line: a file of the user is wrong input, a URL a source that did
+        not deliver.
+        """
+        return PlacerError(
+            f"{self.place}:{line}: {words}", hint, FAILED if is_url(self.place) else 2
+        )
 
     def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Give every row by column name with its line.
@@ -61,15 +72,23 @@ class Table:
         for line, cells in self.cells:
             if len(cells) != len(self.header):
                 words = f"{len(cells)} cells instead of {len(self.header)}"
-                raise self.error(words, "check the commas of this line; if it is the last one, the file is not complete", line)
+                raise self.error(
+                    words,
+                    "check the commas of this line; if it is the last one, the file is not complete",
+                    line,
+                )
             yield line, dict(zip(self.header, cells, strict=True))
 
     def number(self, line: int, column: str, cell: str) -> float | None:
-        """Read a number; None for an empty cell. NaN and infinity stay: who judges the figure refuses or counts them."""
+        """Read a number; None for an empty cell. NaN and infinity stay: who judges the figure
+        refuses or counts them.
+        """
         try:
             return plain_number(cell) if cell.strip() else None
         except ValueError as error:
-            raise self.error(f"{column} '{cell.strip()[:40]}' {error}", "correct this cell", line) from None
+            raise self.error(
+                f"{column} '{cell.strip()[:40]}' {error}", "correct this cell", line
+            ) from None
 
 
 def read_table(document: Document) -> Table:
@@ -83,7 +102,8 @@ def read_table(document: Document) -> Table:
     Raises
     ------
     PlacerError
-        With exit code 7 if it is empty, no text, HTML or an archive; while rows are read, if quotes are broken.
+        With exit code 7 if it is empty, no text, HTML or an archive; while rows are read, if quotes
+        are broken.
     """
     place = document.origin.place
     text = _text(document.data, place)
@@ -93,13 +113,26 @@ def read_table(document: Document) -> Table:
         raise PlacerError(f"'{place}' is empty", "fetch it again", exit_code=FAILED)
     names = [name.strip() for name in header[1]]
     if any(len(name) > MOST_NAME or not name.isprintable() for name in names):
-        raise PlacerError(f"{place}:{header[0]}: the first line has no names of columns", "name a CSV file with a header", exit_code=FAILED)
+        raise PlacerError(
+            f"{place}:{header[0]}: the first line has no names of columns",
+            "name a CSV file with a header",
+            exit_code=FAILED,
+        )
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise PlacerError(f"{place}:{header[0]}: column '{twice[0]}' stands there twice", "keep one of the two", exit_code=FAILED)
+        raise PlacerError(
+            f"{place}:{header[0]}: column '{twice[0]}' stands there twice",
+            "keep one of the two",
+            exit_code=FAILED,
+        )
     first = next(rows, None)
     cells = rows if first is None else chain([first], rows)
-    return Table(place=place, header=names, cells=cells, cut_off=first is not None and not text.endswith(("\n", "\r")))
+    return Table(
+        place=place,
+        header=names,
+        cells=cells,
+        cut_off=first is not None and not text.endswith(("\n", "\r")),
+    )
 
 
 def _text(data: bytes, place: str) -> str:
@@ -108,11 +141,21 @@ def _text(data: bytes, place: str) -> str:
     try:
         text = data.decode("utf-16" if data[:2] in UTF16_MARKS else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise PlacerError(f"'{place}' is no UTF-8 text: byte {error.start}", "save it as UTF-8 CSV", exit_code=FAILED) from None
+        raise PlacerError(
+            f"'{place}' is no UTF-8 text: byte {error.start}",
+            "save it as UTF-8 CSV",
+            exit_code=FAILED,
+        ) from None
     if "\0" in text:
-        raise PlacerError(f"'{place}' is no text: it has zero bytes", "save it as UTF-8 CSV", exit_code=FAILED)
+        raise PlacerError(
+            f"'{place}' is no text: it has zero bytes", "save it as UTF-8 CSV", exit_code=FAILED
+        )
     if text.lstrip()[:1] == "<":
-        raise PlacerError(f"'{place}' is a web page (HTML), no CSV", "use the address of the raw file", exit_code=FAILED)
+        raise PlacerError(
+            f"'{place}' is a web page (HTML), no CSV",
+            "use the address of the raw file",
+            exit_code=FAILED,
+        )
     return text
 
 
@@ -124,5 +167,7 @@ def _rows(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, row
     except csv.Error as error:
         raise PlacerError(
-            f"{place}:{reader.line_num}: not valid CSV: {error}", "check the quotes of this line, or fetch it again", FAILED
+            f"{place}:{reader.line_num}: not valid CSV: {error}",
+            "check the quotes of this line, or fetch it again",
+            FAILED,
         ) from None

@@ -1,4 +1,6 @@
-"""Wait for work no longer than some seconds, whatever it does: a server that drips single bytes resets every other clock."""
+"""Wait for work no longer than some seconds, whatever it does: a server that drips single bytes
+resets every other clock.
+"""
 
 from __future__ import annotations
 

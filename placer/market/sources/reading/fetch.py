@@ -17,7 +17,9 @@ from placer.market.sources.harvest import Origin
 from placer.market.sources.reading.deadline import within
 
 MOST_BYTES = 256 * 1024 * 1024
-"""Largest document, packed and unpacked: the largest public price list of machines (AWS, one region) has about 200 MB."""
+"""Largest document, packed and unpacked: the largest public price list of machines (AWS, one
+region) has about 200 MB.
+"""
 MOST_SECONDS = 120.0
 """Longest time for one document."""
 READ_SECONDS = 20.0
@@ -52,8 +54,8 @@ def read_document(
     Parameters
     ----------
     place
-        Path, or URL that begins with http:// or https://. What may be secret in a URL, a password or a signature in its query, is
-        neither shown nor kept.
+        Path, or URL that begins with http:// or https://. What may be secret in a URL, a password
+        or a signature in its query, is neither shown nor kept.
     most_bytes
         Limit of the packed and of the unpacked document.
     most_seconds
@@ -67,9 +69,15 @@ def read_document(
         With exit code 7: what could not be read and why; with exit code 2 if a path does not exist.
     """
     shown = public(place) if is_url(place) else place
-    data = _download(place, shown, most_bytes, most_seconds, read_seconds) if is_url(place) else _read(place, most_bytes)
+    data = (
+        _download(place, shown, most_bytes, most_seconds, read_seconds)
+        if is_url(place)
+        else _read(place, most_bytes)
+    )
     origin = Origin(place=shown, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
-    return Document(data=_unpacked(data, shown, most_bytes) if data[:2] == b"\x1f\x8b" else data, origin=origin)
+    return Document(
+        data=_unpacked(data, shown, most_bytes) if data[:2] == b"\x1f\x8b" else data, origin=origin
+    )
 
 
 def _read(place: str, most_bytes: int) -> bytes:
@@ -80,7 +88,9 @@ def _read(place: str, most_bytes: int) -> bytes:
         with path.open("rb") as stream:
             data = stream.read(most_bytes + 1)
     except (OSError, ValueError) as error:
-        raise PlacerError(f"cannot read '{place}': {getattr(error, 'strerror', None) or error}", "check the path") from None
+        raise PlacerError(
+            f"cannot read '{place}': {getattr(error, 'strerror', None) or error}", "check the path"
+        ) from None
     if len(data) > most_bytes:
         raise _too_large(place, most_bytes)
     return data
@@ -102,22 +112,37 @@ def public(url: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}{'?...' if parts.query else ''}"
 
 
-def _download(place: str, shown: str, most_bytes: int, most_seconds: float, read_seconds: float) -> bytes:
+def _download(
+    place: str, shown: str, most_bytes: int, most_seconds: float, read_seconds: float
+) -> bytes:
     httpx = load_httpx()
     try:
         client = httpx.Client(timeout=read_seconds, follow_redirects=False)
     except (ImportError, ValueError, httpx.InvalidURL):
-        raise PlacerError("the proxy settings of this environment cannot be used", "check HTTPS_PROXY and ALL_PROXY") from None
+        raise PlacerError(
+            "the proxy settings of this environment cannot be used",
+            "check HTTPS_PROXY and ALL_PROXY",
+        ) from None
     try:
         with client:
             return within(most_seconds, lambda: _body(client, place, shown, most_bytes))
     except httpx.TimeoutException:
-        raise PlacerError(f"'{shown}' was silent for {read_seconds:g} s", "try again later", exit_code=FAILED) from None
+        raise PlacerError(
+            f"'{shown}' was silent for {read_seconds:g} s", "try again later", exit_code=FAILED
+        ) from None
     except TimeoutError:
-        raise PlacerError(f"'{shown}' took longer than {most_seconds:g} s", "try again later", exit_code=FAILED) from None
+        raise PlacerError(
+            f"'{shown}' took longer than {most_seconds:g} s", "try again later", exit_code=FAILED
+        ) from None
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-        words = "the address is not valid" if isinstance(error, httpx.InvalidURL) else error or type(error).__name__
-        raise PlacerError(f"cannot read '{shown}': {words}", "check the address", exit_code=FAILED) from None
+        words = (
+            "the address is not valid"
+            if isinstance(error, httpx.InvalidURL)
+            else error or type(error).__name__
+        )
+        raise PlacerError(
+            f"cannot read '{shown}': {words}", "check the address", exit_code=FAILED
+        ) from None
 
 
 def _body(client: Any, place: str, shown: str, most_bytes: int) -> bytes:
@@ -130,15 +155,27 @@ def _body(client: Any, place: str, shown: str, most_bytes: int) -> bytes:
             if following is None:
                 return _bounded(answer, shown, most_bytes)
             if request.url.scheme == "https" and following.url.scheme != "https":
-                raise PlacerError(f"'{shown}' leads on to an address without https://", "name the right address", exit_code=FAILED)
+                raise PlacerError(
+                    f"'{shown}' leads on to an address without https://",
+                    "name the right address",
+                    exit_code=FAILED,
+                )
         request = following
-    raise PlacerError(f"'{shown}' leads on more than {MOST_REDIRECTIONS} times", "check the address", exit_code=FAILED)
+    raise PlacerError(
+        f"'{shown}' leads on more than {MOST_REDIRECTIONS} times",
+        "check the address",
+        exit_code=FAILED,
+    )
 
 
 def _bounded(answer: Any, shown: str, most_bytes: int) -> bytes:
     found = bytearray()
     if answer.status_code != 200:
-        raise PlacerError(f"'{shown}' answered {answer.status_code} {answer.reason_phrase}", "check the address", exit_code=FAILED)
+        raise PlacerError(
+            f"'{shown}' answered {answer.status_code} {answer.reason_phrase}",
+            "check the address",
+            exit_code=FAILED,
+        )
     for chunk in answer.iter_raw():
         found += chunk
         if len(found) > most_bytes:
@@ -161,11 +198,17 @@ def _unpacked(data: bytes, place: str, most_bytes: int) -> bytes:
     try:
         found = stream.read(most_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise PlacerError(f"'{place}' is no complete gzip file: {error}", "fetch it again", exit_code=FAILED) from None
+        raise PlacerError(
+            f"'{place}' is no complete gzip file: {error}", "fetch it again", exit_code=FAILED
+        ) from None
     if len(found) > most_bytes:
         raise _too_large(place, most_bytes)
     return found
 
 
 def _too_large(place: str, most_bytes: int) -> PlacerError:
-    return PlacerError(f"'{place}' has more than {most_bytes / 2**20:g} MiB", "name the right document", exit_code=FAILED)
+    return PlacerError(
+        f"'{place}' has more than {most_bytes / 2**20:g} MiB",
+        "name the right document",
+        exit_code=FAILED,
+    )

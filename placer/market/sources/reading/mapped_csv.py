@@ -49,7 +49,9 @@ class ColumnMap:
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_seconds: float = READ_SECONDS) -> Harvest:
+def read_mapped(
+    place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_seconds: float = READ_SECONDS
+) -> Harvest:
     """Read a document as rows of one file of a book.
 
     Parameters
@@ -66,8 +68,8 @@ def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_
     Raises
     ------
     PlacerError
-        If a column that is needed is neither there nor mapped nor set; with exit code 7 if the document was not delivered, or names
-        ``place:line``, column and cell that are wrong.
+        If a column that is needed is neither there nor mapped nor set; with exit code 7 if the
+        document was not delivered, or names ``place:line``, column and cell that are wrong.
     """
     document = read_document(place, read_seconds=read_seconds)
     try:
@@ -82,7 +84,12 @@ def read_mapped(place: str, mapping: ColumnMap, *, skip_bad: bool = False, read_
     unused = sorted(set(table.header) - set(sources.values()) - {""})
     notes = [f"their columns that were not read: {', '.join(unused[:20])}"] if unused else []
     notes += ["the last line has no end: check that the file is complete"] if table.cut_off else []
-    return Harvest(rows={mapping.file: rows}, origins=[document.origin], left_out=tally.reasons(), notes=[*notes, *tally.sentences()])
+    return Harvest(
+        rows={mapping.file: rows},
+        origins=[document.origin],
+        left_out=tally.reasons(),
+        notes=[*notes, *tally.sentences()],
+    )
 
 
 def _explained(error: PlacerError, document: Document, mapping: ColumnMap) -> PlacerError:
@@ -90,8 +97,12 @@ def _explained(error: PlacerError, document: Document, mapping: ColumnMap) -> Pl
     place, data = document.origin.place, document.data
     no_csv = PlacerError(f"'{place}' is no CSV", "export it as CSV", error.exit_code)
     if data[:2] == b"PK":
-        return no_csv if b"xl/workbook" in data or b"opendocument.spreadsheet" in data[:200] else error
-    text = data.decode("utf-16" if data[:2] in UTF16_MARKS else "utf-8-sig", errors="replace").lstrip()
+        return (
+            no_csv if b"xl/workbook" in data or b"opendocument.spreadsheet" in data[:200] else error
+        )
+    text = data.decode(
+        "utf-16" if data[:2] in UTF16_MARKS else "utf-8-sig", errors="replace"
+    ).lstrip()
     if re.search(r"[\0-\x08\x0e-\x1f]", text[:4096]):
         return no_csv
     lines = text.splitlines()[:FIRST_LINES]
@@ -102,7 +113,11 @@ def _explained(error: PlacerError, document: Document, mapping: ColumnMap) -> Pl
         return error
     for separator, words in ((";", "';'"), ("\t", "tabs")):
         if _is_table(lines, separator):
-            return PlacerError(f"'{place}' is separated by {words}, not by commas", "export it as CSV with commas", error.exit_code)
+            return PlacerError(
+                f"'{place}' is separated by {words}, not by commas",
+                "export it as CSV with commas",
+                error.exit_code,
+            )
     return no_csv
 
 
@@ -119,7 +134,9 @@ def _is_table(lines: Sequence[str], separator: str) -> bool:
         first, *others = (cells for cells in csv.reader(lines, delimiter=separator) if cells)
     except (csv.Error, ValueError):
         return False
-    return sum(bool(name.strip()) for name in first) > 1 and 2 * sum(len(cells) == len(first) for cells in others) >= len(others)
+    return sum(bool(name.strip()) for name in first) > 1 and 2 * sum(
+        len(cells) == len(first) for cells in others
+    ) >= len(others)
 
 
 def _sources(table: Table, mapping: ColumnMap) -> dict[str, str]:
@@ -129,12 +146,15 @@ def _sources(table: Table, mapping: ColumnMap) -> dict[str, str]:
             error = unknown("column", theirs, table.header)
             raise PlacerError(f"{table.place}:1: {error.message}", error.hint)
     found = {column: mapping.columns.get(column, column) for column in file_columns(mapping.file)}
-    found = {column: "" if column in mapping.constants else theirs for column, theirs in found.items()}
+    found = {
+        column: "" if column in mapping.constants else theirs for column, theirs in found.items()
+    }
     missing = [column for column, theirs in found.items() if theirs and theirs not in table.header]
     needed = [column for column in missing if not _may_be_empty(column, mapping.file)]
     if needed:
         raise PlacerError(
-            f"'{table.place}' gives no {', '.join(needed)}", f"map them to its columns ({', '.join(table.header[:12])}), or give --set"
+            f"'{table.place}' gives no {', '.join(needed)}",
+            f"map them to its columns ({', '.join(table.header[:12])}), or give --set",
         )
     return {column: theirs for column, theirs in found.items() if column not in missing}
 
@@ -147,7 +167,9 @@ def _may_be_empty(column: str, file: str) -> bool:
     return True
 
 
-def _rows(table: Table, mapping: ColumnMap, sources: Mapping[str, str], tally: Tally) -> Iterator[tuple[str, Row]]:
+def _rows(
+    table: Table, mapping: ColumnMap, sources: Mapping[str, str], tally: Tally
+) -> Iterator[tuple[str, Row]]:
     """Line and row of each row whose cells are right; equal rows count once."""
     at = {column: table.header.index(theirs) for column, theirs in sources.items() if theirs}
     seen: dict[tuple[Any, ...], tuple[str, Row]] = {}
@@ -158,7 +180,9 @@ def _rows(table: Table, mapping: ColumnMap, sources: Mapping[str, str], tally: T
             continue
         try:
             row = {
-                column: _value(cells[at[column]] if theirs else mapping.constants[column], column, mapping)
+                column: _value(
+                    cells[at[column]] if theirs else mapping.constants[column], column, mapping
+                )
                 for column, theirs in sources.items()
             }
             if row.get("usd_per_hour") == 0 and row.get("price_basis") not in FREE:
@@ -171,7 +195,9 @@ def _rows(table: Table, mapping: ColumnMap, sources: Mapping[str, str], tally: T
         if before is row:
             yield where, row
         elif before != row:
-            tally.refuse(where, f"{'/'.join(map(str, key))} stands already in {line} with other figures")
+            tally.refuse(
+                where, f"{'/'.join(map(str, key))} stands already in {line} with other figures"
+            )
 
 
 def _value(cell: str, column: str, mapping: ColumnMap) -> Any:
@@ -191,7 +217,11 @@ def _value(cell: str, column: str, mapping: ColumnMap) -> Any:
     try:
         value = file_columns(mapping.file)[column](amount)
     except ValueError as error:
-        tip = "; write a plain number such as 1234.5" if str(error) == "is not a number" and any(c.isdigit() for c in text) else ""
+        tip = (
+            "; write a plain number such as 1234.5"
+            if str(error) == "is not a number" and any(c.isdigit() for c in text)
+            else ""
+        )
         tip = f"; {_rename(column)}" if str(error).startswith("is not one of") else tip
         raise ValueError(f"{words} '{text}' {error}{tip}") from None
     if isinstance(value, str) and value.startswith(FORMULA):
@@ -207,15 +237,21 @@ def _known(rows: Iterator[tuple[str, Row]], file: str, tally: Tally) -> Iterator
     for where, row in rows:
         place = f"{row.get('provider')}/{row.get('region')}"
         if book is not None and place not in book.regions:
-            _leave_out(tally, "region that no book knows", place, _no_region(where, row, book.regions))
+            _leave_out(
+                tally, "region that no book knows", place, _no_region(where, row, book.regions)
+            )
         elif book is not None and "gpu" in row and row["gpu"] not in book.gpus:
             gpu = str(row["gpu"])
-            _leave_out(tally, "device that gpus.csv does not know", gpu, _no_gpu(where, gpu, book.gpus))
+            _leave_out(
+                tally, "device that gpus.csv does not know", gpu, _no_gpu(where, gpu, book.gpus)
+            )
         elif str(row.get("as_of", "")) > tomorrow:
             tally.refuse(where, f"as_of {row['as_of']} is in the future")
         elif not _plausible(row, usual):
             tally.refuse(
-                where, f"usd_per_hour '{row['usd_per_hour']}' is {ABSURD:,.0f} times what a {row['gpu']} costs, or that small a part"
+                where,
+                f"usd_per_hour '{row['usd_per_hour']}' is {ABSURD:,.0f} times what a {row['gpu']} "
+                f"costs, or that small a part",
             )
         else:
             yield row
@@ -229,7 +265,9 @@ def _leave_out(tally: Tally, reason: str, name: str, error: PlacerError) -> None
 
 
 def _no_region(where: str, row: Row, places: Iterable[str]) -> PlacerError:
-    """Build the error of a place that is not in the book: a zone, a region that is spelled otherwise, or none."""
+    """Build the error of a place that is not in the book: a zone, a region that is spelled
+    otherwise, or none.
+    """
     provider, region = str(row["provider"]), str(row["region"])
     pairs = [place.split("/", 1) for place in places]
     regions = [name for owner, name in pairs if owner == provider]
@@ -247,17 +285,28 @@ def _no_region(where: str, row: Row, places: Iterable[str]) -> PlacerError:
 
 
 def _no_gpu(where: str, gpu: str, gpus: Iterable[str]) -> PlacerError:
-    """Build the error of a device that is not in gpus.csv, with those that its words name: Tesla T4, A100 80GB."""
+    """Build the error of a device that is not in gpus.csv, with those that its words name: Tesla
+    T4, A100 80GB.
+    """
     words = {word.removesuffix("GB") for word in re.split(r"[^A-Z0-9]+", gpu.upper())}
     family = [name for name in gpus if name.upper().split("-")[0] in words]
     whole = [name for name in family if words.issuperset(name.upper().split("-"))]
     fit = [max(whole, key=lambda name: name.count("-"))] if whole else family
     found = unknown("gpu", gpu, gpus)
-    return _unnamed(where, found.message, f"write {' or '.join(fit)}" if fit else f"{found.hint}; correct it", "gpu")
+    return _unnamed(
+        where,
+        found.message,
+        f"write {' or '.join(fit)}" if fit else f"{found.hint}; correct it",
+        "gpu",
+    )
 
 
 def _unnamed(where: str, message: str, tip: str, column: str) -> PlacerError:
-    return PlacerError(f"{where}: {message}", f"{tip}, {_rename(column)}, or leave such rows out with --skip-bad", exit_code=FAILED)
+    return PlacerError(
+        f"{where}: {message}",
+        f"{tip}, {_rename(column)}, or leave such rows out with --skip-bad",
+        exit_code=FAILED,
+    )
 
 
 def _rename(column: str) -> str:
@@ -269,4 +318,9 @@ def _plausible(row: Row, usual: Mapping[tuple[str, str], float]) -> bool:
     if row.get("price_basis") in FREE:
         return True
     middle = usual.get((str(row.get("gpu")), str(row.get("market"))))
-    return middle is None or middle / ABSURD <= float(row["usd_per_hour"] or 0) / int(row["gpu_count"] or 1) <= middle * ABSURD
+    return (
+        middle is None
+        or middle / ABSURD
+        <= float(row["usd_per_hour"] or 0) / int(row["gpu_count"] or 1)
+        <= middle * ABSURD
+    )

@@ -31,7 +31,9 @@ def read_toml(path: str, hint: str) -> dict[str, Any]:
         with Path(path).open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise PlacerError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", hint) from None
+        raise PlacerError(
+            f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", hint
+        ) from None
     if len(data) > MOST_BYTES:
         raise PlacerError(f"'{path}' has more than {MOST_BYTES / 2**20:g} MiB", hint)
     try:

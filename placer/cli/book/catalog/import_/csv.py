@@ -21,15 +21,33 @@ TABLES = ("columns", "set", "values")
 
 @click.command(
     "csv",
-    epilog="Example: placer catalog import csv quote.csv --kind offers --map instance_type=Machine,usd_per_hour=Price --set provider=aws "
-    "--set market=on_demand --set price_basis=list --set source='quote 4711' --set as_of=2026-11-01 --as quote",
+    epilog="Example: placer catalog import csv quote.csv --kind offers --map "
+    "instance_type=Machine,usd_per_hour=Price --set provider=aws "
+    "--set market=on_demand --set price_basis=list --set source='quote 4711' --set "
+    "as_of=2026-11-01 --as quote",
 )
 @click.argument("place", metavar="FILE|URL")
-@click.option("--kind", default="offers", show_default=True, metavar="NAME", help="offers, egress, stores, functions or regions.")
 @click.option(
-    "--map", "maps", multiple=True, metavar="FILE.toml|A=B,..", help="Their column B is placer's column A; equal names need none."
+    "--kind",
+    default="offers",
+    show_default=True,
+    metavar="NAME",
+    help="offers, egress, stores, functions or regions.",
 )
-@click.option("--set", "constants", multiple=True, metavar="A=VALUE", help="The same value of placer's column A in every row.")
+@click.option(
+    "--map",
+    "maps",
+    multiple=True,
+    metavar="FILE.toml|A=B,..",
+    help="Their column B is placer's column A; equal names need none.",
+)
+@click.option(
+    "--set",
+    "constants",
+    multiple=True,
+    metavar="A=VALUE",
+    help="The same value of placer's column A in every row.",
+)
 @import_options
 def command(
     place: str,
@@ -42,11 +60,12 @@ def command(
     timeout: str,
     as_json: bool,
 ) -> None:
-    """Make a book from any CSV file: each of placer's columns is mapped, set, or has the same name there.
+    """Make a book from any CSV file: each of placer's columns is mapped, set, or has the same name
+    there.
 
-    A TOML file has the tables [columns], [set] and [values.COLUMN], the last one to rename values: [values.gpu] with
-    "Tesla T4" = "T4". Prices are plain numbers in USD; a leading $ is taken away, anything else beside a number is refused, and so are
-    regions and devices that no book knows.
+    A TOML file has the tables [columns], [set] and [values.COLUMN], the last one to rename values:
+    [values.gpu] with "Tesla T4" = "T4". Prices are plain numbers in USD; a leading $ is taken away,
+    anything else beside a number is refused, and so are regions and devices that no book knows.
     """
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names
@@ -100,7 +119,10 @@ def read_mapping(kind: str, maps: Sequence[str], constants: Sequence[str]) -> Co
     _add(fixed, [_pair(word, "--set") for word in constants], file, "--set")
     twice = sorted(set(columns) & set(fixed))
     if twice:
-        raise PlacerError(f"column '{twice[0]}' is mapped to '{columns[twice[0]]}' and set to '{fixed[twice[0]]}'", "keep one of the two")
+        raise PlacerError(
+            f"column '{twice[0]}' is mapped to '{columns[twice[0]]}' and set to '{fixed[twice[0]]}'",
+            "keep one of the two",
+        )
     for column in values:
         _check_column(column, file)
     return ColumnMap(file=file, columns=columns, constants=fixed, values=values)
@@ -113,7 +135,10 @@ def _no_kind(kind: str) -> PlacerError:
     if kind == "links":
         return PlacerError("links are not imported here", "use 'placer network import csv'")
     if f"{kind}.csv" in BOOK_FILES:
-        return PlacerError(f"kind '{kind}' is not imported", f"give it as --catalog FILE, with the columns of {kind}.csv")
+        return PlacerError(
+            f"kind '{kind}' is not imported",
+            f"give it as --catalog FILE, with the columns of {kind}.csv",
+        )
     return unknown("kind", kind, KINDS)
 
 
@@ -123,14 +148,27 @@ def _toml(path: str) -> Mapping[str, Any]:
     try:
         tables = read_toml(path, "write a TOML file with [columns], [set] and [values.COLUMN]")
     except PlacerError as error:
-        raise PlacerError(error.message, "check the path" if error.message.startswith("cannot read") else error.hint) from None
+        raise PlacerError(
+            error.message,
+            "check the path" if error.message.startswith("cannot read") else error.hint,
+        ) from None
     for name, table in tables.items():
         if name not in TABLES or not isinstance(table, dict):
-            raise PlacerError(f"{path}: '{name}' is none of its tables", "it has [columns], [set] and [values.COLUMN]")
-        flat = [cell for column in table.values() for cell in _cells(column)] if name == "values" else table.values()
+            raise PlacerError(
+                f"{path}: '{name}' is none of its tables",
+                "it has [columns], [set] and [values.COLUMN]",
+            )
+        flat = (
+            [cell for column in table.values() for cell in _cells(column)]
+            if name == "values"
+            else table.values()
+        )
         wrong = next((cell for cell in flat if not isinstance(cell, str)), None)
         if wrong is not None:
-            raise PlacerError(f"{path}: '{wrong}' in [{name}] is no text", 'put it in quotes, as in provider = "aws"')
+            raise PlacerError(
+                f"{path}: '{wrong}' in [{name}] is no text",
+                'put it in quotes, as in provider = "aws"',
+            )
     return tables
 
 
@@ -141,7 +179,9 @@ def _cells(table: Any) -> list[Any]:
 def _pair(word: str, option: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or not name.strip() or not value.strip():
-        raise PlacerError(f"{option} '{word}' is no pair", "write placer_column=value, as in usd_per_hour=Price")
+        raise PlacerError(
+            f"{option} '{word}' is no pair", "write placer_column=value, as in usd_per_hour=Price"
+        )
     return name.strip(), value.strip()
 
 
@@ -151,10 +191,17 @@ def _add(target: dict[str, str], pairs: Any, file: str, where: str) -> None:
             raise PlacerError(f"unknown column '{column}'", f"reversed: write {value}={column}")
         _check_column(column, file)
         if column in target:
-            raise PlacerError(f"column '{column}' is given twice, again in '{where}'", "keep one of the two")
+            raise PlacerError(
+                f"column '{column}' is given twice, again in '{where}'", "keep one of the two"
+            )
         target[column] = value
 
 
 def _check_column(column: str, file: str) -> None:
     if column not in file_columns(file):
-        raise unknown("column", column, file_columns(file), f"the columns of {file} are {', '.join(file_columns(file))}")
+        raise unknown(
+            "column",
+            column,
+            file_columns(file),
+            f"the columns of {file} are {', '.join(file_columns(file))}",
+        )

@@ -1,4 +1,6 @@
-"""What the imports of prices have in common: their options, and what they say of the rows that were read."""
+"""What the imports of prices have in common: their options, and what they say of the rows that were
+read.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,36 @@ if TYPE_CHECKING:
     from placer.market.sources.harvest import Harvest, Row
 
 import_options = told.import_options(
-    click.option("--timeout", default="20", show_default=True, metavar="SECONDS", help="Longest silence of a server.")
+    click.option(
+        "--timeout",
+        default="20",
+        show_default=True,
+        metavar="SECONDS",
+        help="Longest silence of a server.",
+    )
 )
 """Options of every kind of import."""
 
 
 def finish(harvest: Harvest, name: str, *, dry_run: bool, as_json: bool) -> None:
-    """Save rows of prices unless this is a dry run, and say what they are; see `placer.cli.harvest.finish`."""
-    told.finish(harvest, name, (), words=[*_words(harvest), *_tips(harvest)], dry_run=dry_run, as_json=as_json)
+    """Save rows of prices unless this is a dry run, and say what they are; see
+    `placer.cli.harvest.finish`.
+    """
+    told.finish(
+        harvest,
+        name,
+        (),
+        words=[*_words(harvest), *_tips(harvest)],
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def _words(harvest: Harvest) -> Iterator[str]:
     for origin in harvest.origins:
-        yield f"read {origin.place} ({format_bytes(origin.size_bytes)}, sha256 {origin.sha256[:12]})"
+        yield (
+            f"read {origin.place} ({format_bytes(origin.size_bytes)}, sha256 {origin.sha256[:12]})"
+        )
     for file, rows in harvest.rows.items():
         yield f"{counted(len(rows), 'row')} of {file}{_coverage(rows)}, prices of {_dates(rows)}"
 
@@ -48,9 +67,15 @@ def _dates(rows: Sequence[Row]) -> str:
 def _tips(harvest: Harvest) -> Iterator[str]:
     reasons = " ".join(harvest.left_out)
     if "gpus.csv does not know" in reasons:
-        yield "tip: describe unknown devices in a gpus.csv of the book's own (columns: catalogs/columns.csv)"
+        yield (
+            "tip: describe unknown devices in a gpus.csv of the book's own (columns: "
+            "catalogs/columns.csv)"
+        )
     if "no book knows" in reasons:
-        yield "tip: give unknown regions coordinates: a regions.csv beside the providers' folders of SkyPilot"
+        yield (
+            "tip: give unknown regions coordinates: a regions.csv beside the providers' folders "
+            "of SkyPilot"
+        )
 
 
 def seconds(text: str) -> float:
@@ -66,5 +91,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0.1 <= value <= 600:
-        raise PlacerError(f"--timeout '{text}' is not from 0.1 to 600 s", "give seconds, such as 20")
+        raise PlacerError(
+            f"--timeout '{text}' is not from 0.1 to 600 s", "give seconds, such as 20"
+        )
     return value

@@ -1,4 +1,6 @@
-"""What a probe may cost at most, worked out before its first byte; and the limits that keep it there."""
+"""What a probe may cost at most, worked out before its first byte; and the limits that keep it
+there.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,13 @@ from placer.market.sources.links.probe.hosts import ProbeHost
 from placer.units import GIB, format_usd
 
 ACKNOWLEDGED = 52 / 1448
-"""Bytes that go back for each byte of payload if every segment has an acknowledgement of its own: TCP with time stamps over Ethernet."""
+"""Bytes that go back for each byte of payload if every segment has an acknowledgement of its own:
+TCP with time stamps over Ethernet.
+"""
 WIRE = 1.03 * (1 + ACKNOWLEDGED)
-"""Bytes on the wire over bytes of payload: headers as large as acknowledgements, and 3 % for what is sent again."""
+"""Bytes on the wire over bytes of payload: headers as large as acknowledgements, and 3 % for what
+is sent again.
+"""
 SMALL_TALK_BYTES = 10_000
 """Handshake, question, echoes and report of one connection, generously."""
 BLOCK_BYTES = 1 << 17
@@ -49,7 +55,14 @@ class BillLine:
         return self.most_bytes / GIB * self.usd_per_gib
 
 
-def plan_runs(network: Network, here: str, host: ProbeHost, streams: Sequence[int], seconds: float, most_bytes: float) -> list[Run]:
+def plan_runs(
+    network: Network,
+    here: str,
+    host: ProbeHost,
+    streams: Sequence[int],
+    seconds: float,
+    most_bytes: float,
+) -> list[Run]:
     """Plan the transfers of one host: both directions for each number of streams.
 
     Parameters
@@ -65,7 +78,8 @@ def plan_runs(network: Network, here: str, host: ProbeHost, streams: Sequence[in
 
     Notes
     -----
-    A link that is faster than the catalog thinks reaches its bytes before its seconds: the run is shorter, the bill stays.
+    A link that is faster than the catalog thinks reaches its bytes before its seconds: the run is
+    shorter, the bill stays.
     """
     runs = []
     for verb, src, dst in (("upload", here, host.place), ("download", host.place, here)):
@@ -85,19 +99,39 @@ def bill(network: Network, here: str, host: ProbeHost, runs: Sequence[Run]) -> l
     PlacerError
         If the catalog has no egress price of a direction: nothing is sent at an unknown price.
     """
-    payload = {verb: sum(run.most_bytes + run.streams * BLOCK_BYTES for run in runs if run.verb == verb) for verb in ("upload", "download")}
+    payload = {
+        verb: sum(run.most_bytes + run.streams * BLOCK_BYTES for run in runs if run.verb == verb)
+        for verb in ("upload", "download")
+    }
     talk = SMALL_TALK_BYTES * (ROUNDS + sum(run.streams for run in runs))
     lines = []
-    for verb, back, src, dst in (("upload", "download", here, host.place), ("download", "upload", host.place, here)):
+    for verb, back, src, dst in (
+        ("upload", "download", here, host.place),
+        ("download", "upload", host.place, here),
+    ):
         most_bytes = WIRE * payload[verb] + ACKNOWLEDGED * payload[back] + talk
-        lines.append(BillLine(host=host.name, src=src, dst=dst, most_bytes=most_bytes, usd_per_gib=dearest(network, src, dst)))
+        lines.append(
+            BillLine(
+                host=host.name,
+                src=src,
+                dst=dst,
+                most_bytes=most_bytes,
+                usd_per_gib=dearest(network, src, dst),
+            )
+        )
     return lines
 
 
 def dearest(network: Network, src: str, dst: str) -> float:
-    """Highest price of a direction in USD/GiB: over all volume tiers, and over zones if both ends share a region."""
+    """Highest price of a direction in USD/GiB: over all volume tiers, and over zones if both ends
+    share a region.
+    """
     zones = (True, False) if src == dst else (True,)
-    return max(tier.usd_per_gib for zone in zones for tier in network.egress_tiers(src, dst, same_zone=zone))
+    return max(
+        tier.usd_per_gib
+        for zone in zones
+        for tier in network.egress_tiers(src, dst, same_zone=zone)
+    )
 
 
 def check_cost(price: Callable[[float], float], seconds: float, most_usd: float) -> None:
@@ -125,5 +159,9 @@ def check_cost(price: Callable[[float], float], seconds: float, most_usd: float)
         middle = (low + high) // 2
         low, high = (middle, high) if price(middle / 1000) <= most_usd else (low, middle)
     words = f"the probe may cost up to {format_usd(total)}, above --max-cost {format_usd(most_usd)}"
-    hint = f"run it with --seconds {low / 1000:g}: the longest that fits" if low >= LEAST_MS else "leave hosts or streams out"
+    hint = (
+        f"run it with --seconds {low / 1000:g}: the longest that fits"
+        if low >= LEAST_MS
+        else "leave hosts or streams out"
+    )
     raise PlacerError(words, hint)

@@ -1,4 +1,6 @@
-"""The measuring end of a probe: round-trip times, and throughput of several TCP streams side by side."""
+"""The measuring end of a probe: round-trip times, and throughput of several TCP streams side by
+side.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,9 @@ def throughput(peer: Peer, verb: str, streams: int, most_bytes: int, seconds: fl
     try:
         connections.extend(_open(peer, question)[0] for _ in range(streams))
         move = _upload if verb == "upload" else _download
-        reports = _side_by_side([lambda c=c: move(c, question, peer.silence_seconds) for c in connections])  # type: ignore[misc]
+        reports = _side_by_side(
+            [lambda c=c: move(c, question, peer.silence_seconds) for c in connections]  # type: ignore[misc]
+        )
     finally:
         for connection in connections:
             _drop(connection)
@@ -144,7 +148,10 @@ def _open(peer: Peer, question: Question) -> tuple[socket.socket, float]:
         connection.sendall(ask(question, greeting[1], peer.token))
         answer = read_line(connection, peer.silence_seconds).decode("ascii", "replace").strip()
         if answer != "ok":
-            raise ProbeError(f"refuses: {''.join(c for c in answer.removeprefix('error ') if c.isprintable())[:120]}")
+            raise ProbeError(
+                f"refuses: "
+                f"{''.join(c for c in answer.removeprefix('error ') if c.isprintable())[:120]}"
+            )
     except BaseException:
         connection.close()
         raise
@@ -209,11 +216,15 @@ def _download(connection: socket.socket, question: Question, silence: float) -> 
     arrived = report.total_bytes - TRAILER_BYTES
     if sent != arrived:
         raise ProbeError(f"says that it sent {sent} bytes; {arrived} arrived")
-    return sent, Report(total_bytes=arrived, rate_bytes=min(report.rate_bytes, arrived), seconds=report.seconds)
+    return sent, Report(
+        total_bytes=arrived, rate_bytes=min(report.rate_bytes, arrived), seconds=report.seconds
+    )
 
 
 def _drop(connection: socket.socket) -> None:
-    """Close at once: bytes that still wait to be sent are dropped, for nobody counts them and somebody would pay them."""
+    """Close at once: bytes that still wait to be sent are dropped, for nobody counts them and
+    somebody would pay them.
+    """
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()

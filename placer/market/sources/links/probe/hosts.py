@@ -11,9 +11,14 @@ from placer.errors import PlacerError, unknown
 from placer.market.catalog import Region
 from placer.market.sources.reading.toml_text import read_toml
 
-EXAMPLE = 'write here = "gcp/us-west1" and, for each host, [[host]] with name, place and address = "192.0.2.7:7447"'
+EXAMPLE = (
+    'write here = "gcp/us-west1" and, for each host, [[host]] with name, place and '
+    'address = "192.0.2.7:7447"'
+)
 MOST_HOSTS = 200
-ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.%a-z]{2,60}\]):(?P<port>[0-9]{1,5})")
+ADDRESS = re.compile(
+    r"(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.%a-z]{2,60}\]):(?P<port>[0-9]{1,5})"
+)
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -55,11 +60,18 @@ def read_hosts(path: str, regions: Mapping[str, Region]) -> ProbeHosts:
     entries = found["host"]
     if not isinstance(entries, list) or not 1 <= len(entries) <= MOST_HOSTS:
         raise PlacerError(f"{path}: host is not a list of 1 to {MOST_HOSTS} tables", EXAMPLE)
-    hosts = tuple(_host(entry, f"{path}: host {i}", regions) for i, entry in enumerate(entries, start=1))
-    for kind, values in (("name", [h.name for h in hosts]), ("address", [f"{h.host}:{h.port}" for h in hosts])):
+    hosts = tuple(
+        _host(entry, f"{path}: host {i}", regions) for i, entry in enumerate(entries, start=1)
+    )
+    for kind, values in (
+        ("name", [h.name for h in hosts]),
+        ("address", [f"{h.host}:{h.port}" for h in hosts]),
+    ):
         twice = next((value for value in values if values.count(value) > 1), None)
         if twice is not None:
-            raise PlacerError(f"{path}: {kind} '{twice}' stands twice", f"give each host a {kind} of its own")
+            raise PlacerError(
+                f"{path}: {kind} '{twice}' stands twice", f"give each host a {kind} of its own"
+            )
     return ProbeHosts(here=_place(found["here"], path, regions), hosts=hosts)
 
 
@@ -69,13 +81,21 @@ def _host(entry: Any, where: str, regions: Mapping[str, Region]) -> ProbeHost:
     _check_keys(entry, {"name", "place", "address"}, where)
     name, address = entry["name"], entry["address"]
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise PlacerError(f"{where}: name {name!r} is not a name", "use letters, digits, '.', '-' and '_'")
+        raise PlacerError(
+            f"{where}: name {name!r} is not a name", "use letters, digits, '.', '-' and '_'"
+        )
     match = ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if match is None or not 1 <= int(match["port"]) <= 65535:
         raise PlacerError(
-            f"{where}: address {address!r} is no host and port", "write it as 192.0.2.7:7447, [2001:db8::7]:7447 or name:7447"
+            f"{where}: address {address!r} is no host and port",
+            "write it as 192.0.2.7:7447, [2001:db8::7]:7447 or name:7447",
         )
-    return ProbeHost(name=name, place=_place(entry["place"], where, regions), host=match["host"].strip("[]"), port=int(match["port"]))
+    return ProbeHost(
+        name=name,
+        place=_place(entry["place"], where, regions),
+        host=match["host"].strip("[]"),
+        port=int(match["port"]),
+    )
 
 
 def _place(value: Any, where: str, regions: Mapping[str, Region]) -> str:

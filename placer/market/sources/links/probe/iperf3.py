@@ -18,11 +18,16 @@ def find_iperf3() -> str:
     """Find the program; `PlacerError` if it is not installed."""
     found = shutil.which("iperf3")
     if found is None:
-        raise PlacerError("iperf3 is not installed here", "install it, or leave --with iperf3 out: placer measures with sockets of its own")
+        raise PlacerError(
+            "iperf3 is not installed here",
+            "install it, or leave --with iperf3 out: placer measures with sockets of its own",
+        )
     return found
 
 
-def iperf3_throughput(program: str, host: ProbeHost, run: Run, seconds: float) -> tuple[Throughput, float | None]:
+def iperf3_throughput(
+    program: str, host: ProbeHost, run: Run, seconds: float
+) -> tuple[Throughput, float | None]:
     """Run iperf3 once; the limit of bytes is kept by its bit rate over whole seconds, at least one.
 
     Returns
@@ -37,10 +42,31 @@ def iperf3_throughput(program: str, host: ProbeHost, run: Run, seconds: float) -
     """
     lasting = max(1, math.ceil(seconds))
     rate = max(1, int(8 * run.most_bytes / lasting / run.streams))
-    command = [program, "--client", host.host, "--port", str(host.port), "--json", "--parallel", str(run.streams)]
-    command += ["--time", str(lasting), "--bitrate", str(rate), *(["--reverse"] if run.verb == "download" else [])]
+    command = [
+        program,
+        "--client",
+        host.host,
+        "--port",
+        str(host.port),
+        "--json",
+        "--parallel",
+        str(run.streams),
+    ]
+    command += [
+        "--time",
+        str(lasting),
+        "--bitrate",
+        str(rate),
+        *(["--reverse"] if run.verb == "download" else []),
+    ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=lasting + 4 * SILENCE_SECONDS, check=False)  # noqa: S603
+        done = subprocess.run(  # noqa: S603 - iperf3 itself, with checked arguments
+            command,
+            capture_output=True,
+            text=True,
+            timeout=lasting + 4 * SILENCE_SECONDS,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise ProbeError("iperf3 did not end in time") from None
     except (OSError, ValueError) as error:
@@ -53,4 +79,6 @@ def iperf3_throughput(program: str, host: ProbeHost, run: Run, seconds: float) -
     if bits is None:
         raise ProbeError("iperf3 measured the other direction")
     counted = int(bits * lasting / 8)
-    return Throughput(streams=run.streams, sent_bytes=counted, received_bytes=counted, bits_per_s=bits), found.rtt_ms
+    return Throughput(
+        streams=run.streams, sent_bytes=counted, received_bytes=counted, bits_per_s=bits
+    ), found.rtt_ms

@@ -1,4 +1,6 @@
-"""Measure links from this machine to hosts of the user: plan, bill, run, and bring into rows of a book."""
+"""Measure links from this machine to hosts of the user: plan, bill, run, and bring into rows of a
+book.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +52,21 @@ class HostReport:
     fault: str = ""
 
 
-def plan_probe(network: Network, hosts: ProbeHosts, streams: Sequence[int], seconds: float, most_bytes: float) -> ProbePlan:
+def plan_probe(
+    network: Network, hosts: ProbeHosts, streams: Sequence[int], seconds: float, most_bytes: float
+) -> ProbePlan:
     """Plan a probe; nothing is connected. See `plan_runs` and `bill`."""
-    planned = tuple((host, tuple(plan_runs(network, hosts.here, host, streams, seconds, most_bytes))) for host in hosts.hosts)
+    planned = tuple(
+        (host, tuple(plan_runs(network, hosts.here, host, streams, seconds, most_bytes)))
+        for host in hosts.hosts
+    )
     lines = tuple(line for host, runs in planned for line in bill(network, hosts.here, host, runs))
     return ProbePlan(here=hosts.here, hosts=planned, lines=lines, seconds=seconds)
 
 
-def run_probe(plan: ProbePlan, regions: Mapping[str, Region], token: str, iperf3: str | None = None) -> Iterator[HostReport]:
+def run_probe(
+    plan: ProbePlan, regions: Mapping[str, Region], token: str, iperf3: str | None = None
+) -> Iterator[HostReport]:
     """Measure one host after the other: side by side they would share this machine's network.
 
     Parameters
@@ -73,29 +82,56 @@ def run_probe(plan: ProbePlan, regions: Mapping[str, Region], token: str, iperf3
     """
     for host, runs in plan.hosts:
         try:
-            yield _iperf3_host(plan, host, runs, iperf3) if iperf3 else _socket_host(plan, host, runs, regions, token)
+            yield (
+                _iperf3_host(plan, host, runs, iperf3)
+                if iperf3
+                else _socket_host(plan, host, runs, regions, token)
+            )
         except (ProbeError, PlacerError, OSError, UnicodeError) as fault:
             yield HostReport(host=host, fault=_words(fault))
 
 
-def harvest_probe(reports: Sequence[HostReport], plan: ProbePlan, regions: Mapping[str, Region]) -> Harvest:
+def harvest_probe(
+    reports: Sequence[HostReport], plan: ProbePlan, regions: Mapping[str, Region]
+) -> Harvest:
     """Bring what all hosts gave into rows of links.csv; hosts that failed are counted as left out."""
     readings = [reading for report in reports for reading in report.readings]
-    document = json.dumps([[r.host.name, [[v, t.streams, t.received_bytes, t.bits_per_s] for v, t in r.runs]] for r in reports]).encode()
-    origin = Origin(place=f"probe from {plan.here}", sha256=hashlib.sha256(document).hexdigest(), size_bytes=len(document))
+    document = json.dumps(
+        [
+            [r.host.name, [[v, t.streams, t.received_bytes, t.bits_per_s] for v, t in r.runs]]
+            for r in reports
+        ]
+    ).encode()
+    origin = Origin(
+        place=f"probe from {plan.here}",
+        sha256=hashlib.sha256(document).hexdigest(),
+        size_bytes=len(document),
+    )
     left_out = {f"host {r.host.name}: {r.fault}": 1 for r in reports if r.fault}
     return harvest_readings(readings, regions, origins=[origin], left_out=left_out)
 
 
-def _socket_host(plan: ProbePlan, host: ProbeHost, runs: Sequence[Run], regions: Mapping[str, Region], token: str) -> HostReport:
+def _socket_host(
+    plan: ProbePlan, host: ProbeHost, runs: Sequence[Run], regions: Mapping[str, Region], token: str
+) -> HostReport:
     peer = Peer(address=resolve(host), token=token)
     trip = round_trip(peer)
     rtt_ms, least_ms = trip.rtt_s * 1e3, light_rtt_s(regions[plan.here], regions[host.place]) * 1e3
     if rtt_ms < least_ms:
-        raise ProbeError(f"answers in {rtt_ms:.3g} ms; light in fibre to {host.place} needs {least_ms:.1f} ms: check its place")
-    found = _measured(runs, lambda run: throughput(peer, run.verb, run.streams, run.most_bytes, plan.seconds))
-    reading = partial(Reading, where=host.name, source=f"placer probe, {plan.seconds:g} s a run", as_of=today())
-    timed = [reading(src=a, dst=b, rtt_ms=rtt_ms) for a, b in ((plan.here, host.place), (host.place, plan.here))]
+        raise ProbeError(
+            f"answers in {rtt_ms:.3g} ms; light in fibre to {host.place} needs {least_ms:.1f} ms: "
+            f"check its place"
+        )
+    found = _measured(
+        runs, lambda run: throughput(peer, run.verb, run.streams, run.most_bytes, plan.seconds)
+    )
+    reading = partial(
+        Reading, where=host.name, source=f"placer probe, {plan.seconds:g} s a run", as_of=today()
+    )
+    timed = [
+        reading(src=a, dst=b, rtt_ms=rtt_ms)
+        for a, b in ((plan.here, host.place), (host.place, plan.here))
+    ]
     return HostReport(
         host=host,
         readings=(*timed, *(_reading(reading, plan, host, verb, done) for verb, done in found)),
@@ -114,12 +150,23 @@ def _iperf3_host(plan: ProbePlan, host: ProbeHost, runs: Sequence[Run], program:
         return done
 
     found = _measured(runs, one)
-    reading = partial(Reading, where=host.name, source=f"placer probe with iperf3, {plan.seconds:g} s a run", as_of=today())
+    reading = partial(
+        Reading,
+        where=host.name,
+        source=f"placer probe with iperf3, {plan.seconds:g} s a run",
+        as_of=today(),
+    )
     timed = [reading(src=plan.here, dst=host.place, rtt_ms=min(rtts))] if rtts else []
-    return HostReport(host=host, readings=(*timed, *(_reading(reading, plan, host, v, done) for v, done in found)), runs=tuple(found))
+    return HostReport(
+        host=host,
+        readings=(*timed, *(_reading(reading, plan, host, v, done) for v, done in found)),
+        runs=tuple(found),
+    )
 
 
-def _measured(runs: Sequence[Run], measure: Callable[[Run], Throughput]) -> list[tuple[str, Throughput]]:
+def _measured(
+    runs: Sequence[Run], measure: Callable[[Run], Throughput]
+) -> list[tuple[str, Throughput]]:
     found = []
     for run in runs:
         done = measure(run)
@@ -129,7 +176,9 @@ def _measured(runs: Sequence[Run], measure: Callable[[Run], Throughput]) -> list
     return found
 
 
-def _reading(reading: Callable[..., Reading], plan: ProbePlan, host: ProbeHost, verb: str, done: Throughput) -> Reading:
+def _reading(
+    reading: Callable[..., Reading], plan: ProbePlan, host: ProbeHost, verb: str, done: Throughput
+) -> Reading:
     src, dst = (plan.here, host.place) if verb == "upload" else (host.place, plan.here)
     return reading(src=src, dst=dst, streams=done.streams, bits_per_s=done.bits_per_s)
 

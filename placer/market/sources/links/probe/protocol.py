@@ -1,8 +1,9 @@
 """What the probe and its server say to each other: one bounded line each way, then bytes.
 
-The server speaks first, once: ``PLACER-PROBE/1 NONCE``. The client asks with one line of JSON that carries an HMAC of the nonce
-and the question under the shared token, so the token itself never travels. The server answers ``ok`` or ``error WORDS``; after
-``ok`` the client sends `GO` when all its streams stand.
+The server speaks first, once: ``PLACER-PROBE/1 NONCE``. The client asks with one line of JSON that
+carries an HMAC of the nonce and the question under the shared token, so the token itself never
+travels. The server answers ``ok`` or ``error WORDS``; after ``ok`` the client sends `GO` when all
+its streams stand.
 
 * ``echo``: the client sends up to `MOST_ECHOES` messages of `ECHO_BYTES`; each comes back.
 * ``upload``: the client sends; the server counts and ends with one report line.
@@ -32,7 +33,9 @@ VERBS = ("echo", "upload", "download")
 MOST_BYTES = 1 << 50
 MOST_SECONDS = 3600.0
 WARM_UP = 0.2
-"""Share of the time before the rate counts: a stream starts slowly, and a step of training is long after its start."""
+"""Share of the time before the rate counts: a stream starts slowly, and a step of training is long
+after its start.
+"""
 
 
 class ProbeError(Exception):
@@ -50,7 +53,9 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """What a receiver counted, or a sender sent: all bytes, and the bytes and seconds that the rate counts."""
+    """What a receiver counted, or a sender sent: all bytes, and the bytes and seconds that the rate
+    counts.
+    """
 
     total_bytes: int
     rate_bytes: int
@@ -63,8 +68,8 @@ class Meter:
 
     Notes
     -----
-    The first piece only starts the clock. What arrives in the first fifth (`WARM_UP`) of the time is left out of the rate, unless
-    the stream ended before.
+    The first piece only starts the clock. What arrives in the first fifth (`WARM_UP`) of the time
+    is left out of the rate, unless the stream ended before.
     """
 
     seconds: float
@@ -87,11 +92,17 @@ class Meter:
         return True
 
     def report(self) -> Report:
-        """What the rate counts: from the end of the warm-up, or of the first piece, to the last piece in time."""
+        """What the rate counts: from the end of the warm-up, or of the first piece, to the last
+        piece in time.
+        """
         if self._first is None or self._last is None:
             return Report(total_bytes=self.total_bytes, rate_bytes=0, seconds=0.0)
         first = self._first if self._warm is None or self._warm == self._last else self._warm
-        return Report(total_bytes=self.total_bytes, rate_bytes=self._last[1] - first[1], seconds=self._last[0] - first[0])
+        return Report(
+            total_bytes=self.total_bytes,
+            rate_bytes=self._last[1] - first[1],
+            seconds=self._last[0] - first[0],
+        )
 
 
 def ask(question: Question, nonce: str, token: str) -> bytes:
@@ -110,7 +121,9 @@ def read_question(line: bytes, nonce: str, token: str) -> Question:
     """
     try:
         found = json.loads(line)
-        question = Question(verb=str(found["verb"]), most_bytes=int(found["bytes"]), seconds=float(found["seconds"]))
+        question = Question(
+            verb=str(found["verb"]), most_bytes=int(found["bytes"]), seconds=float(found["seconds"])
+        )
         mac = str(found["mac"]).encode("ascii", "replace")
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise ProbeError("not a question of a placer probe") from None
@@ -141,13 +154,18 @@ def read_report(line: bytes) -> Report:
         report = Report(total_bytes=int(total), rate_bytes=int(rate), seconds=float(seconds))
     except (ValueError, UnicodeDecodeError):
         raise ProbeError("ended without a report") from None
-    if not 0 <= report.rate_bytes <= report.total_bytes <= MOST_BYTES or not math.isfinite(report.seconds) or report.seconds < 0:
+    if (
+        not 0 <= report.rate_bytes <= report.total_bytes <= MOST_BYTES
+        or not math.isfinite(report.seconds)
+        or report.seconds < 0
+    ):
         raise ProbeError("gave a report that cannot be true")
     return report
 
 
 def read_line(connection: socket.socket, seconds: float, most: int = MOST_LINE_BYTES) -> bytes:
-    """Read up to a newline, in a bounded time for the whole line: a peer that drips single bytes gains nothing.
+    """Read up to a newline, in a bounded time for the whole line: a peer that drips single bytes
+    gains nothing.
 
     Raises
     ------

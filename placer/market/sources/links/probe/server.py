@@ -1,4 +1,6 @@
-"""The other end of a probe: answers only those who know the token, within limits of bytes, seconds and connections."""
+"""The other end of a probe: answers only those who know the token, within limits of bytes, seconds
+and connections.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +170,11 @@ class ProbeServer:
                 self._echo(connection)
                 moved = 0
             else:
-                moved = self._receive(connection, question) if question.verb == "upload" else self._send(connection, question)
+                moved = (
+                    self._receive(connection, question)
+                    if question.verb == "upload"
+                    else self._send(connection, question)
+                )
         finally:
             with self._lock:
                 self._promised_bytes += moved - question.most_bytes
@@ -193,7 +199,9 @@ class ProbeServer:
             connection.sendall(message)
 
     def _receive(self, connection: socket.socket, question: Question) -> int:
-        """Count what arrives until the client ends, the time is over, or it sends more than it said."""
+        """Count what arrives until the client ends, the time is over, or it sends more than it
+        said.
+        """
         meter, buffer = Meter(seconds=question.seconds), bytearray(CHUNK_BYTES)
         connection.settimeout(self.limits.idle_seconds)
         while not self._stop.is_set():
@@ -209,7 +217,9 @@ class ProbeServer:
         return meter.total_bytes + self._drain(connection, buffer)
 
     def _drain(self, connection: socket.socket, buffer: bytearray) -> int:
-        """Wait until the client has read the report: closing over unread bytes would destroy it. Returns what still came."""
+        """Wait until the client has read the report: closing over unread bytes would destroy it.
+        Returns what still came.
+        """
         end, count = time.monotonic() + self.limits.idle_seconds, 0
         connection.settimeout(self.limits.idle_seconds)
         with contextlib.suppress(OSError):
@@ -222,12 +232,20 @@ class ProbeServer:
         payload, sent, start = memoryview(os.urandom(CHUNK_BYTES)), 0, time.monotonic()
         connection.settimeout(self.limits.idle_seconds)
         try:
-            while sent < question.most_bytes and time.monotonic() - start < question.seconds and not self._stop.is_set():
+            while (
+                sent < question.most_bytes
+                and time.monotonic() - start < question.seconds
+                and not self._stop.is_set()
+            ):
                 sent += connection.send(payload[: question.most_bytes - sent])
         finally:
             with self._lock:
                 self.served.sent_bytes += sent
-        connection.sendall(write_report(Report(total_bytes=sent, rate_bytes=sent, seconds=time.monotonic() - start)))
+        connection.sendall(
+            write_report(
+                Report(total_bytes=sent, rate_bytes=sent, seconds=time.monotonic() - start)
+            )
+        )
         connection.shutdown(socket.SHUT_WR)
         self._drain(connection, bytearray(CHUNK_BYTES))
         return sent
@@ -246,4 +264,6 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=128)
     except (OSError, OverflowError, UnicodeError) as error:
         words = (getattr(error, "strerror", None) or str(error)).partition(" (")[0]
-        raise PlacerError(f"cannot listen on {host} port {port}: {words}", "choose another --port or --host") from None
+        raise PlacerError(
+            f"cannot listen on {host} port {port}: {words}", "choose another --port or --host"
+        ) from None

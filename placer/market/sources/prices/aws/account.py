@@ -1,4 +1,6 @@
-"""Calls to AWS with the credentials of boto3's own chain: bounded, retried, and their errors in one line."""
+"""Calls to AWS with the credentials of boto3's own chain: bounded, retried, and their errors in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,16 @@ ATTEMPTS = 5
 HOME = "us-east-1"
 """Where the price list and the list of regions are asked for."""
 RIGHTS = (
-    "pricing:GetProducts, ec2:DescribeRegions, ec2:DescribeInstanceTypes, ec2:DescribeInstanceTypeOfferings, ec2:DescribeSpotPriceHistory"
+    "pricing:GetProducts, ec2:DescribeRegions, ec2:DescribeInstanceTypes, "
+    "ec2:DescribeInstanceTypeOfferings, ec2:DescribeSpotPriceHistory"
 )
-NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError", "NoAuthTokenError")
+NO_LOGIN = (
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "ProfileNotFound",
+    "CredentialRetrievalError",
+    "NoAuthTokenError",
+)
 EXPIRED = (
     "ExpiredToken",
     "ExpiredTokenException",
@@ -38,7 +47,9 @@ class Account:
         except ImportError:
             raise PlacerError("prices of AWS need boto3", "pip install 'placer[aws]'") from None
         retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
-        self._config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries)
+        self._config = Config(
+            connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries
+        )
         with in_words("AWS"):
             self._session = boto3.Session()
 
@@ -68,17 +79,27 @@ class Account:
         words = operation.replace("_", " ")
         with in_words(words):
             paged = client.can_paginate(operation)
-            pages = client.get_paginator(operation).paginate(**wishes) if paged else [getattr(client, operation)(**wishes)]
+            pages = (
+                client.get_paginator(operation).paginate(**wishes)
+                if paged
+                else [getattr(client, operation)(**wishes)]
+            )
             for page in pages:
                 if not isinstance(page.get(result), list):
-                    raise PlacerError(f"AWS answered {words} without {result}", "run this again later", exit_code=FAILED)
+                    raise PlacerError(
+                        f"AWS answered {words} without {result}",
+                        "run this again later",
+                        exit_code=FAILED,
+                    )
                 found += page[result]
         return found
 
 
 @contextmanager
 def in_words(what: str) -> Iterator[None]:
-    """Say errors of botocore in one line, without what AWS repeats of a request: that may hold the name of a key."""
+    """Say errors of botocore in one line, without what AWS repeats of a request: that may hold the
+    name of a key.
+    """
     import urllib3.exceptions
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
@@ -86,21 +107,36 @@ def in_words(what: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise _answer(str(error.response.get("Error", {}).get("Code", "an error"))[:60], what) from None
+        raise _answer(
+            str(error.response.get("Error", {}).get("Code", "an error"))[:60], what
+        ) from None
     except BotoCoreError as error:
         kind = type(error).__name__
         if kind in NO_LOGIN:
             raise PlacerError(
-                "no usable credentials for AWS", "run 'aws configure', or set AWS_PROFILE or AWS_ACCESS_KEY_ID and its secret"
+                "no usable credentials for AWS",
+                "run 'aws configure', or set AWS_PROFILE or AWS_ACCESS_KEY_ID and its secret",
             ) from None
         if kind in EXPIRED:
             raise _answer(kind, what) from None
         if "Timeout" in kind:
-            raise PlacerError(f"AWS did not answer {what} for {READ_SECONDS:g} s", "run this again later", exit_code=FAILED) from None
-        raise PlacerError(f"AWS did not deliver {what}: {kind}", "check the connection, proxy and region", exit_code=FAILED) from None
+            raise PlacerError(
+                f"AWS did not answer {what} for {READ_SECONDS:g} s",
+                "run this again later",
+                exit_code=FAILED,
+            ) from None
+        raise PlacerError(
+            f"AWS did not deliver {what}: {kind}",
+            "check the connection, proxy and region",
+            exit_code=FAILED,
+        ) from None
     except (ResponseParserError, urllib3.exceptions.HTTPError, ValueError) as error:
         tip = "a login page or proxy may answer in its place"
-        raise PlacerError(f"the answer of AWS to {what} cannot be read: {type(error).__name__}", tip, exit_code=FAILED) from None
+        raise PlacerError(
+            f"the answer of AWS to {what} cannot be read: {type(error).__name__}",
+            tip,
+            exit_code=FAILED,
+        ) from None
 
 
 def _answer(code: str, what: str) -> PlacerError:

@@ -1,4 +1,6 @@
-"""Prices of AWS: the price list, spot prices, and what each region offers, with the user's own credentials."""
+"""Prices of AWS: the price list, spot prices, and what each region offers, with the user's own
+credentials.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
     Raises
     ------
     PlacerError
-        With exit code 2 without boto3 or credentials; with exit code 7 if AWS does not deliver, or no region at all does.
+        With exit code 2 without boto3 or credentials; with exit code 7 if AWS does not deliver, or
+        no region at all does.
     """
     account = Account()
     left_out: Counter[str] = Counter()
@@ -53,38 +56,68 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
             found = _Region(account, pricing, scope, region, shapes).read()
         except PlacerError as error:
             if not partial or error.exit_code != FAILED:
-                raise PlacerError(f"aws/{region}: {error.message}", _tip(error, len(regions)), error.exit_code) from None
+                raise PlacerError(
+                    f"aws/{region}: {error.message}", _tip(error, len(regions)), error.exit_code
+                ) from None
             failed[region] = error.message
             continue
         quotes += found.quotes
         origins += found.origins
         left_out.update(found.left_out)
     if failed and len(failed) == len(regions):
-        raise PlacerError(f"no region of AWS delivered: {next(iter(failed.values()))}", "run this again later", exit_code=FAILED)
+        raise PlacerError(
+            f"no region of AWS delivered: {next(iter(failed.values()))}",
+            "run this again later",
+            exit_code=FAILED,
+        )
     return Gathered(quotes=quotes, origins=origins, left_out=left_out, notes=notes, failed=failed)
 
 
 def _tip(error: PlacerError, regions: int) -> str:
-    return f"{error.hint}; --partial keeps the old prices of regions that fail" if regions > 1 else error.hint
+    return (
+        f"{error.hint}; --partial keeps the old prices of regions that fail"
+        if regions > 1
+        else error.hint
+    )
 
 
 def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> tuple[list[str], list[str]]:
     """Regions that are asked for and switched on in the account, and notes that name the others."""
     rows = account.rows(account.client("ec2", HOME), "describe_regions", "Regions", AllRegions=True)
-    on = {row["RegionName"]: row.get("OptInStatus", "opt-in-not-required") != "not-opted-in" for row in rows}
+    on = {
+        row["RegionName"]: row.get("OptInStatus", "opt-in-not-required") != "not-opted-in"
+        for row in rows
+    }
     left_out["region that the shipped book does not know"] += len(on.keys() - scope.known_regions)
     found = [region for region in scope.regions if on.get(region)]
     off = [region for region in scope.regions if not on.get(region)]
     if not found:
-        raise PlacerError("none of these regions is switched on in this account", "name others with --in", exit_code=FAILED)
+        raise PlacerError(
+            "none of these regions is switched on in this account",
+            "name others with --in",
+            exit_code=FAILED,
+        )
     return found, [f"not switched on in this account: {', '.join(off)}"] if off else []
 
 
 class _Region:
     """The questions about one region; ``shapes`` remembers the types of regions before."""
 
-    def __init__(self, account: Account, pricing: Any, scope: Scope, region: str, shapes: dict[str, Shape | None]) -> None:
-        self.account, self.pricing, self.scope, self.region, self.shapes = account, pricing, scope, region, shapes
+    def __init__(
+        self,
+        account: Account,
+        pricing: Any,
+        scope: Scope,
+        region: str,
+        shapes: dict[str, Shape | None],
+    ) -> None:
+        self.account, self.pricing, self.scope, self.region, self.shapes = (
+            account,
+            pricing,
+            scope,
+            region,
+            shapes,
+        )
         self.ec2 = account.client("ec2", region)
         self.left_out: Counter[str] = Counter()
 
@@ -99,14 +132,24 @@ class _Region:
         try:
             return self._read()
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise PlacerError(f"an answer of AWS has no {error}", "run this again later", exit_code=FAILED) from None
+            raise PlacerError(
+                f"an answer of AWS has no {error}", "run this again later", exit_code=FAILED
+            ) from None
 
     def _read(self) -> Gathered:
         wishes = {"ServiceCode": "AmazonEC2", "Filters": filters(self.region)}
         entries = self.account.rows(self.pricing, "get_products", "PriceList", **wishes)
         if not entries:
-            raise PlacerError("the price list has no machine of this region", "run this again later", exit_code=FAILED)
-        listed = [price for price in list_prices(entries, self.region) if price.has_gpu or price.instance_type in self.scope.hosts()]
+            raise PlacerError(
+                "the price list has no machine of this region",
+                "run this again later",
+                exit_code=FAILED,
+            )
+        listed = [
+            price
+            for price in list_prices(entries, self.region)
+            if price.has_gpu or price.instance_type in self.scope.hosts()
+        ]
         wanted = self._wanted(self._offered({price.instance_type for price in listed}))
         quotes = [
             Quote(
@@ -127,11 +170,18 @@ class _Region:
         return Gathered(quotes=quotes + spot, origins=origins, left_out=self.left_out)
 
     def _offered(self, types: Iterable[str]) -> set[str]:
-        """Types of the price list that the region has: the list also keeps prices of those that are gone."""
+        """Types of the price list that the region has: the list also keeps prices of those that are
+        gone.
+        """
         found: set[str] = set()
         for names in _parts(types):
-            wishes = {"LocationType": "region", "Filters": [{"Name": "instance-type", "Values": names}]}
-            rows = self.account.rows(self.ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **wishes)
+            wishes = {
+                "LocationType": "region",
+                "Filters": [{"Name": "instance-type", "Values": names}],
+            }
+            rows = self.account.rows(
+                self.ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **wishes
+            )
             found |= {row["InstanceType"] for row in rows} & set(names)
         for name in set(types) - found:
             self.left_out[f"type that its region does not offer: {name.partition('.')[0]}"] += 1
@@ -140,12 +190,20 @@ class _Region:
     def _wanted(self, types: Iterable[str]) -> dict[str, Shape]:
         """Shapes of types whose device is known and asked for."""
         for names in _parts(set(types) - self.shapes.keys()):
-            for row in self.account.rows(self.ec2, "describe_instance_types", "InstanceTypes", InstanceTypes=names):
+            for row in self.account.rows(
+                self.ec2, "describe_instance_types", "InstanceTypes", InstanceTypes=names
+            ):
                 self.shapes[row["InstanceType"]] = _shape(row, self.scope)
         for name in types:
             if self.shapes.get(name) is None:
-                self.left_out[f"type whose GPU gpus.csv does not know: {name.partition('.')[0]}"] += 1
-        return {name: shape for name in sorted(types) if (shape := self.shapes.get(name)) is not None and self.scope.wants(shape)}
+                self.left_out[
+                    f"type whose GPU gpus.csv does not know: {name.partition('.')[0]}"
+                ] += 1
+        return {
+            name: shape
+            for name in sorted(types)
+            if (shape := self.shapes.get(name)) is not None and self.scope.wants(shape)
+        }
 
     def _spot(self, wanted: Mapping[str, Shape]) -> tuple[list[Quote], Sequence[Mapping[str, Any]]]:
         """Current spot prices by zone, with their quantiles."""
@@ -153,8 +211,15 @@ class _Region:
             return [], []
         now = datetime.now(UTC)
         start = now - timedelta(days=DAYS)
-        wishes = {"InstanceTypes": list(wanted), "ProductDescriptions": ["Linux/UNIX"], "StartTime": start, "EndTime": now}
-        rows = self.account.rows(self.ec2, "describe_spot_price_history", "SpotPriceHistory", **wishes)
+        wishes = {
+            "InstanceTypes": list(wanted),
+            "ProductDescriptions": ["Linux/UNIX"],
+            "StartTime": start,
+            "EndTime": now,
+        }
+        rows = self.account.rows(
+            self.ec2, "describe_spot_price_history", "SpotPriceHistory", **wishes
+        )
         return [
             Quote(
                 region=self.region,
@@ -176,7 +241,9 @@ class _Region:
 def _parts(types: Iterable[str]) -> Iterator[list[str]]:
     """Names in the portions that EC2 takes in one call."""
     names = sorted(types)
-    return (names[start : start + TYPES_A_QUESTION] for start in range(0, len(names), TYPES_A_QUESTION))
+    return (
+        names[start : start + TYPES_A_QUESTION] for start in range(0, len(names), TYPES_A_QUESTION)
+    )
 
 
 def _shape(row: Mapping[str, Any], scope: Scope) -> Shape | None:
@@ -184,14 +251,25 @@ def _shape(row: Mapping[str, Any], scope: Scope) -> Shape | None:
     gpus = row.get("GpuInfo", {}).get("Gpus", [])
     name = row["InstanceType"]
     if gpus:
-        gpu = known_gpu(gpus[0].get("Name", ""), gpus[0].get("MemoryInfo", {}).get("SizeInMiB", 0) / 1024, scope.devices)
+        gpu = known_gpu(
+            gpus[0].get("Name", ""),
+            gpus[0].get("MemoryInfo", {}).get("SizeInMiB", 0) / 1024,
+            scope.devices,
+        )
         gpu = gpu if len(gpus) == 1 and gpus[0].get("Manufacturer") == "NVIDIA" else None
         count = gpus[0].get("Count", 0)
     else:
-        gpu, count = (scope.shapes[name].gpu, scope.shapes[name].gpu_count) if name in scope.hosts() else (None, 0)
+        gpu, count = (
+            (scope.shapes[name].gpu, scope.shapes[name].gpu_count)
+            if name in scope.hosts()
+            else (None, 0)
+        )
     if gpu is None or count < 1:
         return None
-    cards = [card.get("BaselineBandwidthInGbps") for card in row.get("NetworkInfo", {}).get("NetworkCards", [])]
+    cards = [
+        card.get("BaselineBandwidthInGbps")
+        for card in row.get("NetworkInfo", {}).get("NetworkCards", [])
+    ]
     return Shape(
         gpu=gpu,
         gpu_count=int(count),

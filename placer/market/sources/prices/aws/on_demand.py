@@ -23,7 +23,9 @@ WANTED = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListPrice:
-    """What one type costs in one region: USD/h, first day, and whether the list says that it has GPUs."""
+    """What one type costs in one region: USD/h, first day, and whether the list says that it has
+    GPUs.
+    """
 
     instance_type: str
     usd_per_hour: float
@@ -34,7 +36,9 @@ class ListPrice:
 def filters(region: str) -> list[dict[str, str]]:
     """Filters of GetProducts for the machines of one region."""
     wishes = {**WANTED, "regionCode": region}
-    return [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wishes.items()]
+    return [
+        {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wishes.items()
+    ]
 
 
 def list_prices(entries: list[str], region: str) -> list[ListPrice]:
@@ -45,7 +49,8 @@ def list_prices(entries: list[str], region: str) -> list[ListPrice]:
     entries
         Each a JSON document with ``product`` and ``terms``.
     region
-        The region that was asked for; others are passed over, as are capacity blocks and other operating systems.
+        The region that was asked for; others are passed over, as are capacity blocks and other
+        operating systems.
 
     Raises
     ------
@@ -60,21 +65,34 @@ def list_prices(entries: list[str], region: str) -> list[ListPrice]:
             if not _is_wanted(attributes, region):
                 continue
             for term in document["terms"].get("OnDemand", {}).values():
-                prices = [price_of(d["pricePerUnit"].get("USD")) for d in term["priceDimensions"].values() if d.get("unit") == "Hrs"]
+                prices = [
+                    price_of(d["pricePerUnit"].get("USD"))
+                    for d in term["priceDimensions"].values()
+                    if d.get("unit") == "Hrs"
+                ]
                 if prices:
                     has_gpu = attributes.get("gpu", "NA") not in ("NA", "0")
                     since = day_of(term.get("effectiveDate"))
                     found.append(
-                        ListPrice(instance_type=attributes["instanceType"], usd_per_hour=max(prices), since=since, has_gpu=has_gpu)
+                        ListPrice(
+                            instance_type=attributes["instanceType"],
+                            usd_per_hour=max(prices),
+                            since=since,
+                            has_gpu=has_gpu,
+                        )
                     )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            what = f"an entry of AWS' price list for {region} cannot be read: {type(error).__name__}"
+            what = (
+                f"an entry of AWS' price list for {region} cannot be read: {type(error).__name__}"
+            )
             raise PlacerError(what, "run this again later", exit_code=FAILED) from None
     return found
 
 
 def _is_wanted(attributes: Mapping[str, Any], region: str) -> bool:
-    """Check the answer as the filters ask; blocks of capacity and local zones have other prices for the same types."""
+    """Check the answer as the filters ask; blocks of capacity and local zones have other prices for
+    the same types.
+    """
     return (
         all(attributes.get(field) == value for field, value in WANTED.items())
         and attributes.get("regionCode") == region

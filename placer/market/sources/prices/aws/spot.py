@@ -28,32 +28,46 @@ class SpotPrice:
     high: float
 
 
-def spot_prices(history: Iterable[Mapping[str, Any]], start: datetime, end: datetime) -> list[SpotPrice]:
+def spot_prices(
+    history: Iterable[Mapping[str, Any]], start: datetime, end: datetime
+) -> list[SpotPrice]:
     """Sum up a history by type and zone.
 
     Parameters
     ----------
     history
-        Rows of DescribeSpotPriceHistory in any order; a row holds until the next of its type and zone. The first may be
-        older than ``start``: it is the price that held then.
+        Rows of DescribeSpotPriceHistory in any order; a row holds until the next of its type and
+        zone. The first may be older than ``start``: it is the price that held then.
     start, end
         The window of the quantiles.
 
     Returns
     -------
     list[SpotPrice]
-        Sorted by type and zone. The price of now lies between low and high, also when it has just moved.
+        Sorted by type and zone. The price of now lies between low and high, also when it has just
+        moved.
     """
     series: dict[tuple[str, str], list[tuple[datetime, float]]] = defaultdict(list)
     for row in history:
-        series[str(row["InstanceType"]), str(row["AvailabilityZone"])].append((row["Timestamp"], price_of(row["SpotPrice"])))
-    return [_summed(name, zone, sorted(points), start, end) for (name, zone), points in sorted(series.items())]
+        series[str(row["InstanceType"]), str(row["AvailabilityZone"])].append(
+            (row["Timestamp"], price_of(row["SpotPrice"]))
+        )
+    return [
+        _summed(name, zone, sorted(points), start, end)
+        for (name, zone), points in sorted(series.items())
+    ]
 
 
-def _summed(name: str, zone: str, points: Sequence[tuple[datetime, float]], start: datetime, end: datetime) -> SpotPrice:
+def _summed(
+    name: str, zone: str, points: Sequence[tuple[datetime, float]], start: datetime, end: datetime
+) -> SpotPrice:
     since, now = points[-1]
     ends = [moment for moment, _ in points[1:]] + [end]
-    held = [(price, _seconds(begun, ended, start, end)) for (begun, price), ended in zip(points, ends, strict=True) if price > 0]
+    held = [
+        (price, _seconds(begun, ended, start, end))
+        for (begun, price), ended in zip(points, ends, strict=True)
+        if price > 0
+    ]
     return SpotPrice(
         instance_type=name,
         zone=zone,

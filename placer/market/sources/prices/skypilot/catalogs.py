@@ -18,7 +18,12 @@ from placer.market.checks.doubts import is_slip
 from placer.market.sources.harvest import Harvest, Origin, Row
 from placer.market.sources.prices.skypilot.machines import Machine, gcp_machines, plain_machines
 from placer.market.sources.prices.skypilot.names import PROVIDERS
-from placer.market.sources.prices.skypilot.price_sources import SOURCES, Key, read_sources, with_sources
+from placer.market.sources.prices.skypilot.price_sources import (
+    SOURCES,
+    Key,
+    read_sources,
+    with_sources,
+)
 from placer.market.sources.prices.skypilot.rows import Tally, read_vm_rows
 from placer.market.sources.reading.fetch import READ_SECONDS, is_url, public, read_document
 
@@ -27,7 +32,9 @@ BASE_BOOK = "default"
 MOST_BYTES = 64 * 2**20
 """Largest vms.csv, unpacked: the largest of SkyPilot's has about 5 MB."""
 OWN_FILES = ("regions.csv", "gpus.csv")
-"""Files with placer's columns that may lie in the folder: places and devices that no shipped book knows."""
+"""Files with placer's columns that may lie in the folder: places and devices that no shipped book
+knows.
+"""
 
 
 def read_skypilot(
@@ -43,32 +50,36 @@ def read_skypilot(
     Parameters
     ----------
     places
-        Folders such as ``catalogs/v8`` with ``aws/vms.csv`` and so on, files and URLs, packed with gzip or not.
+        Folders such as ``catalogs/v8`` with ``aws/vms.csv`` and so on, files and URLs, packed with
+        gzip or not.
     provider
         Provider of files whose folder is not named after one.
     skip_bad
         Leave wrong rows out and count them.
     as_of
-        Date of the prices that `placer.market.sources.prices.skypilot.price_sources.SOURCES` does not date; vms.csv has none. Default: a file's own
-        date, today for a URL.
+        Date of the prices that `placer.market.sources.prices.skypilot.price_sources.SOURCES` does
+        not date; vms.csv has none. Default: a file's own date, today for a URL.
     read_seconds
         Longest silence of a server; s.
 
     Returns
     -------
     Harvest
-        One on-demand offer and, where there is a spot price, one spot offer of each machine and region.
+        One on-demand offer and, where there is a spot price, one spot offer of each machine and
+        region.
 
     Raises
     ------
     PlacerError
-        With exit code 7: a document was not delivered or is no vms.csv, a row is wrong, or no row can be used.
+        With exit code 7: a document was not delivered or is no vms.csv, a row is wrong, or no row
+        can be used.
 
     Notes
     -----
-    A region's spot price is that of its cheapest zone; its on-demand price is the highest where zones differ. A machine that stands
-    twice in one zone with two prices costs the higher one. Both are said. A price that an export of placer wrote has its basis, source and
-    date again as long as it was not changed since.
+    A region's spot price is that of its cheapest zone; its on-demand price is the highest where
+    zones differ. A machine that stands twice in one zone with two prices costs the higher one. Both
+    are said. A price that an export of placer wrote has its basis, source and date again as long as
+    it was not changed since.
     """
     if provider is not None and provider not in PROVIDERS:
         raise unknown("provider", provider, PROVIDERS)
@@ -107,7 +118,10 @@ def read_skypilot(
 
 def _undated(undated: int, offers: int) -> str:
     which = "the prices" if undated == offers else f"{undated:,} of {offers:,} prices"
-    return f"the dates of {which} are those of the file, not of the prices (today for a URL); --as-of, or {SOURCES} beside it, says others"
+    return (
+        f"the dates of {which} are those of the file, not of the prices (today for a URL); "
+        f"--as-of, or {SOURCES} beside it, says others"
+    )
 
 
 def _is_folder(place: str) -> bool:
@@ -118,7 +132,10 @@ def _is_folder(place: str) -> bool:
 
 
 def _unread(folders: Sequence[str]) -> list[str]:
-    names = sorted({path.parent.name for folder in folders for path in Path(folder).glob("*/vms.csv")} - set(PROVIDERS))
+    names = sorted(
+        {path.parent.name for folder in folders for path in Path(folder).glob("*/vms.csv")}
+        - set(PROVIDERS)
+    )
     return [f"providers that no book knows were not read: {', '.join(names)}"] if names else []
 
 
@@ -136,7 +153,10 @@ def _files(place: str, provider: str | None) -> list[tuple[str, str]]:
             if path.name in {"vms.csv", "vms.csv.gz"}
         ]
         if not found:
-            raise PlacerError(f"'{place}' has no {provider or 'aws'}/vms.csv", "name a folder of SkyPilot's catalogs, such as catalogs/v8")
+            raise PlacerError(
+                f"'{place}' has no {provider or 'aws'}/vms.csv",
+                "name a folder of SkyPilot's catalogs, such as catalogs/v8",
+            )
         return found
     return [(_provider_of(place, provider), place)]
 
@@ -149,21 +169,33 @@ def _provider_of(place: str, provider: str | None) -> str:
     folder = path.rstrip("/").rpartition("/")[0].rpartition("/")[2]
     if folder not in PROVIDERS:
         shown = public(place) if is_url(place) else place
-        raise PlacerError(f"'{shown}' does not say whose machines it has", f"add --provider, one of {', '.join(PROVIDERS)}")
+        raise PlacerError(
+            f"'{shown}' does not say whose machines it has",
+            f"add --provider, one of {', '.join(PROVIDERS)}",
+        )
     return folder
 
 
 def _own_rows(folders: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """Rows of regions.csv and gpus.csv beside the providers' folders."""
     return {
-        file: [row for folder in folders if (Path(folder) / file).is_file() for row in read_rows(Path(folder) / file, file)]
+        file: [
+            row
+            for folder in folders
+            if (Path(folder) / file).is_file()
+            for row in read_rows(Path(folder) / file, file)
+        ]
         for file in OWN_FILES
     }
 
 
 def _date_of(place: str) -> date:
     today = datetime.now(UTC).date()
-    return today if is_url(place) else min(today, datetime.fromtimestamp(Path(place).stat().st_mtime, UTC).date())
+    return (
+        today
+        if is_url(place)
+        else min(today, datetime.fromtimestamp(Path(place).stat().st_mtime, UTC).date())
+    )
 
 
 def _usual_prices(base: Catalog, machines: Sequence[Machine]) -> dict[str, float]:
@@ -171,7 +203,11 @@ def _usual_prices(base: Catalog, machines: Sequence[Machine]) -> dict[str, float
     prices: dict[str, list[float]] = {}
     for machine in machines:
         prices.setdefault(machine.gpu, []).append(machine.usd_per_hour / machine.gpu_count)
-    booked = {gpu: usd for (gpu, market), usd in base.usual_usd_per_gpu_hour.items() if market == "on_demand"}
+    booked = {
+        gpu: usd
+        for (gpu, market), usd in base.usual_usd_per_gpu_hour.items()
+        if market == "on_demand"
+    }
     return {gpu: median(found) for gpu, found in prices.items()} | booked
 
 
@@ -179,7 +215,11 @@ def _plausible(machine: Machine, usual: Mapping[str, float], tally: Tally) -> bo
     for name, usd in (("Price", machine.usd_per_hour), ("SpotPrice", machine.spot_usd_per_hour)):
         if usd is not None and is_slip(usd / machine.gpu_count, usual[machine.gpu]):
             times = usd / machine.gpu_count / usual[machine.gpu]
-            tally.refuse(machine.where, f"{name} {usd:g} of {machine.instance_type} is {times:.3g} times what a {machine.gpu} costs")
+            tally.refuse(
+                machine.where,
+                f"{name} {usd:g} of {machine.instance_type} is {times:.3g} times what a "
+                f"{machine.gpu} costs",
+            )
             return False
     return True
 
@@ -196,20 +236,41 @@ def _offers(found: Collection[tuple[Machine, str]], tally: Tally) -> Iterator[Ro
     """Fold zones into regions: one offer of each machine, region and market."""
     groups: dict[tuple[str, str, str, str, int], list[tuple[Machine, str]]] = {}
     for machine, day in found:
-        key = (machine.provider, machine.region, machine.instance_type, machine.gpu, machine.gpu_count)
+        key = (
+            machine.provider,
+            machine.region,
+            machine.instance_type,
+            machine.gpu,
+            machine.gpu_count,
+        )
         groups.setdefault(key, []).append((machine, day))
     for group in groups.values():
-        zones = _Zones(machines=[machine for machine, _ in group], as_of=max(day for _, day in group))
+        zones = _Zones(
+            machines=[machine for machine, _ in group], as_of=max(day for _, day in group)
+        )
         dearest = max(zones.machines, key=lambda m: m.usd_per_hour)
         if min(m.usd_per_hour for m in zones.machines) < dearest.usd_per_hour:
-            tally.note("zones of a region differ in the on-demand price: the highest one counts", dearest.where)
+            tally.note(
+                "zones of a region differ in the on-demand price: the highest one counts",
+                dearest.where,
+            )
         yield _offer(zones, dearest, "on_demand", dearest.usd_per_hour, "")
-        spots = [(m.spot_usd_per_hour, m.zone, m) for m in zones.machines if m.spot_usd_per_hour is not None]
+        spots = [
+            (m.spot_usd_per_hour, m.zone, m)
+            for m in zones.machines
+            if m.spot_usd_per_hour is not None
+        ]
         if spots:
             usd, zone, machine = min(spots, key=lambda spot: spot[:2])
             if usd > dearest.usd_per_hour:
                 tally.note("a spot price is above on-demand", machine.where)
-            yield _offer(zones, machine, "spot", usd, f"; cheapest of {len(spots)} zones: {zone}" if len(spots) > 1 else "")
+            yield _offer(
+                zones,
+                machine,
+                "spot",
+                usd,
+                f"; cheapest of {len(spots)} zones: {zone}" if len(spots) > 1 else "",
+            )
 
 
 def _offer(zones: _Zones, machine: Machine, market: str, usd_per_hour: float, words: str) -> Row:

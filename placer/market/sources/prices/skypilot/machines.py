@@ -1,4 +1,6 @@
-"""Rows of vms.csv become whole machines in zones; on Google Cloud a host and its devices are two rows whose prices are added."""
+"""Rows of vms.csv become whole machines in zones; on Google Cloud a host and its devices are two
+rows whose prices are added.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ ONLY_HOST = "host"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """A machine that can be rented in one zone; ``parts`` says for the source cell what its price is made of."""
+    """A machine that can be rented in one zone; ``parts`` says for the source cell what its price
+    is made of.
+    """
 
     where: str
     provider: str
@@ -50,7 +54,9 @@ class _Host:
     spot_usd_per_hour: float | None
 
 
-def plain_machines(provider: str, rows: Sequence[VmRow], regions: Set[str], gpus: Mapping[str, Gpu], tally: Tally) -> Iterator[Machine]:
+def plain_machines(
+    provider: str, rows: Sequence[VmRow], regions: Set[str], gpus: Mapping[str, Gpu], tally: Tally
+) -> Iterator[Machine]:
     """Machines of a provider whose rows are whole machines.
 
     Parameters
@@ -78,18 +84,24 @@ def _placed(provider: str, row: VmRow) -> VmRow:
     return replace(row, region=row.zone) if provider in ZONES_ARE_REGIONS and row.zone else row
 
 
-def gcp_machines(provider: str, rows: Sequence[VmRow], regions: Set[str], gpus: Mapping[str, Gpu], tally: Tally) -> Iterator[Machine]:
-    """Machines of Google Cloud: rows without devices are hosts and CPU machines, rows without a machine are devices.
+def gcp_machines(
+    provider: str, rows: Sequence[VmRow], regions: Set[str], gpus: Mapping[str, Gpu], tally: Tally
+) -> Iterator[Machine]:
+    """Machines of Google Cloud: rows without devices are hosts and CPU machines, rows without a
+    machine are devices.
 
     Notes
     -----
-    A price of devices is added to that of each host that they come with, or of one n1 host (`hosts_of`), in the same zone;
-    spot prices alike. Without a host in that zone the devices cannot be rented.
+    A price of devices is added to that of each host that they come with, or of one n1 host
+    (`hosts_of`), in the same zone; spot prices alike. Without a host in that zone the devices
+    cannot be rented.
     """
     known = [row for row in rows if _in_known_region(provider, row, regions, tally)]
     hosts: dict[tuple[str, str], dict[str, _Host]] = {}
     for row in known:
-        if not row.device and (ATTACHABLE.fullmatch(row.instance_type) or COMES_WITH_DEVICE.match(row.instance_type)):
+        if not row.device and (
+            ATTACHABLE.fullmatch(row.instance_type) or COMES_WITH_DEVICE.match(row.instance_type)
+        ):
             host = _host(row, tally)
             if host is not None:
                 hosts.setdefault((row.region, row.zone), {})[row.instance_type] = host
@@ -111,11 +123,16 @@ def _in_known_region(provider: str, row: VmRow, regions: Set[str], tally: Tally)
     return place in regions
 
 
-def _device(provider: str, row: VmRow, gpus: Mapping[str, Gpu], tally: Tally) -> tuple[str, int] | None:
+def _device(
+    provider: str, row: VmRow, gpus: Mapping[str, Gpu], tally: Tally
+) -> tuple[str, int] | None:
     """Name and number of the devices of a row; None if it is left out."""
     gpu = placer_device(provider, row.device, row.instance_type, gpus)
     if gpu is None:
-        tally.leave_out("device that gpus.csv does not know", "tpu" if row.device.startswith("tpu-") else row.device)
+        tally.leave_out(
+            "device that gpus.csv does not know",
+            "tpu" if row.device.startswith("tpu-") else row.device,
+        )
         return None
     try:
         count = positive(row.count, "AcceleratorCount")
@@ -135,7 +152,11 @@ def _cpu(row: VmRow, gpus: Mapping[str, Gpu], tally: Tally) -> tuple[str, int] |
         return None
     kind = gpus.get(f"CPU-{row.vcpus.removesuffix('.0')}")
     try:
-        fits = kind is not None and kind.kind == "cpu" and positive(row.memory_gib, "MemoryGiB") >= kind.memory_gib
+        fits = (
+            kind is not None
+            and kind.kind == "cpu"
+            and positive(row.memory_gib, "MemoryGiB") >= kind.memory_gib
+        )
     except ValueError as error:
         tally.refuse(row.where, str(error))
         return None
@@ -174,7 +195,9 @@ def _host(row: VmRow, tally: Tally) -> _Host | None:
         return None
 
 
-def _attached(provider: str, row: VmRow, hosts: Mapping[str, _Host], gpus: Mapping[str, Gpu], tally: Tally) -> Iterator[Machine]:
+def _attached(
+    provider: str, row: VmRow, hosts: Mapping[str, _Host], gpus: Mapping[str, Gpu], tally: Tally
+) -> Iterator[Machine]:
     device = _device(provider, row, gpus, tally)
     if device is None:
         return
@@ -186,7 +209,11 @@ def _attached(provider: str, row: VmRow, hosts: Mapping[str, _Host], gpus: Mappi
         return
     gpu, count = device
     sizes = {name: (host.vcpus, host.memory_gib, host.usd_per_hour) for name, host in hosts.items()}
-    names = [name for name in row.hosts.split() if name in hosts] if row.hosts else hosts_of(row.device, count, sizes)
+    names = (
+        [name for name in row.hosts.split() if name in hosts]
+        if row.hosts
+        else hosts_of(row.device, count, sizes)
+    )
     if not names:
         tally.leave_out("devices without a host in their zone", f"{row.device}:{count}")
     for name in names:
@@ -202,6 +229,8 @@ def _attached(provider: str, row: VmRow, hosts: Mapping[str, _Host], gpus: Mappi
             vcpus=host.vcpus,
             memory_gib=host.memory_gib,
             usd_per_hour=round(host.usd_per_hour + usd, 9),
-            spot_usd_per_hour=None if spot is None or host.spot_usd_per_hour is None else round(host.spot_usd_per_hour + spot, 9),
+            spot_usd_per_hour=None
+            if spot is None or host.spot_usd_per_hour is None
+            else round(host.spot_usd_per_hour + spot, 9),
             parts=f": {name} + {count}x{row.device}",
         )

@@ -1,4 +1,6 @@
-"""Names and machines in SkyPilot's catalogs: its words for devices, and the hosts that devices of Google Cloud are attached to."""
+"""Names and machines in SkyPilot's catalogs: its words for devices, and the hosts that devices of
+Google Cloud are attached to.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ import re
 from collections.abc import Collection, Mapping
 
 PROVIDERS = ("aws", "azure", "gcp", "lambda", "runpod")
-"""Folders of SkyPilot's catalogs that placer reads; its other providers have no regions or egress prices in any book."""
+"""Folders of SkyPilot's catalogs that placer reads; its other providers have no regions or egress
+prices in any book.
+"""
 ZONES_ARE_REGIONS = ("runpod",)
 """Providers whose data centres are zones of a country for SkyPilot and regions for placer."""
 DEVICES = {
@@ -18,16 +22,26 @@ DEVICES = {
     "H100-MEGA": "H100",
     "H200-SXM": "H200",
 }
-"""SkyPilot's names of devices that gpus.csv calls otherwise (H100-MEGA: the same device in a3-megagpu-8g)."""
+"""SkyPilot's names of devices that gpus.csv calls otherwise (H100-MEGA: the same device in
+a3-megagpu-8g).
+"""
 PLAIN_H100 = (
     ("azure", re.compile(r"Standard_NC.*H100", re.IGNORECASE), "H100-NVL"),
     ("lambda", re.compile(r".*pcie", re.IGNORECASE), "H100-PCIe"),
     ("runpod", re.compile(r""), "H100-PCIe"),
 )
-"""Provider and machine whose ``H100`` is not the SXM one (the providers' pages of machines, 2026-11)."""
+"""Provider and machine whose ``H100`` is not the SXM one (the providers' pages of machines,
+2026-11).
+"""
 
 FIXED_HOSTS: Mapping[str, Mapping[int, Collection[str]]] = {
-    "A100": {1: ["a2-highgpu-1g"], 2: ["a2-highgpu-2g"], 4: ["a2-highgpu-4g"], 8: ["a2-highgpu-8g"], 16: ["a2-megagpu-16g"]},
+    "A100": {
+        1: ["a2-highgpu-1g"],
+        2: ["a2-highgpu-2g"],
+        4: ["a2-highgpu-4g"],
+        8: ["a2-highgpu-8g"],
+        16: ["a2-megagpu-16g"],
+    },
     "A100-80GB": {n: [f"a2-ultragpu-{n}g"] for n in (1, 2, 4, 8)},
     "H100": {n: [f"a3-highgpu-{n}g"] for n in (1, 2, 4, 8)},
     "H100-MEGA": {8: ["a3-megagpu-8g"]},
@@ -39,9 +53,16 @@ FIXED_HOSTS: Mapping[str, Mapping[int, Collection[str]]] = {
         8: ["g2-standard-96"],
     },
 }
-"""Machines of Google Cloud that come with their devices (cloud.google.com/compute/docs/gpus, 2026-11), by SkyPilot's device and count."""
-HOST_VCPUS: Mapping[str, Mapping[int, int]] = {"T4": {1: 4, 2: 8, 4: 48}, "V100": {1: 8, 2: 16, 4: 32, 8: 64}}
-"""vCPUs that SkyPilot asks of an n1 host (sky/catalog/gcp_catalog.py, read 2026-11): as the machines of AWS with the same devices have."""
+"""Machines of Google Cloud that come with their devices (cloud.google.com/compute/docs/gpus,
+2026-11), by SkyPilot's device and count.
+"""
+HOST_VCPUS: Mapping[str, Mapping[int, int]] = {
+    "T4": {1: 4, 2: 8, 4: 48},
+    "V100": {1: 8, 2: 16, 4: 32, 8: 64},
+}
+"""vCPUs that SkyPilot asks of an n1 host (sky/catalog/gcp_catalog.py, read 2026-11): as the
+machines of AWS with the same devices have.
+"""
 ATTACHABLE = re.compile(r"n1-(standard|highmem|highcpu)-\d+")
 """Hosts of Google Cloud that other devices can be attached to."""
 HOST_GIB_PER_VCPU = 4.0
@@ -52,12 +73,16 @@ COMES_WITH_DEVICE = re.compile(r"(a[2-9]|g[2-9])-")
 NO_MODERN_CORE = re.compile(
     r"(t1|t2|t3|t3a|t4g|m1|m2|m3|c1|c3|r3|i2|g2|cc2|cr1|hs1)\.|Standard_B|Basic_|Standard_A\d|Standard_[A-Z]+\d+p|(f1|g1)-|e2-(micro|small|medium)|(t2a|c4a|n4a)-"
 )
-"""Machines whose vCPUs are shared, burst, have no AVX2 (before 2014) or are Arm: no core as the CPU kinds of gpus.csv mean it."""
+"""Machines whose vCPUs are shared, burst, have no AVX2 (before 2014) or are Arm: no core as the CPU
+kinds of gpus.csv mean it.
+"""
 OTHER_CORES = ("arm64", "i386", "arm64_mac", "x86_64_mac")
 """What SkyPilot's column Arch says of machines that are none either."""
 
 
-def placer_device(provider: str, name: str, instance_type: str, known: Collection[str]) -> str | None:
+def placer_device(
+    provider: str, name: str, instance_type: str, known: Collection[str]
+) -> str | None:
     """Name of a device in gpus.csv; None if it is not there.
 
     Examples
@@ -74,12 +99,16 @@ def placer_device(provider: str, name: str, instance_type: str, known: Collectio
 
 
 def skypilot_device(provider: str, gpu: str, instance_type: str, known: Collection[str]) -> str:
-    """SkyPilot's name of a device that `placer_device` reads back as ``gpu``; the name of gpus.csv where SkyPilot has none."""
+    """SkyPilot's name of a device that `placer_device` reads back as ``gpu``; the name of gpus.csv
+    where SkyPilot has none.
+    """
     if provider == "gcp" and instance_type.startswith("a3-megagpu"):
         return "H100-MEGA"
     words = ["H100"] if gpu.startswith("H100") else []
     words += [name for name, device in DEVICES.items() if device == gpu and name != "H100-MEGA"]
-    return next((name for name in words if placer_device(provider, name, instance_type, known) == gpu), gpu)
+    return next(
+        (name for name in words if placer_device(provider, name, instance_type, known) == gpu), gpu
+    )
 
 
 def hosts_of(device: str, count: int, hosts: Mapping[str, tuple[float, float, float]]) -> list[str]:
@@ -97,7 +126,8 @@ def hosts_of(device: str, count: int, hosts: Mapping[str, tuple[float, float, fl
     Returns
     -------
     list of str
-        Every machine that comes with these devices, else the cheapest n1 host that is large enough; empty if there is none.
+        Every machine that comes with these devices, else the cheapest n1 host that is large enough;
+        empty if there is none.
     """
     if device in FIXED_HOSTS:
         return [host for host in FIXED_HOSTS[device].get(count, ()) if host in hosts]

@@ -1,4 +1,6 @@
-"""What SkyPilot's vms.csv cannot say of prices, in a file of placer beside it: basis, source, date and optional figures."""
+"""What SkyPilot's vms.csv cannot say of prices, in a file of placer beside it: basis, source, date
+and optional figures.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from placer.market.sources.harvest import FORMULA, Origin, Row
 from placer.market.sources.reading.fetch import is_url, read_document
 
 SOURCES = "placer-sources.csv"
-"""Beside a vms.csv: the rows of offers.csv that it was made from, with the columns of offers.csv."""
+"""Beside a vms.csv: the rows of offers.csv that it was made from, with the columns of offers.csv.
+"""
 SAID = (
     "price_basis",
     "source",
@@ -26,7 +29,8 @@ SAID = (
 )
 """Columns that are taken from there for an offer whose price is still the same."""
 DIGITS = 9
-"""Prices are compared to 1e-9 USD/h: the sums of Google Cloud's hosts and devices are rounded so."""
+"""Prices are compared to 1e-9 USD/h: the sums of Google Cloud's hosts and devices are rounded so.
+"""
 
 Key = tuple[Any, ...]
 
@@ -43,7 +47,8 @@ def source_rows(book: Catalog, providers: Iterable[str]) -> dict[str, list[Row]]
 
     Notes
     -----
-    An offer with a text that a spreadsheet would take for a formula is left out: its price comes back as any of SkyPilot's does.
+    An offer with a text that a spreadsheet would take for a formula is left out: its price comes
+    back as any of SkyPilot's does.
     """
     columns = list(file_columns("offers.csv"))
     rows: dict[str, list[Row]] = {provider: [] for provider in providers}
@@ -51,12 +56,18 @@ def source_rows(book: Catalog, providers: Iterable[str]) -> dict[str, list[Row]]
         row = {column: getattr(offer, column) for column in columns}
         formula = any(isinstance(cell, str) and cell.startswith(FORMULA) for cell in row.values())
         if offer.provider in rows and offer.price_basis not in FREE and not formula:
-            rows[offer.provider].append({column: repr(cell) if isinstance(cell, float) else cell for column, cell in row.items()})
+            rows[offer.provider].append(
+                {
+                    column: repr(cell) if isinstance(cell, float) else cell
+                    for column, cell in row.items()
+                }
+            )
     return rows
 
 
 def read_sources(place: str, most_bytes: int) -> tuple[dict[Key, Row], list[Origin]]:
-    """Read what lies beside a vms.csv, by the key of the offer; nothing beside a URL or where there is no such file.
+    """Read what lies beside a vms.csv, by the key of the offer; nothing beside a URL or where there
+    is no such file.
 
     Raises
     ------

@@ -12,9 +12,19 @@ from placer.market.books.csv_rows import plain_number
 from placer.market.sources.reading.csv_text import read_table
 from placer.market.sources.reading.fetch import FAILED, Document
 
-REQUIRED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "vCPUs", "MemoryGiB", "Price", "Region")
+REQUIRED = (
+    "InstanceType",
+    "AcceleratorName",
+    "AcceleratorCount",
+    "vCPUs",
+    "MemoryGiB",
+    "Price",
+    "Region",
+)
 OPTIONAL = ("GpuInfo", "SpotPrice", "AvailabilityZone", "Arch", "Generation", "Hosts")
-"""Columns that a provider may lack. ``Hosts`` is placer's own: `placer.market.sources.prices.skypilot.export` writes it, SkyPilot passes over it."""
+"""Columns that a provider may lack. ``Hosts`` is placer's own:
+`placer.market.sources.prices.skypilot.export` writes it, SkyPilot passes over it.
+"""
 MOST_TEXT = 128
 """Longest name of a machine, region or zone."""
 MOST_REASONS = 12
@@ -46,27 +56,47 @@ class Tally:
     def refuse(self, where: str, words: str) -> None:
         """Stop at a row that is wrong, or count it."""
         if not self.skip_bad:
-            raise PlacerError(f"{where}: {words}", "correct it, or leave such rows out with --skip-bad", exit_code=FAILED)
+            raise PlacerError(
+                f"{where}: {words}",
+                "correct it, or leave such rows out with --skip-bad",
+                exit_code=FAILED,
+            )
         self.leave_out("wrong row", f"{where}: {words}")
 
     def reasons(self) -> dict[str, int]:
-        """How many rows were left out, by reason and name; names beyond `MOST_REASONS` are added up."""
+        """How many rows were left out, by reason and name; names beyond `MOST_REASONS` are added
+        up.
+        """
         found: dict[str, int] = {}
         for reason, names in self.left_out.items():
             common = names.most_common()
-            found |= {f"{reason}: {name}" if name else reason: count for name, count in common[:MOST_REASONS]}
+            found |= {
+                f"{reason}: {name}" if name else reason: count
+                for name, count in common[:MOST_REASONS]
+            }
             if common[MOST_REASONS:]:
-                found[f"{reason}: {len(common) - MOST_REASONS} others"] = sum(count for _, count in common[MOST_REASONS:])
+                found[f"{reason}: {len(common) - MOST_REASONS} others"] = sum(
+                    count for _, count in common[MOST_REASONS:]
+                )
         return found
 
     def nothing(self) -> PlacerError:
         """Build the error of an import that has left everything out."""
-        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in list(self.reasons().items())[:4])
-        return PlacerError(f"no row can be used: {reasons or 'there are none'}", "name other files; no book was changed", exit_code=FAILED)
+        reasons = "; ".join(
+            f"{count:,} x {reason}" for reason, count in list(self.reasons().items())[:4]
+        )
+        return PlacerError(
+            f"no row can be used: {reasons or 'there are none'}",
+            "name other files; no book was changed",
+            exit_code=FAILED,
+        )
 
     def sentences(self) -> list[str]:
         """Notes with the number of rows and one example each."""
-        return [f"{words} ({sum(rows.values()):,} times, as in {next(iter(rows))})" for words, rows in self.notes.items()]
+        return [
+            f"{words} ({sum(rows.values()):,} times, as in {next(iter(rows))})"
+            for words, rows in self.notes.items()
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +110,8 @@ class VmRow:
     zone
         Empty where the provider has none.
     hosts
-        What the column Hosts says: the hosts of devices, ``host`` for a machine that is only a host, else empty.
+        What the column Hosts says: the hosts of devices, ``host`` for a machine that is only a
+        host, else empty.
     """
 
     where: str
@@ -98,7 +129,8 @@ class VmRow:
 
 
 def read_vm_rows(document: Document, tally: Tally) -> list[VmRow]:
-    """Read every row of a vms.csv; a machine that a zone has twice counts once, with the higher price.
+    """Read every row of a vms.csv; a machine that a zone has twice counts once, with the higher
+    price.
 
     Raises
     ------
@@ -109,11 +141,16 @@ def read_vm_rows(document: Document, tally: Tally) -> list[VmRow]:
     missing = [name for name in REQUIRED if name not in table.header]
     if missing:
         raise PlacerError(
-            f"{table.place}:1: column '{missing[0]}' is missing", f"a vms.csv of SkyPilot has {', '.join(REQUIRED)}", exit_code=FAILED
+            f"{table.place}:1: column '{missing[0]}' is missing",
+            f"a vms.csv of SkyPilot has {', '.join(REQUIRED)}",
+            exit_code=FAILED,
         )
     other = sorted(set(table.header) - {*REQUIRED, *OPTIONAL})
     if other:
-        tally.note(f"columns that are not known were not read: {', '.join(other[:MOST_REASONS])}", table.place)
+        tally.note(
+            f"columns that are not known were not read: {', '.join(other[:MOST_REASONS])}",
+            table.place,
+        )
     at = [table.header.index(name) if name in table.header else -1 for name in _ORDER]
     found: dict[tuple[str, ...], VmRow] = {}
     last: tuple[tuple[str, ...], VmRow] | None = None
@@ -123,7 +160,10 @@ def read_vm_rows(document: Document, tally: Tally) -> list[VmRow]:
             tally.refuse(where, f"{len(cells)} cells instead of {len(table.header)}")
             last = None
             continue
-        row = VmRow(**dict(zip(_FIELDS, (cells[i].strip() if i >= 0 else "" for i in at), strict=True)), where=where)
+        row = VmRow(
+            **dict(zip(_FIELDS, (cells[i].strip() if i >= 0 else "" for i in at), strict=True)),
+            where=where,
+        )
         last = _keep(found, row, tally)
     if table.cut_off and last is not None:
         tally.refuse(last[1].where, "the last line has no end: the file is cut off")
@@ -159,12 +199,19 @@ _FIELDS = (
 )
 
 
-def _keep(found: dict[tuple[str, ...], VmRow], row: VmRow, tally: Tally) -> tuple[tuple[str, ...], VmRow]:
+def _keep(
+    found: dict[tuple[str, ...], VmRow], row: VmRow, tally: Tally
+) -> tuple[tuple[str, ...], VmRow]:
     key = (row.region, row.zone, row.instance_type, row.device, row.count)
     before = found.setdefault(key, row)
-    if before is row or (before.usd_per_hour, before.spot_usd_per_hour) == (row.usd_per_hour, row.spot_usd_per_hour):
+    if before is row or (before.usd_per_hour, before.spot_usd_per_hour) == (
+        row.usd_per_hour,
+        row.spot_usd_per_hour,
+    ):
         return key, row
-    tally.note("a machine stands twice in one zone with two prices: the higher one counts", row.where)
+    tally.note(
+        "a machine stands twice in one zone with two prices: the higher one counts", row.where
+    )
     found[key] = replace(
         row,
         usd_per_hour=_higher(before.usd_per_hour, row.usd_per_hour),
@@ -214,7 +261,11 @@ def plain_text(row: VmRow) -> None:
     ValueError
         Says which name.
     """
-    for name, cell in (("InstanceType", row.instance_type), ("Region", row.region), ("AvailabilityZone", row.zone)):
+    for name, cell in (
+        ("InstanceType", row.instance_type),
+        ("Region", row.region),
+        ("AvailabilityZone", row.zone),
+    ):
         if len(cell) > MOST_TEXT or not cell.isprintable():
             raise ValueError(f"{name} '{_shown(cell)}' is not a name")
 
@@ -231,5 +282,7 @@ def numbers(row: VmRow) -> Mapping[str, float | None]:
         "vcpus": positive(row.vcpus, "vCPUs"),
         "memory_gib": positive(row.memory_gib, "MemoryGiB"),
         "usd_per_hour": positive(row.usd_per_hour, "Price"),
-        "spot_usd_per_hour": positive(row.spot_usd_per_hour, "SpotPrice") if row.spot_usd_per_hour else None,
+        "spot_usd_per_hour": positive(row.spot_usd_per_hour, "SpotPrice")
+        if row.spot_usd_per_hour
+        else None,
     }

@@ -9,7 +9,9 @@ Edge = tuple[str, str]
 NANO = 1_000_000_000
 """Prices are split in whole 1e-9 USD, so that sums are exact."""
 HOST_SHARE = 4
-"""A host that stands on no price list of its own gets this part (a quarter) of what it could cost: only the sum is known."""
+"""A host that stands on no price list of its own gets this part (a quarter) of what it could cost:
+only the sum is known.
+"""
 
 
 def split_prices(
@@ -27,7 +29,8 @@ def split_prices(
     Returns
     -------
     tuple
-        USD/h by host or devices and by market; the machines that do not add up and have to be left out.
+        USD/h by host or devices and by market; the machines that do not add up and have to be left
+        out.
 
     Examples
     --------
@@ -41,11 +44,23 @@ def split_prices(
         wrong: set[Edge] = set()
         kept = {edge: prices for edge, prices in machines.items() if edge not in left_out}
         for market in ("on_demand", "spot"):
-            priced = {edge: round(prices[market] * NANO) for edge, prices in kept.items() if market in prices}
-            fixed = {host: round(prices[market] * NANO) for host, prices in hosts.items() if market in prices}
+            priced = {
+                edge: round(prices[market] * NANO)
+                for edge, prices in kept.items()
+                if market in prices
+            }
+            fixed = {
+                host: round(prices[market] * NANO)
+                for host, prices in hosts.items()
+                if market in prices
+            }
             parts, bad = _split(priced, fixed)
             # A machine without a spot price must not get one from the spot prices of its parts.
-            bad |= {edge for edge in kept if edge not in priced and edge[0] in {**fixed, **parts} and edge[1] in parts}
+            bad |= {
+                edge
+                for edge in kept
+                if edge not in priced and edge[0] in {**fixed, **parts} and edge[1] in parts
+            }
             wrong |= bad
             for name, nano in parts.items():
                 found.setdefault(name, {})[market] = nano / NANO
@@ -54,7 +69,9 @@ def split_prices(
         left_out |= wrong
 
 
-def _split(prices: Mapping[Edge, int], fixed: Mapping[str, int]) -> tuple[dict[str, int], set[Edge]]:
+def _split(
+    prices: Mapping[Edge, int], fixed: Mapping[str, int]
+) -> tuple[dict[str, int], set[Edge]]:
     """Prices of hosts and devices in one market; machines that contradict the others."""
     parts: dict[str, int] = {}
     wrong: set[Edge] = set()
@@ -73,10 +90,18 @@ def _split(prices: Mapping[Edge, int], fixed: Mapping[str, int]) -> tuple[dict[s
         above = max(-shift[host] for host in hosts)
         below = min(shift[devices] for _, devices in edges)
         known_hosts = sorted(hosts & fixed.keys())
-        base = fixed[known_hosts[0]] - shift[known_hosts[0]] if known_hosts else above + (below - above) // HOST_SHARE
-        bad |= {edge for edge in edges if edge[0] in fixed and fixed[edge[0]] != shift[edge[0]] + base}
+        base = (
+            fixed[known_hosts[0]] - shift[known_hosts[0]]
+            if known_hosts
+            else above + (below - above) // HOST_SHARE
+        )
+        bad |= {
+            edge for edge in edges if edge[0] in fixed and fixed[edge[0]] != shift[edge[0]] + base
+        }
         wrong |= bad if bad or above < base < below else {edges[-1]}
-        parts |= {host: shift[host] + base for host in hosts} | {devices: shift[devices] - base for _, devices in edges}
+        parts |= {host: shift[host] + base for host in hosts} | {
+            devices: shift[devices] - base for _, devices in edges
+        }
     return parts, wrong
 
 
@@ -84,7 +109,11 @@ def _groups(edges: Iterable[Edge]) -> list[list[Edge]]:
     """Machines that share hosts or devices, directly or through others."""
     groups: list[list[Edge]] = []
     for edge in edges:
-        touching = [group for group in groups if any(edge[0] == host or edge[1] == devices for host, devices in group)]
+        touching = [
+            group
+            for group in groups
+            if any(edge[0] == host or edge[1] == devices for host, devices in group)
+        ]
         groups = [group for group in groups if group not in touching]
         groups.append([e for group in touching for e in group] + [edge])
     return groups
