@@ -14,7 +14,7 @@ HALF = ("fp16", "bf16")
 ACTIVATIONS_OF_FP32 = {"fp32": 1.0, "tf32": 1.0, "fp16": 0.6, "bf16": 0.6}
 """Saved activations under autocast over those in FP32: half, and some (normalisation, softmax,
 loss) stay in FP32. Assumed, from 0.53 of a ResNet and 0.62 of a BERT under autocast on a CPU
-(tests/test_estimate_memory.py).
+(tests/profiler/test_estimate_memory.py).
 """
 CONTEXT_BYTES = 0.75e9
 """CUDA context with the kernels of cuBLAS, cuDNN and PyTorch, and cuBLAS's workspace: assumed; 0.4

@@ -102,7 +102,7 @@ def test_no_bound_drops_a_placement_at_its_own_limits(seed, maker) -> None:  # t
     """
     problem = maker(seed)
     if problem.requirements.data_moves:
-        return  # what a move adds to prices depends on the limits: tests/test_solvers.py
+        return  # what a move adds to prices depends on the limits: tests/solvers/test_solvers.py
     target = target_of(problem)
     found = {
         (search.mode.strategy, search.mode.local_steps): search

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 import placer
-from conftest import Run
+from conftest import ROOT, Run
 from placer.cost_model.estimate import estimate
 from placer.documents.manifest import document_digest, read_manifest
 from placer.documents.manifest.question import question_of
@@ -161,12 +161,8 @@ def test_early_files_are_completed_and_say_the_same(hierarchical: dict[str, Any]
 
 def test_an_early_file_that_was_kept_is_read() -> None:
     """A manifest of November 2026, as it was written then."""
-    kept = json.loads(
-        Path(__file__)
-        .with_name("fixtures")
-        .joinpath("manifest-early.json")
-        .read_text(encoding="utf-8")
-    )
+    file = ROOT / "tests" / "fixtures" / "manifest-early.json"
+    kept = json.loads(file.read_text(encoding="utf-8"))
     assert "rendezvous" not in kept
     assert read_manifest(kept, "kept").buckets[0].name == kept["storage"]["bucket"]
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from run_plans import A, B, C, document, plan_of, settings_of, tiny
 
 import placer
+from conftest import ROOT
 from placer.documents.manifest import document_digest
 from placer.launch.runtime.plan import Plan, plan_from
 from placer.launch.runtime.training.batch_shares import apportioned
 
-TESTS = str(Path(__file__).parent)
+TESTS = str(ROOT / "tests")
 
 
 def with_speeds(

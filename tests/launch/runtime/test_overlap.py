@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from conftest import ROOT
+
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
@@ -34,7 +36,7 @@ from placer.problem.exchange import STRATEGIES, traits  # noqa: E402
 from placer.validation.calibration.run_log import counted_rounds, round_seconds  # noqa: E402
 
 torch.set_num_threads(1)
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(ROOT / "tests"))
 
 
 def late(

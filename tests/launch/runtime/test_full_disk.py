@@ -29,7 +29,7 @@ from placer.launch.runtime.training.checkpoint import load_checkpoint, save_chec
 from placer.validation.calibration.run_log import read_log
 
 resource: Any = pytest.importorskip("resource")
-TESTS = str(Path(__file__).parent)
+TESTS = str(ROOT / "tests")
 
 
 @contextmanager

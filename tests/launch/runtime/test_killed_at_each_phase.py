@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from conftest import ROOT
+
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
@@ -21,7 +23,7 @@ from run_plans import A, B, document, plan_of, settings_of  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
 from placer.launch.runtime.processes.run import run_here  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(ROOT / "tests"))
 STEPS, ROUND = 8, 2
 """Steps of a run; steps of a round where workers also step alone."""
 STORES = ("central", "hierarchical")

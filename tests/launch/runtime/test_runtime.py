@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from conftest import ROOT
+
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
@@ -41,7 +43,7 @@ def _environment() -> None:
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
     }
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(ROOT / "tests"))
 
 
 def ran(

@@ -23,7 +23,7 @@ from placer.documents.schemas import schema_text
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
-TESTS = str(Path(__file__).parent)
+TESTS = str(ROOT / "tests")
 PATHS = {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}"}
 
 

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Counts]:
     """
     store = tmp_path_factory.mktemp("gloo") / "store"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    script = str(Path(__file__).with_name("gloo_ranks.py"))
+    script = str(ROOT / "tests" / "gloo_ranks.py")
     started = [
         subprocess.Popen(
             [sys.executable, script, str(rank), str(store)],

@@ -20,13 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shaped_peers import Peers, best
 
+from conftest import ROOT
 from placer.errors import PlacerError
 from placer.launch.shaped_network import Shape, shaped_network
 from placer.launch.shaped_network.packets.router import Outlet
 from placer.launch.shaped_network.shaping.queues import Link, Queues
 from placer.launch.shaped_network.shaping.shape import shapes_between
 
-HERE = Path(__file__).parent
+HERE = ROOT / "tests"
 PAIR = 2.5
 """The pair's rate over the stream's, in the network of these tests."""
 WAYS = {"EU": (20e6, 0.005), "ASIA": (50e6, 0.27), "AUS": (100e6, 0.1), "AF": (200e6, 0.02)}

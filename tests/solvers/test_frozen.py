@@ -15,10 +15,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from conftest import ROOT
 from placer.solving.result import SolveOptions
 from placer.solving.solve import solve
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
+sys.path.insert(0, str((ROOT / "tests") / "benchmarks"))
 
 import drawing
 import frozen

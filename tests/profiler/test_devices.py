@@ -1,15 +1,15 @@
 """The device table: complete, dense figures, plausible ratios, names that PyTorch says."""
 
 import csv
-from pathlib import Path
 
 import pytest
 
+from conftest import ROOT
 from placer.market.catalog import Catalog
 from placer.profiler.devices.peak_speeds import PRECISIONS, catalog_name, device, device_of
 from placer.units import GIB, parse_date
 
-TABLE = Path(__file__).resolve().parent.parent / "placer" / "profiler" / "devices" / "devices.csv"
+TABLE = ROOT / "placer" / "profiler" / "devices" / "devices.csv"
 ROWS = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
 GENERATIONS = {"volta", "turing", "ampere", "ada", "hopper"}
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from conftest import ROOT
+
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
@@ -21,7 +23,7 @@ from placer.errors import PlacerError  # noqa: E402
 from placer.launch.runtime.processes.run import run_here  # noqa: E402
 from placer.launch.runtime.training import memory  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(ROOT / "tests"))
 
 
 def with_gradients(told: dict[str, Any], gradient_bytes: float) -> dict[str, Any]:
