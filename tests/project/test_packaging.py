@@ -57,10 +57,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
-    """Books, profiles, schemas and every module of placer and its solvers are inside."""
+    """Books, profiles, schemas, the licence and every module of placer and its solvers are inside."""
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
     modules = {module_path(path) for name in SOURCES for path in (ROOT / name).rglob("*.py")}
     assert {*SHIPPED, *modules} <= set(names)
+    assert [n for n in names if n.endswith(".dist-info/licenses/LICENSE")]
     assert not [n for n in names if n.startswith(("tests/", "solvers/", "catalogs/"))]
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         inside = {"/".join(n.split("/")[1:]) for n in archive.getnames()}
@@ -69,6 +70,7 @@ def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
         "solvers/exact/__init__.py",
         "profiles/roberta-xlm.json",
         "pyproject.toml",
+        "LICENSE",
     } <= inside
 
 
