@@ -5,13 +5,16 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
 
-.PHONY: recommend test check lint types format bench bench-full rehearse clean
+.PHONY: recommend test quick check lint types structure format bench bench-full rehearse clean
 
 recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
 
 test: $(TEST)  ## set up and pass all tests
 	$(BIN)/python -m pytest -n auto
+
+quick: $(TEST)  ## the tests without those marked slow, under 3 minutes
+	$(BIN)/python -m pytest -n auto -m 'not slow'
 
 check: lint types test  ## linters, types, tests: what CI runs
 
@@ -21,6 +24,9 @@ lint: $(TEST)
 
 types: $(TEST)
 	$(BIN)/mypy
+
+structure: $(TEST)  ## floors, rooms a level, upward imports, circles, lines
+	$(BIN)/python tests/structure.py
 
 format: $(TEST)
 	$(BIN)/ruff check --fix .

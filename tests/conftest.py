@@ -31,7 +31,12 @@ pytest.register_assert_rewrite("book_contract")
 os.environ["PLACER_HOME"] = tempfile.mkdtemp(prefix="placer-tests-")
 """No test reads or writes the books, pins and caches of the person who runs it."""
 atexit.register(shutil.rmtree, os.environ["PLACER_HOME"], ignore_errors=True)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+"""Some 200 processes and every worker of xdist read what one of them has compiled."""
 ROOT = Path(__file__).resolve().parent.parent
+PROCESS_TIMEOUT_S = 150.0
+"""Longest wait for a process: shorter than the time-out of a test, so that its output is seen."""
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -112,7 +117,7 @@ def run() -> Run:
             command,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=PROCESS_TIMEOUT_S,
             env=environment,
             cwd=cwd,
             check=False,

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 import placer
-from conftest import ROOT, Run
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import two_places
 from placer.advice.sweep.axes import parse_axis, parse_shard, points_of
 from placer.advice.sweep.file import read_points
@@ -294,7 +294,7 @@ def test_killed_in_the_middle_and_taken_up_again(tmp_path: Path, run: Run) -> No
     """SIGKILL, then the same command: the same content as one run."""
     process, path = started(tmp_path)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=600)
+    process.communicate(timeout=PROCESS_TIMEOUT_S)
     assert process.returncode == -signal.SIGKILL
     assert 4 <= path.read_bytes().count(b"\n") < 17
     finished(path, run, tmp_path)
@@ -307,7 +307,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, run: Run, more: tuple[str, ..
     """
     process, path = started(tmp_path, *more)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=600)
+    _, err = process.communicate(timeout=PROCESS_TIMEOUT_S)
     assert process.returncode == 130
     assert "stopped" in err
     assert "Traceback" not in err

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from conftest import ROOT, Run
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from placer.cli import COMMANDS
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.problem.exchange import STRATEGIES
@@ -103,7 +103,12 @@ def test_a_closed_pipe_is_no_error(run: Run) -> None:
     """``placer offers | head -1`` ends well."""
     command = f"{sys.executable} -m placer offers --limit 500 | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=600, check=False
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=PROCESS_TIMEOUT_S,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -112,7 +117,12 @@ def test_a_full_disk_is_one_line(run: Run) -> None:
     """Output that cannot be written is exit code 1 without a traceback."""
     command = f"{sys.executable} -m placer models > /dev/full"
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=600, check=False
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=PROCESS_TIMEOUT_S,
+        check=False,
     )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
 from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog
@@ -320,7 +320,7 @@ def test_rates_need_no_torch() -> None:
         text=True,
         check=True,
         cwd=ROOT,
-        timeout=600,
+        timeout=PROCESS_TIMEOUT_S,
     )
     assert done.stdout.strip() == "[]"
 

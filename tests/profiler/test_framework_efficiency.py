@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
 from placer.profiler.framework import efficiency_of, measured_efficiency, published_efficiency
 from placer.profiler.steps.comparison import CONFIDENCE, LEAST_PAIRS, Ratio, ratio_of_pairs
@@ -335,7 +335,7 @@ print("kept", flush=True)
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PROCESS_TIMEOUT_S,
         env=environment,
         check=False,
         start_new_session=True,

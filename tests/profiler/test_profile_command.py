@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 from profiled import PARAMETERS, SOURCE
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.cli import run
 from placer.documents.schemas import schema_text
 from placer.workload.profile import load_profile
@@ -333,7 +333,7 @@ def in_process(*arguments: str, cwd: Path, code: str = "") -> "subprocess.Comple
         check=False,
         cwd=cwd,
         env=environment,
-        timeout=600,
+        timeout=PROCESS_TIMEOUT_S,
     )
 
 

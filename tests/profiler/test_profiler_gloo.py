@@ -21,7 +21,7 @@ if (
     pytest.skip("needs gloo and Linux's TCP_INFO", allow_module_level=True)
 from gloo_ranks import CASES  # noqa: E402
 
-from conftest import ROOT  # noqa: E402
+from conftest import PROCESS_TIMEOUT_S, ROOT  # noqa: E402
 from placer.profiler.gradients import gradient_sizes  # noqa: E402
 
 torch.set_num_threads(1)
@@ -48,7 +48,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Counts]:
         for rank in range(2)
     ]
     try:
-        ended = [process.communicate(timeout=600) for process in started]
+        ended = [process.communicate(timeout=PROCESS_TIMEOUT_S) for process in started]
     finally:
         for process in started:
             process.kill()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, Run
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [
@@ -38,5 +38,9 @@ def test_readme_has_commands_and_snippets() -> None:
 def test_readme_snippets_run(snippet: str) -> None:
     """As they stand."""
     subprocess.run(
-        [sys.executable, "-c", snippet], check=True, capture_output=True, cwd=ROOT, timeout=600
+        [sys.executable, "-c", snippet],
+        check=True,
+        capture_output=True,
+        cwd=ROOT,
+        timeout=PROCESS_TIMEOUT_S,
     )

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from shaping import shaped
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 
 FOLDER = ROOT / "examples"
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
@@ -61,7 +61,13 @@ def output(*command: str | Path, cwd: Path, environment: dict[str, str]) -> str:
     """What a command that succeeds prints."""
     words = [str(word) for word in command]
     done = subprocess.run(
-        words, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=600
+        words,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        check=False,
+        timeout=PROCESS_TIMEOUT_S,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
@@ -232,7 +238,7 @@ def test_scripts_without_torch_say_what_to_install(
         cwd=examples,
         env=words,
         check=False,
-        timeout=600,
+        timeout=PROCESS_TIMEOUT_S,
     )
     assert done.returncode == 2, done.stderr
     assert (

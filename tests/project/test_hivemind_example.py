@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from test_export import other_python
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 
 SCRIPT = ROOT / "examples" / "hivemind_roberta_tiny.py"
 
@@ -63,7 +63,7 @@ def test_without_hivemind_one_line_says_what_to_install() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=PROCESS_TIMEOUT_S,
     )
     assert done.returncode == 2
     assert done.stderr == "error: hivemind is not installed: pip install torch hivemind==1.1.12\n"
@@ -103,7 +103,7 @@ def test_two_peers_train_from_an_exported_plan(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=900,
+        timeout=PROCESS_TIMEOUT_S,
         env=environment,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

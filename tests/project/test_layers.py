@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from structure import FLOORS, SOURCES, read_structure, rooms_by_level
 
 HEAVY = {
@@ -141,7 +141,7 @@ def loaded_by(code: str) -> set[str]:
         text=True,
         check=True,
         cwd=ROOT,
-        timeout=600,
+        timeout=PROCESS_TIMEOUT_S,
     )
     return set(done.stderr.split())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from structure import SOURCES
 
 SHIPPED = [
@@ -51,7 +51,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     shutil.copytree(ROOT, copy, ignore=ignored)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(copy)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=PROCESS_TIMEOUT_S
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return out
 
@@ -82,7 +84,9 @@ def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> No
         tmp_path / "venv",
         {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
     )
-    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=600, env=clean)
+    subprocess.run(
+        [sys.executable, "-m", "venv", str(venv)], check=True, timeout=PROCESS_TIMEOUT_S, env=clean
+    )
     pip = [
         str(venv / "bin" / "python"),
         "-m",
@@ -93,7 +97,9 @@ def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> No
         "-c",
         str(ROOT / "constraints.txt"),
     ]
-    subprocess.run([*pip, str(next(built.glob("*.whl")))], check=True, timeout=600, env=clean)
+    subprocess.run(
+        [*pip, str(next(built.glob("*.whl")))], check=True, timeout=PROCESS_TIMEOUT_S, env=clean
+    )
     command = [
         str(venv / "bin" / "placer"),
         "recommend",
@@ -103,7 +109,13 @@ def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> No
         "5/h",
     ]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd="/", timeout=600, env=clean
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        timeout=PROCESS_TIMEOUT_S,
+        env=clean,
     )
     assert done.returncode == 0, done.stderr
     assert "samples/s" in done.stdout
@@ -111,7 +123,13 @@ def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> No
     for name in ("first_recommendation.py", "own_prices.py"):
         script = [str(venv / "bin" / "python"), str(examples / name)]
         done = subprocess.run(
-            script, capture_output=True, text=True, check=False, cwd="/", timeout=600, env=clean
+            script,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+            timeout=PROCESS_TIMEOUT_S,
+            env=clean,
         )
         assert done.returncode == 0, done.stderr
         assert "USD/h" in done.stdout

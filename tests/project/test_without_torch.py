@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.cli import COMMANDS
 
 BLOCK = """
@@ -51,7 +51,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", BLOCK + code],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PROCESS_TIMEOUT_S,
         env=environment,
         check=False,
     )

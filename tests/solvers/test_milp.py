@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import ROOT, Run
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import (
     AS_OF,
     exchange_problem,
@@ -435,7 +435,7 @@ def test_nothing_is_left_behind(tmp_path: Path, blow: signal.Signals) -> None:
     )
     parent, below = parent_of(body, pids)
     parent.send_signal(blow)
-    said, _ = parent.communicate(timeout=600)
+    said, _ = parent.communicate(timeout=PROCESS_TIMEOUT_S)
     assert said.strip() == ("time_limit" if blow is signal.SIGINT else "")
     assert all(gone(pid) for pid in below)
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 import placer
-from conftest import Run, free_port
+from conftest import PROCESS_TIMEOUT_S, Run, free_port
 from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS, export
@@ -107,7 +107,7 @@ def python(executable: str, code: str, *arguments: str, home: Path) -> str:
         [executable, "-c", code, *arguments],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PROCESS_TIMEOUT_S,
         env=environment,
         check=False,
     )
@@ -289,7 +289,7 @@ def test_two_processes_meet_through_the_scripts(tmp_path: Path) -> None:
         )
         for g in two.manifest.groups
     ]
-    assert [process.communicate(timeout=600)[0].strip() for process in started] == [
+    assert [process.communicate(timeout=PROCESS_TIMEOUT_S)[0].strip() for process in started] == [
         "sum 1 of 2"
     ] * 2
 

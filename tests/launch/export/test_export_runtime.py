@@ -17,7 +17,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from run_plans import A, B, C, document
 
-from conftest import ROOT, Run, free_port
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.manifest import document_digest, read_manifest
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
@@ -99,7 +99,7 @@ def started(folder: Path, told: dict[str, Any], run: Run) -> dict[str, Path]:
                 processes.append(
                     subprocess.Popen(words, cwd=folder, env=environment, stdout=said, stderr=said)
                 )
-        codes = [process.wait(timeout=200) for process in processes]
+        codes = [process.wait(timeout=PROCESS_TIMEOUT_S) for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shaped_peers import Peers, best
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
 from placer.launch.shaped_network import Shape, shaped_network
 from placer.launch.shaped_network.packets.router import Outlet
@@ -380,7 +380,7 @@ def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted
         )
         for rank, machine in enumerate((US, EU))
     ]
-    taken = [float(process.communicate(timeout=600)[0]) for process in ranks]
+    taken = [float(process.communicate(timeout=PROCESS_TIMEOUT_S)[0]) for process in ranks]
     after = peers.network.sent_bytes()
     assert size / (bits / 8) + rtt <= max(taken)
     assert 5 * size < after[US, EU] - before[US, EU] < 1.02 * 5 * size + 10_000
@@ -415,7 +415,11 @@ def test_a_run_goes_through_its_network_and_its_log_says_so(peers: Peers, tmp_pa
     pytest.importorskip("torch")
     code = RUN.format(tests=str(HERE), folder=str(tmp_path), steps=2)
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PROCESS_TIMEOUT_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     kind, rows, _ = json.loads(done.stdout.splitlines()[-1])

@@ -24,7 +24,7 @@ import pytest
 from shaped_peers import PEER, best
 from test_rehearsal import EU, LONDON, OREGON, US, line, written
 
-from conftest import Run
+from conftest import PROCESS_TIMEOUT_S, Run
 from placer.errors import PlacerError
 from placer.launch.shaped_network import Shape, ShapedNetwork, shaped_network
 from placer.launch.shaped_network.addresses import seen, seen_url
@@ -331,7 +331,7 @@ def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted
         )
         for rank, machine in enumerate((A, B))
     ]
-    taken = [float(process.communicate(timeout=600)[0]) for process in ranks]
+    taken = [float(process.communicate(timeout=PROCESS_TIMEOUT_S)[0]) for process in ranks]
     assert size / (RATE / 10) + RTT / 2 <= max(taken)
     after = moved(network, before)
     assert set(after) == {(A, B), (B, A)}

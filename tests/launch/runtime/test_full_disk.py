@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from run_plans import A, B, document, plan_of, saved, settings_of
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.cli.output import write_json
 from placer.errors import PlacerError
 from placer.launch.export.folder import write_folder
@@ -166,7 +166,7 @@ def full_disk(folder: Path, told: dict[str, Any], size: str, *more: str) -> Path
         env={**os.environ, "NO_COLOR": "1", **extra},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PROCESS_TIMEOUT_S,
         check=False,
         start_new_session=True,
     )

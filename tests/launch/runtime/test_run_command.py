@@ -17,7 +17,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from run_plans import A, B, document, saved
 
-from conftest import INTERRUPTIBLE, ROOT, Run, free_port
+from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.schemas import schema_text
 
 torch: Any = pytest.importorskip("torch")
@@ -227,7 +227,7 @@ def test_no_process_outlives_the_launcher(tmp_path: Path, how: signal.Signals) -
                 break
             time.sleep(0.05)
         launcher.send_signal(how)
-        code = launcher.wait(timeout=600)
+        code = launcher.wait(timeout=PROCESS_TIMEOUT_S)
     finally:
         launcher.kill()
         launcher.wait()
@@ -277,7 +277,7 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
         for more, extra in ((["-o", "zero"], {"RANK": "0"}), (["-o", "one", "--rank", "1-2"], {}))
     ]
     try:
-        said = [process.communicate(timeout=600) for process in started]
+        said = [process.communicate(timeout=PROCESS_TIMEOUT_S) for process in started]
     finally:
         for process in started:
             process.kill()

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from shaped_peers import best
 
-from conftest import INTERRUPTIBLE, ROOT, Run, free_port
+from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
@@ -121,7 +121,7 @@ def test_the_server_ends_with_its_account(port: int) -> None:
     with serving() as (number, process):
         throughput(peer(number), "download", 1, 3_000_000, 5.0)
         process.send_signal(signal.SIGTERM)
-        out, error = process.communicate(timeout=600)
+        out, error = process.communicate(timeout=PROCESS_TIMEOUT_S)
         assert (process.returncode, error) == (0, "")
         assert "ended: 1 connections served, 0 refused or broken, 3 MB sent, 0 B received" in out
 
@@ -592,7 +592,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_partial(
         ) as process:
             assert reached.wait(30)
             process.send_signal(signal.SIGINT)
-            out, error = process.communicate(timeout=600)
+            out, error = process.communicate(timeout=PROCESS_TIMEOUT_S)
     assert (process.returncode, "Traceback" in error) == (130, False)
     assert ("interrupted: partial, 1 of 2 hosts" in error) == good_first
     assert ("saved as 'probe'" in out) == good_first == (tmp_path / "home" / "catalogs").exists()

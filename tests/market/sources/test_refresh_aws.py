@@ -21,7 +21,7 @@ import httpx
 import pytest
 from price_servers import Answer, Request, Server, as_json, aws_entry, serving
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.cli import run as run_placer
 from placer.market.catalog import Catalog
 from placer.market.sources.prices.aws import account
@@ -514,7 +514,7 @@ def test_ctrl_c_keeps_the_old_book(call: Call, moto: str, tmp_path: Path) -> Non
         ) as process:
             assert server.asked.wait(60)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=600)
+            out, err = process.communicate(timeout=PROCESS_TIMEOUT_S)
     assert (process.returncode, out, err.strip()) == (130, "", "interrupted")
     assert offers(tmp_path) == before
 

@@ -20,7 +20,7 @@ import pytest
 from filelock import FileLock
 from price_servers import Answer, Request, Server, as_json, azure_item, azure_page, serving
 
-from conftest import ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.cli import run as run_placer
 from placer.market.sources.prices import pages
 
@@ -532,7 +532,7 @@ def test_ctrl_c_keeps_the_old_book(call: Call, tmp_path: Path) -> None:
         ) as process:
             assert server.asked.wait(60)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=600)
+            out, err = process.communicate(timeout=PROCESS_TIMEOUT_S)
     assert (process.returncode, out, err.strip()) == (130, "", "interrupted")
     assert (tmp_path / "catalogs" / "azure" / "offers.csv").read_bytes() == before
     with serving(one_page(ITEMS)) as server:
@@ -558,7 +558,7 @@ def test_progress_is_shown_on_a_terminal_alone(tmp_path: Path) -> None:
             text=True,
             env=environment,
             check=False,
-            timeout=600,
+            timeout=PROCESS_TIMEOUT_S,
         )
     os.close(theirs)
     said = os.read(ours, 1 << 16).decode()
