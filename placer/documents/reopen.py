@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from placer.cli.report.result_document import SCHEMA as RESULT_SCHEMA
+from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import PlacerError
 from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog

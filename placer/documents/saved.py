@@ -10,15 +10,6 @@ from typing import Any
 
 from placer.cli.report.frontier.frontier_document import SCHEMA as PARETO_SCHEMA
 from placer.cli.report.frontier.frontier_document import check_frontier
-from placer.cli.report.result_document import SCHEMA as RESULT_SCHEMA
-from placer.cli.report.result_document import (
-    estimate_document,
-    outlook_document,
-    placement_document,
-    request_document,
-    result_document,
-    totals_document,
-)
 from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.violations import violations
@@ -28,6 +19,14 @@ from placer.documents.manifest.native import build_manifest
 from placer.documents.manifest.reading import read_manifest
 from placer.documents.manifest.versions import FAMILY as MANIFEST_FAMILY
 from placer.documents.manifest.versions import SCHEMA as MANIFEST_SCHEMA
+from placer.documents.parts import (
+    estimate_document,
+    outlook_document,
+    placement_document,
+    totals_document,
+)
+from placer.documents.request import request_document
+from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import PlacerError, unknown
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import SCHEMA as PROBLEM_SCHEMA
@@ -63,7 +62,7 @@ def saved_document(result: Result, *, whole: bool = False) -> dict[str, Any]:
         Keep the whole market, so that bounds can be worked out again, and not only what the
         placement uses.
     """
-    document = result_document(result)
+    document = result.to_dict()
     if whole or result.placement is not None:
         document["problem"] = (
             result.problem

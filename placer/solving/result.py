@@ -7,8 +7,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Estimate, Outcome
+from placer.documents.parts import (
+    data_document,
+    estimate_document,
+    outlook_document,
+    placement_document,
+    totals_document,
+)
+from placer.documents.request import request_document
+from placer.documents.schemas import RESULT_SCHEMA
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -186,10 +197,49 @@ class Result:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.result/v1`` document: plain types, ready for JSON."""
-        from placer.cli.report.result_document import result_document
-
-        return result_document(self)
+        """Build the ``placer.result/v1`` document: plain types, ready for JSON; within v1 keys are
+        only added.
+        """
+        problem, placement, estimate = self.problem, self.placement, self.estimate
+        document: dict[str, Any] = {
+            "schema": RESULT_SCHEMA,
+            "request": request_document(problem),
+            "data": data_document(problem),
+            "status": str(self.status),
+            "objective": objective_document(self),
+            "solver": {
+                "name": self.solver,
+                "seconds": round(self.seconds, 6),
+                "candidates": self.candidates,
+                "nodes": self.nodes,
+            },
+            "proof": [to_builtins(proof) for proof in self.proof],
+            "placement": None if placement is None else placement_document(placement, problem),
+            "estimate": None if estimate is None else estimate_document(estimate),
+            "totals": None if estimate is None else totals_document(estimate, problem),
+            "outlook": None
+            if placement is None or estimate is None
+            else outlook_document(placement, estimate, problem),
+            "batches": [to_builtins(row) for row in self.batches],
+            "alternatives": [option_document(o, "considered", problem) for o in self.options],
+            "baselines": [option_document(o, o.label, problem) for o in self.baselines],
+            "near_misses": [option_document(o, o.label, problem) for o in self.near_misses],
+            "nearest": [option_document(o, o.label, problem) for o in self.nearest],
+            "verdict": list(self.verdict),
+            "notes": [to_builtins(note) for note in self.notes],
+            "warnings": [to_builtins(warning) for warning in self.warnings],
+        }
+        second = self.verification
+        if second is not None:
+            document["verification"] = {
+                "solver": second.solver,
+                "verdict": second.verdict,
+                "status": str(second.status),
+                "value": second.value,
+                "bound": second.bound,
+                "seconds": round(second.seconds, 6),
+            }
+        return document
 
     def to_saved(self, *, whole: bool = False) -> dict[str, Any]:
         """Build the document that ``placer recommend -o`` writes: with the problem, so that it can
@@ -213,14 +263,52 @@ class Result:
         return manifest_document(self)
 
     def to_frame(self) -> pd.DataFrame:
-        """Build a table of the placement and the options, one row each (pandas)."""
-        from placer.cli.report.result_document import result_frame
+        """Build one row for each considered placement, the chosen one first (pandas)."""
+        import pandas as pd
 
-        return result_frame(self)
+        return pd.DataFrame(
+            [
+                {
+                    "chosen": option.placement == self.placement,
+                    "workers": " + ".join(group.spec for group in option.placement.groups),
+                    "exchange": option.placement.exchange.strategy,
+                    "local_steps": option.placement.exchange.local_steps,
+                    "samples_per_second": option.estimate.samples_per_second.value,
+                    "effective_samples_per_second": (
+                        option.estimate.effective_samples_per_second.value
+                    ),
+                    "step_seconds": option.estimate.step.total,
+                    "usd_per_hour": option.estimate.usd_per_hour.total,
+                    "egress_usd_per_hour": option.estimate.usd_per_hour.egress,
+                    "usd_per_million_samples": option.estimate.usd_per_million_samples,
+                }
+                for option in self.options
+            ]
+        )
 
     def _repr_html_(self) -> str:
         frame: str = self.to_frame().to_html(index=False)
         return frame
+
+
+def objective_document(result: Result) -> dict[str, Any]:
+    """Build the part ``objective`` of documents with a result: name, value, bound and gap."""
+    return {
+        "name": result.problem.requirements.objective,
+        "value": result.value,
+        "bound": result.bound,
+        "gap": result.gap,
+    }
+
+
+def option_document(option: Option, label: str, problem: Problem) -> dict[str, Any]:
+    """Build one row of ``alternatives``, ``baselines``, ``near_misses`` or ``nearest``."""
+    return {
+        "label": label,
+        "note": option.note,
+        "placement": placement_document(option.placement, problem),
+        "estimate": estimate_document(option.estimate),
+    }
 
 
 def value_of(got: Estimate, wish: Requirements) -> float:

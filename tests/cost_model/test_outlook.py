@@ -66,7 +66,7 @@ def test_the_band_of_the_book_is_used(
     banded = replace(problem, catalog=replace(problem.catalog, offers=offers))
     found = spot_outlook(placement, got, banded)
     assert found is not None
-    assert found.basis == basis
+    assert found.chance_basis == basis
     assert found.chance_per_month == pytest.approx(chance)
     said = spot_outlook(
         placement,
@@ -74,7 +74,7 @@ def test_the_band_of_the_book_is_used(
         replace(banded, requirements=replace(banded.requirements, interruption=0.01)),
     )
     assert said is not None
-    assert (said.basis, said.chance_per_month) == ("given", 0.01)
+    assert (said.chance_basis, said.chance_per_month) == ("given", 0.01)
 
 
 def test_a_published_band_narrows_the_expected_speed() -> None:

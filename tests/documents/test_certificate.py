@@ -19,7 +19,6 @@ import placer
 from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
 from placements import random_placement
-from placer.cli.report.result_document import placement_document
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import evaluate
@@ -32,6 +31,7 @@ from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.market import CHEAPEST, Machine, largest_sums, machines_of
 from placer.documents.checker.queue import last_arrival
 from placer.documents.checker.seconds import round_of
+from placer.documents.parts import placement_document
 from placer.documents.saved import check_document, examine_document
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError

@@ -153,7 +153,8 @@ def header_of(
     problem: Problem, axes: Sequence[Axis], solver: str, options: SolveOptions
 ) -> dict[str, Any]:
     """First line of the file: what is asked, its digest, and how many points there are."""
-    from placer.cli.report.result_document import data_document, request_document
+    from placer.documents.parts import data_document
+    from placer.documents.request import request_document
 
     points = [" ".join(words) for words in points_of(axes)]
     solving = {

@@ -37,10 +37,11 @@ def command(
     --workers'.
     """
     from placer.advice.recommendation.notes import warnings_of
-    from placer.cli.report import result_document as document
     from placer.cli.report.recommend import terminal
     from placer.cost_model.estimate import estimate
     from placer.cost_model.violations import violations
+    from placer.documents import parts
+    from placer.documents.request import request_document
     from placer.interface.advisor import Advisor
     from placer.solving.by_hand import every_exchange, place_by_hand
     from placer.solving.result import Option
@@ -68,12 +69,12 @@ def command(
         print_json(
             {
                 "schema": "placer.comparison/v1",
-                "request": document.request_document(problem),
-                "data": document.data_document(problem),
+                "request": request_document(problem),
+                "data": parts.data_document(problem),
                 "placements": [
                     {
-                        "placement": document.placement_document(o.placement, problem),
-                        "estimate": document.estimate_document(o.estimate),
+                        "placement": parts.placement_document(o.placement, problem),
+                        "estimate": parts.estimate_document(o.estimate),
                         "violations": [v for v in [o.note] if v],
                     }
                     for o in options

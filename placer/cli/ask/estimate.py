@@ -46,11 +46,12 @@ def command(
 ) -> None:
     """Time and price a placement given by hand; nothing is searched, limits are reported."""
     from placer.advice.recommendation.notes import notes_of, warnings_of
-    from placer.cli.report import result_document as document
     from placer.cli.report.recommend import sentences, terminal
     from placer.cost_model.estimate import estimate
     from placer.cost_model.violations import violations
+    from placer.documents import parts
     from placer.documents.manifest import build_manifest
+    from placer.documents.request import request_document
     from placer.interface.advisor import Advisor
     from placer.solving.by_hand import place_by_hand
 
@@ -62,12 +63,12 @@ def command(
     if as_json:
         print_json(
             {
-                "schema": document.ESTIMATE_SCHEMA,
-                "request": document.request_document(problem),
-                "data": document.data_document(problem),
-                "placement": document.placement_document(placement, problem),
-                "estimate": document.estimate_document(got),
-                "outlook": document.outlook_document(placement, got, problem),
+                "schema": "placer.estimate/v1",
+                "request": request_document(problem),
+                "data": parts.data_document(problem),
+                "placement": parts.placement_document(placement, problem),
+                "estimate": parts.estimate_document(got),
+                "outlook": parts.outlook_document(placement, got, problem),
                 "notes": [
                     {"code": note.code, "message": note.message}
                     for note in notes_of(problem, placement, got)

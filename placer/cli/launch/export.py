@@ -113,8 +113,8 @@ def command(
 
 def _plan(path: str, allow_edits: bool, words: dict[str, str]) -> Any:
     """Read a manifest, or make it from a result."""
-    from placer.cli.report.result_document import SCHEMA as RESULT_SCHEMA
     from placer.documents.manifest import edited, read_manifest
+    from placer.documents.schemas import RESULT_SCHEMA
     from placer.launch.export.plan import Plan
 
     document = read_json(path)

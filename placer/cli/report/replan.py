@@ -10,14 +10,10 @@ from rich.text import Text
 
 from placer.advice.worlds.replan import Replan
 from placer.cli.report.recommend.sentences import headline
-from placer.cli.report.result_document import (
-    data_document,
-    estimate_document,
-    placement_document,
-    request_document,
-)
 from placer.cli.report.whatif import change_document
 from placer.cost_model.estimate import Estimate
+from placer.documents.parts import data_document, estimate_document, placement_document
+from placer.documents.request import request_document
 from placer.problem.placement import Placement
 from placer.units import counted, format_duration, format_number, format_usd
 

@@ -22,12 +22,8 @@ from placer.advice.robustness.uncertainty import BOXES, Factor, changes_of
 from placer.advice.robustness.value_of_information import Worth
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
-from placer.cli.report.result_document import (
-    data_document,
-    estimate_document,
-    placement_document,
-    request_document,
-)
+from placer.documents.parts import data_document, estimate_document, placement_document
+from placer.documents.request import request_document
 from placer.problem.placement import Placement
 from placer.units import counted, format_number, format_usd
 

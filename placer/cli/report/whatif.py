@@ -13,13 +13,9 @@ from placer.advice.worlds.scenario import Change
 from placer.advice.worlds.whatif import WhatIf
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
-from placer.cli.report.result_document import (
-    data_document,
-    estimate_document,
-    placement_document,
-    request_document,
-)
 from placer.cost_model.estimate import Estimate
+from placer.documents.parts import data_document, estimate_document, placement_document
+from placer.documents.request import request_document
 from placer.problem.placement import Placement
 from placer.solving.result import Result
 from placer.units import format_number, format_usd

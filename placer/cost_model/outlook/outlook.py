@@ -36,7 +36,7 @@ class SpotOutlook:
     ``expected_samples_per_second`` counts interruptions, restarts and rejoins; ``share`` is what
     they leave. ``floor`` is the throughput of the on-demand machines alone, 0 without any.
     ``any_lost`` and ``all_lost`` are the chances that at least one region, or every one, has no
-    spot capacity at a time. ``basis`` says who knows ``chance_per_month``: given, published,
+    spot capacity at a time. ``chance_basis`` says who knows ``chance_per_month``: given, published,
     assumed or mixed.
     """
 
@@ -46,7 +46,7 @@ class SpotOutlook:
     any_lost: float
     all_lost: float
     chance_per_month: float
-    basis: str
+    chance_basis: str
     unavailable: float
 
 
@@ -98,7 +98,7 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
         any_lost=chance_any_lost(zones, unavailable),
         all_lost=chance_all_lost(zones, unavailable),
         chance_per_month=interruption.chance_per_month.value,
-        basis=interruption.basis,
+        chance_basis=interruption.basis,
         unavailable=unavailable,
     )
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from placer.cli.report.result_document import data_document, estimate_document
 from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import Estimate, pool_of
 from placer.cost_model.timing.crew import worker_rate
 from placer.documents.manifest.meeting import bucket_name, plain_name
 from placer.documents.manifest.reading import document_digest
 from placer.documents.manifest.versions import SCHEMA, completed
+from placer.documents.parts import data_document, estimate_document
 from placer.errors import PlacerError
 from placer.market.catalog import VmOffer
 from placer.problem.exchange import traits

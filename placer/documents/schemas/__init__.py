@@ -6,6 +6,10 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+RESULT_SCHEMA = "placer.result/v1"
+"""What ``placer recommend`` writes."""
+PARETO_SCHEMA = "placer.pareto/v1"
+"""What ``placer pareto`` writes."""
 SCHEMA_NAMES = (
     "result",
     "manifest",

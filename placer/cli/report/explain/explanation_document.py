@@ -13,7 +13,8 @@ from placer.advice.explanation.marginal_values import Worth
 from placer.advice.explanation.stay_or_leave import Staying
 from placer.advice.explanation.why_not import WhyNot
 from placer.advice.explanation.wishes import Wish
-from placer.cli.report.result_document import data_document, placement_document, request_document
+from placer.documents.parts import data_document, placement_document
+from placer.documents.request import request_document
 from placer.problem.problem import Problem
 from placer.solving.result import Option
 

@@ -6,14 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from placer.advice.frontier.points import Frontier, FrontierPoint
-from placer.cli.report.result_document import (
-    data_document,
-    estimate_document,
-    placement_document,
-    request_document,
-    result_document,
-)
+from placer.documents.parts import data_document, estimate_document, placement_document
+from placer.documents.request import request_document
 from placer.errors import PlacerError
+from placer.solving.result import option_document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +48,9 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
             }
             for at, point in enumerate(frontier.points)
         ],
-        "nearest": [] if failed is None else result_document(failed)["nearest"],
+        "nearest": []
+        if failed is None
+        else [option_document(o, o.label, problem) for o in failed.nearest],
         "warnings": [{"code": w.code, "message": w.message} for w in frontier.warnings],
     }
 

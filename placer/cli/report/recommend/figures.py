@@ -169,7 +169,7 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
         )
         text += (
             f"{format_number(100 * spot.chance_per_month)} % of machines a month, "
-            f"{BASIS_WORDS[spot.basis]})"
+            f"{BASIS_WORDS[spot.chance_basis]})"
         )
         known = "given" if problem.requirements.unavailable is not None else "assumed"
         lost = (

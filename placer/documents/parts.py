@@ -1,0 +1,123 @@
+"""The parts that several documents share, as plain types with units in every name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import to_builtins
+
+from placer.cost_model.estimate import Estimate, pool_of
+from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
+from placer.cost_model.outlook.totals import totals_of
+from placer.cost_model.timing.step import StepSeconds
+from placer.problem.admitted_exchanges import server_offer
+from placer.problem.placement import Placement, WorkerGroup
+from placer.problem.problem import Problem
+
+
+def data_document(problem: Problem) -> dict[str, Any]:
+    """Build the part ``data``: the price book, and the dates of its prices of machines and egress."""
+    book = problem.catalog
+    oldest, newest = book.as_of
+    egress = (
+        {}
+        if book.egress_as_of is None
+        else {"egress_as_of": book.egress_as_of[1], "egress_oldest": book.egress_as_of[0]}
+    )
+    return {
+        "catalog": book.name,
+        "digest": book.digest,
+        "as_of": newest,
+        "oldest": oldest,
+        **egress,
+    }
+
+
+def placement_document(placement: Placement, problem: Problem) -> dict[str, Any]:
+    """Build the part ``placement``: workers, exchange, aggregator and storage."""
+    exchange = placement.exchange
+    return {
+        "workers": [
+            _group(group, pool_of(group, problem).offer.usd_per_hour) for group in placement.groups
+        ],
+        "worker_count": placement.workers,
+        "exchange": exchange.strategy,
+        "compression": exchange.compression,
+        "local_steps": exchange.local_steps,
+        "streams": exchange.streams,
+        "overlap": exchange.overlap,
+        "server": None
+        if exchange.server is None
+        else _group(exchange.server, server_offer(exchange.server, problem).usd_per_hour),
+        "aggregator": None
+        if exchange.aggregator is None
+        else {"place": exchange.aggregator, "memory_gib": exchange.aggregator_memory_gib},
+        "storage": None if exchange.storage is None else {"place": exchange.storage},
+    }
+
+
+def _group(group: WorkerGroup, usd_per_hour: float) -> dict[str, Any]:
+    return {
+        "offer": group.instance_type,
+        "place": group.place,
+        "gpu": group.gpu,
+        "gpu_count": group.gpu_count,
+        "market": group.market,
+        "count": group.count,
+        "usd_per_hour": usd_per_hour,
+    }
+
+
+def estimate_document(estimate: Estimate) -> dict[str, Any]:
+    """Build the part ``estimate``: seconds, dollars, links and provenance."""
+    return {
+        "samples_per_second": to_builtins(estimate.samples_per_second),
+        "effective_samples_per_second": to_builtins(estimate.effective_samples_per_second),
+        "samples_to_target": to_builtins(estimate.samples_to_target),
+        "local_steps": estimate.local_steps,
+        "step_seconds": _step(estimate.step),
+        "granularity": estimate.granularity,
+        "usd_per_hour": {
+            **to_builtins(estimate.usd_per_hour),
+            "total": estimate.usd_per_hour.total,
+        },
+        "usd_per_hour_interval": to_builtins(estimate.usd_per_hour_interval),
+        "usd_per_million_samples": estimate.usd_per_million_samples,
+        "carbon_g_per_hour": to_builtins(estimate.carbon_g_per_hour),
+        "shares": dict(estimate.shares),
+        "moves": [directed(move) for move in estimate.moves],
+        "links": [directed(use) for use in estimate.links],
+        "provenance": list(estimate.provenance),
+    }
+
+
+def directed(row: Any) -> dict[str, Any]:
+    """Convert a row about two places: its ``src`` and ``dst`` are written as ``from`` and ``to``."""
+    fields = to_builtins(row)
+    return {"from": fields.pop("src"), "to": fields.pop("dst"), **fields}
+
+
+def totals_document(estimate: Estimate, problem: Problem) -> dict[str, Any] | None:
+    """Build the part ``totals``: seconds and USD of all samples; None if nobody says how many."""
+    samples = problem.requirements.samples
+    totals = None if samples is None else totals_of(estimate, samples)
+    document: dict[str, Any] | None = to_builtins(totals)
+    return document
+
+
+def outlook_document(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:
+    """Build the part ``outlook``: interruptions of spot machines, and the egress of a month."""
+    return {
+        "spot": to_builtins(spot_outlook(placement, estimate, problem)),
+        "month": to_builtins(month_outlook(placement, estimate, problem)),
+    }
+
+
+def _step(step: StepSeconds) -> dict[str, float]:
+    return {
+        "calculation": step.calculation,
+        "communication": step.communication,
+        "hidden": step.hidden,
+        "total": step.total,
+        **{name.replace(" ", "_"): seconds for name, seconds in step.parts},
+    }
