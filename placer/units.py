@@ -300,8 +300,8 @@ def format_duration(value: float) -> str:
 
     Examples
     --------
-    >>> format_duration(11_520), format_duration(183_600), format_duration(43_200), format_duration(90)
-    ('3 h 12 min', '2 d 3 h', '12 h', '90 s')
+    >>> [format_duration(seconds) for seconds in (11_520, 183_600, 43_200, 90)]
+    ['3 h 12 min', '2 d 3 h', '12 h', '90 s']
     """
     if value < 300:
         return format_seconds(value)

@@ -36,7 +36,7 @@ PLAIN = Multiplier(value=1.0, low=1.0, high=1.0, basis="published", source="sync
 
 
 def samples_to_target(exchange: Exchange, given: Sequence[tuple[str, float]] = ()) -> Multiplier:
-    """Samples to target of an exchange, as a multiple of synchronous training in FP32.
+    """Return the samples to target of an exchange, as a multiple of synchronous training in FP32.
 
     Parameters
     ----------
@@ -58,10 +58,11 @@ def samples_to_target(exchange: Exchange, given: Sequence[tuple[str, float]] = (
     Examples
     --------
     >>> got = samples_to_target(Exchange(strategy="local-sgd", compression="fp16", local_steps=16))
-    # 1.05 (1 to 1.25) for H = 16, times 1 (1 to 1.02) for FP16
+    >>> # 1.05 (1 to 1.25) for H = 16, times 1 (1 to 1.02) for FP16
     >>> got.value, got.low, round(got.high, 3)
     (1.05, 1.0, 1.275)
-    >>> samples_to_target(Exchange(strategy="local-sgd", compression="fp16", local_steps=16), [("local-sgd", 1.2)]).value
+    >>> diloco = Exchange(strategy="local-sgd", compression="fp16", local_steps=16)
+    >>> samples_to_target(diloco, [("local-sgd", 1.2)]).value
     1.2
     """
     for strategy, value in given:
@@ -80,7 +81,7 @@ def samples_to_target(exchange: Exchange, given: Sequence[tuple[str, float]] = (
 
 
 def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
-    """Samples to target of an exchange for one problem, its batch included.
+    """Return the samples to target of an exchange for one problem, its batch included.
 
     Notes
     -----
@@ -108,8 +109,8 @@ def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
 
 
 def batch_factor(problem: Problem) -> float:
-    """Samples to target at the problem's batch over those at the profile's; 1 without a critical
-    batch.
+    """Return the samples to target at the problem's batch over those at the profile's; 1 without a
+    critical batch.
 
     Notes
     -----
@@ -144,7 +145,7 @@ def _product(local_steps: int, late: int, compression: str) -> Multiplier:
 
 
 def _local_steps(count: int) -> Multiplier:
-    """Multiplier for H local steps: between two rows linear in the logarithm of H."""
+    """Return the multiplier for H local steps: between two rows linear in the logarithm of H."""
     rows = sorted(
         (int(setting), row) for (factor, setting), row in table().items() if factor == "local-steps"
     )
@@ -184,7 +185,7 @@ def _row(factor: str, setting: str) -> Multiplier:
 
 @lru_cache(maxsize=1)
 def table() -> dict[tuple[str, str], Multiplier]:
-    """The default table, catalogs/convergence.csv, by factor and setting."""
+    """Return the default table, catalogs/convergence.csv, by factor and setting."""
     with (shipped_folder("catalogs") / "convergence.csv").open(
         encoding="utf-8", newline=""
     ) as handle:

@@ -169,8 +169,8 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
 
 
 def evaluate(placement: Placement, problem: Problem) -> Outcome:
-    """Expected round and price of a placement, as in `estimate` but without intervals and sources
-    (for solvers).
+    """Return the expected round and price of a placement, as in `estimate` but without intervals
+    and sources (for solvers).
     """
     machines = [(pool_of(group, problem), group.count) for group in placement.groups]
     return _outcome(machines, placement, exchange_phases(placement, problem), problem, EXPECTED)
@@ -206,7 +206,7 @@ def _outcome(
 def _carbon(
     machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
 ) -> float | None:
-    """Emissions in g CO2e per hour, if the request asks for them and they are known."""
+    """Return the emissions in g CO2e per hour, if the request asks for them and they are known."""
     found = (
         carbon_of(offers_of(machines, placement, problem), problem.catalog)
         if problem.requirements.counts_carbon
@@ -218,7 +218,7 @@ def _carbon(
 def offers_of(
     machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
 ) -> list[tuple[VmOffer, int]]:
-    """All machines that are paid by the hour: the workers, and the server if there is one."""
+    """Return all machines that are paid by the hour: the workers, and any server."""
     server = placement.exchange.server
     return [
         *((pool.offer, n) for pool, n in machines),
@@ -232,8 +232,8 @@ def _usd_interval(
     slow: cost.UsdPerHour,
     fast: cost.UsdPerHour,
 ) -> Interval:
-    """USD/h between the cheapest and dearest case: prices that are estimates or move, and use that
-    grows with speed.
+    """Return the USD/h between the cheapest and dearest case: prices that are estimates or move,
+    and use that grows with speed.
     """
     low = high = 0.0
     for offer, n in offers:
@@ -275,7 +275,7 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
 
 
 def exchange_phases(placement: Placement, problem: Problem) -> tuple[Phase, ...]:
-    """Transfers of one exchange of a placement."""
+    """Return the transfers of one exchange of a placement."""
     workers = list(placement.workers_by_place.items())
     return strategy(placement.exchange.strategy).phases(
         workers, problem.gradient_bytes, placement.exchange
@@ -283,7 +283,7 @@ def exchange_phases(placement: Placement, problem: Problem) -> tuple[Phase, ...]
 
 
 def _functions_usd(exchange: Exchange, step: StepSeconds, problem: Problem) -> float:
-    """Runs of cloud functions in USD per round."""
+    """Return the runs of cloud functions in USD per round."""
     memory = exchange.aggregator_memory_gib or 0.0
     return fsum(
         cost.function_usd(problem.function(run.place), memory, run.seconds)
@@ -292,7 +292,7 @@ def _functions_usd(exchange: Exchange, step: StepSeconds, problem: Problem) -> f
 
 
 def _storage_usd(step: StepSeconds, problem: Problem) -> float:
-    """Space and requests of object stores in USD per round."""
+    """Return the space and requests of object stores in USD per round."""
     size, catalog = problem.gradient_bytes, problem.catalog
     return fsum(
         cost.storage_usd(

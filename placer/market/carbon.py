@@ -35,7 +35,8 @@ class PowerFigure:
 
 
 def offer_carbon(offer: VmOffer, catalog: Catalog) -> Interval | None:
-    """Emissions of one machine in g CO2e per hour; None where power or grid are not published.
+    """Return the emissions of one machine in g CO2e per hour; None where power or grid are not
+    published.
 
     Notes
     -----
@@ -48,7 +49,8 @@ def offer_carbon(offer: VmOffer, catalog: Catalog) -> Interval | None:
     A T4 of 70 W and 4 vCPUs at AWS in Oregon: (70 x 0.8 + 4 x 2.1) x 1.15 = 74.06 W; at 300 g/kWh
     22.2 g an hour.
 
-    >>> (70 * figure("load", "*").value + 4 * figure("vcpu_w", "gpu").value) * figure("pue", "aws").value * 300 / 1000
+    >>> watts = 70 * figure("load", "*").value + 4 * figure("vcpu_w", "gpu").value
+    >>> watts * figure("pue", "aws").value * 300 / 1000
     22.218
     """
     if carbon_unknown(offer, catalog):
@@ -69,7 +71,7 @@ def offer_carbon(offer: VmOffer, catalog: Catalog) -> Interval | None:
 
 
 def carbon_unknown(offer: VmOffer, catalog: Catalog) -> str:
-    """Why nobody can say what a machine emits; empty if it is known."""
+    """Return why nobody can say what a machine emits; empty if it is known."""
     gpu = catalog.gpu(offer.gpu)
     if gpu.kind != "cpu" and gpu.power_w is None:
         return NO_POWER
@@ -77,7 +79,9 @@ def carbon_unknown(offer: VmOffer, catalog: Catalog) -> str:
 
 
 def carbon_of(machines: Iterable[tuple[VmOffer, int]], catalog: Catalog) -> Interval | None:
-    """Emissions of several machines in g CO2e per hour; None where those of one are not known."""
+    """Return the emissions of several machines in g CO2e per hour; None where those of one are not
+    known.
+    """
     low = value = high = 0.0
     for offer, count in machines:
         each = offer_carbon(offer, catalog)

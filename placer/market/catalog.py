@@ -19,7 +19,7 @@ FREE = ("owned", "reserved")
 
 
 def device_name(gpu: str, gpu_count: int) -> str:
-    """Devices of one machine as users write them: ``T4`` or ``V100:8``."""
+    """Return the devices of one machine as users write them: ``T4`` or ``V100:8``."""
     return gpu if gpu_count == 1 else f"{gpu}:{gpu_count}"
 
 
@@ -253,7 +253,7 @@ class Catalog:
         return found
 
     def offers_at(self, place: str) -> list[VmOffer]:
-        """Offers of one place, in the order of the book."""
+        """Return the offers of one place, in the order of the book."""
         return self._offers_by_place.get(place, [])
 
     @cached_property
@@ -266,7 +266,9 @@ class Catalog:
     def offer(
         self, place: str, instance_type: str, gpu: str, gpu_count: int, market: str
     ) -> VmOffer | None:
-        """The first offer of a kind of machine in the order of the book; None if there is none."""
+        """Return the first offer of a kind of machine in the order of the book; None if there is
+        none.
+        """
         return self._offers_by_kind.get((place, instance_type, gpu, gpu_count, market))
 
     def region(self, place: str) -> Region:

@@ -126,8 +126,8 @@ def server_at(place: str, workers: int, problem: Problem) -> VmOffer | None:
 
 
 def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
-    """Machines at a place that may be a parameter server; the first one that holds the gradients is
-    taken.
+    """Return the machines at a place that may be a parameter server; the first one that holds the
+    gradients is taken.
 
     Notes
     -----
@@ -154,14 +154,14 @@ def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
 
 
 def holds(offer: VmOffer, workers: Any, problem: Problem) -> Any:
-    """Whether a machine can hold N gradients and the sum; of the shape of ``workers``, a number or
-    an array.
+    """Return whether a machine can hold N gradients and the sum; of the shape of ``workers``, a
+    number or an array.
     """
     return offer.memory_gib * GIB >= server_bytes(workers, problem)
 
 
 def needs_quota(offer: VmOffer, problem: Problem) -> bool:
-    """Whether a machine has GPUs, which quotas count."""
+    """Return whether a machine has GPUs, which quotas count."""
     return problem.catalog.gpu(offer.gpu).kind != "cpu"
 
 
@@ -173,7 +173,7 @@ def _within_quota(offer: VmOffer, problem: Problem) -> bool:
 
 
 def server_bytes(workers: Any, problem: Problem) -> Any:
-    """Memory of a parameter server: the model and its sum in FP32, and N gradients as they arrive;
-    of the shape of ``workers``.
+    """Return the memory of a parameter server: the model and its sum in FP32, and N gradients as
+    they arrive; of the shape of ``workers``.
     """
     return 2 * problem.profile.gradient_bytes_fp32 + workers * problem.gradient_bytes

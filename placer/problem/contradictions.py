@@ -43,14 +43,14 @@ def without_contradictions(problem: Problem) -> Problem:
 
 
 def contradiction(problem: Problem) -> PlacerError | None:
-    """The first contradiction among the wishes that is seen without a search; None if there is
-    none.
+    """Return the first contradiction among the wishes that is seen without a search; None if there
+    is none.
     """
     return _no_mode(problem) if not problem.modes else next(_contradictions(problem), None)
 
 
 def _no_mode(problem: Problem) -> PlacerError:
-    """Why no exchange is left."""
+    """Return why no exchange is left."""
     wish = problem.requirements
     if wish.exchange in ("auto", *LOCAL) and (wish.min_local_steps or 1) > MOST_KNOWN_LOCAL_STEPS:
         return PlacerError(
@@ -70,8 +70,8 @@ def _no_mode(problem: Problem) -> PlacerError:
 
 
 def _contradictions(problem: Problem) -> Iterator[PlacerError]:
-    """Data that can be used nowhere, machines that must be used and cannot be, and places that
-    cannot be had together.
+    """Yield the data that can be used nowhere, machines that must be used and cannot be, and places
+    that cannot be had together.
     """
     for sentence in homeless(problem):
         yield PlacerError(sentence, "change --data, --keep, or the wish that excludes its place")
@@ -107,7 +107,7 @@ def _check_idle(problem: Problem) -> None:
 
 
 def _places(problem: Problem) -> Iterator[PlacerError]:
-    """Wishes about places that no placement can meet."""
+    """Yield the wishes about places that no placement can meet."""
     wish, stay = problem.requirements, needs_place(problem.requirements.datasets)
     fixed = bool(stay) and not wish.data_moves
     for what, most in (

@@ -54,10 +54,11 @@ def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str,
 
     Examples
     --------
-    >>> two = [Dataset(place="a", samples=300, may_move=False), Dataset(place="b", samples=100, may_move=False)]
+    >>> sizes = {"a": 300, "b": 100}
+    >>> two = [Dataset(place=p, samples=n, may_move=False) for p, n in sizes.items()]
     >>> shares(two, {"a": 10.0, "b": 10.0})
     {'a': 0.75, 'b': 0.25}
-    # 300 stay, 100 move to c
+    >>> # 300 stay, 100 move to c
     >>> shares([two[0], Dataset(place="b", samples=100, may_move=True)], {"a": 10.0, "c": 10.0})
     {'a': 0.75, 'c': 0.25}
     """
@@ -86,7 +87,7 @@ def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str,
 
 
 def needs_place(datasets: Sequence[Dataset]) -> tuple[str, ...]:
-    """Places where data must stay, so that workers must be there; sorted."""
+    """Return the places where data must stay, so that workers must be there; sorted."""
     return tuple(sorted({data.place for data in datasets if not data.may_move}))
 
 

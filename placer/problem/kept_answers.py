@@ -32,17 +32,17 @@ class Recent(Generic[T]):
         self._lock = threading.Lock()
 
     def items(self) -> list[tuple[Any, T]]:
-        """Keys and answers, the latest used last."""
+        """Return the keys and answers, the latest used last."""
         with self._lock:
             return list(self._held.items())
 
     def __reduce__(self) -> tuple[type[Recent[T]], tuple[int]]:
-        """A copy for another process starts empty."""
+        """Return an empty state: a copy for another process starts without answers."""
         return type(self), (self.most,)
 
     def get(self, key: Hashable, build: Callable[[], T]) -> T:
-        """The answer to ``key``; worked out by ``build`` where it is not kept, outside the lock, so
-        perhaps twice at once.
+        """Return the answer to ``key``; worked out by ``build`` where it is not kept, outside the
+        lock, so perhaps twice at once.
         """
         with self._lock:
             if key in self._held:

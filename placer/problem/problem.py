@@ -69,7 +69,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One question, ready to solve: profile, catalog, requirements and the network of the catalog."""
+    """One question, ready to solve: profile, catalog, requirements and network."""
 
     profile: ModelProfile
     catalog: Catalog
@@ -232,15 +232,15 @@ class Problem:
         return self.catalog.function(place)
 
     def quota(self, place: str, gpu: str, market: str) -> int:
-        """GPUs allowed for a place, type and market: the last matching row of the quota file, and
-        no more than any joint quota.
+        """Return the GPUs allowed for a place, type and market: the last matching row of the quota
+        file, and no more than any joint quota.
         """
         rows = [row for row in self.requirements.quotas if row.covers(place, gpu, market)]
         own = next((row.gpus for row in reversed(rows) if row.scope == "each"), DEFAULT_QUOTA_GPUS)
         return min([own, *(row.gpus for row in rows if row.scope == "together")])
 
     def pool(self, offer: VmOffer) -> Pool | None:
-        """Rates and quota of an offer; None if nobody can say how fast it is."""
+        """Return the rates and quota of an offer; None if nobody can say how fast it is."""
         kind = offer.gpu, offer.gpu_count
         rates = self._rates.get(kind)
         if rates is None:
@@ -265,7 +265,7 @@ class Problem:
         return {}
 
     def offer_problems(self, offer: VmOffer) -> list[tuple[str, str]]:
-        """Why an offer may not be used, as (code, message); empty if it may."""
+        """Return why an offer may not be used, as (code, message); empty if it may."""
         wish, found = self.requirements, []
         if wish.gpus and offer.gpu not in wish.gpus:
             found.append(("gpu", f"{offer.gpu} is not among --gpu {','.join(wish.gpus)}"))
@@ -316,7 +316,7 @@ class Problem:
         return found
 
     def place_problem(self, place: str) -> str:
-        """Why workers may not be in a place; empty if they may."""
+        """Return why workers may not be in a place; empty if they may."""
         wish = self.requirements
         if wish.places_in and not any(fnmatchcase(place, p) for p in wish.places_in):
             return f"{place} is not in --in {','.join(wish.places_in)}"
@@ -331,7 +331,7 @@ class Problem:
         return ""
 
     def _place_admitted(self, offer: VmOffer) -> bool:
-        """Owned machines are used only where the user names their site."""
+        """Return whether a place is admitted; owned machines count only at sites the user names."""
         if self.place_problem(offer.place):
             return False
         wish = self.requirements
@@ -351,8 +351,8 @@ class Problem:
         return a == b or great_circle_km(here, there) <= SAME_CITY_KM
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything that the answer depends on, ready for JSON: admitted offers, others that may
-        serve, the largest network cards.
+        """Return everything that the answer depends on, ready for JSON: admitted offers, others
+        that may serve, the largest network cards.
         """
         built = msgspec.to_builtins(
             {name: getattr(self, name) for name in PARTS if name != "profile"}

@@ -56,15 +56,15 @@ def unusable(problem: Problem) -> Iterator[str]:
 
 
 def pools_of(rule: Used, pools: Sequence[Pool]) -> list[Pool]:
-    """Admitted offers that a rule is about."""
+    """Return the admitted offers that a rule is about."""
     return [
         pool for pool in pools if uses(rule, pool.offer.place, pool.offer.device, pool.offer.market)
     ]
 
 
 def disjoint(rules: Sequence[Used], pools: Sequence[Pool]) -> tuple[Used, ...]:
-    """Rules of which no two ask for machines of the same quota, so that their counts add up; the
-    first ones win.
+    """Return the rules of which no two ask for machines of the same quota, so that their counts add
+    up; the first ones win.
     """
     taken: set[tuple[str, str, str]] = set()
     found = []
@@ -77,14 +77,14 @@ def disjoint(rules: Sequence[Used], pools: Sequence[Pool]) -> tuple[Used, ...]:
 
 
 def _most_machines(pools: Sequence[Pool], joint: Sequence[Quota]) -> int:
-    """Machines that quotas and numbers allow at most, with the joint quota that allows the fewest:
-    the smallest ones first.
+    """Return the machines that quotas and numbers allow at most, with the joint quota that allows
+    the fewest: the smallest ones first.
     """
     return min(_within(pools, row) for row in (None, *joint))
 
 
 def _within(pools: Sequence[Pool], joint: Quota | None) -> int:
-    """Most machines under the quotas of the pools and one that several of them share."""
+    """Return the most machines under the quotas of the pools and one that several of them share."""
     left, most, shared = (
         {pool.bucket: pool.gpu_quota for pool in pools},
         0,
@@ -116,7 +116,7 @@ def _why_none(rule: Used, problem: Problem) -> str:
 
 
 def _reason(offer: VmOffer, problem: Problem) -> str:
-    """The first thing that keeps an offer out of a request."""
+    """Return the first thing that keeps an offer out of a request."""
     where, broken = problem.place_problem(offer.place), problem.offer_problems(offer)
     if where or broken:
         return where or broken[0][1]

@@ -102,8 +102,8 @@ class Calibration:
             raise PlacerError(f"most_workers is {self.most_workers}", "give a whole number from 1")
 
     def spread(self, hosts: Iterable[str], case: int) -> float:
-        """Multiple of the averaging time of some host classes; ``case`` 0 is expected, 1 slow, 2
-        fast: the widest counts.
+        """Return the multiple of the averaging time of some host classes; ``case`` 0 is expected, 1
+        slow, 2 fast: the widest counts.
         """
         found = [self.spreads.get(host, self.averaging_spread)[case] for host in hosts]
         return min(found) if case == 2 else max(found)

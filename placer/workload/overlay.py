@@ -304,7 +304,7 @@ def _rows(
     where: str,
     more: tuple[str, ...] = ("model",),
 ) -> Iterable[tuple[dict[str, Any], str]]:
-    """Rows of a list of the file, checked for their keys."""
+    """Return the rows of a list of the file, checked for their keys."""
     if not isinstance(raw[key], list):
         raise PlacerError(f"{where}: {key} is not a list", WRITE_AGAIN)
     for i, row in enumerate(raw[key]):

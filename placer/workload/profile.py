@@ -148,11 +148,11 @@ class ModelProfile:
             )
 
     def gradient_bytes(self, compression: str) -> float:
-        """Bytes of one gradient on the wire, S in the formulas."""
+        """Return the bytes of one gradient on the wire, S in the formulas."""
         return self.gradient_bytes_fp32 * COMPRESSION_BYTES[compression] / COMPRESSION_BYTES["none"]
 
     def rate(self, gpu: Gpu, gpu_count: int, framework: str, catalog: Catalog) -> Rate | None:
-        """Speed of one machine while it computes, in samples per second.
+        """Return the speed of one machine while it computes, in samples per second.
 
         Parameters
         ----------
@@ -227,8 +227,8 @@ class ModelProfile:
         return one if gpu_count == 1 else self._node(one, gpu_count)
 
     def _node(self, one: Rate, gpu_count: int) -> Rate:
-        """Speed of an unmeasured node: in proportion to a known node of the same device, else
-        `NODE_EFFICIENCY`.
+        """Return the speed of an unmeasured node: in proportion to a known node of the same device,
+        else `NODE_EFFICIENCY`.
         """
         nodes = [
             r for r in self.rates if r.gpu == one.gpu and r.gpu_count > 1 and r.framework == "none"
@@ -258,8 +258,8 @@ class ModelProfile:
 
 
 def device_ratio(device: Gpu, reference: Gpu) -> float:
-    """Expected speed of a device over a reference: geometric mean of FP16 FLOP/s and memory
-    bandwidth ratios.
+    """Return the expected speed of a device over a reference: geometric mean of FP16 FLOP/s and
+    memory bandwidth ratios.
     """
     return math.sqrt(
         device.fp16_tflops
@@ -270,12 +270,12 @@ def device_ratio(device: Gpu, reference: Gpu) -> float:
 
 
 def shipped_profiles() -> Path:
-    """Folder of the profiles that come with placer, installed or in a checkout."""
+    """Return the folder of the profiles that come with placer, installed or in a checkout."""
     return shipped_folder("profiles")
 
 
 def profile_names() -> list[str]:
-    """Names of the shipped models, sorted."""
+    """Return the names of the shipped models, sorted."""
     return sorted(path.stem for path in shipped_profiles().glob("*.json"))
 
 

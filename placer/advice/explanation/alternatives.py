@@ -59,7 +59,7 @@ def _tempting(result: Result) -> Iterator[Subject]:
 
 
 def _cheapest(pools: Iterator[Pool]) -> Pool | None:
-    """The machine with the lowest price for its speed."""
+    """Return the machine with the lowest price for its speed."""
     return min(
         pools,
         key=lambda p: (p.offer.usd_per_hour / p.alone.value, p.offer.place, p.offer.device),
@@ -68,8 +68,8 @@ def _cheapest(pools: Iterator[Pool]) -> Pool | None:
 
 
 def _next_exchange(result: Result) -> str | None:
-    """The admitted exchange that suits the chosen machines best after their own; for one machine
-    the plain all-reduce.
+    """Return the admitted exchange that suits the chosen machines best after their own; for one
+    machine the plain all-reduce.
     """
     problem, placement = result.problem, result.placement
     assert placement is not None

@@ -1,4 +1,4 @@
-"""What binds: each limit of a request, how much of it is used, and what would be better without it."""
+"""Limits that bind: how much of each is used, and what would be better without it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,18 @@ BETTER = 1e-6
 MOST_BUCKETS = 3
 """Quotas of a place, GPU and market that are looked at one by one."""
 UNITS = {
-    "budget": "usd_per_hour", "throughput": "samples_per_second", "most-workers": "workers", "fewest-workers": "workers",
-    "most-regions": "regions", "fewest-regions": "regions", "quota": "gpus",
-    "deadline": "seconds", "total-budget": "usd", "carbon": "g_per_hour", "per-sample": "usd_per_million_samples",
-}  # fmt: skip
+    "budget": "usd_per_hour",
+    "throughput": "samples_per_second",
+    "most-workers": "workers",
+    "fewest-workers": "workers",
+    "most-regions": "regions",
+    "fewest-regions": "regions",
+    "quota": "gpus",
+    "deadline": "seconds",
+    "total-budget": "usd",
+    "carbon": "g_per_hour",
+    "per-sample": "usd_per_million_samples",
+}
 """Unit of the limits that have an amount."""
 
 
@@ -84,8 +92,8 @@ def find_binding(result: Result, asker: Asker) -> Binding:
 
 
 def improves(trial: Trial, result: Result, gap: float) -> bool | None:
-    """Whether an answer beats the best by more than the gap; None if it is not proved that none
-    does.
+    """Return whether an answer beats the best by more than the gap; None if it is not proved that
+    none does.
     """
     assert result.value is not None
     if trial.value is not None and loss(
@@ -96,7 +104,7 @@ def improves(trial: Trial, result: Result, gap: float) -> bool | None:
 
 
 def _wish_limits(result: Result, asker: Asker) -> Iterator[Limit]:
-    """Limits that the user gave, but for quotas."""
+    """Yield the limits that the user gave, but for quotas."""
     for wish in wishes_of(result.problem):
         if wish.code != "quota":
             trial = asker.best(without(result.problem, [wish]), start=result.placement)
@@ -104,7 +112,7 @@ def _wish_limits(result: Result, asker: Asker) -> Iterator[Limit]:
 
 
 def _amounts(wish: Wish, result: Result) -> tuple[float | None, float | None]:
-    """How much of a limit is used, and the limit."""
+    """Return how much of a limit is used, and the limit."""
     placement, got, asked = result.placement, result.estimate, result.problem.requirements
     assert placement is not None
     assert got is not None
@@ -156,8 +164,8 @@ def _limit(
 
 
 def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
-    """The least step beyond a budget that is faster (or better per sample), or below a floor that
-    is cheaper.
+    """Return the least step beyond a budget that is faster (or better per sample), or below a floor
+    that is cheaper.
     """
     problem, got = result.problem, result.estimate
     assert got is not None
@@ -182,7 +190,7 @@ def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
 
 
 def _quota_limits(result: Result, asker: Asker) -> Iterator[Limit]:
-    """Quotas of the machines that are used or would be."""
+    """Yield the quotas of the machines that are used or would be."""
     problem, placement = result.problem, result.placement
     assert placement is not None
     if problem.requirements.quotas == AMPLE_QUOTA:
@@ -235,13 +243,13 @@ def _quota_limits(result: Result, asker: Asker) -> Iterator[Limit]:
 
 
 def bucket_words(bucket: tuple[str, str, str]) -> str:
-    """A quota's place, GPU and market in words."""
+    """Return a quota's place, GPU and market in words."""
     place, gpu, market = bucket
     return f"{gpu} {market.replace('_', '-')} in {place}"
 
 
 def with_bucket(problem: Problem, bucket: tuple[str, str, str], gpus: int) -> Problem:
-    """The same question with another quota for one place, GPU and market."""
+    """Return the same question with another quota for one place, GPU and market."""
     place, gpu, market = bucket
     return wanting(
         problem,
@@ -253,14 +261,14 @@ def with_bucket(problem: Problem, bucket: tuple[str, str, str], gpus: int) -> Pr
 
 
 def _exceeded(placement: Placement, problem: Problem) -> list[tuple[str, str, str]]:
-    """Quotas that a placement would break."""
+    """Return the quotas that a placement would break."""
     return [
         key for key, gpus in quota_use(placement, problem).items() if gpus > problem.quota(*key)
     ]
 
 
 def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
-    """Machines that are too small for the model, where a larger memory would help."""
+    """Yield the machines that are too small for the model, where a larger memory would help."""
     problem = result.problem
     small = {
         offer.device
@@ -277,8 +285,8 @@ def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
 
 
 def one_more(result: Result) -> Option | None:
-    """The placement with one more machine of its largest group, and the exchange that suits it
-    best; limits are not looked at.
+    """Return the placement with one more machine of its largest group, and the exchange that suits
+    it best; limits are not looked at.
     """
     problem, placement = result.problem, result.placement
     assert placement is not None

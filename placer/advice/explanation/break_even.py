@@ -85,7 +85,7 @@ class Goal:
         return self.budget_usd_per_hour is not None or self.usd_per_million_samples is not None
 
     def most_usd_per_hour(self, samples_per_second: float) -> float:
-        """USD/h that a placement of some speed may cost."""
+        """Return the USD/h that a placement of some speed may cost."""
         limits = [] if self.budget_usd_per_hour is None else [self.budget_usd_per_hour]
         if self.usd_per_million_samples is not None:
             limits.append(
@@ -94,7 +94,7 @@ class Goal:
         return min(limits, default=float("inf"))
 
     def met(self, placement: Placement, problem: Problem) -> bool:
-        """Whether a placement reaches the goal."""
+        """Return whether a placement reaches the goal."""
         got = evaluate(placement, problem)
         fast = got.samples_per_second >= (self.min_samples_per_second or 0.0) * (1 - ROUNDING)
         clean = self.max_carbon_g_per_hour is None or (
@@ -107,7 +107,7 @@ class Goal:
         )
 
     def question(self, problem: Problem, search: str = "") -> Problem:
-        """The search for a placement that reaches the goal, as far beyond it as possible."""
+        """Return the search for a placement that reaches the goal, as far beyond it as possible."""
         return wanting(
             problem,
             objective=search or self.search,
@@ -119,8 +119,8 @@ class Goal:
 
 
 def goals_of(result: Result) -> tuple[Goal, ...]:
-    """What beats the best placement: more speed within the budget, or the same for less; less
-    money; less per sample; less carbon.
+    """Return what beats the best placement: more speed within the budget, or the same for less;
+    less money; less per sample; less carbon.
     """
     wish, got = result.problem.requirements, result.estimate
     assert got is not None
@@ -178,7 +178,7 @@ def egress_break_even(questions: Sequence[Problem], result: Result, asker: Asker
 def _from_below(
     what: str, scale: Scale, questions: Sequence[Problem], result: Result, asker: Asker
 ) -> BreakEven:
-    """Newton's method over a price, from 0 up."""
+    """Run Newton's method over a price, from 0 up."""
     found, proved = BreakEven(what=what, factor=None, proved=True, option=None), True
     for question in questions:
         for goal in goals_of(result):
@@ -195,7 +195,7 @@ def _from_below(
 
 
 def _priced_at(scale: Scale, factor: float, option: Option, question: Problem) -> Option:
-    """A placement with its estimate in a scaled market."""
+    """Return a placement with its estimate in a scaled market."""
     return replace(
         option,
         estimate=estimate(
@@ -207,8 +207,8 @@ def _priced_at(scale: Scale, factor: float, option: Option, question: Problem) -
 def _without_money(
     goal: Goal, question: Problem, asker: Asker
 ) -> tuple[float | None, Option | None, bool]:
-    """Where no money limits anything, prices decide nothing: the goal is reached at any price or at
-    none.
+    """Answer where no money limits anything: prices decide nothing, so the goal is reached at any
+    price or at none.
     """
     trial = asker.best(goal.question(question, "throughput"))
     if trial.placement is None or trial.estimate is None:
@@ -219,8 +219,8 @@ def _without_money(
 def _newton(
     scale: Scale, goal: Goal, question: Problem, asker: Asker, least: float | None
 ) -> tuple[float | None, Option | None, bool]:
-    """Largest factor at which a goal is reached, the placement there, and whether a larger one is
-    ruled out.
+    """Return the largest factor at which a goal is reached, the placement there, and whether a
+    larger one is ruled out.
     """
     free, today = (
         replace(question, catalog=scale(question.catalog, factor)) for factor in (0.0, 1.0)
@@ -244,8 +244,8 @@ def _newton(
 
 
 def _own_factor(placement: Placement, goal: Goal, free: Problem, today: Problem) -> float:
-    """Factor at which a placement costs just what the goal allows: USD/h is linear in it, speed
-    does not depend on it.
+    """Return the factor at which a placement costs just what the goal allows: USD/h is linear in
+    it, speed does not depend on it.
     """
     nothing, full = evaluate(placement, free), evaluate(placement, today)
     slope = full.usd.total - nothing.usd.total
@@ -257,8 +257,8 @@ def _own_factor(placement: Placement, goal: Goal, free: Problem, today: Problem)
 
 
 def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker) -> bool | None:
-    """Whether nothing enters even with free egress and links between places without limit; None if
-    that is not proved.
+    """Return whether nothing enters even with free egress and links between places without limit;
+    None if that is not proved.
     """
     proved = True
     for question in questions:
@@ -321,8 +321,8 @@ def _from_above(
 
 
 def _least_factor(placement: Placement, goal: Goal, question: Problem, most: float) -> float:
-    """Least bandwidth, as a factor, with which one placement reaches the goal, going down from one
-    with which it does.
+    """Return the least bandwidth, as a factor, with which one placement reaches the goal, going
+    down from one with which it does.
     """
     low, high = 0.0, most
     for _ in range(HALVINGS):

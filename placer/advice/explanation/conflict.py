@@ -13,8 +13,12 @@ from placer.problem.problem import Problem
 from placer.solving.result import Option
 
 LIMIT_OBJECTIVES = {
-    "budget": "cost", "throughput": "throughput", "deadline": "throughput", "total-budget": "cost-per-sample", "carbon": "carbon",
-}  # fmt: skip
+    "budget": "cost",
+    "throughput": "throughput",
+    "deadline": "throughput",
+    "total-budget": "cost-per-sample",
+    "carbon": "carbon",
+}
 """Limits that have a least relaxation, and the objective that finds it."""
 ANY_CARBON_G_PER_HOUR = 1e12
 """A limit on emissions that leaves out only machines whose emissions nobody knows."""
@@ -103,8 +107,8 @@ def feasible(problem: Problem, asker: Asker) -> Trial:
 
 
 def _aiming(problem: Problem, objective: str) -> Problem:
-    """The question with another objective; machines of unknown emissions stay out where least
-    emissions are what is wanted.
+    """Return the question with another objective; machines of unknown emissions stay out where
+    least emissions are what is wanted.
     """
     wish = problem.requirements
     if wish.objective == "carbon" and wish.max_carbon_g_per_hour is None:
@@ -143,7 +147,7 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
 
 
 def _moving(problem: Problem, asker: Asker) -> Option | None:
-    """The best placement if data that stays could move."""
+    """Return the best placement if data that stays could move."""
     datasets = problem.requirements.datasets
     if all(data.may_move for data in datasets):
         return None
@@ -154,7 +158,7 @@ def _moving(problem: Problem, asker: Asker) -> Option | None:
 
 
 def _note(wish: Wish, option: Option, problem: Problem) -> str:
-    """The change in words of the command line."""
+    """Return the change in words of the command line."""
     if wish.code in LIMIT_OBJECTIVES:
         return limit_words(option, problem.requirements)
     if wish.code == "gpu":

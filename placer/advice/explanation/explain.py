@@ -122,7 +122,7 @@ def _asked(subjects: Sequence[Subject], result: Result, asker: Asker) -> Iterato
 
 
 def _no_answer(problem: Problem, solver: str) -> Result:
-    """What a solver says of wishes that contradict each other at sight."""
+    """Return what a solver says of wishes that contradict each other at sight."""
     return Result(
         problem=problem,
         status=Status.INFEASIBLE,

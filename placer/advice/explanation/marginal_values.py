@@ -111,7 +111,7 @@ def _worths(result: Result, asker: Asker) -> Iterator[Worth]:
 
 
 def _dollar(result: Result, budget: float, asker: Asker) -> Worth:
-    """One more dollar an hour, and the cheapest placement that is better."""
+    """Value one more dollar an hour, and find the cheapest placement that is better."""
     problem = result.problem
     trial = asker.best(
         wanting(problem, budget_usd_per_hour=budget + DOLLAR), start=result.placement
@@ -143,7 +143,7 @@ def _dollar(result: Result, budget: float, asker: Asker) -> Worth:
 
 
 def _cheapest_better(result: Result, asker: Asker) -> Trial | None:
-    """The cheapest placement that is faster than the best by more than the gap."""
+    """Return the cheapest placement that is faster than the best by more than the gap."""
     problem, got = result.problem, result.estimate
     assert got is not None
     speed = got.effective_samples_per_second.value * (1 + asker.options.gap + BETTER)
@@ -163,8 +163,8 @@ def _counted(
     result: Result,
     asker: Asker,
 ) -> Worth:
-    """One more of what is counted, and the fewest that change anything: what more allows never gets
-    worse, so bisection finds it.
+    """Value one more of what is counted, and find the fewest that change anything: what more allows
+    never gets worse, so bisection finds it.
     """
     one = asker.best(more(1), start=result.placement)
     least, found = (1, one) if improves(one, result, asker.options.gap) else (None, None)
@@ -184,7 +184,7 @@ def _counted(
 
 
 def _bandwidth(use: LinkUse, result: Result, asker: Asker) -> Worth:
-    """More bandwidth on one link, both ways."""
+    """Value more bandwidth on one link, both ways."""
     problem = result.problem
     now = problem.network.link(use.src, use.dst).bytes_per_second / BYTES_PER_MEGABIT
     words = f"{MEGABITS:g} Mb/s between {use.src} and {use.dst}"
@@ -195,7 +195,7 @@ def _bandwidth(use: LinkUse, result: Result, asker: Asker) -> Worth:
 
 
 def _faster(use: LinkUse, megabits_per_second: float, problem: Problem) -> Problem:
-    """The question with another bandwidth of one stream between two places."""
+    """Return the question with another bandwidth of one stream between two places."""
     gbps, day = megabits_per_second / 1e3, problem.catalog.as_of[1]
     rows = [
         LinkSpeed(
@@ -213,9 +213,17 @@ def _faster(use: LinkUse, megabits_per_second: float, problem: Problem) -> Probl
 
 
 def _worth(
-    code: str, words: str, unit: str, limit: float, step: float, trial: Trial, least: float | None, found: Trial | None,
-    result: Result, asker: Asker,
-) -> Worth:  # fmt: skip
+    code: str,
+    words: str,
+    unit: str,
+    limit: float,
+    step: float,
+    trial: Trial,
+    least: float | None,
+    found: Trial | None,
+    result: Result,
+    asker: Asker,
+) -> Worth:
     better = improves(trial, result, asker.options.gap)
     difference = gain = None if better is None else 0.0
     if better and trial.value is not None and result.value is not None:
@@ -236,7 +244,7 @@ def _worth(
 
 
 def _gain(found: Trial, result: Result) -> float:
-    """Improvement of the request's own objective, whatever was searched for."""
+    """Return the improvement of the request's own objective, whatever was searched for."""
     assert found.estimate is not None
     assert result.value is not None
     return -loss(

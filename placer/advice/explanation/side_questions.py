@@ -43,7 +43,7 @@ class Trial:
         return self.placement is None and self.proved
 
     def option(self, label: str = "") -> Option | None:
-        """The placement with its estimate; None if there is none."""
+        """Return the placement with its estimate; None if there is none."""
         if self.placement is None or self.estimate is None:
             return None
         return Option(
@@ -112,12 +112,12 @@ class Asker:
 
 
 def wanting(problem: Problem, **changes: object) -> Problem:
-    """The same question with other wishes."""
+    """Return the same question with other wishes."""
     return replace(problem, requirements=replace(problem.requirements, **changes))  # type: ignore[arg-type]
 
 
 def loss(value: float, best: float, objective: str) -> float:
-    """How much worse a value is than the best one, as a share of the best; negative if it is
+    """Return how much worse a value is than the best one, as a share of the best; negative if it is
     better. Only throughput is to be high.
 
     Examples

@@ -69,7 +69,7 @@ def stay_or_leave(
 
 
 def _cost_of_staying(result: Result, asker: Asker) -> Staying:
-    """The best placement in one region beside one over several."""
+    """Return the best placement in one region beside one over several."""
     problem, placement = result.problem, result.placement
     assert placement is not None
     trial = asker.best(wanting(problem, min_regions=1, max_regions=1))

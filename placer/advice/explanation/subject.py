@@ -41,7 +41,7 @@ class Subject:
     whole: bool = True
 
     def forced(self, problem: Problem) -> Iterator[Problem]:
-        """The question with the subject forced in: one of these has its best answer."""
+        """Yield the question with the subject forced in: one of these has its best answer."""
         changed = wanting(problem, **dict(self.changes))
         if not self.rules:
             yield changed
@@ -49,19 +49,19 @@ class Subject:
             yield wanting(changed, used=(*changed.requirements.used, rule))
 
     def narrowed(self, problem: Problem) -> Problem:
-        """The question with nothing else admitted."""
+        """Return the question with nothing else admitted."""
         return wanting(problem, **dict((*self.changes, *self.narrow)))
 
     def matches(self, offer: VmOffer) -> bool:
-        """Whether a machine is what the subject is about, so that its price decides; no machine is,
-        for exchanges and regions.
+        """Return whether a machine is what the subject is about, so that its price decides; no
+        machine is, for exchanges and regions.
         """
         if self.kind == "market":
             return dict(self.changes)["market"] == offer.market
         return any(uses(rule, offer.place, offer.device, offer.market) for rule in self.rules)
 
     def chosen(self, placement: Placement) -> bool:
-        """Whether a placement has it already."""
+        """Return whether a placement has it already."""
         if self.kind == "exchange":
             return placement.exchange.strategy == self.name
         if self.kind == "market":
@@ -110,14 +110,14 @@ def read_subject(text: str, problem: Problem) -> Subject:
 
 
 def place_subject(place: str) -> Subject:
-    """One place."""
+    """Build the subject of one place."""
     return Subject(
         kind="place", name=place, rules=(Used(place=place),), narrow=(("places_in", (place,)),)
     )
 
 
 def gpu_subject(name: str, gpus: tuple[str, ...], problem: Problem) -> Subject:
-    """One GPU or family, whatever number of them a machine has."""
+    """Build the subject of one GPU or family, whatever number of them a machine has."""
     devices = dict.fromkeys(o.device for o in problem.catalog.offers if o.gpu in gpus)
     known = {pool.offer.device for pool in problem.pools}
     rules = tuple(
@@ -135,7 +135,9 @@ def gpu_subject(name: str, gpus: tuple[str, ...], problem: Problem) -> Subject:
 
 
 def exchange_subject(name: str, problem: Problem) -> Subject:
-    """One exchange, with the places of its hub left open unless they were asked for."""
+    """Build the subject of one exchange, with the places of its hub left open unless they were
+    asked for.
+    """
     wish = problem.requirements
     kept = wish.exchange == name or (wish.exchange == "auto" and name == "central")
     changes: list[tuple[str, object]] = [
@@ -156,7 +158,7 @@ def exchange_subject(name: str, problem: Problem) -> Subject:
 
 
 def regions_subject(count: int) -> Subject:
-    """One region, or some number of them and more."""
+    """Build the subject of one region, or some number of them and more."""
     most = 1 if count == 1 else ALL_REGIONS
     name = "one region" if count == 1 else f"{count} regions"
     changes = (("min_regions", count), ("max_regions", most))
@@ -164,7 +166,7 @@ def regions_subject(count: int) -> Subject:
 
 
 def _offer_subject(word: str, problem: Problem) -> Subject:
-    """PLACE=GPU:market, with or without a count and a market."""
+    """Build the subject of PLACE=GPU:market, with or without a count and a market."""
     place, _, device = word.partition("=")
     spec = parse_workers(word if re.match(r"[0-9]+x", device) else f"{place}=1x{device}")[0]
     problem.catalog.region(spec.place)
@@ -180,7 +182,7 @@ def _offer_subject(word: str, problem: Problem) -> Subject:
 
 
 def _place_patterns(word: str, patterns: tuple[str, ...], problem: Problem) -> Subject:
-    """A place, or places that a pattern, a provider or a continent stands for."""
+    """Return the place, or the places that a pattern, a provider or a continent stands for."""
     places = patterns if len(patterns) == 1 else _rented(patterns, problem)
     rules = tuple(Used(place=place) for place in places[:MOST_RULES])
     return Subject(
@@ -193,8 +195,8 @@ def _place_patterns(word: str, patterns: tuple[str, ...], problem: Problem) -> S
 
 
 def _rented(patterns: tuple[str, ...], problem: Problem) -> tuple[str, ...]:
-    """The places that rent admitted machines, the least price per sample first; all of them where
-    none is admitted.
+    """Return the places that rent admitted machines, the least price per sample first; all of them
+    where none is admitted.
     """
     cost: dict[str, float] = {}
     for pool in problem.pools:
@@ -207,8 +209,8 @@ def _rented(patterns: tuple[str, ...], problem: Problem) -> tuple[str, ...]:
 
 
 def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, ...]]:
-    """The question with the wishes given up that exclude a subject, and the sentences that say
-    which.
+    """Return the question with the wishes given up that exclude a subject, and the sentences that
+    say which.
 
     Returns
     -------
@@ -227,7 +229,12 @@ def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, .
     said = tuple(dict.fromkeys(reasons))
     wish = problem.requirements
     open_ = replace(
-        wish, gpus=(), places_in=("*", *wish.places_in) if wish.places_in else (), places_not_in=(), market="any", require_measured=False,
+        wish,
+        gpus=(),
+        places_in=("*", *wish.places_in) if wish.places_in else (),
+        places_not_in=(),
+        market="any",
+        require_measured=False,
         oldest_price=None,
-    )  # fmt: skip
+    )
     return replace(problem, requirements=open_), said or ("the book has no such machine",)

@@ -52,7 +52,7 @@ class WhyNot:
     about: Subject | None = None
 
     def matches(self, offer: VmOffer) -> bool:
-        """Whether a machine is what the question is about."""
+        """Return whether a machine is what the question is about."""
         return self.about is not None and self.about.matches(offer)
 
 
@@ -79,9 +79,16 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
             _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
         )
         return WhyNot(
-            subject=subject.name, kind=subject.kind, status=status, proved=proved, excluded=excluded, remedies=remedies,
-            break_evens=prices[0], never_by_network=prices[1], about=subject,
-        )  # fmt: skip
+            subject=subject.name,
+            kind=subject.kind,
+            status=status,
+            proved=proved,
+            excluded=excluded,
+            remedies=remedies,
+            break_evens=prices[0],
+            never_by_network=prices[1],
+            about=subject,
+        )
     assert result.value is not None
     value = value_of(trial.estimate, problem.requirements)
     regret = loss(value, result.value, problem.requirements.objective)
@@ -138,18 +145,18 @@ def _ahead(trial: Trial, best: Trial, question: Problem) -> bool:
 
 
 def _beating(question: Problem, best: Trial) -> Problem:
-    """The question with the limit that an answer has to be as good as one that is known."""
+    """Return the question with the limit that an answer has to be as good as one that is known."""
     return question if best.value is None or best.value == 0 else limited(question, best.value)
 
 
 def _start(subject: Subject, problem: Problem, asker: Asker) -> Trial:
-    """The best answer with nothing but the subject: quick, and often the best with it."""
+    """Return the best answer with nothing but the subject: quick, and often the best with it."""
     return asker.best(subject.narrowed(problem)) if subject.narrow else NOTHING
 
 
 def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...]:
-    """Budget and floor with which the subject would have an answer, of the first question that has
-    one.
+    """Return the budget and floor with which the subject would have an answer, of the first
+    question that has one.
     """
     for question in questions:
         limits = [wish for wish in wishes_of(question) if wish.code in ("budget", "throughput")]
@@ -166,8 +173,8 @@ def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...
 def _break_evens(
     subject: Subject, questions: tuple[Problem, ...], trial: Trial, result: Result, asker: Asker
 ) -> tuple[tuple[BreakEven, ...], bool | None]:
-    """At which price it enters; for what is spread over regions at which bandwidth and egress
-    price, or that no such helps.
+    """Return at which price it enters; for what is spread over regions at which bandwidth and
+    egress price, or that no such helps.
     """
     found: list[BreakEven] = []
     if asker.seconds_left <= 0:

@@ -168,7 +168,7 @@ class Frontier:
 
 
 def cost_of(estimate: Estimate) -> float:
-    """What a placement costs: USD/h."""
+    """Return what a placement costs: USD/h."""
     return estimate.usd_per_hour.total
 
 

@@ -208,7 +208,7 @@ class Trace:
                 )
 
     def _complete(self) -> bool:
-        """Whether it is proved that there are no further points within the gap."""
+        """Return whether it is proved that there are no further points within the gap."""
         gap = self.options.gap
         if (
             self._next_budget() is not None
@@ -233,7 +233,9 @@ class Trace:
         return True
 
     def _cheap_end_proved(self) -> bool:
-        """Whether nothing at all that fits costs less than the cheapest point, within the gap."""
+        """Return whether nothing at all that fits costs less than the cheapest point, within the
+        gap.
+        """
         least = max((bound for at, bound in self.floors if at <= (self.floor or 0.0)), default=-1.0)
         return (
             least
@@ -242,7 +244,7 @@ class Trace:
         )
 
     def _next_budget(self) -> float | None:
-        """Budget in the largest open box; None if all boxes are closed."""
+        """Return the budget in the largest open box; None if all boxes are closed."""
         best: tuple[float, float] | None = None
         for below, above in zip(self.found, self.found[1:], strict=False):
             assert below.placement is not None

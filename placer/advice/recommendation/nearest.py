@@ -57,8 +57,8 @@ def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
 
 
 def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
-    """What fits without one of the rules on machines that must be used; failing that, without all
-    of them.
+    """Return what fits without one of the rules on machines that must be used; failing that,
+    without all of them.
     """
     wish = problem.requirements
     several = [
@@ -77,7 +77,7 @@ def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[
 
 
 def limit_words(option: Option, wish: Requirements) -> str:
-    """The limit that a placement just keeps, as it is written on the command line."""
+    """Return the limit that a placement just keeps, as it is written on the command line."""
     got, samples = option.estimate, wish.samples or 0
     if option.label == "budget":
         return f"--budget {got.usd_per_hour.total * 1.0005 + 0.005:.2f}/h"
@@ -151,16 +151,16 @@ def solve_changed(
 
 
 def _deadline(seconds: float) -> str:
-    """A deadline that so many seconds just keep, as it is written: rounded up to minutes, long ones
-    to tenths of an hour.
+    """Return a deadline that so many seconds just keep, as it is written: rounded up to minutes,
+    long ones to tenths of an hour.
     """
     minutes = seconds * 1.0005 / 60
     return f"{math.ceil(minutes)}min" if minutes < 600 else f"{math.ceil(minutes / 6) / 10:g}h"
 
 
 def short_search(options: SolveOptions, nodes: int, start: Placement | None = None) -> SolveOptions:
-    """Options of a search whose answer is only compared with: a number of nodes, no bound, nothing
-    shown.
+    """Return the options of a search whose answer is only compared with: a number of nodes, no
+    bound, nothing shown.
     """
     return replace(
         options,

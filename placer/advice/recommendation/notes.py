@@ -193,8 +193,8 @@ def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[War
 
 
 def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """What twice the workers would gain: the rule, and placer's own figure for the same machines
-    twice.
+    """Yield what twice the workers would gain: the rule, and placer's own figure for the same
+    machines twice.
     """
     if got.granularity is None or got.step.hidden:
         return
@@ -213,7 +213,7 @@ def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[W
 
 
 def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """What the way between continents takes of each step."""
+    """Yield what the way between continents takes of each step."""
     continents = {problem.catalog.region(place).continent for place in placement.places}
     between = sum(seconds for name, seconds in got.step.parts if name in BETWEEN)
     if len(continents) > 1 and between > got.step.hidden:
@@ -236,7 +236,9 @@ def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterat
 
 
 def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
-    """Machines whose memory is nearly full; a machine that is rented on several markets once."""
+    """Return the machines whose memory is nearly full; a machine that is rented on several markets
+    once.
+    """
     found: dict[str, None] = {}
     for group in placement.groups:
         offer = find_pool(group, problem).offer
@@ -269,7 +271,7 @@ def warnings_of(
 
 
 def _batch_warnings(problem: Problem) -> Iterator[Warn]:
-    """What is taken for granted where batches of different size are compared."""
+    """Yield what is taken for granted where batches of different size are compared."""
     wish = problem.requirements
     if wish.batch_range is not None and wish.critical_batch is None:
         text = (
@@ -284,7 +286,7 @@ def _batch_warnings(problem: Problem) -> Iterator[Warn]:
 
 
 def _carbon_warnings(problem: Problem) -> Iterator[Warn]:
-    """Places that are left out because nobody knows what their machines emit."""
+    """Yield the places that are left out because nobody knows what their machines emit."""
     if problem.requirements.counts_carbon:
         rented = {offer.place for offer in problem.catalog.offers}
         unknown = [
@@ -358,7 +360,7 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
 
 
 def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
-    """Machines that were chosen because a cell is wrong: an advisor finds each of them."""
+    """Yield machines whose price looks wrong: a search finds every slip of a price book."""
     for offer in dict.fromkeys(offer for offer in offers if offer.price_basis not in FREE):
         usual, price = (
             catalog.usual_usd_per_gpu_hour[offer.gpu, offer.market],
@@ -375,7 +377,7 @@ def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
 
 
 def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
-    """What may surprise about the exchange of a placement."""
+    """Yield what may surprise about the exchange of a placement."""
     chosen = traits(placement.exchange.strategy)
     averages = chosen.transport in ("butterfly", "leaders", "region-hub", "region-gossip")
     if averages and got.step.calculation / got.local_steps < SHORTEST_STEP_S:

@@ -41,7 +41,9 @@ def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
 
 
 def _moved_bytes(problem: Problem, placement: Placement) -> Iterator[tuple[VmOffer, float]]:
-    """Machines of a placement with what each sends or receives in an exchange, phase after phase."""
+    """Yield the machines of a placement with what each sends or receives in an exchange, phase
+    after phase.
+    """
     offers = [pool_of(group, problem).offer for group in placement.groups]
     if (
         traits(placement.exchange.strategy).transport == "server"

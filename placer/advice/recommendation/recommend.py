@@ -1,4 +1,4 @@
-"""The verb `recommend`: solve, then add what was considered, the baselines, near misses and advice."""
+"""The verb `recommend`: solve, then add considered options, baselines, near misses and notes."""
 
 from __future__ import annotations
 
@@ -142,15 +142,15 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
 
 
 def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
-    """Best placement over at least two regions that a short search finds."""
+    """Return the best placement over at least two regions that a short search finds."""
     wish = problem.requirements
     spread = replace(problem, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
     return solve(spread, solver, short_search(options, SPREAD_NODES)).placement
 
 
 def best_local(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
-    """Best placement that exchanges every few steps, if the request leaves that open, as far as a
-    short search finds one.
+    """Return the best placement that exchanges every few steps, if the request leaves that open, as
+    far as a short search finds one.
     """
     wish = problem.requirements
     if wish.exchange != "auto" or wish.max_local_steps is not None or wish.max_workers < 2:
@@ -163,15 +163,17 @@ def best_local(problem: Problem, solver: str, options: SolveOptions) -> Placemen
 
 
 def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
-    """Best placement that leaves data that may move where it is, as a short search finds it."""
+    """Return the best placement that leaves data that may move where it is, as a short search finds
+    it.
+    """
     if not problem.requirements.data_moves:
         return None
     return solve_changed(problem, problem.requirements.with_data_staying(), solver, options, "stay")
 
 
 def rent_everything(placement: Placement, problem: Problem) -> Placement:
-    """Every machine of the same kinds that the quotas allow: what a scheduler without elasticity
-    rents.
+    """Return every machine of the same kinds that the quotas allow: what a scheduler without
+    elasticity rents.
     """
     used: dict[tuple[str, str, str], int] = {}
     groups = []
@@ -187,7 +189,7 @@ def rent_everything(placement: Placement, problem: Problem) -> Placement:
 def _baselines(
     problem: Problem, result: Result, solver: str, options: SolveOptions
 ) -> Iterator[Option]:
-    """What simpler tools would choose, priced truly."""
+    """Yield what simpler tools would choose, priced truly."""
     assert result.placement is not None
     sightless = replace(problem, catalog=with_free_egress(problem.catalog))
     blind = solve(
@@ -239,8 +241,8 @@ def _baselines(
 def _near_misses(
     problem: Problem, result: Result, considered: list[tuple[Placement, tuple[Violation, ...]]]
 ) -> Iterator[Option]:
-    """Placements just outside one limit that give clearly more: the nearest, and the one that gives
-    most.
+    """Yield the placements just outside one limit that give clearly more: the nearest, and the one
+    that gives most.
     """
     got = result.estimate
     assert got is not None

@@ -57,14 +57,14 @@ class Candidate:
         )
 
     def value(self, world: Sequence[float]) -> float:
-        """Value of the objective in a world of shares, one for each factor of the market; NaN if a
-        limit is broken.
+        """Return the value of the objective in a world of shares, one for each factor of the
+        market; NaN if a limit is broken.
         """
         value, broken = self._judged(tuple(world[i] for i in self.uses))
         return BROKEN if broken else value
 
     def raw_value(self, world: Sequence[float]) -> float:
-        """The same, whether a limit is broken or not."""
+        """Return the value, whether a limit is broken or not."""
         return self._judged(tuple(world[i] for i in self.uses))[0]
 
     def _judged(self, shares: tuple[float, ...]) -> tuple[float, bool]:
@@ -99,7 +99,7 @@ class Candidate:
 def candidates_of(
     problem: Problem, placements: Sequence[Placement], boxes: dict[str, tuple[float, float]]
 ) -> tuple[Candidate, ...]:
-    """Candidates that share one list of factors."""
+    """Return the candidates that share one list of factors."""
     factors = factors_of(problem, placements, boxes)
     return tuple(
         Candidate.of(p, problem, factors, [f.words for f in factors_of(problem, [p], boxes)])
@@ -108,8 +108,8 @@ def candidates_of(
 
 
 def cut(problem: Problem, placement: Placement) -> Problem:
-    """The same question with nothing in its catalog but what a placement uses; its figures there
-    are the same.
+    """Return the same question with nothing in its catalog but what a placement uses; its figures
+    there are the same.
     """
     exchange, book, wish = placement.exchange, problem.catalog, problem.requirements
     moved = {

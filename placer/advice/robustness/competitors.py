@@ -34,8 +34,8 @@ def pool_of_rivals(
     solver: str,
     options: SolveOptions,
 ) -> list[Placement]:
-    """Candidates: the recommendation first, the best of each kind of machine, what local search
-    finds, answers of bad worlds.
+    """Return the candidates: the recommendation first, the best of each kind of machine, what local
+    search finds, answers of bad worlds.
     """
     kinds: dict[tuple[str, str], Placement] = {}
     near = [
@@ -75,7 +75,9 @@ def pool_of_rivals(
 def _answers(
     problem: Problem, words: Sequence[str], solver: str, options: SolveOptions
 ) -> Iterator[Placement]:
-    """Answers in worlds of one change each; a market without what is changed has no such world."""
+    """Yield the answers in worlds of one change each; a market without what is changed has no such
+    world.
+    """
     for word in words:
         try:
             found = solve(apply(problem, parse_changes([word])), solver, options).placement
@@ -86,7 +88,7 @@ def _answers(
 
 
 def shared_factors(pool: Sequence[Candidate]) -> tuple[Factor, ...]:
-    """Factors of a pool, in their order."""
+    """Return the factors of a pool, in their order."""
     found = {
         i: factor
         for candidate in pool
@@ -96,8 +98,8 @@ def shared_factors(pool: Sequence[Candidate]) -> tuple[Factor, ...]:
 
 
 def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[str, list[float]]]:
-    """Corners and sample: the book, each figure at either end, each rival at its best where the
-    choice is at its worst; then draws.
+    """Return the corners and sample: the book, each figure at either end, each rival at its best
+    where the choice is at its worst; then draws.
     """
     factors = shared_factors(pool)
     middle = [0.5] * len(factors)
@@ -131,7 +133,7 @@ def enriched(
     solver: str,
     options: SolveOptions,
 ) -> list[Placement]:
-    """The pool, with what is best in the worlds where its recommendation loses most."""
+    """Return the pool, with what is best in the worlds where its recommendation loses most."""
     factors, rows = shared_factors(pool), [row for _, row in drawn]
     losses = losses_of(values_of(pool, rows), problem.requirements.objective)[:, 0]
     order = sorted(range(len(rows)), key=lambda w: (-float(losses[w]), w))[:ENRICHED]

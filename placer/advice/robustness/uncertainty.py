@@ -49,8 +49,8 @@ class Factor:
     measure: str
 
     def at(self, share: float) -> float:
-        """Factor at a share of the range: 0 is the low end, 1/2 the book's figure, 1 the high end;
-        logarithmic in between.
+        """Return the factor at a share of the range: 0 is the low end, 1/2 the book's figure, 1 the
+        high end; logarithmic in between.
 
         Examples
         --------
@@ -102,8 +102,8 @@ def parse_boxes(given: Iterable[str]) -> dict[str, tuple[float, float]]:
 def factors_of(
     problem: Problem, candidates: Sequence[Placement], boxes: Mapping[str, tuple[float, float]]
 ) -> tuple[Factor, ...]:
-    """Uncertain figures that some placements rest on; figures that none of them uses stay as the
-    book has them.
+    """Return the uncertain figures that some placements rest on; figures that none of them uses
+    stay as the book has them.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ def factors_of(
 
 
 def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Change, ...]:
-    """Changes that make the world where each figure is at a share of its range; the words are those
-    of ``placer whatif``.
+    """Return the changes that make the world where each figure is at a share of its range; the
+    words are those of ``placer whatif``.
     """
     found = []
     for factor, share in zip(factors, shares, strict=True):
@@ -162,8 +162,8 @@ def _prices(
 
 
 def _price_range(offer: VmOffer) -> tuple[float, float]:
-    """Ends of a price that the book gives, else those of spot prices and of estimates; list prices
-    on demand are exact.
+    """Return the ends of a price that the book gives, else those of spot prices and of estimates;
+    list prices on demand are exact.
     """
     low, high = (
         SPOT_SPREAD if offer.market == "spot" else PRICE_SPREAD.get(offer.price_basis, (1.0, 1.0))
@@ -204,7 +204,9 @@ def _links(
 def _speeds(
     problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]
 ) -> Iterable[Factor]:
-    """Speed of each device, what a machine with several makes of it, and samples to target."""
+    """Return the speed of each device, what a machine with several makes of it, and samples to
+    target.
+    """
     profile, catalog = problem.profile, problem.catalog
     for gpu, count in dict.fromkeys((group.gpu, group.gpu_count) for group in placement.groups):
         one = profile.rate(catalog.gpu(gpu), 1, "none", catalog)

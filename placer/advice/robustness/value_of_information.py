@@ -46,8 +46,8 @@ class Worth:
 
 
 def values_of(candidates: Sequence[Candidate], worlds: Sequence[Sequence[float]]) -> Matrix:
-    """Value of each candidate in each world: an array worlds x candidates, NaN where a limit is
-    broken.
+    """Return the value of each candidate in each world: an array worlds x candidates, NaN where a
+    limit is broken.
     """
     import numpy as np
 
@@ -56,7 +56,8 @@ def values_of(candidates: Sequence[Candidate], worlds: Sequence[Sequence[float]]
 
 
 def losses_of(values: Matrix, objective: str, solved: Sequence[float] = ()) -> Matrix:
-    """Relative regret of each candidate in each world, `BROKEN_LOSS` where it breaks a limit.
+    """Return the relative regret of each candidate in each world, `BROKEN_LOSS` where it breaks a
+    limit.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def worth_of(
     worlds: Sequence[Sequence[float]],
     objective: str,
 ) -> tuple[Worth, ...]:
-    """What measuring each figure alone is worth, most first.
+    """Return what measuring each figure alone is worth, most first.
 
     Notes
     -----

@@ -19,7 +19,10 @@ MOST_POINTS = 100_000
 """More points are a slip of the keyboard."""
 WHOLE = ("tbs", "workers", "regions", "local-steps", "streams", "quota")
 """What is changed by whole numbers."""
-_NUMBER = r"[+-]?(?:[0-9]{1,15}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?(?![0-9]|[eE][+-]?[0-9])"
+_NUMBER = (
+    r"[+-]?(?:[0-9]{1,15}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})"
+    r"(?:[eE][+-]?[0-9]{1,2})?(?![0-9]|[eE][+-]?[0-9])"
+)
 _RANGE = re.compile(
     rf"(?P<times>[xX]?)(?P<low>{_NUMBER})(?P<unit>[^.:]*)\.\.(?P<again>[xX]?)(?P<high>{_NUMBER})(?P<last>[^.:]*)(?::(?P<log>log)?\s*(?P<steps>[0-9]{{1,6}})?)?"
 )
@@ -69,7 +72,7 @@ def parse_axis(text: str) -> Axis:
 
 
 def points_of(axes: Sequence[Axis]) -> list[tuple[str, ...]]:
-    """Every combination of the values of some axes, the last one fastest.
+    """Return every combination of the values of some axes, the last one fastest.
 
     Raises
     ------
@@ -109,7 +112,7 @@ def parse_shard(text: str | None) -> tuple[int, int]:
 
 
 def _spread(what: str, values: str, text: str) -> Iterable[str]:
-    """Values between two ends, as words."""
+    """Return the values between two ends, as words."""
     match = _RANGE.fullmatch(values)
     if match is None or (match["log"] and not match["steps"]) or values.endswith(":"):
         raise PlacerError(

@@ -30,7 +30,7 @@ def question_digest(
 
 
 def line_of(document: Mapping[str, Any]) -> str:
-    """One line of the file; NaN and infinity are an error, not JSON."""
+    """Return one line of the file; NaN and infinity are an error, not JSON."""
     return json.dumps(document, allow_nan=False) + "\n"
 
 

@@ -102,7 +102,7 @@ def _head(words: tuple[str, ...]) -> Row:
 
 
 def _row(result: Result) -> Row:
-    """Figures of one answer; no times, so that equal questions have equal rows."""
+    """Return the figures of one answer; no times, so that equal questions have equal rows."""
     wish, placement, got = result.problem.requirements, result.placement, result.estimate
     row: Row = {
         "status": str(result.status),
@@ -152,7 +152,7 @@ def check_axes(problem: Problem, axes: Sequence[Axis]) -> None:
 def header_of(
     problem: Problem, axes: Sequence[Axis], solver: str, options: SolveOptions
 ) -> dict[str, Any]:
-    """First line of the file: what is asked, its digest, and how many points there are."""
+    """Return the first line of the file: the question, its digest, and the number of points."""
     from placer.documents.parts import data_document
     from placer.documents.request import request_document
 
@@ -262,8 +262,8 @@ class Here(Runner):
 def _solved(
     points: Sequence[tuple[int, tuple[str, ...]]], runner: Runner, asked_to_stop: Callable[[], bool]
 ) -> Iterator[Row]:
-    """Rows of some points, in order; a point during which Ctrl-C came is not kept, as its search
-    was cut short.
+    """Yield the rows of some points, in order; a point during which Ctrl-C came is not kept, as its
+    search was cut short.
     """
     waiting: deque[tuple[int, Future[Row]]] = deque()
     rest = iter(points)

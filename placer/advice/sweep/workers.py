@@ -47,8 +47,8 @@ def processes(problem: Problem, solver: str, options: SolveOptions, jobs: int) -
 
 
 def bare(problem: Problem) -> Problem:
-    """The question without what was worked out of it: that is found by identity and means nothing
-    in another process.
+    """Return the question without what was worked out of it: that is found by identity and means
+    nothing in another process.
     """
     return replace(problem, catalog=replace(problem.catalog))
 

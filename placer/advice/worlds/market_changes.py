@@ -48,7 +48,9 @@ def set_prices(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
 
 
 def _priced(offer: VmOffer, factor: float | None, value: float | None, text: str) -> VmOffer:
-    """One offer at its changed price; a price that is given is exact, whatever the old one was."""
+    """Return one offer at its changed price; a price that is given is exact, whatever the old one
+    was.
+    """
     source = f"what if: {text}; {offer.source}"
     if factor is None:
         given = {
@@ -149,7 +151,9 @@ def _repriced(
 
 
 def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
-    """Pairs of places that two patterns name: never one place with itself, unless by inter-zone."""
+    """Return the pairs of places that two patterns name: never one place with itself, unless by
+    inter-zone.
+    """
     src, dst = _places(target[0], catalog), target[1]
     provider = {place: region.provider for place, region in catalog.regions.items()}
     if dst == "inter-zone":
@@ -180,7 +184,7 @@ def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
 
 
 def _pairs_by_row(catalog: Catalog) -> dict[Key, list[Pair]]:
-    """Which pairs of places each row of egress.csv prices; worked out once for a catalog."""
+    """Return which pairs of places each row of egress.csv prices; worked out once for a catalog."""
     found: dict[Key, list[Pair]] | None = catalog.memo.get("egress-pairs")
     if found is None:
         found, network = {}, network_of(catalog)
@@ -199,7 +203,7 @@ def _pairs_by_row(catalog: Catalog) -> dict[Key, list[Pair]]:
 
 
 def _own_key(pair: Pair) -> Key:
-    """The most specific row of a pair."""
+    """Return the most specific row of a pair."""
     (provider, src), (to, dst) = pair[0].split("/", 1), pair[1].split("/", 1)
     if pair[0] == pair[1]:
         return provider, src, "intra_zone" if pair[2] else "inter_zone"
@@ -240,8 +244,8 @@ def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
 
 
 def link_as_it_is(network: Network, src: str, dst: str, day: str) -> MeasuredLink:
-    """Row of a link that says what the network knows of it, so that it stays the same in a smaller
-    catalog.
+    """Return the row of a link that says what the network knows of it, so that it stays the same in
+    a smaller catalog.
     """
     return _linked(network, src, dst, 1.0, None, "", day)
 
@@ -282,7 +286,7 @@ def _with_links_of(catalog: Catalog, changed: Catalog) -> Catalog:
 
 
 def _places(pattern: str, catalog: Catalog) -> list[str]:
-    """Places of a name, a pattern, a provider or a continent."""
+    """Return the places of a name, a pattern, a provider or a continent."""
     patterns = places_of(pattern, catalog)
     return [place for place in catalog.regions if _matches(place, patterns)]
 
@@ -292,7 +296,7 @@ def _matches(place: str, patterns: Sequence[str]) -> bool:
 
 
 def _matcher(catalog: Catalog, target: tuple[str, ...]) -> Callable[[VmOffer], bool]:
-    """Whether an offer is at the places, of the devices and in the market of a target."""
+    """Return whether an offer is at the places, of the devices and in the market of a target."""
     places = set(_places(target[0], catalog))
     gpus = None if len(target) == 1 else set(gpus_like(target[1], catalog))
     market = target[2] if len(target) == 3 else "*"

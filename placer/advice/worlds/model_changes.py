@@ -21,7 +21,7 @@ Row = tuple[str, tuple[str, ...], float | None, float | None]
 
 
 def gpus_like(pattern: str, catalog: Catalog) -> tuple[str, ...]:
-    """Devices of a catalog that a name, a family or a pattern with wildcards stands for.
+    """Return the devices of a catalog that a name, a family or a pattern with wildcards stands for.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
 
 
 def _alone(known: dict[tuple[str, int, str], Rate], gpu: str, text: str) -> float:
-    """Samples/s of one GPU alone."""
+    """Return the samples/s of one GPU alone."""
     found = known.get((gpu, 1, "none"))
     if found is None:
         raise PlacerError(
@@ -99,7 +99,9 @@ def _alone(known: dict[tuple[str, int, str], Rate], gpu: str, text: str) -> floa
 
 
 def _all_rates(problem: Problem) -> dict[tuple[str, int, str], Rate]:
-    """Every speed that the model has on the machines of the catalog, and those of its profile."""
+    """Return every speed that the model has on the machines of the catalog, and those of its
+    profile.
+    """
     profile, catalog = problem.profile, problem.catalog
     known = {(rate.gpu, rate.gpu_count, rate.framework): rate for rate in profile.rates}
     kinds = sorted(

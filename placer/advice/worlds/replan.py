@@ -92,8 +92,8 @@ class Replan:
 
 
 def break_even_seconds(move_s: float, gain: float) -> float:
-    """When a move has paid off: the training stands still for ``move_s`` while the new machines are
-    paid for.
+    """Return when a move has paid off: the training stands still for ``move_s`` while the new
+    machines are paid for.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def improvement(objective: str, old: float, new: float) -> float:
 def _measured(
     seen: Observed, problem: Problem, planned: Placement
 ) -> tuple[tuple[Change, ...], list[str]]:
-    """Speeds and links as changes of the world; what the log does not tell is said."""
+    """Return the speeds and links as changes of the world; what the log does not tell is said."""
     if not seen.speeds:
         return (), ["the log tells who was lost, not how fast the plan's machines and links are"]
     rates = parse_changes([f"rate:{s.gpu}:{s.gpu_count}=x{s.factor:.6g}" for s in seen.speeds])
@@ -223,7 +223,7 @@ def _measured(
 def _without(
     planned: Placement, lost: Sequence[Lost], manifest: Manifest, world: Problem
 ) -> Placement | None:
-    """The plan without its lost workers; None if none is left."""
+    """Return the plan without its lost workers; None if none is left."""
     gone: Counter[str] = Counter()
     for one in lost:
         group = group_of(one.rank, manifest.groups)
@@ -246,7 +246,7 @@ def _without(
 
 
 def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOptions) -> Result:
-    """The best placement; one that keeps every machine in use where it is about as good."""
+    """Return the best placement; one that keeps every machine in use where it is about as good."""
     fits = running is not None and not running.broken
     best = solve(
         world,
@@ -275,7 +275,7 @@ def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOpt
 
 
 def _machines(placement: Placement) -> Counter[tuple[str, str, str]]:
-    """Machines by place, device and market."""
+    """Return the machines by place, device and market."""
     found: Counter[tuple[str, str, str]] = Counter()
     for group in placement.groups:
         found[group.place, device_name(group.gpu, group.gpu_count), group.market] += group.count

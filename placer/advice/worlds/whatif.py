@@ -73,8 +73,8 @@ class WhatIf:
 
 
 def relative_regret(objective: str, best: float, got: float) -> float | None:
-    """Distance of a value from the best one, as a share of the best; 0 if it is no worse, None if
-    it is worse than one that costs nothing.
+    """Return the distance of a value from the best one, as a share of the best; 0 if it is no
+    worse, None if it is worse than one that costs nothing.
 
     Examples
     --------
@@ -103,7 +103,9 @@ def keep(placement: Placement, world: Problem) -> Kept:
 
 
 def _at_least(kept: Kept | None, after: Result) -> Result:
-    """The old choice where a search that proves nothing, or was stopped, found nothing as good."""
+    """Return the old choice where a search that proves nothing, or was stopped, found nothing as
+    good.
+    """
     if kept is None or kept.broken or kept.value is None:
         return after
     worse = (

@@ -1,4 +1,4 @@
-"""Dollars: one function per component of Phalak et al. (2024), eq. 1-9, and of Erben et al. (2024)."""
+"""Dollars by component: Phalak et al. (2024), eq. 1-9, and Erben et al. (2024)."""
 
 from __future__ import annotations
 
@@ -80,9 +80,12 @@ def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = T
     >>> from placer.market.books.reading import load_catalog
     >>> from placer.problem.exchange.central import phases
     >>> from placer.problem.placement import Exchange
-    >>> oregon = Exchange(strategy="central", compression="none", aggregator="aws/us-west-2", storage="aws/us-west-2")
-    >>> cities = [(f"aws/{region}", 1) for region in ("us-west-2", "eu-west-2", "ap-south-1", "ap-southeast-2")]
-    >>> round(egress_usd(phases(cities, float(GIB), oregon), Network(load_catalog("phalak-2023"))), 6)
+    >>> hub = "aws/us-west-2"
+    >>> oregon = Exchange(strategy="central", compression="none", aggregator=hub, storage=hub)
+    >>> regions = ("us-west-2", "eu-west-2", "ap-south-1", "ap-southeast-2")
+    >>> cities = [(f"aws/{region}", 1) for region in regions]
+    >>> network = Network(load_catalog("phalak-2023"))
+    >>> round(egress_usd(phases(cities, float(GIB), oregon), network), 6)
     0.264
     """
     return fsum(egress_usd_by_link(phases, network, same_zone=same_zone).values())
@@ -108,8 +111,10 @@ def function_usd(offer: FunctionOffer, memory_gib: float, seconds: float) -> flo
     Examples
     --------
     >>> from placer.market.catalog import FunctionOffer
-    >>> f = FunctionOffer(provider="aws", region="r", function="lambda", usd_per_gib_second=1.66667e-05,
-    ...     usd_per_million_requests=0.2, max_memory_gib=10, max_seconds=900, billing_step_ms=1, source="", as_of="")
+    >>> f = FunctionOffer(
+    ...     provider="aws", region="r", function="lambda", usd_per_gib_second=1.66667e-05,
+    ...     usd_per_million_requests=0.2, max_memory_gib=10, max_seconds=900,
+    ...     billing_step_ms=1, source="", as_of="")
     >>> round(function_usd(f, 1.0, 3.0), 9)  # 3 s x 1 GiB x 1.66667e-5 + 0.2e-6
     5.02e-05
 
@@ -117,8 +122,10 @@ def function_usd(offer: FunctionOffer, memory_gib: float, seconds: float) -> flo
     4.35e-5, and 2e-7 for the request.
 
     >>> from dataclasses import replace
-    >>> run = replace(f, usd_per_gib_second=2.5e-6, usd_per_vcpu_second=2.4e-5, gib_per_vcpu=2.0, min_billed_ms=100)
-    # 10 ms are billed as 100
+    >>> run = replace(
+    ...     f, usd_per_gib_second=2.5e-6, usd_per_vcpu_second=2.4e-5, gib_per_vcpu=2.0,
+    ...     min_billed_ms=100)
+    >>> # 10 ms are billed as 100
     >>> round(function_usd(run, 1.0, 3.0), 9), round(function_usd(run, 1.0, 0.01), 9)
     (4.37e-05, 1.65e-06)
     """
@@ -158,7 +165,9 @@ def storage_usd(
     8.0107e-5.
 
     >>> from placer.market.catalog import StoreOffer
-    >>> s3 = StoreOffer(provider="aws", region="r", store="s3", usd_per_gib_month=0.023, usd_per_thousand_writes=0.005,
+    >>> s3 = StoreOffer(
+    ...     provider="aws", region="r", store="s3", usd_per_gib_month=0.023,
+    ...     usd_per_thousand_writes=0.005,
     ...     usd_per_thousand_reads=0.0004, usd_per_thousand_lists=0.005, source="", as_of="")
     >>> round(storage_usd(s3, GIB, 4, 3600.0, 1), 9)
     8.0107e-05
@@ -182,8 +191,8 @@ def storage_usd(
 
 
 def store_requests(workers: int) -> dict[str, int]:
-    """Requests to one store in one step, without polls that found nothing: n + 1 writes, 2 n reads,
-    n lists.
+    """Return the requests to one store in one step, without polls that found nothing: n + 1 writes,
+    2 n reads, n lists.
 
     Notes
     -----
@@ -203,7 +212,8 @@ def data_usd_per_sample(
     A GiB from Backblaze costs 0.01 USD.
 
     >>> from placer.market.books.reading import load_catalog
-    >>> data_usd_per_sample(GIB, "backblaze/us-west", "lambda/us-west-1", Network(load_catalog("erben-2023")))
+    >>> network = Network(load_catalog("erben-2023"))
+    >>> data_usd_per_sample(GIB, "backblaze/us-west", "lambda/us-west-1", network)
     0.01
     """
     return bytes_per_sample * network.usd_per_byte(store_place, worker_place)

@@ -18,7 +18,7 @@ from placer.problem.problem import Pool, Problem
 def data_usd_per_sample(
     machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
 ) -> float:
-    """Price of bringing one sample to its worker, averaged over the workers by the samples they do."""
+    """Price the way of one sample to its worker, averaged by the samples of each worker."""
     if problem.requirements.datasets:
         part = crew_of(machines, placement, (), problem, EXPECTED).shares()
         total = problem.requirements.passes * fsum(
@@ -47,7 +47,7 @@ def sample_usd(place: str, problem: Problem) -> float:
 
 
 def moves_of(part: Mapping[str, float], problem: Problem) -> tuple[Move, ...]:
-    """Data that has to move before the run."""
+    """Return the data that has to move before the run."""
     datasets = problem.requirements.datasets
     if not problem.requirements.data_moves:
         return ()

@@ -72,8 +72,8 @@ def tiered_usd(gib: float, tiers: Sequence[EgressPrice], *, already_gib: float =
 
 
 def allowance_gib(tiers: Sequence[EgressPrice]) -> float:
-    """GiB of a month that are free before the first paid tier; 0 where everything or nothing is
-    free.
+    """Return the GiB of a month that are free before the first paid tier; 0 where everything or
+    nothing is free.
     """
     return first_paid(tiers).above_gib_per_month
 

@@ -75,8 +75,8 @@ its middle is then 35 %.
 
 
 def banded(low: float, high: float) -> Interruption:
-    """Interruption of a machine whose provider publishes how often it is taken away; the rest as
-    assumed.
+    """Return the interruption of a machine whose provider publishes how often it is taken away; the
+    rest as assumed.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ def banded(low: float, high: float) -> Interruption:
 
 
 def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
-    """One interruption for machines that differ: the mean of their rates, so that their expected
-    number is kept.
+    """Return one interruption for machines that differ: the mean of their rates, so that their
+    expected number is kept.
 
     Parameters
     ----------
@@ -128,7 +128,8 @@ def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
     --------
     One machine of 20 % and one of 5 %: 1 - sqrt(0.8 x 0.95).
 
-    >>> pair = [(replace(ASSUMED_INTERRUPTION, chance_per_month=Interval(value=c, low=c, high=c)), 1) for c in (0.2, 0.05)]
+    >>> chances = [Interval(value=c, low=c, high=c) for c in (0.2, 0.05)]
+    >>> pair = [(replace(ASSUMED_INTERRUPTION, chance_per_month=c), 1) for c in chances]
     >>> round(together(pair).chance_per_month.value, 6)
     0.12822
     """

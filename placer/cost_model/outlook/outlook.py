@@ -1,4 +1,4 @@
-"""What a run has to expect beyond its rate: spot machines that go, and the bill of a whole month."""
+"""The outlook of a run beyond its rate: interruptions of spot machines, and the bill of a month."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
 
 
 def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
-    """How often a spot machine goes: as the user says, else as its provider publishes, else as
-    assumed.
+    """Return how often a spot machine goes: as the user says, else as its provider publishes, else
+    as assumed.
     """
     said = problem.requirements.interruption
     if said is not None:
@@ -123,8 +123,8 @@ def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
 
 
 def _floor(placement: Placement, problem: Problem) -> float:
-    """Samples/s of the on-demand machines alone, with the same exchange where it still can run,
-    else the best synchronous one.
+    """Return the samples/s of the on-demand machines alone, with the same exchange where it still
+    can run, else the best synchronous one.
     """
     server = placement.exchange.server
     groups = tuple(group for group in placement.groups if group.market != "spot")

@@ -1,4 +1,4 @@
-"""Spot machines: what interruptions cost a run, and how likely zones lose their capacity together."""
+"""Spot machines: the cost of interruptions, and the risk that zones lose capacity together."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ OBSERVED_CORRELATION = Correlation(
 
 
 def rate_per_hour(chance_per_month: float) -> float:
-    """Interruptions of one machine per hour, from the chance of at least one in a month of 730
-    hours.
+    """Return the interruptions of one machine per hour, from the chance of at least one in a month
+    of 730 hours.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def rate_per_hour(chance_per_month: float) -> float:
 def expected_share(
     spot: int, workers: int, step_s: float, interruption: Interruption = ASSUMED_INTERRUPTION
 ) -> Interval:
-    """Expected throughput over the throughput without interruptions.
+    """Return the expected throughput over the throughput without interruptions.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def expected_share(
 def chance_all_lost(
     zones: Sequence[int], unavailable: float, correlation: Correlation = OBSERVED_CORRELATION
 ) -> float:
-    """Probability that all zones of a placement have no spot capacity at once.
+    """Return the probability that all zones of a placement have no spot capacity at once.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def chance_all_lost(
 def chance_any_lost(
     zones: Sequence[int], unavailable: float, correlation: Correlation = OBSERVED_CORRELATION
 ) -> float:
-    """Probability that at least one zone of a placement has no spot capacity.
+    """Return the probability that at least one zone of a placement has no spot capacity.
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ def averaging_seconds(
     tensors: int | None,
     calibration: Calibration,
 ) -> float:
-    """Serialise, average and deserialise inside one zone: l0 + l1 S + l2 N + l3 T of the slowest
-    host class.
+    """Return the seconds to serialise, average and deserialise inside one zone: l0 + l1 S + l2 N +
+    l3 T of the slowest host class.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def averaging_seconds(
     Examples
     --------
     >>> from placer.workload.constants import PUBLISHED
-    # 7.26 x 1.12 + 0.304 x 8 + 0.00669 x 394
+    >>> # 7.26 x 1.12 + 0.304 x 8 + 0.00669 x 394
     >>> round(averaging_seconds(["a10"], 1.12e9, 8, 394, PUBLISHED), 2)
     13.2
     """
@@ -64,8 +64,8 @@ def wan_seconds(
     streams: int = 1,
     case: int = 0,
 ) -> float:
-    """Slowest pair between regions, phase after phase, times kappa; not faster than the busiest
-    machine can send.
+    """Return the slowest pair between regions, phase after phase, times kappa; not faster than the
+    busiest machine can send.
 
     Parameters
     ----------

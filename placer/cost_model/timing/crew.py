@@ -59,14 +59,14 @@ class Round:
         return sum(count for _, count, _ in self.crew)
 
     def at_places(self) -> dict[str, int]:
-        """Machines by place."""
+        """Return the machines by place."""
         found: dict[str, int] = {}
         for place, count, _ in self.crew:
             found[place] = found.get(place, 0) + count
         return found
 
     def speeds(self) -> dict[str, float]:
-        """Samples/s by place."""
+        """Return the samples/s by place."""
         found: dict[str, float] = {}
         for place, count, rate in self.crew:
             found[place] = found.get(place, 0.0) + count * rate
@@ -83,7 +83,9 @@ class Round:
         return {place: speed / total for place, speed in speeds.items()}
 
     def averaging(self, workers: int, place: str | None = None) -> float:
-        """Seconds of one average among some of the workers inside a zone, or inside one place."""
+        """Return the seconds of one average among some of the workers inside a zone, or inside one
+        place.
+        """
         calibration, tensors = self.problem.calibration, self.problem.profile.tensors
         hosts = frozenset().union(*self.hosts.values()) if place is None else self.hosts[place]
         return calibration.spread(hosts, self.case) * averaging_seconds(
@@ -91,18 +93,18 @@ class Round:
         )
 
     def averaging_inside(self) -> float:
-        """Seconds until each region has averaged once, side by side, each at the pace of its own
-        hosts.
+        """Return the seconds until each region has averaged once, side by side, each at the pace of
+        its own hosts.
         """
         return max(self.averaging(count, place) for place, count in self.at_places().items())
 
     def latency(self, src: str, dst: str) -> float:
-        """Seconds until the first byte of a plain stream is there: half a round trip."""
+        """Return the seconds until the first byte of a plain stream is there: half a round trip."""
         return DIRECT_SPREAD[self.case] * self.network.link(src, dst).rtt_s / 2
 
     def streaming(self, src: str, dst: str) -> float:
-        """Seconds from the first to the last byte of one gradient over plain streams, not faster
-        than both machines.
+        """Return the seconds from the first to the last byte of one gradient over plain streams,
+        not faster than both machines.
         """
         machines = min(self.network.machine_bytes_per_s(src), self.network.machine_bytes_per_s(dst))
         alone = max(
@@ -114,17 +116,17 @@ class Round:
         return DIRECT_SPREAD[self.case] * alone / GOODPUT
 
     def direct(self, src: str, dst: str) -> float:
-        """Seconds of one gradient over plain streams."""
+        """Return the seconds of one gradient over plain streams."""
         return self.latency(src, dst) + self.streaming(src, dst)
 
     def wan(self, phases: Sequence[Phase]) -> float:
-        """Seconds of the slowest pair between regions."""
+        """Return the seconds of the slowest pair between regions."""
         return wan_seconds(
             phases, self.network, self.problem.calibration, self.exchange.streams, self.case
         )
 
     def named(self, *names: str) -> list[Phase]:
-        """Phases of the exchange whose name starts with one of some words."""
+        """Return the phases of the exchange whose name starts with one of some words."""
         return [phase for phase in self.phases if phase.name.startswith(names)]
 
 
@@ -157,10 +159,10 @@ def crew_of(
 
 
 def worker_rate(pool: Pool, framework: str) -> Rate:
-    """Speed of one worker while it computes under a framework."""
+    """Return the speed of one worker while it computes under a framework."""
     return pool.alone if framework == "none" else pool.shared
 
 
 def samples_per_round(exchange: Exchange, problem: Problem) -> int:
-    """Samples from one exchange to the next: TBS times local steps."""
+    """Return the samples from one exchange to the next: TBS times local steps."""
     return problem.batch * exchange.local_steps

@@ -31,7 +31,9 @@ def direct_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 
     Examples
     --------
     >>> from placer.market.network.graph import Link
-    >>> link = Link(src="a", dst="b", bytes_per_second=1e8, low=1e8, high=1e8, cap=1e8, rtt_s=0.1, basis="measured", source="")
+    >>> link = Link(
+    ...     src="a", dst="b", bytes_per_second=1e8, low=1e8, high=1e8, cap=1e8, rtt_s=0.1,
+    ...     basis="measured", source="")
     >>> round(direct_seconds(93e6, link), 3)  # 93 MB at 93 MB/s, and 0.05 s
     1.05
     """
@@ -47,8 +49,8 @@ def seconds_over(rtt_s: Any, transfer_s: Any, case: int = 0) -> Any:
 
 
 def direct_phase_seconds(phase: Phase, network: Network, streams: int = 1, case: int = 0) -> float:
-    """Slowest transfer of a phase whose transfers start together, not faster than the busiest
-    machine.
+    """Return the slowest transfer of a phase whose transfers start together, not faster than the
+    busiest machine.
     """
     slowest = max(
         (
@@ -61,7 +63,7 @@ def direct_phase_seconds(phase: Phase, network: Network, streams: int = 1, case:
 
 
 def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: float) -> float:
-    """When the last of several equal transfers into, or out of, one machine is there.
+    """Return when the last of several equal transfers into, or out of, one machine is there.
 
     Parameters
     ----------
@@ -80,9 +82,10 @@ def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: flo
 
     Examples
     --------
-    >>> arrival_seconds([0.0, 0.0, 9.0], [4.0, 4.0, 4.0], 1.0), arrival_seconds([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 1.0)
+    >>> late = arrival_seconds([0.0, 0.0, 9.0], [4.0, 4.0, 4.0], 1.0)
+    >>> late, arrival_seconds([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 1.0)
     (13.0, 3.0)
-    # halves by 1 s, thirds until 2.5 s, and half a transfer alone
+    >>> # halves by 1 s, thirds until 2.5 s, and half a transfer alone
     >>> arrival_seconds([0.0, 0.0, 1.0], [2.0, 2.0, 2.0], 1.0)
     3.5
     """

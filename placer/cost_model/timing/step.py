@@ -55,8 +55,8 @@ class StepSeconds:
 
 
 def overlapped(step: StepSeconds) -> StepSeconds:
-    """The same step when the exchange runs beside the calculation of the next one: the longer of
-    the two counts.
+    """Return the same step when the exchange runs beside the calculation of the next one: the
+    longer of the two counts.
     """
     return StepSeconds(
         calculation=step.calculation,
@@ -70,7 +70,7 @@ def overlapped(step: StepSeconds) -> StepSeconds:
 
 
 def gain_bound(granularity: float, factor: float = 2.0) -> float:
-    """Most that ``factor`` times the workers can multiply the throughput by.
+    """Return the most that ``factor`` times the workers can multiply the throughput by.
 
     Notes
     -----

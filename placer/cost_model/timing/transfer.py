@@ -38,7 +38,9 @@ def load_seconds(phase: Phase, network: Network, *, inside: bool) -> float:
 
 
 def machine_loads(phase: Phase, *, inside: bool) -> dict[str, float]:
-    """Bytes that the busiest machine of each place sends or receives in a phase, whichever is more."""
+    """Return the bytes that the busiest machine of each place sends or receives in a phase,
+    whichever is more.
+    """
     out: dict[str, float] = {}
     into: dict[str, float] = {}
     for t in phase.transfers:

@@ -32,8 +32,8 @@ def step_seconds(
 
 
 def _adaptive(this: Round) -> float:
-    """Seconds of calculation when the workers of a region share its part and fast ones do more: B
-    max(share / speed).
+    """Return the seconds of calculation when the workers of a region share its part and fast ones
+    do more: B max(share / speed).
     """
     batch = samples_per_round(this.exchange, this.problem)
     if not this.problem.requirements.datasets:
@@ -43,8 +43,8 @@ def _adaptive(this: Round) -> float:
 
 
 def _equal(this: Round) -> list[float]:
-    """Seconds of calculation of one machine of each group when the workers of a region get equal
-    parts.
+    """Return the seconds of calculation of one machine of each group when the workers of a region
+    get equal parts.
     """
     batch, counts = this.problem.batch, this.at_places()
     if not this.problem.requirements.datasets:
@@ -58,15 +58,15 @@ def _alone(this: Round) -> StepSeconds:
 
 
 def _butterfly(this: Round) -> StepSeconds:
-    """B / sum r, then averaging among all, then the slowest pair of the WAN."""
+    """Time a butterfly: B / sum r, then averaging among all, then the slowest pair of the WAN."""
     averaging, wan = this.averaging(this.workers), this.wan(this.phases)
     parts = (("averaging", averaging), ("between regions", wan))
     return StepSeconds(calculation=_adaptive(this), communication=averaging + wan, parts=parts)
 
 
 def _leaders(this: Round) -> StepSeconds:
-    """Averages inside the regions, among their leaders, and a broadcast: a composition of measured
-    parts.
+    """Time averages inside the regions, among their leaders, and a broadcast: a composition of
+    measured parts.
     """
     counts = this.at_places()
     inside = this.averaging_inside()
@@ -88,8 +88,8 @@ def _broadcast(this: Round) -> float:
 
 
 def _region_hub(this: Round) -> StepSeconds:
-    """H steps that the regions synchronise inside, then all models up to the hub and its mean down,
-    with a barrier.
+    """Time H steps that the regions synchronise inside, then all models up to the hub and its mean
+    down, with a barrier.
     """
     calculation, inside = _inside_regions(this)
     up, down = (
@@ -107,8 +107,8 @@ def _region_hub(this: Round) -> StepSeconds:
 
 
 def _inside_regions(this: Round) -> tuple[float, float]:
-    """Calculation, and what averages add to it until the last region has done its H steps; regions
-    do not wait for each other.
+    """Time the calculation, and what averages add to it until the last region has done its H steps;
+    regions do not wait for each other.
     """
     steps, speeds, counts = this.exchange.local_steps, this.speeds(), this.at_places()
     own = {
@@ -119,8 +119,8 @@ def _inside_regions(this: Round) -> tuple[float, float]:
 
 
 def _region_gossip(this: Round) -> StepSeconds:
-    """H steps of each region at its own pace; a send to a partner hides behind them unless it takes
-    longer.
+    """Time H steps of each region at its own pace; a send to a partner hides behind them unless it
+    takes longer.
 
     Notes
     -----
@@ -146,8 +146,8 @@ def _region_gossip(this: Round) -> StepSeconds:
 
 
 def _server(this: Round) -> StepSeconds:
-    """Last push, the sum of all gradients, and last pull; the server's own network is shared by all
-    transfers under way.
+    """Time the last push, the sum of all gradients, and last pull; the server's own network is
+    shared by all transfers under way.
     """
     hub, network = this.exchange.aggregator or "", this.network
     shared = share_seconds(this.size, network.machine_bytes_per_s(hub), this.case)
@@ -171,7 +171,7 @@ def _server(this: Round) -> StepSeconds:
 
 
 def _store(this: Round) -> StepSeconds:
-    """max(download + calculation + upload) + aggregate, through one store and one function.
+    """Time max(download + calculation + upload) + aggregate, through one store and one function.
 
     Notes
     -----
@@ -220,8 +220,8 @@ def _store(this: Round) -> StepSeconds:
 
 
 def _regional_stores(this: Round) -> StepSeconds:
-    """A store and a function in each region, then a global pair; the mean comes back through those,
-    and a region begins when it has it.
+    """Time a store and a function in each region, then a global pair; the mean comes back through
+    those, and a region begins when it has it.
     """
     function, store, case, size = (
         this.exchange.aggregator or "",

@@ -22,7 +22,7 @@ def last_arrival(jobs: Sequence[tuple[float, float, int]], through: float) -> fl
 
     Examples
     --------
-    # halves by 1 s, thirds until 2.5 s, and half a transfer alone
+    >>> # halves by 1 s, thirds until 2.5 s, and half a transfer alone
     >>> last_arrival([(0.0, 2.0, 2), (1.0, 2.0, 1)], 1.0)
     3.5
     """

@@ -47,7 +47,7 @@ MOST_KEPT = 12
 
 
 def cache_folder() -> Path:
-    """Folder of compiled catalogs: ``$PLACER_HOME/cache``, else the user's cache folder."""
+    """Return the folder of compiled catalogs: ``$PLACER_HOME/cache``, else the user's own."""
     folder = own_folder(platformdirs.user_cache_path)
     return (folder / "cache" if os.environ.get("PLACER_HOME") else folder) / "catalogs"
 
@@ -170,8 +170,8 @@ def _no_collection() -> Iterator[None]:
 
 
 def _path(digest: str) -> Path:
-    """File of a digest; the layout of the rows, the columns file and the version, whose checks it
-    passed, are part of its name.
+    """Return the file of a digest; the layout of the rows, the columns file and the version, whose
+    checks it passed, are part of its name.
     """
     layout = repr(
         (__version__, MARK_BYTES, {table: _columns(kind) for table, kind in TABLES.items()})

@@ -146,7 +146,7 @@ def _cell(parse: Callable[[str], Any], cell: str, name: str, where: str) -> Any:
 
 @lru_cache(maxsize=16)
 def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
-    """Columns of one file with their parsers, as catalogs/columns.csv describes them."""
+    """Return the columns of one file with their parsers, as catalogs/columns.csv describes them."""
     return {
         column: _parser(kind.removeprefix(_OPTIONAL))
         for column, kind in _column_types(file).items()
@@ -155,7 +155,7 @@ def file_columns(file: str) -> dict[str, Callable[[str], Any]]:
 
 @lru_cache(maxsize=16)
 def optional_columns(file: str) -> frozenset[str]:
-    """Columns that a file may lack; the field of the row then has its default."""
+    """Return the columns that a file may lack; the field of the row then has its default."""
     return frozenset(
         column for column, kind in _column_types(file).items() if kind.startswith(_OPTIONAL)
     )

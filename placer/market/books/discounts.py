@@ -35,8 +35,8 @@ class Discount:
         return f"x {self.multiplier:g}: {self.source}"
 
     def covers(self, offer: VmOffer) -> bool:
-        """Whether this line is about an offer; owned and reserved machines have no price to take
-        anything off.
+        """Return whether this line is about an offer; owned and reserved machines have no price to
+        take anything off.
         """
         pairs = (
             (offer.provider, self.provider),

@@ -26,17 +26,20 @@ def shipped_folder(name: str) -> Path:
 
 
 def shipped_catalogs() -> Path:
-    """Folder of the books that come with placer, installed or in a checkout."""
+    """Return the folder of the books that come with placer, installed or in a checkout."""
     return shipped_folder("catalogs")
 
 
 def own_books() -> Path:
-    """Folder of the user's books: ``$PLACER_HOME/catalogs``, else the user's data folder."""
+    """Return the folder of the user's books: ``$PLACER_HOME/catalogs``, else the user's data
+    folder.
+    """
     return own_folder(platformdirs.user_data_path) / "catalogs"
 
 
 def own_folder(usual: Callable[[str], Path]) -> Path:
-    """Folder of what placer keeps for a user: ``$PLACER_HOME``, else the usual one of the system.
+    """Return the folder of what placer keeps for a user: ``$PLACER_HOME``, else the usual one of
+    the system.
 
     Notes
     -----
@@ -51,7 +54,7 @@ def own_folder(usual: Callable[[str], Path]) -> Path:
 
 
 def own_book_names() -> list[str]:
-    """Names of the user's books, sorted."""
+    """Return the names of the user's books, sorted."""
     try:
         return sorted(
             path.name

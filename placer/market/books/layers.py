@@ -65,7 +65,7 @@ def digest_of(layers: Sequence[Layer]) -> str:
 
 
 def catalog_names() -> list[str]:
-    """Names of the shipped books, sorted."""
+    """Return the names of the shipped books, sorted."""
     return sorted(path.parent.name for path in shipped_catalogs().glob("*/offers.csv"))
 
 
@@ -114,8 +114,8 @@ def is_path(word: str) -> bool:
 
 
 def _path_of(word: str) -> Path | None:
-    """Folder or file of a layer; None if there is none. Links are followed now, so that a refresh
-    cannot change what is read.
+    """Return the folder or file of a layer; None if there is none. Links are followed now, so that
+    a refresh cannot change what is read.
     """
     if not word.strip():
         return None

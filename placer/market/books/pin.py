@@ -16,7 +16,7 @@ DEFAULT_CATALOG = "default"
 
 
 def pin_file() -> Path:
-    """Where the pin stands."""
+    """Return where the pin stands."""
     return own_books().parent / "pin.json"
 
 
@@ -30,7 +30,7 @@ def pin_document(words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def default_words() -> tuple[str, ...]:
-    """Names of the pinned books; ``default`` if none are.
+    """Return the names of the pinned books; ``default`` if none are.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def pinned() -> tuple[tuple[str, str], ...]:
 
 
 def _lasting(word: str) -> str:
-    """A path from every folder."""
+    """Return a path from every folder."""
     return str(Path(word).resolve()) if is_path(word) else word
 
 

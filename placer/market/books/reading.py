@@ -86,7 +86,7 @@ def stacked(layers: Sequence[Layer]) -> Catalog:
 
 
 def devices() -> Layer:
-    """The data sheets of gpus.csv lie under every book."""
+    """Return the devices of gpus.csv, which belong to every book."""
     path = shipped_catalogs() / "gpus.csv"
     return Layer(name="devices", files={"gpus.csv": LayerFile(path=path, data=path.read_bytes())})
 
@@ -180,7 +180,7 @@ def _with(row: Any, columns: Sequence[str], other: Any) -> Any:
 
 
 def _by_key(file: str, rows: Sequence[Located]) -> dict[tuple[Any, ...], list[Located]]:
-    """Rows by what a later layer replaces: all volume tiers of a pair together."""
+    """Group rows by the key that a later layer replaces: the volume tiers of a pair together."""
     columns = [column for column in KEYS[file] if column != "above_gib_per_month"]
     groups: dict[tuple[Any, ...], list[Located]] = {}
     for at in rows:

@@ -1,1 +1,1 @@
-"""Checks of a price book: errors, doubtful rows, coverage, sources, and changes between two books."""
+"""Checks of a price book: errors, doubtful rows, coverage, sources, differences."""

@@ -99,7 +99,7 @@ def _check_figures(table: str, row: Any) -> None:
 
 
 def _check_offer(where: str, offer: VmOffer) -> None:
-    """Refuse prices of nothing, and prices and interruptions whose two ends contradict each other."""
+    """Refuse prices of nothing, and ranges of prices or interruptions that are reversed."""
     if offer.usd_per_hour == 0 and offer.price_basis not in FREE:
         raise PlacerError(
             f"{where}: usd_per_hour '0' of a rented machine",

@@ -59,7 +59,7 @@ def coverage(catalog: Catalog) -> tuple[Covered, ...]:
 
 
 def rows_by_kind(catalog: Catalog) -> Mapping[str, Collection[Any]]:
-    """Every row of a catalog by what it is about, in words."""
+    """Return every row of a catalog by what it is about, in words."""
     return {
         "machines": catalog.offers,
         "functions": catalog.functions,
@@ -82,7 +82,7 @@ class Age:
 
 
 def ages(catalog: Catalog) -> tuple[Age, ...]:
-    """Dates of every kind of figure that a catalog has."""
+    """Return the dates of every kind of figure that a catalog has."""
     dates = {kind: [row.as_of for row in rows] for kind, rows in rows_by_kind(catalog).items()}
     return tuple(
         Age(kind=kind, rows=len(found), oldest=min(found), newest=max(found))
@@ -92,7 +92,7 @@ def ages(catalog: Catalog) -> tuple[Age, ...]:
 
 
 def regions_by_provider(catalog: Catalog) -> dict[str, int]:
-    """How many regions each provider has, sorted by name."""
+    """Return how many regions each provider has, sorted by name."""
     return dict(sorted(Counter(region.provider for region in catalog.regions.values()).items()))
 
 

@@ -74,7 +74,7 @@ def audit(
 
 
 def _prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
-    """Prices of a device that are out of all proportion."""
+    """Yield the prices of a device that are out of all proportion."""
     for where, offer in offers:
         middle, price = (
             catalog.usual_usd_per_gpu_hour.get((offer.gpu, offer.market)),
@@ -91,8 +91,8 @@ def _prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
 
 
 def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
-    """Spot machines dearer than on demand: it happens, and it is worth a word unless the source has
-    it.
+    """Yield the spot machines dearer than on demand: it happens, and it is worth a word unless the
+    source has it.
     """
     on_demand = {
         _kind(offer): offer.usd_per_hour for _, offer in offers if offer.market == "on_demand"
@@ -114,8 +114,8 @@ def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
 
 
 def _contracts(lines: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
-    """Lines of a contract that change no price, such as one of the market ``ondemand``, and
-    multipliers that look like slips.
+    """Yield the lines of a contract that change no price, such as one of the market ``ondemand``,
+    and multipliers that look like slips.
     """
     for where, line in lines:
         what = f"{line.provider}/{line.region} {line.instance_type} {line.gpu} {line.market}"
@@ -151,7 +151,7 @@ def _name(offer: VmOffer) -> str:
 
 
 def _dates(rows: Mapping[str, Sequence[Located]], today: str) -> Iterator[Finding]:
-    """Figures from the future, and prices from before there was anything to rent."""
+    """Yield the figures from the future, and prices from before there was anything to rent."""
     for file, found in rows.items():
         for where, row in found:
             if row.as_of > today:
@@ -167,7 +167,7 @@ def _dates(rows: Mapping[str, Sequence[Located]], today: str) -> Iterator[Findin
 
 
 def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
-    """Round-trip times that light in fibre could not do."""
+    """Yield the round-trip times that light in fibre could not do."""
     for where, link in links:
         if link.rtt_ms is None:
             continue
@@ -182,7 +182,9 @@ def _links(links: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
 
 
 def _egress(catalog: Catalog) -> Iterator[Finding]:
-    """Pairs of places with machines that no egress price covers; one finding for each source."""
+    """Yield the pairs of places with machines that no egress price covers; one finding for each
+    source.
+    """
     network, places = network_of(catalog), sorted({offer.place for offer in catalog.offers})
     for src in places:
         missing = []

@@ -55,6 +55,8 @@ def _group(key: tuple[str, ...], members: list[VmOffer]) -> OfferGroup:
         usd_per_gpu_hour_low=min(each),
         usd_per_gpu_hour_median=median(each),
         usd_per_gpu_hour_high=max(each),
-        cheapest=f"{cheapest.instance_type} {cheapest.market.replace('_', '-')} in {cheapest.place}",
+        cheapest=(
+            f"{cheapest.instance_type} {cheapest.market.replace('_', '-')} in {cheapest.place}"
+        ),
         newest=max(offer.as_of for offer in members),
     )

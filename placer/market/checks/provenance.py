@@ -33,7 +33,7 @@ class Source:
 
 @lru_cache(maxsize=1)
 def known_sources() -> tuple[Source, ...]:
-    """Every line of catalogs/sources.csv, in its order."""
+    """Return every line of catalogs/sources.csv, in its order."""
     return tuple(Source(**row) for row in read_rows(shipped_catalogs() / FILE, FILE))
 
 

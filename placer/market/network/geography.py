@@ -58,7 +58,7 @@ class Corridor:
 
 
 def great_circle_km(a: Point, b: Point) -> float:
-    """Great-circle distance of two points in kilometres (haversine)."""
+    """Return the great-circle distance of two points in kilometres (haversine)."""
     lat_a, lat_b = math.radians(a.latitude_deg), math.radians(b.latitude_deg)
     d_lat, d_lon = lat_b - lat_a, math.radians(b.longitude_deg - a.longitude_deg)
     h = math.sin(d_lat / 2) ** 2 + math.cos(lat_a) * math.cos(lat_b) * math.sin(d_lon / 2) ** 2
@@ -67,7 +67,7 @@ def great_circle_km(a: Point, b: Point) -> float:
 
 @lru_cache(maxsize=1)
 def hubs() -> dict[str, Hub]:
-    """Hubs by name (catalogs/hubs.csv)."""
+    """Return the hubs by name (catalogs/hubs.csv)."""
     return {
         row["hub"]: Hub(**row) for row in read_rows(shipped_catalogs() / "hubs.csv", "hubs.csv")
     }
@@ -75,20 +75,20 @@ def hubs() -> dict[str, Hub]:
 
 @lru_cache(maxsize=1)
 def corridors() -> tuple[Corridor, ...]:
-    """Corridors between hubs (catalogs/corridors.csv)."""
+    """Return the corridors between hubs (catalogs/corridors.csv)."""
     return tuple(
         Corridor(**row) for row in read_rows(shipped_catalogs() / "corridors.csv", "corridors.csv")
     )
 
 
 def zone_of(point: Point) -> str:
-    """Part of the world of a point: the zone of its nearest hub."""
+    """Return the part of the world of a point: the zone of its nearest hub."""
     return hubs()[_access(point.latitude_deg, point.longitude_deg)[0][1]].zone
 
 
 def way_km(a: Point, b: Point, *, gcp: bool = False) -> float:
-    """Length of the shortest way over the corridors, with the access of both ends; the same in both
-    directions.
+    """Return the length of the shortest way over the corridors, with the access of both ends; the
+    same in both directions.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class _Spot:
 
 @lru_cache(maxsize=4096)
 def _access(latitude_deg: float, longitude_deg: float) -> tuple[tuple[float, str], ...]:
-    """Nearest hubs of a point with the length of the way to each, nearest first."""
+    """Return the nearest hubs of a point with the length of the way to each, nearest first."""
     spot = _Spot(latitude_deg, longitude_deg)
     ways = ((ACCESS_FACTOR * great_circle_km(spot, hub), name) for name, hub in hubs().items())
     return tuple(heapq.nsmallest(ACCESS_HUBS, ways))
@@ -119,14 +119,14 @@ def _access(latitude_deg: float, longitude_deg: float) -> tuple[tuple[float, str
 
 @lru_cache(maxsize=4096)
 def _reach(latitude_deg: float, longitude_deg: float, gcp: bool) -> dict[str, float]:
-    """Kilometres from a point to every hub."""
+    """Return the kilometres from a point to every hub."""
     starts = [(km, hub_distances_km(hub, gcp)) for km, hub in _access(latitude_deg, longitude_deg)]
     return {hub: min(km + distances[hub] for km, distances in starts) for hub in hubs()}
 
 
 @lru_cache(maxsize=512)
 def hub_distances_km(start: str, gcp: bool = False) -> dict[str, float]:
-    """Kilometres of corridors from one hub to every hub.
+    """Return the kilometres of corridors from one hub to every hub.
 
     Notes
     -----
@@ -148,7 +148,7 @@ def hub_distances_km(start: str, gcp: bool = False) -> dict[str, float]:
 
 @lru_cache(maxsize=2)
 def _neighbours(gcp: bool) -> dict[str, list[tuple[str, float]]]:
-    """Hubs at the other ends of each hub's corridors, with their lengths in kilometres."""
+    """Return the neighbours of each hub over its corridors, with lengths in kilometres."""
     found: dict[str, list[tuple[str, float]]] = {hub: [] for hub in hubs()}
     for corridor in corridors():
         length_km = great_circle_km(hubs()[corridor.hub_a], hubs()[corridor.hub_b])

@@ -50,8 +50,8 @@ class Link:
     source: str
 
     def speed(self, streams: int = 1, case: int = 0) -> float:
-        """Bytes/s of some streams side by side; ``case`` 0 takes the value, 1 the low, 2 the high
-        bandwidth.
+        """Return the bytes/s of some streams side by side; ``case`` 0 takes the value, 1 the low, 2
+        the high bandwidth.
 
         Notes
         -----
@@ -60,7 +60,9 @@ class Link:
 
         Examples
         --------
-        >>> link = Link(src="a", dst="b", bytes_per_second=2.0, low=1.0, high=3.0, cap=7.0, rtt_s=0.1, basis="measured", source="")
+        >>> link = Link(
+        ...     src="a", dst="b", bytes_per_second=2.0, low=1.0, high=3.0, cap=7.0, rtt_s=0.1,
+        ...     basis="measured", source="")
         >>> link.speed(3), link.speed(4), link.speed(2, case=1)
         (6.0, 7.0, 2.0)
         """
@@ -69,7 +71,7 @@ class Link:
 
 
 def first_paid(tiers: Sequence[EgressPrice]) -> EgressPrice:
-    """First tier that costs something, lowest mark first; the first one if all are free."""
+    """Return the lowest volume tier that costs something; the first one if all are free."""
     return next((tier for tier in tiers if tier.usd_per_gib > 0), tiers[0])
 
 
@@ -153,7 +155,9 @@ class Network:
         return found
 
     def machine_bytes_per_s(self, place: str) -> float:
-        """What one machine sends or receives in all: one stream inside its region reaches it."""
+        """Return what one machine sends or receives in all: one stream inside its region reaches
+        it.
+        """
         return self.link(place, place).bytes_per_second
 
     def egress_price(self, src: str, dst: str, *, same_zone: bool = True) -> EgressPrice:
@@ -211,7 +215,7 @@ class Network:
         return found
 
     def usd_per_byte(self, src: str, dst: str, *, same_zone: bool = True) -> float:
-        """Egress price in USD per byte; see `egress_price`."""
+        """Return the egress price in USD per byte; see `egress_price`."""
         return self.egress_price(src, dst, same_zone=same_zone).usd_per_gib / GIB
 
     def graph(self, places: list[str]) -> nx.DiGraph[str]:
@@ -250,7 +254,7 @@ class Network:
         return self.estimated_link(src, dst) if row is None else self._completed(row)
 
     def _completed(self, row: MeasuredLink) -> Link:
-        """Link of a measured row; what nobody measured is estimated."""
+        """Return the link of a measured row; what nobody measured is estimated."""
         a, b = self._catalog.region(row.src), self._catalog.region(row.dst)
         rtt_s = self._rtt_s(a, b) if row.rtt_ms is None else row.rtt_ms / 1e3
         cap = (
@@ -284,8 +288,8 @@ class Network:
         return found
 
     def _cap(self, src: Region, dst: Region, rtt_s: float) -> float:
-        """What many streams reach: the caps of the providers and of the largest network cards that
-        both places rent out.
+        """Return what many streams reach: the caps of the providers and of the largest network
+        cards that both places rent out.
         """
         return min(
             pair_cap_bytes_per_s(src, dst, rtt_s),
@@ -294,7 +298,9 @@ class Network:
         )
 
     def _card_bytes_per_s(self, place: str) -> float:
-        """Network of the best machine of a place; without end where an offer does not say."""
+        """Return the network of the best machine of a place; without end where an offer does not
+        say.
+        """
         found = self._cards.get(place)
         if found is None:
             cards = [offer.network_gbps for offer in self._catalog.offers_at(place)]
@@ -332,8 +338,8 @@ class Network:
 
 
 def _estimated(a: Region, b: Region, rtt_s: float, cap: float, source: str) -> Link:
-    """Link whose one stream is estimated from its window, its round-trip time and what the pair
-    carries at most.
+    """Return the link whose one stream is estimated from its window, its round-trip time and what
+    the pair carries at most.
     """
     speed, wide = min(one_stream_bytes_per_s(a, b, rtt_s), cap), spread(a, b, rtt_s)
     return Link(

@@ -56,7 +56,7 @@ def fitted_factors(
 
 
 def _weighted_median(pairs: list[tuple[float, float]]) -> float:
-    """Value at which half of the weight is reached."""
+    """Return the value at which half of the weight is reached."""
     half, reached = sum(weight for _, weight in pairs) / 2, 0.0
     for value, weight in sorted(pairs):
         reached += weight

@@ -124,8 +124,8 @@ africa and middle-east with themselves have one pair each.
 
 
 def estimated_rtt_s(a: Region, b: Region) -> float:
-    """Round-trip time in seconds between two places: floor + factor of their zones x way, and no
-    faster than light in fibre.
+    """Return the round-trip time in seconds between two places: floor + factor of their zones x
+    way, and no faster than light in fibre.
     """
     if a.place == b.place:
         return IN_REGION_RTT_S
@@ -138,12 +138,14 @@ def estimated_rtt_s(a: Region, b: Region) -> float:
 
 
 def light_rtt_s(a: Region, b: Region) -> float:
-    """Least round-trip time in seconds between two places: light in fibre along the great circle."""
+    """Return the least round-trip time in seconds between two places: light in fibre along the
+    great circle.
+    """
     return great_circle_km(a, b) / FIBRE_KM_PER_RTT_S
 
 
 def route_factor(zone_a: str, zone_b: str) -> float:
-    """Factor of two zones, in any order."""
+    """Return the factor of two zones, in any order."""
     return _FACTORS[zone_a, zone_b]
 
 
@@ -156,8 +158,8 @@ _FACTORS = {
 
 
 def weighted_km(a: Region, b: Region, direct_km: float) -> float:
-    """Way between two places in kilometres, before the factor of their zones; ``direct_km`` is
-    their great circle.
+    """Return the way between two places in kilometres, before the factor of their zones;
+    ``direct_km`` is their great circle.
     """
     own = a.provider == b.provider and a.provider in CLOUDS
     km = way_km(a, b, gcp="gcp" in (a.provider, b.provider))
@@ -167,7 +169,7 @@ def weighted_km(a: Region, b: Region, direct_km: float) -> float:
 
 
 def spread(a: Region, b: Region, rtt_s: float) -> float:
-    """Factor of the low and high of an estimated bandwidth between two places."""
+    """Return the factor of the low and high of an estimated bandwidth between two places."""
     if a.place == b.place:
         return SPREAD
     if a.provider not in STREAM_CAP_BYTES_PER_S or b.provider not in STREAM_CAP_BYTES_PER_S:
@@ -176,13 +178,15 @@ def spread(a: Region, b: Region, rtt_s: float) -> float:
 
 
 def one_stream_bytes_per_s(src: Region, dst: Region, rtt_s: float) -> float:
-    """Throughput of one TCP stream: min(caps of both ends, window / rtt), in bytes per second."""
+    """Return the throughput of one TCP stream: min(caps of both ends, window / rtt), in bytes per
+    second.
+    """
     ends = min(STREAM_CAP_BYTES_PER_S.get(r.provider, DEFAULT_CAP_BYTES_PER_S) for r in (src, dst))
     return min(ends, pair_cap_bytes_per_s(src, dst, rtt_s), STREAM_WINDOW_BYTES / rtt_s)
 
 
 def pair_cap_bytes_per_s(src: Region, dst: Region, rtt_s: float) -> float:
-    """What any number of streams between two machines reaches.
+    """Return what any number of streams between two machines reaches.
 
     Notes
     -----

@@ -130,7 +130,7 @@ def check_network(grids: Sequence[str], catalog: str | Sequence[str] | None = No
 
 
 def _links(layer: Layer) -> list[tuple[str, MeasuredLink]]:
-    """Rows of links.csv of a layer, with where they stand."""
+    """Return the rows of links.csv of a layer, with where they stand."""
     found = layer.files.get("links.csv")
     if found is None:
         raise PlacerError(
@@ -141,7 +141,7 @@ def _links(layer: Layer) -> list[tuple[str, MeasuredLink]]:
 
 
 def _regions(layers: Sequence[Layer]) -> dict[str, Region]:
-    """Regions that the grids bring along."""
+    """Return the regions that the grids bring along."""
     files = [
         Layer(name=layer.name, files={"regions.csv": layer.files["regions.csv"]})
         for layer in layers
@@ -212,7 +212,7 @@ def _suspects(placed: Iterable[tuple[str, MeasuredLink]], known: Catalog) -> Ite
 
 
 def _misses(row: MeasuredLink, known: Catalog, network: Network) -> Iterator[Miss]:
-    """Each measured figure of a row beside the model's."""
+    """Yield each measured figure of a row beside the model's."""
     link = network.estimated_link(row.src, row.dst)
     ends = sorted((known.region(row.src).continent, known.region(row.dst).continent))
     group = SAME_REGION if row.src == row.dst else "-".join(ends)
@@ -230,8 +230,8 @@ def _misses(row: MeasuredLink, known: Catalog, network: Network) -> Iterator[Mis
 
 
 def _errors(misses: Sequence[Miss]) -> Iterator[ErrorGroup]:
-    """Errors of each figure: pairs of continents by name, then the same region, then all between
-    regions.
+    """Yield the errors of each figure: pairs of continents by name, then the same region, then all
+    between regions.
     """
     for figure in FIGURES:
         groups: dict[str, list[Miss]] = {}
@@ -260,7 +260,9 @@ def _error_group(figure: str, group: str, misses: Sequence[Miss]) -> ErrorGroup:
 
 
 def _refits(rows: Sequence[MeasuredLink], known: Catalog) -> Iterator[Refit]:
-    """Factors that the measured round-trip times ask for; both directions of a pair count as one."""
+    """Yield the factors that the measured round-trip times ask for; both directions of a pair count
+    as one.
+    """
     pairs: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         if row.rtt_ms is not None and row.src != row.dst:

@@ -146,7 +146,7 @@ def _gathered(scope: Scope, tell: Callable[[str], None], partial: bool) -> Gathe
 
 
 def _before(book: str, provider: str) -> list[dict[str, Any]] | None:
-    """Offers of the book that is there; None if there is none or nobody can read it.
+    """Return the offers of the book that is there; None if there is none or nobody can read it.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def _failures(failed: Mapping[str, str], kept: Sequence[Mapping[str, Any]]) -> l
 
 
 def _doubts(book: str, compared: Changes | None, dry_run: bool) -> list[str]:
-    """What to look at before the new book is used."""
+    """Return what to look at before the new book is used."""
     found = []
     if compared is None and book in own_book_names():
         found.append(

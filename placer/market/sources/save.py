@@ -213,8 +213,8 @@ def _put_in_place(made: Path, book: Path) -> None:
 
 
 def _target(book: Path) -> Path | None:
-    """Folder that the link of a book names; None if there is no link, or one that `save` does not
-    make.
+    """Return the folder that the link of a book names; None if there is no link, or one that `save`
+    does not make.
     """
     try:
         name = str(book.readlink())

@@ -75,8 +75,8 @@ class Scope:
         return gpu in self.gpus
 
     def hosts(self) -> frozenset[str]:
-        """Types without a GPU that are asked for: no interface says which CPU kind they are, so the
-        shipped book does.
+        """Return the types without a GPU that are asked for: no interface says which CPU kind they
+        are, so the shipped book does.
         """
         return frozenset(
             name

@@ -48,5 +48,5 @@ def strategy(name: str) -> Strategy:
 
 
 def traits(name: str) -> Traits:
-    """What sets a strategy apart; see `Traits`."""
+    """Return what sets a strategy apart; see `Traits`."""
     return strategy(name).TRAITS

@@ -10,7 +10,7 @@ TRAITS = Traits(transport="butterfly", may_overlap=True)
 
 
 def pair_bytes(gradient_bytes: float, workers: int) -> float:
-    """Bytes that one ordered pair of workers carries in one step: 2 S / N.
+    """Return the bytes that one ordered pair of workers carries in one step: 2 S / N.
 
     Notes
     -----
@@ -71,7 +71,8 @@ def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple
     Examples
     --------
     >>> from placer.problem.placement import Exchange
-    >>> scatter, gather = phases([("a", 1), ("b", 1)], 100.0, Exchange(strategy="all-reduce", compression="fp16"))
+    >>> exchange = Exchange(strategy="all-reduce", compression="fp16")
+    >>> scatter, gather = phases([("a", 1), ("b", 1)], 100.0, exchange)
     >>> [(t.src, t.dst, t.bytes) for t in scatter.transfers]
     [('a', 'b', 50.0), ('b', 'a', 50.0)]
     """

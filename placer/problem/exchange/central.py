@@ -12,12 +12,13 @@ from placer.problem.exchange.traits import Traits
 from placer.problem.placement import Exchange
 from placer.units import GIB
 
-# Nobody published what a worker loses beside a serverless aggregator: assumed as under hivemind, never faster.
+# Nobody published what a worker loses beside a serverless aggregator: assumed as under hivemind.
 TRAITS = Traits(division="equal", transport="store", hub="function")
 
 
 def memory_gib(gradient_bytes: float, gradients: int) -> float:
-    """Smallest function memory in whole GiB, at least one, that holds the gradients it sums.
+    """Return the smallest function memory in whole GiB, at least one, that holds the gradients it
+    sums.
 
     Examples
     --------
@@ -28,8 +29,8 @@ def memory_gib(gradient_bytes: float, gradients: int) -> float:
 
 
 def gradients_held(counts: Collection[int], *, regional: bool) -> int:
-    """Gradients that one function holds at most: those of all workers, or with a function in each
-    region those of the largest one.
+    """Return the gradients that one function holds at most: those of all workers, or with a
+    function in each region those of the largest one.
 
     Parameters
     ----------

@@ -19,8 +19,9 @@ def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple
     Examples
     --------
     >>> from placer.problem.exchange.phase import bytes_by_link
-    >>> sent = bytes_by_link(phases([("a", 4), ("b", 4)], 100.0, Exchange(strategy="hierarchical-all-reduce", compression="fp16")))
-    # 2 S / R between leaders; 4 x 3 pairs of 2 S / 4, then 3 x S
+    >>> exchange = Exchange(strategy="hierarchical-all-reduce", compression="fp16")
+    >>> sent = bytes_by_link(phases([("a", 4), ("b", 4)], 100.0, exchange))
+    >>> # 2 S / R between leaders; 4 x 3 pairs of 2 S / 4, then 3 x S
     >>> sent["a", "b"], sent["a", "a"]
     (100.0, 900.0)
     """

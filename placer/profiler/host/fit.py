@@ -54,7 +54,7 @@ def fit(points: Sequence[tuple[float, float, float]]) -> HostFit:
 
     Examples
     --------
-    # 3 s/GB and 1 ms a tensor
+    >>> # 3 s/GB and 1 ms a tensor
     >>> found = fit([(1e9, 10, 3.01), (2e9, 10, 6.01), (1e9, 1000, 4.0)])
     >>> round(found.s_per_gb.value, 6), round(found.s_per_tensor.value, 6)
     (3.0, 0.001)
@@ -98,7 +98,7 @@ def student(freedom: int) -> float:
 
     Examples
     --------
-    # tables: 2.13, 1.81, 1.70; below 4 it is too narrow
+    >>> # tables: 2.13, 1.81, 1.70; below 4 it is too narrow
     >>> [round(student(n), 2) for n in (4, 10, 30)]
     [2.13, 1.81, 1.7]
     """

@@ -47,7 +47,7 @@ def ratio_of_pairs(above: Sequence[float], below: Sequence[float]) -> Ratio:
 
     Examples
     --------
-    # seven pairs: the interval leaves out nothing
+    >>> # seven pairs: the interval leaves out nothing
     >>> ratio_of_pairs([1.0, 1.1, 0.9, 1.2, 0.8, 1.0, 30.0], [2.0] * 7)
     Ratio(value=0.5, low=0.4, high=15.0, pairs=7)
     """

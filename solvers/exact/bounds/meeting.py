@@ -82,7 +82,7 @@ class Partners:
 
         Examples
         --------
-        # two at the nearest, one at the next
+        >>> # two at the nearest, one at the next
         >>> Partners(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 4.0], [2.0, 4.0, 0.0]])).usd(3, 2)
         array([4., 6., 8.])
         """

@@ -319,7 +319,7 @@ def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
 
     Examples
     --------
-    # 8 and 2 workers: 100 - 64 - 4
+    >>> # 8 and 2 workers: 100 - 64 - 4
     >>> fewest_crossing_pairs(np.array([10]), np.array([8, 8, 8]), 1)
     array([32.])
     >>> fewest_crossing_pairs(np.array([8]), np.array([8, 8]), 2)  # 7 and 1

@@ -47,7 +47,7 @@ def some_mix(
     Examples
     --------
     >>> two = np.array([4.0, 2.0]), np.array([1.0, 3.0]), np.array([2.0, 2.0])
-    # one of each: 4 + 1 s for 4 USD
+    >>> # one of each: 4 + 1 s for 4 USD
     >>> some_mix(*two, 2, 1.0, 5.0, 4.0), some_mix(*two, 2, 1.0, 5.0, 3.9)
     (True, False)
     """

@@ -181,8 +181,8 @@ def _bits(total: Mapping[str, Any], where: str) -> float:
 
 
 def _rtt_ms(end: Mapping[str, Any]) -> float | None:
-    """Median over the streams of the least round-trip time, else of the mean; microseconds in the
-    file, 0 where unknown.
+    """Return the median over the streams of the least round-trip time, else of the mean;
+    microseconds in the file, 0 where unknown.
 
     The mean of a stream that fills the link has its own queue in it.
     """

@@ -153,7 +153,7 @@ def _date(table: Table, line: int, cell: str | None, date: str | None) -> str:
 
 
 def given_day(table: Table, line: int, date: str | None) -> str:
-    """Day that the user gives for rows that have none; `PlacerError` without one."""
+    """Return the day that the user gives for rows that have none; `PlacerError` without one."""
     if date is None:
         raise table.error(
             "does not say when it was measured", "give its day, as in --date 2026-08-03", line

@@ -190,7 +190,7 @@ def _by_pair(readings: Iterable[Reading]) -> dict[tuple[str, str], list[Reading]
 def _without_contradictions(
     pairs: dict[tuple[str, str], list[Reading]], counted: Counter[str]
 ) -> dict[tuple[str, str], list[Reading]]:
-    """Leave out round-trip times that the way back contradicts, and count them; throughput stays."""
+    """Drop round-trip times that the reverse direction contradicts, and count them."""
     times = {
         pair: median(rtts)
         for pair, runs in pairs.items()
@@ -284,7 +284,9 @@ def _speeds(runs: Iterable[Reading]) -> list[float]:
 
 
 def _best(many: Sequence[Reading]) -> float:
-    """Median of the number of streams that moved most: the column asks for as many streams as help."""
+    """Return the median of the number of streams that moved most: the column asks for as many
+    streams as help.
+    """
     return max(median(_speeds(group)) for group in _by_streams(many))
 
 
@@ -308,5 +310,5 @@ def _gbps(bits_per_s: float) -> float:
 
 
 def _digits(value: float) -> float:
-    """Six digits that count: no measurement has more."""
+    """Round to six significant digits: no measurement has more."""
     return 0.0 if value == 0 or not math.isfinite(value) else float(f"{value:.6g}")

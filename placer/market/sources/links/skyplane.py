@@ -149,7 +149,7 @@ def _unused(row: Mapping[str, str]) -> str | None:
 
 
 def _first(table: Table, line: int, row: Mapping[str, str], columns: Sequence[str]) -> float | None:
-    """First figure that a row has."""
+    """Return the first figure that a row has."""
     return next(
         (value for c in columns if (value := table.number(line, c, row.get(c, ""))) is not None),
         None,

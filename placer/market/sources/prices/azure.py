@@ -52,7 +52,7 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
 
 
 def _questions(sizes: Sequence[str], scope: Scope) -> Iterator[str]:
-    """Filters of the interface, a few sizes each."""
+    """Yield the filters of the interface, a few sizes each."""
     few = scope.regions if len(scope.regions) <= REGIONS_A_QUESTION else ()
     for start in range(0, len(sizes), SIZES_A_QUESTION):
         parts = ["serviceName eq 'Virtual Machines'", "priceType eq 'Consumption'"]
@@ -68,7 +68,7 @@ def _any(column: str, values: Sequence[str]) -> str:
 def _items(
     source: Pages, question: str, tell: Callable[[str], None]
 ) -> Iterator[Mapping[str, Any]]:
-    """Items of all pages of one filter.
+    """Yield the items of all pages of one filter.
 
     Notes
     -----

@@ -139,7 +139,7 @@ def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, A
 
 
 def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[str]) -> Prices:
-    """Prices of parts by region and market; of two prices of one part the newer."""
+    """Return the prices of parts by region and market; of two prices of one part the newer."""
     found: Prices = {}
     for sku in skus:
         part = _part(sku)
@@ -236,7 +236,7 @@ def _money(amount: Mapping[str, Any]) -> float:
 def _quote(
     region: str, name: str, shape: Shape, market: str, prices: Prices, left_out: Counter[str]
 ) -> Quote | None:
-    """Price a machine; None, and counted unless the whole machine has no price, if a part has none."""
+    """Price a machine; None if a part has no price, which is counted unless all parts lack one."""
     parts = _parts(name, shape)
     found = {
         part: prices[part, region, market] for part in parts if (part, region, market) in prices
@@ -264,7 +264,7 @@ def _quote(
 
 
 def _parts(name: str, shape: Shape) -> dict[str, float]:
-    """Amounts of each part of a machine, such as ``n1-standard-4+1xT4``."""
+    """Return the amounts of each part of a machine, such as ``n1-standard-4+1xT4``."""
     series = "-".join(name.split("-")[:2])
     family = series if series in FAMILIES.values() else name.partition("-")[0]
     parts = {f"{family} Core": shape.vcpus, f"{family} Ram": shape.memory_gib}

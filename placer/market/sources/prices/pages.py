@@ -95,7 +95,7 @@ class Pages:
         return _failed(f"a page of '{self.base}' {what}")
 
     def _ask(self, url: str, params: Mapping[str, str] | None) -> tuple[int, float | None, bytes]:
-        """Status, the wait that the server asks for, and the body."""
+        """Return the status, the wait that the server asks for, and the body."""
         import httpx
 
         try:
@@ -157,8 +157,8 @@ def pages(base: str, headers: Mapping[str, str] | None = None) -> Iterator[Pages
 
 
 def address(variable: str, default: str) -> str:
-    """Address of an interface: the provider's, unless an environment variable names another, such
-    as a mirror.
+    """Return the address of an interface: the provider's, unless an environment variable names
+    another, such as a mirror.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def _no_number(name: str) -> float:
 
 
 def _pause(header: str | None) -> float | None:
-    """Seconds of a Retry-After header: a number or a date."""
+    """Return the seconds of a Retry-After header: a number or a date."""
     if header is None:
         return None
     if header.strip().isdecimal():

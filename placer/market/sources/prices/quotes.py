@@ -157,7 +157,9 @@ def fault(quote: Quote, usual: Mapping[tuple[str, str], float], today: date) -> 
 
 
 def _usual(quotes: Sequence[Quote], scope: Scope) -> dict[tuple[str, str], float]:
-    """Medians of the shipped book; of the answer itself for devices that the book does not rent."""
+    """Return the medians of the shipped book; of the answer itself for devices that the book does
+    not rent.
+    """
     own: dict[tuple[str, str], list[float]] = defaultdict(list)
     for quote in quotes:
         if math.isfinite(quote.usd_per_hour) and quote.usd_per_hour > 0:

@@ -74,7 +74,7 @@ class Table:
                 words = f"{len(cells)} cells instead of {len(self.header)}"
                 raise self.error(
                     words,
-                    "check the commas of this line; if it is the last one, the file is not complete",
+                    "check the commas of this line; if it is the last one, the file is incomplete",
                     line,
                 )
             yield line, dict(zip(self.header, cells, strict=True))

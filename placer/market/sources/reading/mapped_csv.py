@@ -140,7 +140,7 @@ def _is_table(lines: Sequence[str], separator: str) -> bool:
 
 
 def _sources(table: Table, mapping: ColumnMap) -> dict[str, str]:
-    """Their column for each of placer's; empty for those that are set."""
+    """Return their column for each of placer's; empty for those that are set."""
     for theirs in mapping.columns.values():
         if theirs not in table.header:
             error = unknown("column", theirs, table.header)
@@ -170,7 +170,7 @@ def _may_be_empty(column: str, file: str) -> bool:
 def _rows(
     table: Table, mapping: ColumnMap, sources: Mapping[str, str], tally: Tally
 ) -> Iterator[tuple[str, Row]]:
-    """Line and row of each row whose cells are right; equal rows count once."""
+    """Yield the line and row of each row whose cells are right; equal rows count once."""
     at = {column: table.header.index(theirs) for column, theirs in sources.items() if theirs}
     seen: dict[tuple[Any, ...], tuple[str, Row]] = {}
     for number, cells in table.cells:
@@ -230,7 +230,7 @@ def _value(cell: str, column: str, mapping: ColumnMap) -> Any:
 
 
 def _known(rows: Iterator[tuple[str, Row]], file: str, tally: Tally) -> Iterator[Row]:
-    """Rows whose region and device the default book knows."""
+    """Yield the rows whose region and device the default book knows."""
     book = load_catalog("default") if file in PLACED else None
     usual = book.usual_usd_per_gpu_hour if book is not None and file == "offers.csv" else {}
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()

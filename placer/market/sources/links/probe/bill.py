@@ -123,8 +123,8 @@ def bill(network: Network, here: str, host: ProbeHost, runs: Sequence[Run]) -> l
 
 
 def dearest(network: Network, src: str, dst: str) -> float:
-    """Highest price of a direction in USD/GiB: over all volume tiers, and over zones if both ends
-    share a region.
+    """Return the highest price of a direction in USD/GiB: over all volume tiers, and over zones if
+    both ends share a region.
     """
     zones = (True, False) if src == dst else (True,)
     return max(

@@ -60,7 +60,7 @@ class RoundTrip:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Throughput:
-    """One run of some streams in one direction; bytes are what was sent and what arrived in time."""
+    """One run of some streams in one direction: bytes sent, and bytes that arrived in time."""
 
     streams: int
     sent_bytes: int
@@ -136,7 +136,7 @@ def throughput(peer: Peer, verb: str, streams: int, most_bytes: int, seconds: fl
 
 
 def _open(peer: Peer, question: Question) -> tuple[socket.socket, float]:
-    """Connect and ask; return the connection after ``ok``, and the seconds of the connection alone."""
+    """Connect and ask; return the connection after ``ok``, and the seconds to connect."""
     start = time.perf_counter()
     connection = socket.create_connection(peer.address, timeout=peer.silence_seconds)
     seconds = time.perf_counter() - start

@@ -94,7 +94,7 @@ def run_probe(
 def harvest_probe(
     reports: Sequence[HostReport], plan: ProbePlan, regions: Mapping[str, Region]
 ) -> Harvest:
-    """Bring what all hosts gave into rows of links.csv; hosts that failed are counted as left out."""
+    """Turn the figures of all hosts into rows of links.csv; count failed hosts as left out."""
     readings = [reading for report in reports for reading in report.readings]
     document = json.dumps(
         [
@@ -190,7 +190,7 @@ def resolve(host: ProbeHost) -> tuple[str, int]:
 
 
 def today() -> str:
-    """Date of a measurement, UTC."""
+    """Return the date of a measurement, UTC."""
     return datetime.now(UTC).date().isoformat()
 
 

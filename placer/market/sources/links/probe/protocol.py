@@ -79,7 +79,7 @@ class Meter:
     _last: tuple[float, int] | None = None
 
     def add(self, count: int, now: float) -> bool:
-        """Count a piece; False when the time is over: then the piece does not count for the rate."""
+        """Count a piece; return False once the time is over: the piece then does not count."""
         self.total_bytes += count
         mark = (now, self.total_bytes)
         if self._first is None:
@@ -92,8 +92,8 @@ class Meter:
         return True
 
     def report(self) -> Report:
-        """What the rate counts: from the end of the warm-up, or of the first piece, to the last
-        piece in time.
+        """Return what the rate counts: from the end of the warm-up, or of the first piece, to the
+        last piece in time.
         """
         if self._first is None or self._last is None:
             return Report(total_bytes=self.total_bytes, rate_bytes=0, seconds=0.0)
@@ -199,7 +199,7 @@ def read_exactly(connection: socket.socket, count: int, seconds: float) -> bytes
 
 
 def until(seconds: float) -> Callable[[], float]:
-    """Give a function that says how many seconds are left, and raises `TimeoutError` when none are."""
+    """Return a function of the seconds that are left; it raises `TimeoutError` at zero."""
     end = time.monotonic() + seconds
 
     def left() -> float:

@@ -105,7 +105,7 @@ class ProbeServer:
                 except (TimeoutError, ConnectionError):
                     continue
                 except (OSError, RuntimeError):
-                    # Out of files or threads: whoever waits is served when one of the others has gone.
+                    # Out of files or threads: clients wait until another one has gone.
                     self._stop.wait(ACCEPT_SECONDS)
         finally:
             self.listener.close()

@@ -59,7 +59,7 @@ class Account:
             return self._session.client(service, region_name=region, config=self._config)
 
     def rows(self, client: Any, operation: str, result: str, **wishes: Any) -> list[Any]:
-        """All pages of one operation.
+        """Return all pages of one operation.
 
         Parameters
         ----------

@@ -82,7 +82,9 @@ def _tip(error: PlacerError, regions: int) -> str:
 
 
 def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> tuple[list[str], list[str]]:
-    """Regions that are asked for and switched on in the account, and notes that name the others."""
+    """Return the regions that are asked for and switched on in the account, and notes that name the
+    others.
+    """
     rows = account.rows(account.client("ec2", HOME), "describe_regions", "Regions", AllRegions=True)
     on = {
         row["RegionName"]: row.get("OptInStatus", "opt-in-not-required") != "not-opted-in"
@@ -122,7 +124,7 @@ class _Region:
         self.left_out: Counter[str] = Counter()
 
     def read(self) -> Gathered:
-        """Prices of the types that the region offers, with digests of the answers.
+        """Return the prices of the types that the region offers, with digests of the answers.
 
         Raises
         ------
@@ -170,8 +172,8 @@ class _Region:
         return Gathered(quotes=quotes + spot, origins=origins, left_out=self.left_out)
 
     def _offered(self, types: Iterable[str]) -> set[str]:
-        """Types of the price list that the region has: the list also keeps prices of those that are
-        gone.
+        """Return the types of the price list that the region has: the list also keeps prices of
+        those that are gone.
         """
         found: set[str] = set()
         for names in _parts(types):
@@ -188,7 +190,7 @@ class _Region:
         return found
 
     def _wanted(self, types: Iterable[str]) -> dict[str, Shape]:
-        """Shapes of types whose device is known and asked for."""
+        """Return the shapes of types whose device is known and asked for."""
         for names in _parts(set(types) - self.shapes.keys()):
             for row in self.account.rows(
                 self.ec2, "describe_instance_types", "InstanceTypes", InstanceTypes=names
@@ -206,7 +208,7 @@ class _Region:
         }
 
     def _spot(self, wanted: Mapping[str, Shape]) -> tuple[list[Quote], Sequence[Mapping[str, Any]]]:
-        """Current spot prices by zone, with their quantiles."""
+        """Return the current spot prices by zone, with their quantiles."""
         if not wanted:
             return [], []
         now = datetime.now(UTC)
@@ -239,7 +241,7 @@ class _Region:
 
 
 def _parts(types: Iterable[str]) -> Iterator[list[str]]:
-    """Names in the portions that EC2 takes in one call."""
+    """Yield the names in the portions that EC2 takes in one call."""
     names = sorted(types)
     return (
         names[start : start + TYPES_A_QUESTION] for start in range(0, len(names), TYPES_A_QUESTION)

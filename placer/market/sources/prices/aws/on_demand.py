@@ -34,7 +34,7 @@ class ListPrice:
 
 
 def filters(region: str) -> list[dict[str, str]]:
-    """Filters of GetProducts for the machines of one region."""
+    """Return the filters of GetProducts for the machines of one region."""
     wishes = {**WANTED, "regionCode": region}
     return [
         {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wishes.items()

@@ -1,4 +1,4 @@
-"""Machines and prices from SkyPilot's catalogs: vms.csv of each provider becomes offers of a book."""
+"""Machines and prices from SkyPilot's catalogs: rows of vms.csv become offers of a book."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _unread(folders: Sequence[str]) -> list[str]:
 
 
 def _files(place: str, provider: str | None) -> list[tuple[str, str]]:
-    """Provider and place of each vms.csv that one word of the command line names."""
+    """Return the provider and place of each vms.csv that one word of the command line names."""
     if _is_folder(place):
         folder = Path(place)
         if (folder / "vms.csv").is_file():
@@ -162,7 +162,7 @@ def _files(place: str, provider: str | None) -> list[tuple[str, str]]:
 
 
 def _provider_of(place: str, provider: str | None) -> str:
-    """Provider of a file: the one that was given, else the name of its folder."""
+    """Return the provider of a file: the one that was given, else the name of its folder."""
     if provider is not None:
         return provider
     path = urlsplit(place).path if is_url(place) else str(Path(place).absolute())
@@ -177,7 +177,7 @@ def _provider_of(place: str, provider: str | None) -> str:
 
 
 def _own_rows(folders: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Rows of regions.csv and gpus.csv beside the providers' folders."""
+    """Return the rows of regions.csv and gpus.csv beside the providers' folders."""
     return {
         file: [
             row
@@ -199,7 +199,9 @@ def _date_of(place: str) -> date:
 
 
 def _usual_prices(base: Catalog, machines: Sequence[Machine]) -> dict[str, float]:
-    """Median on-demand price of one device, by device: in the base book, else in the files."""
+    """Return the median on-demand price of one device, by device: in the base book, else in the
+    files.
+    """
     prices: dict[str, list[float]] = {}
     for machine in machines:
         prices.setdefault(machine.gpu, []).append(machine.usd_per_hour / machine.gpu_count)

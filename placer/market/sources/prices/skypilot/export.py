@@ -54,7 +54,7 @@ Machine = Mapping[str, VmOffer]
 
 
 def skypilot_lines(book: Catalog, tally: Tally) -> dict[str, list[Line]]:
-    """Lines of each provider's vms.csv.
+    """Return the lines of each provider's vms.csv.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _exportable(offer: VmOffer, tally: Tally) -> bool:
 
 
 def _line(machine: Machine, gpus: Mapping[str, Gpu]) -> Line:
-    """A line that is a whole machine."""
+    """Return a line that is a whole machine."""
     offer, spot = machine["on_demand"], machine.get("spot")
     is_gpu = gpus[offer.gpu].kind == "gpu"
     device = skypilot_device(offer.provider, offer.gpu, offer.instance_type, gpus) if is_gpu else ""
@@ -232,7 +232,7 @@ def _gcp_lines(
 
 
 def _host(offer: VmOffer) -> str | None:
-    """The host of a machine with devices; None if its name does not say one."""
+    """Return the host of a machine with devices; None if its name does not say one."""
     host, plus, devices = offer.instance_type.partition("+")
     if plus:
         return (
@@ -246,7 +246,7 @@ def _host(offer: VmOffer) -> str | None:
 def _region_lines(
     machines: Sequence[Machine], gpus: Mapping[str, Gpu], tally: Tally
 ) -> Iterator[Line]:
-    """Lines of one region of Google Cloud: CPU machines, hosts, devices."""
+    """Yield the lines of one region of Google Cloud: CPU machines, hosts, devices."""
     plain = {
         m["on_demand"].instance_type: m for m in machines if gpus[m["on_demand"].gpu].kind == "cpu"
     }

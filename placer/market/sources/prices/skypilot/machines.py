@@ -57,7 +57,7 @@ class _Host:
 def plain_machines(
     provider: str, rows: Sequence[VmRow], regions: Set[str], gpus: Mapping[str, Gpu], tally: Tally
 ) -> Iterator[Machine]:
-    """Machines of a provider whose rows are whole machines.
+    """Yield the machines of a provider whose rows are whole machines.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ def _placed(provider: str, row: VmRow) -> VmRow:
 def gcp_machines(
     provider: str, rows: Sequence[VmRow], regions: Set[str], gpus: Mapping[str, Gpu], tally: Tally
 ) -> Iterator[Machine]:
-    """Machines of Google Cloud: rows without devices are hosts and CPU machines, rows without a
-    machine are devices.
+    """Yield the machines of Google Cloud: rows without devices are hosts and CPU machines, rows
+    without a machine are devices.
 
     Notes
     -----
@@ -146,7 +146,7 @@ def _device(
 
 
 def _cpu(row: VmRow, gpus: Mapping[str, Gpu], tally: Tally) -> tuple[str, int] | None:
-    """The CPU kind with as many vCPUs and no more memory; None if there is none."""
+    """Return the CPU kind with as many vCPUs and no more memory; None if there is none."""
     if row.arch in OTHER_CORES or NO_MODERN_CORE.match(row.instance_type):
         tally.leave_out("machine without a GPU whose vCPUs are shared, Arm or from before 2014")
         return None

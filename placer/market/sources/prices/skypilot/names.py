@@ -83,12 +83,14 @@ OTHER_CORES = ("arm64", "i386", "arm64_mac", "x86_64_mac")
 def placer_device(
     provider: str, name: str, instance_type: str, known: Collection[str]
 ) -> str | None:
-    """Name of a device in gpus.csv; None if it is not there.
+    """Return the name of a device in gpus.csv; None if it is not there.
 
     Examples
     --------
-    >>> placer_device("gcp", "A100-80GB", "", ["A100-80"]), placer_device("lambda", "H100", "gpu_1x_h100_pcie", ["H100", "H100-PCIe"])
-    ('A100-80', 'H100-PCIe')
+    >>> placer_device("gcp", "A100-80GB", "", ["A100-80"])
+    'A100-80'
+    >>> placer_device("lambda", "H100", "gpu_1x_h100_pcie", ["H100", "H100-PCIe"])
+    'H100-PCIe'
     """
     if name == "H100":
         for cloud, machine, device in PLAIN_H100:
@@ -99,8 +101,8 @@ def placer_device(
 
 
 def skypilot_device(provider: str, gpu: str, instance_type: str, known: Collection[str]) -> str:
-    """SkyPilot's name of a device that `placer_device` reads back as ``gpu``; the name of gpus.csv
-    where SkyPilot has none.
+    """Return SkyPilot's name of a device that `placer_device` reads back as ``gpu``; the name of
+    gpus.csv where SkyPilot has none.
     """
     if provider == "gcp" and instance_type.startswith("a3-megagpu"):
         return "H100-MEGA"
@@ -112,7 +114,7 @@ def skypilot_device(provider: str, gpu: str, instance_type: str, known: Collecti
 
 
 def hosts_of(device: str, count: int, hosts: Mapping[str, tuple[float, float, float]]) -> list[str]:
-    """Hosts of Google Cloud for a number of devices, as SkyPilot chooses them.
+    """Return the hosts of Google Cloud for a number of devices, as SkyPilot chooses them.
 
     Parameters
     ----------

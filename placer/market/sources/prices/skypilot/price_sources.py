@@ -36,7 +36,7 @@ Key = tuple[Any, ...]
 
 
 def source_rows(book: Catalog, providers: Iterable[str]) -> dict[str, list[Row]]:
-    """Rows of each provider's `SOURCES`.
+    """Return the rows of each provider's `SOURCES`.
 
     Parameters
     ----------

@@ -64,8 +64,8 @@ class Tally:
         self.leave_out("wrong row", f"{where}: {words}")
 
     def reasons(self) -> dict[str, int]:
-        """How many rows were left out, by reason and name; names beyond `MOST_REASONS` are added
-        up.
+        """Return how many rows were left out, by reason and name; names beyond `MOST_REASONS` are
+        added up.
         """
         found: dict[str, int] = {}
         for reason, names in self.left_out.items():
@@ -92,7 +92,7 @@ class Tally:
         )
 
     def sentences(self) -> list[str]:
-        """Notes with the number of rows and one example each."""
+        """Return the notes with the number of rows and one example each."""
         return [
             f"{words} ({sum(rows.values()):,} times, as in {next(iter(rows))})"
             for words, rows in self.notes.items()
@@ -221,7 +221,7 @@ def _keep(
 
 
 def _higher(first: str, second: str) -> str:
-    """The higher of two prices; one that is no number is kept, so that it is refused later."""
+    """Return the higher of two prices; keep one that is no number, so that it is refused later."""
     try:
         return first if not second or float(first or "-inf") >= float(second) else second
     except ValueError:
@@ -276,7 +276,9 @@ def _shown(text: str) -> str:
 
 
 def numbers(row: VmRow) -> Mapping[str, float | None]:
-    """vCPUs, memory and prices of a machine that is complete; a spot price may be missing."""
+    """Return the vCPUs, memory and prices of a machine that is complete; a spot price may be
+    missing.
+    """
     plain_text(row)
     return {
         "vcpus": positive(row.vcpus, "vCPUs"),

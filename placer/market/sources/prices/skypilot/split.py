@@ -1,4 +1,4 @@
-"""Split the prices of machines into a price of the host and one of the devices whose sum they are."""
+"""Split the price of a machine into the prices of its host and of its devices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def split_prices(
 
     Examples
     --------
-    >>> prices, left_out = split_prices({("small", "T4:1"): {"spot": 0.57}, ("large", "T4:1"): {"spot": 0.79}}, {"small": {"spot": 0.22}})
+    >>> machines = {("small", "T4:1"): {"spot": 0.57}, ("large", "T4:1"): {"spot": 0.79}}
+    >>> prices, left_out = split_prices(machines, {"small": {"spot": 0.22}})
     >>> prices["T4:1"]["spot"], prices["large"]["spot"], left_out
     (0.35, 0.44, set())
     """
@@ -72,7 +73,7 @@ def split_prices(
 def _split(
     prices: Mapping[Edge, int], fixed: Mapping[str, int]
 ) -> tuple[dict[str, int], set[Edge]]:
-    """Prices of hosts and devices in one market; machines that contradict the others."""
+    """Return the prices of hosts and devices in one market; machines that contradict the others."""
     parts: dict[str, int] = {}
     wrong: set[Edge] = set()
     for edges in _groups(prices):
@@ -106,7 +107,7 @@ def _split(
 
 
 def _groups(edges: Iterable[Edge]) -> list[list[Edge]]:
-    """Machines that share hosts or devices, directly or through others."""
+    """Return the machines that share hosts or devices, directly or through others."""
     groups: list[list[Edge]] = []
     for edge in edges:
         touching = [
