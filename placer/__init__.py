@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from placer.problem.placement import Exchange, Placement, WorkerGroup
     from placer.problem.problem import Problem
     from placer.problem.requirements import Quota, Requirements
-    from placer.solving.result import Option, Result, SolveOptions, Status
+    from placer.solving.answer import SolveOptions, Status
+    from placer.solving.result import Option, Result
     from placer.units import Interval
     from placer.validation.calibration.calibrate import calibrate
     from placer.validation.simulation.replay import Simulation
@@ -61,8 +62,8 @@ _HOMES = {
     "Result": "placer.solving.result",
     "Robustness": "placer.advice.robustness.regret",
     "Simulation": "placer.validation.simulation.replay",
-    "SolveOptions": "placer.solving.result",
-    "Status": "placer.solving.result",
+    "SolveOptions": "placer.solving.answer",
+    "Status": "placer.solving.answer",
     "Sweep": "placer.advice.sweep.run",
     "WhatIf": "placer.advice.worlds.whatif",
     "WorkerGroup": "placer.problem.placement",

@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import ceil, floor, inf, log2
 
 from placer.problem.problem import Problem
-from placer.solving.result import Answer, SolveOptions
+from placer.solving.answer import Answer, SolveOptions
 
 from ._programs.child_process import solve_in_child
 from ._programs.linear import CONSTANT, Model, Solved

@@ -11,7 +11,8 @@ from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import exchange_for, exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
-from placer.solving.result import Answer, SolveOptions, Status, outcome_value, score
+from placer.solving.answer import Answer, SolveOptions, Status
+from placer.solving.result import outcome_value, score
 
 LIMIT = 2_000_000
 """Most combinations of counts that are tried."""

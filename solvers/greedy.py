@@ -5,7 +5,7 @@ be added to them.
 from __future__ import annotations
 
 from placer.problem.problem import Problem
-from placer.solving.result import Answer, SolveOptions, Status
+from placer.solving.answer import Answer, SolveOptions, Status
 
 from ._drafts.construction import answered, construct, judge_of
 from ._market.market import Market

@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
-from placer.solving.result import Answer, SolveOptions
+from placer.solving.answer import Answer, SolveOptions
 
 from ._programs.child_process import solve_in_child
 from ._programs.linear import Model, Solved

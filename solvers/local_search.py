@@ -8,7 +8,7 @@ import random
 from itertools import zip_longest
 
 from placer.problem.problem import Problem
-from placer.solving.result import Answer, SolveOptions, Status
+from placer.solving.answer import Answer, SolveOptions, Status
 
 from ._drafts.construction import Start, answered, construct, judge_of
 from ._drafts.draft import Draft, Judge

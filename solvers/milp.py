@@ -17,7 +17,7 @@ from pathlib import Path
 
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
-from placer.solving.result import Answer, SolveOptions
+from placer.solving.answer import Answer, SolveOptions
 
 from ._programs.child_process import die_with_parent, solve_in_child
 from ._programs.linear import Model, Solved

@@ -15,7 +15,8 @@ from placer.documents.manifest.reading import document_digest
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import PARTS, Problem
-from placer.solving.result import Result, SolveOptions
+from placer.solving.answer import SolveOptions
+from placer.solving.result import Result
 from placer.version import __version__
 
 SCHEMA = "placer.certificate/v1"

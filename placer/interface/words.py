@@ -9,7 +9,7 @@ from numbers import Integral, Real
 
 from placer.errors import PlacerError, unknown
 from placer.problem.words.request import build_problem
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.units import parse_fraction, parse_seconds
 from placer.workload.constants import Calibration
 from placer.workload.overlay import Overlay

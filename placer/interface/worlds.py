@@ -29,7 +29,7 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor, Books
 from placer.interface.words import solve_options
 from placer.problem.problem import Problem
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.validation.calibration.observations import observe
 from placer.workload.profile import ModelProfile
 

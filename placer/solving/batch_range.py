@@ -12,7 +12,8 @@ from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.violations import violations
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.solving.result import BatchRow, Result, SolveOptions, Status, outcome_value
+from placer.solving.answer import BatchRow, SolveOptions, Status
+from placer.solving.result import Result, outcome_value
 
 STRICT = 1e-9
 """A value that is better by less than this share is a tie."""

@@ -7,7 +7,8 @@ import importlib.util
 from dataclasses import replace
 
 from placer.errors import PlacerError, unknown
-from placer.solving.result import Result, SolveOptions, Status, Verification, Warn
+from placer.solving.answer import SolveOptions, Status, Verification, Warn
+from placer.solving.result import Result
 from placer.solving.solve import solve, solver_names
 from placer.units import format_seconds
 

@@ -1,10 +1,8 @@
-"""What a solver returns and what a user gets: status, bound, gap, the placement and its estimate."""
+"""What a user gets: the placement with its estimate, what was proved, and what is said about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
@@ -23,71 +21,10 @@ from placer.documents.schemas import RESULT_SCHEMA
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.solving.mode_proof import ModeProof
+from placer.solving.answer import BatchRow, ModeProof, SolveOptions, Status, Verification, Warn
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class Status(StrEnum):
-    """How a solve ended.
-
-    Notes
-    -----
-    ``feasible`` and ``unknown`` come from solvers that prove nothing: the placement keeps every
-    limit, but a better one may exist; none was found, but one may exist.
-    """
-
-    OPTIMAL = "optimal"
-    FEASIBLE = "feasible"
-    INFEASIBLE = "infeasible"
-    TIME_LIMIT = "time_limit"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SolveOptions:
-    """What a solver is given beside the problem.
-
-    Notes
-    -----
-    Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if
-    one is known, a function that hears the objective value of every better placement, whether a
-    stopped search should work out a bound, whether to stop at the first placement that keeps every
-    limit (`exact` alone), and whether ties are broken by a second search.
-    """
-
-    gap: float = 0.001
-    time_limit_s: float = 30.0
-    node_limit: int | None = None
-    seed: int = 0
-    start: Placement | None = None
-    bound_if_stopped: bool = True
-    first: bool = False
-    certificate: bool = False
-    break_ties: bool = True
-    on_better: Callable[[float], None] | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """What a solver returns: a decision and a bound, not priced yet.
-
-    Notes
-    -----
-    ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h);
-    None if nothing is proved. ``candidates`` counts placements that were evaluated, ``nodes`` those
-    of the search tree; ``proof`` says how the bound came about, mode by mode, and is empty where
-    nothing is proved that way. ``interrupted`` says that Ctrl-C ended the search.
-    """
-
-    status: Status
-    placement: Placement | None
-    bound: float | None
-    candidates: int
-    nodes: int = 0
-    proof: tuple[ModeProof, ...] = ()
-    interrupted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,45 +39,6 @@ class Option:
     note: str = ""
     same: bool = False
     proved: bool = True
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Warn:
-    """Something the user should know: a code for machines, a sentence for people."""
-
-    code: str
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchRow:
-    """What was found with one target batch size of a range; no value: nothing that is better than
-    with the others.
-    """
-
-    target_batch_size: int
-    value: float | None
-    bound: float | None
-    status: Status
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Verification:
-    """What a second solver says of the same problem.
-
-    Notes
-    -----
-    ``verdict`` is ``agree`` (both proved, neither beats the other's bound), ``disagree`` (one has
-    what the other proved impossible) or ``open`` (no contradiction, but one of them proved
-    nothing).
-    """
-
-    solver: str
-    status: Status
-    value: float | None
-    bound: float | None
-    seconds: float
-    verdict: str
 
 
 @dataclass(frozen=True, kw_only=True)

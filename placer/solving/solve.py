@@ -17,8 +17,9 @@ from placer.cost_model.violations import violations
 from placer.errors import PlacerError, unknown
 from placer.market.carbon import NO_GRID
 from placer.problem.problem import STALE, Problem
+from placer.solving.answer import Answer, SolveOptions
 from placer.solving.batch_range import best_batch
-from placer.solving.result import Answer, Result, SolveOptions
+from placer.solving.result import Result
 
 Run = Callable[[Problem, SolveOptions], Answer]
 """A solver: a question and options in, a decision and a bound out."""

@@ -9,7 +9,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.market.books.reading import load_catalog
 from placer.problem.problem import Problem
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 from placer.units import format_number
 

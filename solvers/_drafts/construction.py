@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from placer.solving.result import Answer, SolveOptions, Status
+from placer.solving.answer import Answer, SolveOptions, Status
 
 from .._market.market import Market
 from .._mode import Mode

@@ -29,7 +29,7 @@ import msgspec
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.result import Answer, SolveOptions, Status
+from placer.solving.answer import Answer, SolveOptions, Status
 
 GRACE_S = 5.0
 """How long after its time limit a child may still answer before it is killed."""

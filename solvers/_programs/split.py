@@ -24,7 +24,8 @@ from placer.problem.data_shares import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Problem
-from placer.solving.result import Answer, SolveOptions, Status, objective_value
+from placer.solving.answer import Answer, SolveOptions, Status
+from placer.solving.result import objective_value
 from placer.units import SECONDS_PER_HOUR
 
 from .crew import Crew

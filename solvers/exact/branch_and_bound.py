@@ -21,8 +21,8 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
-from placer.solving.mode_proof import total_bound
-from placer.solving.result import Answer, SolveOptions, Status, objective_value
+from placer.solving.answer import Answer, SolveOptions, Status, total_bound
+from placer.solving.result import objective_value
 
 from .. import greedy, local_search
 from .._market.market import Array, Market

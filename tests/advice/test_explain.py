@@ -45,7 +45,8 @@ from placer.market.catalog import Catalog
 from placer.market.network.graph import network_of
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
-from placer.solving.result import Result, SolveOptions, Status, value_of
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Result, value_of
 from placer.solving.solve import solve
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements

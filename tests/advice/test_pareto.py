@@ -30,7 +30,7 @@ from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.solving.result import SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import prepare, solve
 from placer.workload.profile import load_profile
 

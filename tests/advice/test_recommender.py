@@ -10,7 +10,7 @@ import placer
 from placer.documents.saved import check_document
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.solving.result import Status
+from placer.solving.answer import Status
 
 
 def specs(result: placer.Result) -> list[str]:

@@ -23,7 +23,7 @@ from placer.advice.worlds.scenario import apply, parse_changes
 from placer.cli.report.sweep import breakpoints, stretches
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 
 QUESTION = ("sweep", "--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "T4,A10")
 OVER = ("--over", "budget=1/h..5/h:5", "--over", "egress:*:internet=x1,x4")

@@ -20,7 +20,7 @@ from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")

@@ -30,8 +30,9 @@ from placer.market.catalog import Catalog, Gpu
 from placer.problem.data_shares import Dataset
 from placer.problem.problem import Problem
 from placer.problem.requirements import EXCHANGES, Quota, Requirements
+from placer.solving.answer import SolveOptions
 from placer.solving.cross_check import _contradiction
-from placer.solving.result import Result, SolveOptions
+from placer.solving.result import Result
 from placer.solving.solve import solve
 
 

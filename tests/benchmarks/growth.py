@@ -20,7 +20,7 @@ from ledger import FOLDER, ROOT, Ledger, Record, markdown, read
 from markets import Question
 from solving import measured, seeds
 
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
 REGIONS = (10, 20, 40, 80, 130)

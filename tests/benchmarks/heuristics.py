@@ -16,7 +16,8 @@ from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.solving.result import Result, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Result
 from placer.workload.profile import load_profile
 
 MODELS = ("roberta-xlm", "resnet50", "convnext-large", "resnet18")

@@ -28,7 +28,7 @@ from ledger import FOLDER, Ledger, Record, children_cpu_s, markdown, peak_mib, r
 from markets import SIZES, Question
 
 from placer.problem.problem import Problem
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
 ENGINES = ("milp", "highs", "cpsat")

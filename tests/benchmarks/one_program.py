@@ -35,7 +35,7 @@ from placer.cost_model.timing.transfer import transfer_seconds
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange.allreduce import pair_bytes
 from placer.problem.problem import Problem
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 from placer.units import SECONDS_PER_HOUR
 

@@ -20,7 +20,8 @@ from placer.advice.frontier.trace import Trace
 from placer.market.books.reading import load_catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.solving.result import Result, SolveOptions
+from placer.solving.answer import SolveOptions
+from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 

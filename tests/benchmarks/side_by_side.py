@@ -28,7 +28,7 @@ from ledger import (
 )
 
 from placer.errors import PlacerError
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
 SOLVERS = ("exact", "milp", "highs", "cpsat")

@@ -22,7 +22,8 @@ from by_strategy import watched
 from ledger import FOLDER, Ledger, Record, markdown, peak_mib, percentile, problem_digest, read
 from markets import BUDGETS, SIZES, Question
 
-from placer.solving.result import Result, SolveOptions
+from placer.solving.answer import SolveOptions
+from placer.solving.result import Result
 from placer.solving.solve import solve
 
 NEAR = 0.03

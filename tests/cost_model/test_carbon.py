@@ -19,7 +19,7 @@ from placer.market.carbon import carbon_of, carbon_unknown, figure, offer_carbon
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 

@@ -20,7 +20,7 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.budget import read_budget
-from placer.solving.result import SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 

@@ -38,8 +38,8 @@ from placer.errors import PlacerError
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.mode_proof import ModeProof
-from placer.solving.result import Result, SolveOptions, Status, objective_value
+from placer.solving.answer import ModeProof, SolveOptions, Status
+from placer.solving.result import Result, objective_value
 from placer.solving.solve import solve
 from placer.solving.solve_again import solved_again
 

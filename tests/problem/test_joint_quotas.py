@@ -17,8 +17,8 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.problem.words.quotas import read_quotas
+from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
-from placer.solving.result import SolveOptions
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 

@@ -18,7 +18,7 @@ from placer.problem.kept_answers import Recent
 from placer.problem.placement import Placement
 from placer.problem.problem import KEPT_POOLS, Problem
 from placer.problem.requirements import Requirements
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 
 exact, markets, shared, tables = (
     importlib.import_module(f"placer.solvers.{name}")

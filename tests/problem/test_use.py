@@ -22,7 +22,7 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, Used
 from placer.problem.words.machines import parse_used
-from placer.solving.result import SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 
 FORCED = importlib.import_module("placer.solvers._market.required_machines")

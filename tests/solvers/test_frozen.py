@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from conftest import ROOT
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
 sys.path.insert(0, str((ROOT / "tests") / "benchmarks"))

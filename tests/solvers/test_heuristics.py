@@ -18,7 +18,8 @@ from placer.cost_model.violations import violations
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Kept, Requirements
-from placer.solving.result import Result, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 

@@ -39,7 +39,8 @@ from placer.market.catalog import Catalog, MeasuredLink
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, Used
 from placer.solving import cross_check as verify
-from placer.solving.result import Answer, SolveOptions, Status, objective_value
+from placer.solving.answer import Answer, SolveOptions, Status
+from placer.solving.result import objective_value
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 
@@ -384,7 +385,7 @@ def test_better_placements_are_heard() -> None:
 
 PARENT = """
 import sys
-from placer.result import SolveOptions
+from placer.solving.answer import SolveOptions
 from placer.solvers._programs import child_process
 body = {body!r}
 print(child_process.run_child("x", {{}}, SolveOptions(time_limit_s=60), body).status, flush=True)

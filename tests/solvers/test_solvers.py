@@ -20,7 +20,8 @@ from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.solving.result import Result, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Result
 from placer.solving.solve import solve, solver_names
 from placer.workload.profile import load_profile
 

@@ -21,7 +21,8 @@ from placer.advice.explanation.subject import Subject, read_subject
 from placer.advice.explanation.why_not import WhyNot, why_not
 from placer.problem.contradictions import contradiction
 from placer.problem.problem import Problem
-from placer.solving.result import Result, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Result
 from placer.solving.solve import solve
 
 TIME_LIMIT_S = 120.0

@@ -12,7 +12,8 @@ from placer.errors import PlacerError
 from placer.problem.contradictions import contradiction
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.result import Option, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Option
 from placer.solving.solve import solve
 
 SIDE_NODES = 300

@@ -17,7 +17,8 @@ from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.result import Result, Status, Warn
+from placer.solving.answer import Status, Warn
+from placer.solving.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ from placer.advice.recommendation.nearest import nearest
 from placer.advice.recommendation.notes import warnings_of
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
-from placer.solving.result import SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import require_pools
 
 MOST_POINTS = 1_000

@@ -12,7 +12,8 @@ from math import log, sqrt
 from placer.advice.frontier.points import LEAST_USD_PER_HOUR, Ending, FrontierPoint, cost_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.result import Result, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Result
 from placer.solving.solve import prepare, solve
 
 LEAST_STEP = 1e-6

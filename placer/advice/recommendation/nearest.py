@@ -10,7 +10,8 @@ from placer.cost_model.outlook.totals import totals_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Quota, Requirements
-from placer.solving.result import Option, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Option
 from placer.solving.solve import solve
 
 BASELINE_NODES = 1_000

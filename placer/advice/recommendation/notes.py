@@ -19,7 +19,8 @@ from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS
-from placer.solving.result import Option, Result, Warn, value_of
+from placer.solving.answer import Warn
+from placer.solving.result import Option, Result, value_of
 from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
 
 SHORTEST_STEP_S = 5.5

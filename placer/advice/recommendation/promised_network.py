@@ -17,7 +17,7 @@ from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.result import Warn
+from placer.solving.answer import Warn
 from placer.units import format_seconds
 
 

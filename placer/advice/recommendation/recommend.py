@@ -26,7 +26,8 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Requirements
-from placer.solving.result import Option, Result, SolveOptions, Status, score
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Option, Result, score
 from placer.solving.solve import require_pools, solve
 from placer.units import format_duration, format_usd
 

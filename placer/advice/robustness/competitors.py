@@ -16,7 +16,8 @@ from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
-from placer.solving.result import Result, SolveOptions, score
+from placer.solving.answer import SolveOptions
+from placer.solving.result import Result, score
 from placer.solving.solve import solve
 
 RIVALS = 12

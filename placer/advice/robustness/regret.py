@@ -23,7 +23,8 @@ from placer.advice.robustness.uncertainty import Factor, check_count
 from placer.advice.robustness.value_of_information import Worth, losses_of, values_of, worth_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.result import Result, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Result
 from placer.solving.solve import require_pools, solve
 
 FRAGILE_REGRET = 0.05

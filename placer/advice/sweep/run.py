@@ -19,7 +19,8 @@ from placer.advice.worlds.scenario import Change, apply, parse_changes
 from placer.advice.worlds.wish_changes import WISHES, set_wish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
-from placer.solving.result import Result, SolveOptions
+from placer.solving.answer import SolveOptions
+from placer.solving.result import Result
 from placer.solving.solve import check_solver, require_pools, solve
 from placer.version import __version__
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from placer.advice.sweep.run import Row, Runner, on_executor, solve_point
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
-from placer.solving.result import SolveOptions
+from placer.solving.answer import SolveOptions
 
 MOST_JOBS = 1_024
 _question: tuple[Problem, str, SolveOptions] | None = None

@@ -20,7 +20,8 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
-from placer.solving.result import Result, SolveOptions, value_of
+from placer.solving.answer import SolveOptions
+from placer.solving.result import Result, value_of
 from placer.solving.solve import solve
 from placer.validation.calibration.observations import Lost, Observed, group_of
 

@@ -14,7 +14,8 @@ from placer.cost_model.violations import violations
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.result import Result, SolveOptions, Status, objective_value
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Result, objective_value
 from placer.solving.solve import require_pools, solve
 
 

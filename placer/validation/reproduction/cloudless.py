@@ -19,8 +19,8 @@ from placer.problem.data_shares import Dataset
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
-from placer.solving.result import SolveOptions
 from placer.solving.solve import solve
 from placer.validation.reproduction.comparison import Claim, Finding, Reproduction, Row, Verdict
 from placer.validation.reproduction.published import published_claims

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from placer.problem.placement import NO_EXCHANGE
-from placer.solving.mode_proof import ModeProof
+from placer.solving.answer import ModeProof
 
 from ..._target import STRICT, Target
 

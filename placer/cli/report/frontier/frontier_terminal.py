@@ -13,7 +13,7 @@ from placer.cli.report.frontier.frontier_document import mark_of
 from placer.cli.report.frontier.scatter import scatter
 from placer.cli.report.recommend.sentences import brief, device_words
 from placer.cli.report.recommend.terminal import MOST_WIDTH
-from placer.solving.result import Warn
+from placer.solving.answer import Warn
 from placer.units import counted, format_number, format_seconds, format_usd
 
 COLUMNS = ("", "USD/h", "samples/s", "USD/M", "+USD/M", "gap", "machines", "regions", "exchange")

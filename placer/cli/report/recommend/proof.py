@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.problem.placement import NO_EXCHANGE
-from placer.solving.mode_proof import ModeProof
+from placer.solving.answer import ModeProof
 from placer.solving.result import Result
 from placer.units import format_number
 
@@ -35,7 +35,7 @@ def ways_out(proof: Sequence[ModeProof]) -> str:
 
     Examples
     --------
-    >>> from placer.solving.mode_proof import ModeProof
+    >>> from placer.solving.answer import ModeProof
     >>> made = dict(local_steps=1, bound=None, root_bound=None, priced=0)
     >>> ring = ModeProof(strategy="all-reduce", method="search", nodes=1234, **made)
     >>> ways_out([ring, ModeProof(strategy="central", method="root", nodes=0, **made)])

@@ -17,7 +17,8 @@ from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
 from placer.problem.problem import DEFAULT_QUOTA_GPUS, Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
-from placer.solving.result import Option, Result, Warn
+from placer.solving.answer import Warn
+from placer.solving.result import Option, Result
 from placer.units import (
     format_bytes,
     format_duration,

@@ -1,0 +1,157 @@
+"""The contract of a solver: what it is given beside the problem, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from placer.problem.placement import Placement
+
+METHODS = ("alone", "root", "search", "stopped")
+"""How the bound of a mode was found; see `ModeProof`."""
+
+
+class Status(StrEnum):
+    """How a solve ended.
+
+    Notes
+    -----
+    ``feasible`` and ``unknown`` come from solvers that prove nothing: the placement keeps every
+    limit, but a better one may exist; none was found, but one may exist.
+    """
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    TIME_LIMIT = "time_limit"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SolveOptions:
+    """What a solver is given beside the problem.
+
+    Notes
+    -----
+    Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if
+    one is known, a function that hears the objective value of every better placement, whether a
+    stopped search should work out a bound, whether to stop at the first placement that keeps every
+    limit (`exact` alone), and whether ties are broken by a second search.
+    """
+
+    gap: float = 0.001
+    time_limit_s: float = 30.0
+    node_limit: int | None = None
+    seed: int = 0
+    start: Placement | None = None
+    bound_if_stopped: bool = True
+    first: bool = False
+    certificate: bool = False
+    break_ties: bool = True
+    on_better: Callable[[float], None] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModeProof:
+    """What was proved about one strategy with its local steps.
+
+    Notes
+    -----
+    ``method`` is ``alone`` (every single machine was looked at), ``root`` (the relaxation alone
+    rules the mode out, no node was searched), ``search`` (branch and bound, finished) or
+    ``stopped`` (not finished: only the relaxation holds). ``bound``: no placement of this mode is
+    better, on the objective (samples/s, USD/h or USD per million samples); ``root_bound`` is what
+    the relaxation alone proves. Of a closed mode, a bound of None says that no placement of it
+    keeps the limits; of a stopped one, that nothing is known. ``nodes`` were searched, ``priced``
+    placements priced in full.
+    """
+
+    strategy: str
+    local_steps: int
+    method: str
+    bound: float | None
+    root_bound: float | None
+    nodes: int
+    priced: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What a solver returns: a decision and a bound, not priced yet.
+
+    Notes
+    -----
+    ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h);
+    None if nothing is proved. ``candidates`` counts placements that were evaluated, ``nodes`` those
+    of the search tree; ``proof`` says how the bound came about, mode by mode, and is empty where
+    nothing is proved that way. ``interrupted`` says that Ctrl-C ended the search.
+    """
+
+    status: Status
+    placement: Placement | None
+    bound: float | None
+    candidates: int
+    nodes: int = 0
+    proof: tuple[ModeProof, ...] = ()
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Warn:
+    """Something the user should know: a code for machines, a sentence for people."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchRow:
+    """What was found with one target batch size of a range; no value: nothing that is better than
+    with the others.
+    """
+
+    target_batch_size: int
+    value: float | None
+    bound: float | None
+    status: Status
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verification:
+    """What a second solver says of the same problem.
+
+    Notes
+    -----
+    ``verdict`` is ``agree`` (both proved, neither beats the other's bound), ``disagree`` (one has
+    what the other proved impossible) or ``open`` (no contradiction, but one of them proved
+    nothing).
+    """
+
+    solver: str
+    status: Status
+    value: float | None
+    bound: float | None
+    seconds: float
+    verdict: str
+
+
+def total_bound(proofs: Iterable[ModeProof], objective: str) -> float | None:
+    """Bound on all modes together: the best of theirs; None if one is not known, or none holds a
+    placement.
+
+    Examples
+    --------
+    >>> made = dict(local_steps=1, root_bound=None, nodes=0, priced=0)
+    >>> alone = ModeProof(strategy="none", method="alone", bound=200.0, **made)
+    >>> ring = ModeProof(strategy="all-reduce", method="search", bound=212.0, **made)
+    >>> total_bound([alone, ring], "throughput"), total_bound([alone, ring], "cost")
+    (212.0, 200.0)
+    """
+    known = list(proofs)
+    if any(proof.method == "stopped" and proof.bound is None for proof in known):
+        return None
+    bounds = [proof.bound for proof in known if proof.bound is not None]
+    if not bounds:
+        return None
+    return max(bounds) if objective == "throughput" else min(bounds)
