@@ -12,6 +12,7 @@ import ast
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -72,11 +73,11 @@ class Structure:
         """
         height = {room: -depth for depth, rooms in enumerate(floors) for room in rooms}
         wrong = []
-        for found in self.imports:
-            source, target = room_of(found.source), room_of(found.target)
+        for row in self.imports:
+            source, target = room_of(row.source), room_of(row.target)
             known = source in height and target in height
             if source != target and not (known and height[target] < height[source]):
-                wrong.append(found)
+                wrong.append(row)
         return wrong
 
 
@@ -101,42 +102,44 @@ def module_of(path: Path, root: Path) -> str:
 
 
 def room_of(module: str) -> str:
-    """Name the room of a module: the first level below ``placer``; ``__init__`` for the package
-    itself.
-    """
+    """Name the room of a module: the level below ``placer``, or ``__init__`` for the top."""
     return module.split(".")[1] if "." in module else "__init__"
 
 
 def imports_of(name: str, path: Path, known: Iterable[str]) -> list[Import]:
     """List the modules of placer that a file imports, wherever the import stands."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    names, found = set(known), []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            targets = {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            home = _home(package, node)
-            targets = {
-                f"{home}.{alias.name}" if f"{home}.{alias.name}" in names else home
-                for alias in node.names
-            }
-        else:
-            continue
-        found += [
-            Import(source=name, target=t, line=node.lineno)
-            for t in sorted(targets & names - {name})
+    names, imports = set(known), []
+    for home, level, members, line in _statements(path.read_text(encoding="utf-8")):
+        module = _absolute(package, home, level)
+        longer = {f"{module}.{member}" for member in members}
+        targets = longer & names | ({module} if not members or longer - names else set())
+        imports += [
+            Import(source=name, target=target, line=line)
+            for target in sorted(targets & names - {name})
         ]
-    return found
+    return imports
 
 
-def _home(package: str, node: ast.ImportFrom) -> str:
-    """Name the module of ``from HOME import ...``, which may be relative."""
-    if not node.level:
-        return node.module or ""
+@cache
+def _statements(text: str) -> tuple[tuple[str, int, tuple[str, ...], int], ...]:
+    """List the import statements of a source text as (module, dots, names, line)."""
+    rows: list[tuple[str, int, tuple[str, ...], int]] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            rows += [(alias.name, 0, (), node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            members = tuple(alias.name for alias in node.names)
+            rows.append((node.module or "", node.level, members, node.lineno))
+    return tuple(rows)
+
+
+def _absolute(package: str, module: str, level: int) -> str:
+    """Return the full name of a module that may be named relative to a package."""
+    if not level:
+        return module
     parts = package.split(".")
-    return ".".join(
-        [*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])]
-    )
+    return ".".join([*parts[: len(parts) - level + 1], *([module] if module else [])])
 
 
 def rooms_by_level(root: Path) -> dict[str, int]:
