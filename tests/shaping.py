@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from placer.errors import PlacerError
-from placer.launch.shaped_network import Shape, shaped_network
+from placer.launch.shaped_network import Shape, open_network
 
 
 def _why_not() -> str:
@@ -16,7 +16,7 @@ def _why_not() -> str:
             return f"needs {package}"
     way = {"stream_bytes_per_s": 1e8, "pair_bytes_per_s": 1e8, "rtt_s": 0.0}
     try:
-        with shaped_network(
+        with open_network(
             ["A", "B"],
             [Shape(src="A", dst="B", **way), Shape(src="B", dst="A", **way)],
             "namespaces",

@@ -19,7 +19,7 @@ from typing import Any
 
 from placer.documents.manifest import Manifest
 from placer.documents.manifest.question import question_of
-from placer.launch.shaped_network import Shape, shaped_network
+from placer.launch.shaped_network import Shape, open_network
 from placer.market.network import graph as network
 
 JOIN = (
@@ -139,7 +139,7 @@ def network_of(manifest: Manifest, *, shaped: bool) -> Iterator[Any]:
         )
         for link in links
     ]
-    with shaped_network(places, shapes) as found:
+    with open_network(places, shapes) as found:
         yield found
 
 

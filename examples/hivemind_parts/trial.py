@@ -29,7 +29,7 @@ from hivemind_roberta_tiny import Text, build_model
 from hivemind_parts.swarm import train
 from placer.documents.manifest import Manifest, read_manifest
 from placer.errors import PlacerError
-from placer.launch.shaped_network import shaped_network
+from placer.launch.shaped_network import open_network
 
 PLACES = ("aws/us-west-2", "aws/eu-west-1", "gcp/us-central1")
 MODEL, DEVICE, MICROBATCH, PART = "roberta-tiny", "CPU-2", 8, 0.25
@@ -121,7 +121,7 @@ def read_options() -> argparse.Namespace:
 def can_shape() -> bool:
     """Whether links can be shaped here; says why not."""
     try:
-        with shaped_network(["here"], []):
+        with open_network(["here"], []):
             return True
     except PlacerError as error:
         print(f"note: {error.message} ({error.hint}); this run is on loopback")

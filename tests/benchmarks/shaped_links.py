@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from shaped_peers import Peers
 
-from placer.launch.shaped_network import METHODS, Shape, shaped_network
+from placer.launch.shaped_network import METHODS, Shape, open_network
 
 WAYS = {
     "slow and near": (20e6, 0.005),
@@ -52,7 +52,7 @@ def shapes() -> Iterable[Shape]:
 
 def rows(method: str, times: int) -> Iterable[tuple[str, float, float]]:
     """What, asked and measured seconds."""
-    with shaped_network(("US", *WAYS), shapes(), method) as network:
+    with open_network(("US", *WAYS), shapes(), method) as network:
         peers = Peers(network)
         for dst, (place, (bits, rtt)) in enumerate(WAYS.items(), 1):
             yield (

@@ -33,7 +33,7 @@ from placer.launch.runtime.plan import Plan, plan_from
 from placer.launch.runtime.processes.launcher import Record
 from placer.launch.runtime.processes.run import run_here
 from placer.launch.runtime.training.context import Settings
-from placer.launch.shaped_network import ShapedNetwork, shaped_network
+from placer.launch.shaped_network import ShapedNetwork, open_network
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.validation.calibration.run_log import whole_rounds
@@ -134,7 +134,7 @@ def _rehearsed(
     first = scaled(problem, placement, scale, float("inf"), elements)
     machines = first.machines
     check_processes(machines)
-    with shaped_network(machines, first.shapes, wishes.method) as network:
+    with open_network(machines, first.shapes, wishes.method) as network:
         carried = network.carries_bytes_per_s()
         small = scaled(problem, placement, scale, carried, elements)
         check_size(small, wishes)

@@ -2,7 +2,8 @@
 its rate and its delay.
 """
 
-from placer.launch.shaped_network.shaped_network import METHODS, ShapedNetwork, shaped_network
+from placer.launch.shaped_network.network import ShapedNetwork
+from placer.launch.shaped_network.open_network import METHODS, open_network
 from placer.launch.shaped_network.shaping.shape import Shape
 
-__all__ = ["METHODS", "Shape", "ShapedNetwork", "shaped_network"]
+__all__ = ["METHODS", "Shape", "ShapedNetwork", "open_network"]

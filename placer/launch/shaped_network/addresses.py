@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from placer.errors import PlacerError
 
+LOOPBACK = "127.0.0.1"
+"""Where the relay is asked."""
 PATIENCE_S = 5.0
 ATTEMPTS = 3
 ANSWER_BYTES = 4096

@@ -35,7 +35,7 @@ from placer.launch.rehearsal.machine import calibrated
 from placer.launch.rehearsal.scaled_plan import Scaled, fewer, scaled, usual_scale, without_hosts
 from placer.launch.rehearsal.wishes import check_processes, own_elements
 from placer.launch.runtime.plan import plan_from
-from placer.launch.shaped_network import Shape, shaped_network
+from placer.launch.shaped_network import Shape, open_network
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.by_hand import place_by_hand
@@ -645,7 +645,7 @@ def test_a_relay_that_dies_is_named() -> None:
     """
     way = {"stream_bytes_per_s": 1e8, "pair_bytes_per_s": 1e8, "rtt_s": 0.0}
     ways = [Shape(src="A", dst="B", **way), Shape(src="B", dst="A", **way)]
-    with shaped_network(["A", "B"], ways, "namespaces") as network:
+    with open_network(["A", "B"], ways, "namespaces") as network:
         os.kill(network.entry(0)["pid"], signal.SIGKILL)
         with pytest.raises(PlacerError, match="the relay of the rehearsal's network has ended"):
             network.sent_bytes()

@@ -22,7 +22,7 @@ from shaped_peers import Peers, best
 
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
-from placer.launch.shaped_network import Shape, shaped_network
+from placer.launch.shaped_network import Shape, open_network
 from placer.launch.shaped_network.packets.router import Outlet
 from placer.launch.shaped_network.shaping.queues import Link, Queues
 from placer.launch.shaped_network.shaping.shape import shapes_between
@@ -201,7 +201,7 @@ def test_missing_and_contradicting_links_are_named() -> None:
         shapes_between(["US", "EU"], [*ways, shape("US", "EU", 5e9)])
     with (
         pytest.raises(PlacerError, match="method 'pigeons' is unknown"),
-        shaped_network(["US"], [], "pigeons"),
+        open_network(["US"], [], "pigeons"),
     ):
         pass
 
@@ -216,7 +216,7 @@ def peers() -> Iterator[Peers]:
             shape(place, "US", bits, rtt),
         )
     try:
-        network = shaped_network(PLACES, shapes.values(), "namespaces")
+        network = open_network(PLACES, shapes.values(), "namespaces")
         with network as made:
             found = Peers(made)
             yield found
@@ -332,9 +332,9 @@ HOLDER = """
 import json, sys, time
 sys.path.insert(0, {tests!r})
 from shaped_peers import Peers, best
-from placer.rehearsal.network import Shape, shaped_network
+from placer.launch.shaped_network import Shape, open_network
 way = {{"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 1e7, "rtt_s": 0.01}}
-with shaped_network(["US", "EU"], [Shape(src="US", dst="EU", **way), Shape(src="EU", dst="US", **way)], "namespaces") as network:
+with open_network(["US", "EU"], [Shape(src="US", dst="EU", **way), Shape(src="EU", dst="US", **way)], "namespaces") as network:
     peers = Peers(network)
     print(json.dumps([network.entry(0), network.entry(1)]), flush=True)
     time.sleep(600)
@@ -392,8 +392,8 @@ sys.path.insert(0, {tests!r})
 from pathlib import Path
 from typing import Any
 from run_plans import A, B, document, plan_of, settings_of
-from placer.rehearsal.network import Shape, shaped_network
-from placer.runtime.runs import run_here
+from placer.launch.shaped_network import Shape, open_network
+from placer.launch.runtime.processes.run import run_here
 if __name__ == "__main__":
     told = document("central", (A, 1), (B, 1))
     plan = plan_of(told)
@@ -401,7 +401,7 @@ if __name__ == "__main__":
     places = [*map(plan.place_of, range(plan.ranks)), plan.exchange.storage]
     shapes = [Shape(src=a, dst=b, **way) for a in {{*places}} for b in {{*places}}]
     folder = Path({folder!r})
-    with shaped_network(places, shapes, "namespaces") as network:
+    with open_network(places, shapes, "namespaces") as network:
         entries = [network.entry(machine) for machine in range(len(places))]
         def watch(record):
             print(json.dumps([record["kind"], record.get("rank"), [entry["inode"] for entry in entries]]), flush=True)

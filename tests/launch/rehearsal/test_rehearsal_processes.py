@@ -28,7 +28,7 @@ from placer.errors import PlacerError
 from placer.launch.rehearsal.folder import own_folder
 from placer.launch.runtime.processes.run import run_here
 from placer.launch.runtime.processes.store_processes import local_object_stores
-from placer.launch.shaped_network import Shape, shaped_network
+from placer.launch.shaped_network import Shape, open_network
 from placer.launch.shaped_network.addresses import seen
 
 WAY = {"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 1e7, "rtt_s": 0.002}
@@ -116,7 +116,7 @@ def test_a_relay_that_is_killed_ends_the_run_and_is_named(tmp_path: Path) -> Non
     told = document("all-reduce", (A, 1), (B, 1))
     plan = plan_of(told)
     settings = settings_of(tmp_path, plan, steps=100_000, checkpoints="", timeout_s=3600.0)
-    with shaped_network(plan.machines, shapes(A, B), "relays") as network:
+    with open_network(plan.machines, shapes(A, B), "relays") as network:
         kill = at_first_step(network.process.process.kill)
         with pytest.raises(
             PlacerError,
@@ -155,7 +155,7 @@ def test_sigkill_frees_the_folder(tmp_path: Path) -> None:
     code = f"""
 import subprocess, sys
 from pathlib import Path
-from placer.rehearsal.folder import own_folder
+from placer.launch.rehearsal.folder import own_folder
 with own_folder(Path({str(tmp_path)!r})):
     child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL)
     print(child.pid, flush=True)
@@ -184,8 +184,8 @@ def test_two_networks_of_relays_stand_beside_each_other() -> None:
     """
     places = ["A", "B"]
     with (
-        shaped_network(places, shapes(*places), "relays") as one,
-        shaped_network(places, shapes(*places), "relays") as other,
+        open_network(places, shapes(*places), "relays") as one,
+        open_network(places, shapes(*places), "relays") as other,
     ):
         assert one.addresses == other.addresses
         with socket.create_server((one.addresses[1], 0)) as server:

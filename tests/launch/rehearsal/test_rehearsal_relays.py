@@ -26,7 +26,7 @@ from test_rehearsal import EU, LONDON, OREGON, US, line, written
 
 from conftest import PROCESS_TIMEOUT_S, Run
 from placer.errors import PlacerError
-from placer.launch.shaped_network import Shape, ShapedNetwork, shaped_network
+from placer.launch.shaped_network import Shape, ShapedNetwork, open_network
 from placer.launch.shaped_network.addresses import seen, seen_url
 from placer.launch.shaped_network.placed_gloo import as_seen
 from placer.launch.shaped_network.streams.relays import MOST_MACHINES, address_of
@@ -57,7 +57,7 @@ A, B, C = range(3)
 @pytest.fixture(scope="module")
 def network() -> Iterator[ShapedNetwork]:
     """Three machines."""
-    with shaped_network(["A", "B", "C"], shapes(), "relays") as made:
+    with open_network(["A", "B", "C"], shapes(), "relays") as made:
         yield made
 
 
@@ -285,7 +285,7 @@ def test_too_many_machines(network: ShapedNetwork) -> None:
     way = Shape(src="A", dst="A", stream_bytes_per_s=1.0, pair_bytes_per_s=1.0, rtt_s=0.0)
     with (
         pytest.raises(PlacerError, match="151 machines, relays have addresses for 150"),
-        shaped_network(["A"] * 151, [way], "relays"),
+        open_network(["A"] * 151, [way], "relays"),
     ):
         pass
 
@@ -293,19 +293,19 @@ def test_too_many_machines(network: ShapedNetwork) -> None:
 def test_without_namespaces_relays_are_taken_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here without the package that makes them; asked for, they are refused."""
     monkeypatch.setitem(sys.modules, "pyroute2", None)
-    with shaped_network(["A", "B", "C"], shapes()) as made:
+    with open_network(["A", "B", "C"], shapes()) as made:
         assert made.method == "relays"
         assert made.why_not == "links by relays: shaped links need pyroute2, which is not installed"
     with (
         pytest.raises(PlacerError, match="pyroute2"),
-        shaped_network(["A", "B", "C"], shapes(), "namespaces"),
+        open_network(["A", "B", "C"], shapes(), "namespaces"),
     ):
         pass
 
 
 def test_a_relay_that_is_gone(network: ShapedNetwork) -> None:
     """One line, no traceback."""
-    with shaped_network(["A", "B", "C"], shapes(), "relays") as made:
+    with open_network(["A", "B", "C"], shapes(), "relays") as made:
         entry = made.entry(A)
     with pytest.raises(PlacerError, match="the relay of the rehearsal's network"):
         seen(entry, "127.0.2.1", 4711)

@@ -5,7 +5,6 @@ parent, TUN devices.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import struct
 
@@ -46,6 +45,8 @@ def open_tun(name: str) -> int:
     cut to the MTU by a network card that is not there), so a relay has a few thousand packets a
     second to carry and no checksums to work out.
     """
+    import fcntl  # not on Windows, where this module is imported and nothing of it is called
+
     fd = os.open(TUN_DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.ioctl(

@@ -14,8 +14,8 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.shaped_network.entrance import INTERFACE
+from placer.launch.shaped_network.network import ShapedNetwork
 from placer.launch.shaped_network.packets.namespace import window_bytes
-from placer.launch.shaped_network.shaped_network import ShapedNetwork
 from placer.launch.shaped_network.shaping.shape import Shape
 from placer.launch.shaped_network.streams.relay_process import RelayProcess
 

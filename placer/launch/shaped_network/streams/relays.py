@@ -11,10 +11,10 @@ from itertools import product
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.shaped_network.shaped_network import ShapedNetwork
+from placer.launch.shaped_network.addresses import LOOPBACK
+from placer.launch.shaped_network.network import ShapedNetwork
 from placer.launch.shaped_network.shaping.shape import Shape
 from placer.launch.shaped_network.streams.relay_process import RelayProcess
-from placer.launch.shaped_network.streams.stream_relay import LOOPBACK
 
 CARRIES_BYTES_PER_S = 250e6
 """2 Gb/s. On two shared, busy cores of 2026 one stream reached 2 to 4 Gb/s and eight streams 4 to 6

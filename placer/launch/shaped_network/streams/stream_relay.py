@@ -14,10 +14,10 @@ import resource
 import socket
 from typing import Any
 
+from placer.launch.shaped_network.addresses import LOOPBACK
 from placer.launch.shaped_network.relay_protocol import answered, serve
 from placer.launch.shaped_network.streams.streams import Streams
 
-LOOPBACK = "127.0.0.1"
 QUESTION_BYTES = 4096
 
 
