@@ -14,7 +14,7 @@ from typing import Any
 
 from placer.documents.manifest import SCHEMA, document_digest
 from placer.documents.manifest.versions import completed
-from placer.launch.runtime.plan import Plan, plan_from
+from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
 from placer.problem.exchange import traits
 from placer.profiler.target.workload import Workload
@@ -116,12 +116,12 @@ def saved(folder: Path, told: dict[str, Any]) -> str:
     return str(path)
 
 
-def plan_of(told: dict[str, Any]) -> Plan:
+def plan_of(told: dict[str, Any]) -> RunPlan:
     """Read a manifest."""
     return plan_from(told, "test")
 
 
-def settings_of(folder: Path, plan: Plan, **other: Any) -> Settings:
+def settings_of(folder: Path, plan: RunPlan, **other: Any) -> Settings:
     """Six steps of the tiny model, its end kept."""
     usual = Settings(
         train="run_plans:tiny",

@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from placer.launch.shaped_network.addresses import seen
 from placer.launch.shaped_network.entrance import enter
-from placer.launch.shaped_network.placed_gloo import gloo_backend
+from placer.launch.shaped_network.gloo_backend import gloo_backend
 
 BLOCK = 1 << 20
 

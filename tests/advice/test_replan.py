@@ -20,7 +20,7 @@ from placer.documents.manifest import read_manifest
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.runtime.log.run_log import RunLog
-from placer.launch.runtime.plan import plan_from
+from placer.launch.runtime.run_plan import plan_from
 from placer.launch.runtime.training.context import Settings
 from placer.validation.calibration.observations import observe
 from placer.workload.profile import COMPRESSION_BYTES

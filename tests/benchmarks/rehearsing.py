@@ -19,8 +19,8 @@ from placer.cost_model.estimate import estimate
 from placer.documents.manifest import build_manifest, read_manifest
 from placer.interface.advisor import Advisor
 from placer.launch.rehearsal.comparison import Line, confirmed, lines_of
-from placer.launch.rehearsal.rehearse import rehearse
-from placer.launch.rehearsal.wishes import Wishes
+from placer.launch.rehearsal.options import RehearsalOptions
+from placer.launch.rehearsal.rehearsal import rehearse
 from placer.launch.shaped_network import METHODS
 from placer.solving.by_hand import place_by_hand
 
@@ -69,7 +69,7 @@ def rehearsed(name: str, folder: Path, rounds: int, method: str) -> list[Line]:
     problem = Advisor((book,)).problem(model, **words)
     placement = place_by_hand(workers, problem)
     document = build_manifest(problem, placement, estimate(placement, problem), "feasible", None)
-    wishes = Wishes(rounds=rounds, method=method)
+    wishes = RehearsalOptions(rounds=rounds, method=method)
     found = rehearse(
         read_manifest(document, name),
         name,

@@ -115,7 +115,7 @@ def _plan(path: str, allow_edits: bool, words: dict[str, str]) -> Any:
     """Read a manifest, or make it from a result."""
     from placer.documents.manifest import edited, read_manifest
     from placer.documents.schemas import RESULT_SCHEMA
-    from placer.launch.export.plan import Plan
+    from placer.launch.export.export_plan import ExportPlan
 
     document = read_json(path)
     if isinstance(document, dict) and document.get("schema") == RESULT_SCHEMA:
@@ -131,4 +131,4 @@ def _plan(path: str, allow_edits: bool, words: dict[str, str]) -> Any:
             ) from None
         raise
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    return Plan(manifest=manifest, text=text, edited=edited(document), **words)
+    return ExportPlan(manifest=manifest, text=text, edited=edited(document), **words)

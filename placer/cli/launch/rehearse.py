@@ -15,7 +15,7 @@ from placer.errors import PlacerError
 
 if TYPE_CHECKING:
     from placer.launch.rehearsal.comparison import Line
-    from placer.launch.rehearsal.rehearse import Rehearsal
+    from placer.launch.rehearsal.rehearsal import Rehearsal
 
 EPILOG = """\b
 Examples:
@@ -56,7 +56,9 @@ Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the b
     metavar="MODULE:FUNCTION",
     help="Your own model, as for 'placer run'; its size gives the scale.",
 )
-@click.option("--kill", metavar="RANK@STEP", help="Kill a worker in a step, and say what is lost.")
+@click.option(
+    "--kill", metavar="RANK@STEP", help="WorkerDeath a worker in a step, and say what is lost."
+)
 @click.option(
     "--method",
     type=click.Choice(["auto", "namespaces", "relays"]),
@@ -79,13 +81,13 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     seconds, bytes and cost.
     """
     from placer.documents.manifest import read_manifest
-    from placer.launch.rehearsal.kill import Kill
-    from placer.launch.runtime.plan import read_document
+    from placer.launch.rehearsal.worker_death import WorkerDeath
+    from placer.launch.runtime.run_plan import read_document
     from placer.units import parse_seconds
 
     check_targets(words["out"])
     plan = read_manifest(read_document(manifest), manifest)
-    kill = None if words["kill"] is None else Kill.of(words["kill"])
+    kill = None if words["kill"] is None else WorkerDeath.of(words["kill"])
     scale, limit_s = _scale(words["scale"]), parse_seconds(words["limit"])
     if words["train"] and scale is not None:
         raise PlacerError(
@@ -97,10 +99,10 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
             "install it: pip install 'placer[rehearse]'",
         )
     from placer.launch.rehearsal.comparison import confirmed, document_of, lines_of
-    from placer.launch.rehearsal.rehearse import rehearse
-    from placer.launch.rehearsal.wishes import Wishes
+    from placer.launch.rehearsal.options import RehearsalOptions
+    from placer.launch.rehearsal.rehearsal import rehearse
 
-    wishes = Wishes(
+    wishes = RehearsalOptions(
         scale=scale,
         rounds=words["rounds"],
         per_group=words["per_group"],
@@ -147,7 +149,7 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
     """Predicted beside measured."""
     from rich.markup import escape
 
-    from placer.launch.runtime.log.comparison import requests_said
+    from placer.launch.runtime.log.comparison import requests_text
     from placer.units import counted, format_bytes, format_number
 
     out, small, plan = console(), found.small, found.plan
@@ -173,7 +175,7 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
             "-" if value is None else _figure(value, line)
             for value in (line.predicted, line.measured)
         ]
-        what = requests_said(line.what) if line.kind == "requests" else line.what
+        what = requests_text(line.what) if line.kind == "requests" else line.what
         table.add_row(escape(what), *shown, "" if off is None else f"{off:+.1%}", mark)
     out.print(table)
     if found.slower:

@@ -18,7 +18,7 @@ from placer.errors import PlacerError
 from placer.units import counted
 
 if TYPE_CHECKING:
-    from placer.launch.runtime.plan import Plan
+    from placer.launch.runtime.run_plan import RunPlan
     from placer.launch.runtime.training.context import Settings
 
 LOCAL_JOIN_S = 120.0
@@ -144,8 +144,8 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     """
     from placer.launch.runtime.log.comparison import summary
     from placer.launch.runtime.log.run_log import append
-    from placer.launch.runtime.plan import plan_from, read_document
     from placer.launch.runtime.processes.run import ranks_from, run_here, run_ranks
+    from placer.launch.runtime.run_plan import plan_from, read_document
 
     document = read_document(manifest)
     plan = plan_from(document, manifest)
@@ -181,7 +181,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
         _print(plan, found, folder)
 
 
-def _settings(plan: Plan, words: dict[str, Any], folder: Path) -> Settings:
+def _settings(plan: RunPlan, words: dict[str, Any], folder: Path) -> Settings:
     """Settings from the command's words, the manifest's where nothing is said."""
     from placer.launch.runtime.strategies import executed
     from placer.launch.runtime.training.context import Settings
@@ -218,7 +218,7 @@ def _settings(plan: Plan, words: dict[str, Any], folder: Path) -> Settings:
     )
 
 
-def _watch(plan: Plan, settings: Settings, *, quiet: bool) -> Callable[[dict[str, Any]], None]:
+def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[str, Any]], None]:
     """Say how far the run is, once a second at most, and what happens beside."""
     losses: dict[int, list[float]] = {}
     last = [0.0]
@@ -228,7 +228,7 @@ def _watch(plan: Plan, settings: Settings, *, quiet: bool) -> Callable[[dict[str
             click.echo(f"warning: {record['message']}", err=True)
         elif record["kind"] == "lost":
             click.echo(
-                f"warning: {plan.said(record['rank'])} stopped in step {record['step']}: "
+                f"warning: {plan.rank_name(record['rank'])} stopped in step {record['step']}: "
                 f"{record['reason']}",
                 err=True,
             )
@@ -246,11 +246,11 @@ def _watch(plan: Plan, settings: Settings, *, quiet: bool) -> Callable[[dict[str
     return watch
 
 
-def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
+def _print(plan: RunPlan, found: dict[str, Any], folder: Path) -> None:
     """Predicted beside measured."""
     from rich.markup import escape
 
-    from placer.launch.runtime.log.comparison import requests_said
+    from placer.launch.runtime.log.comparison import requests_text
 
     out = console()
     rounds = counted(found["rounds"], "round") + (
@@ -274,7 +274,7 @@ def _print(plan: Plan, found: dict[str, Any], folder: Path) -> None:
     for row in found["bytes"]:
         table.add_row(escape(f"{row['src']} -> {row['dst']}"), *_figures(row, " B"))
     for row in found["requests"]:
-        table.add_row(escape(requests_said(row["what"])), *_figures(row, ""))
+        table.add_row(escape(requests_text(row["what"])), *_figures(row, ""))
     out.print(table)
     losses = found["losses"]
     if losses:

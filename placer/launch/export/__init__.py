@@ -8,7 +8,7 @@ import importlib
 from typing import Protocol, cast
 
 from placer.errors import unknown
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import check_runtime
 
 TARGETS = {
@@ -38,7 +38,7 @@ SHORT = {
 class Target(Protocol):
     """What a target module offers."""
 
-    def files(self, plan: Plan) -> dict[str, str]:
+    def files(self, plan: ExportPlan) -> dict[str, str]:
         """Return texts by file name, the README among them; `PlacerError` if the target cannot run
         the plan.
         """
@@ -52,7 +52,7 @@ def target_named(name: str) -> Target:
     return cast(Target, importlib.import_module(module))
 
 
-def export(plan: Plan, target: str) -> dict[str, str]:
+def export(plan: ExportPlan, target: str) -> dict[str, str]:
     """Write a plan for a target.
 
     Parameters

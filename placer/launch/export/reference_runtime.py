@@ -9,7 +9,7 @@ from functools import reduce
 
 from placer.documents.manifest.executable import check_executable
 from placer.errors import PlacerError
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.problem.exchange import traits
 
 STEPS = 20
@@ -81,7 +81,7 @@ class Site:
     options: str = ""
 
 
-def runtime_lines(plan: Plan, site: Site, ask_address: str) -> list[str]:
+def runtime_lines(plan: ExportPlan, site: Site, ask_address: str) -> list[str]:
     """Lines that start ``placer run`` for the rank of this machine, whose number is known.
 
     Parameters
@@ -110,7 +110,7 @@ def runtime_lines(plan: Plan, site: Site, ask_address: str) -> list[str]:
     ]
 
 
-def check_runtime(plan: Plan, target: str) -> None:
+def check_runtime(plan: ExportPlan, target: str) -> None:
     """Refuse what placer's runtime cannot do, before a machine is rented for it.
 
     Raises

@@ -10,8 +10,8 @@ from math import fsum
 from typing import Any
 
 from placer.cost_model.dollars import components as cost
-from placer.launch.rehearsal.functions import runs_of
-from placer.launch.rehearsal.rehearse import Rehearsal
+from placer.launch.rehearsal.function_runs import runs_of
+from placer.launch.rehearsal.rehearsal import Rehearsal
 from placer.launch.runtime.log.comparison import summary
 from placer.problem.exchange.phase import bytes_by_link
 from placer.units import SECONDS_PER_HOUR

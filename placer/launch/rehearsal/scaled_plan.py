@@ -12,7 +12,7 @@ from typing import Any
 from placer.cost_model.estimate import Estimate, estimate
 from placer.documents.manifest import build_manifest
 from placer.errors import PlacerError
-from placer.launch.runtime.plan import plan_from
+from placer.launch.runtime.run_plan import plan_from
 from placer.launch.shaped_network import Shape
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import GBPS
@@ -90,7 +90,7 @@ class Scaled:
     @property
     def machines(self) -> tuple[str, ...]:
         """Places of the processes by rank, then of the object stores; see
-        `placer.launch.runtime.plan.Plan.machines`.
+        `placer.launch.runtime.run_plan.RunPlan.machines`.
         """
         return plan_from(self.manifest(), "rehearsal").machines
 

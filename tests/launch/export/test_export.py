@@ -22,8 +22,8 @@ from conftest import PROCESS_TIMEOUT_S, Run, free_port
 from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS, export
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import difference, left_over, write_folder
-from placer.launch.export.plan import Plan
 from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.shell import assignments
 
@@ -36,9 +36,11 @@ WORDS: dict[str, Any] = {
 }
 
 
-def plan_of(document: dict[str, Any], **words: Any) -> Plan:
+def plan_of(document: dict[str, Any], **words: Any) -> ExportPlan:
     """The plan of a manifest."""
-    return Plan(manifest=read_manifest(document, "m.json"), text=json.dumps(document), **words)
+    return ExportPlan(
+        manifest=read_manifest(document, "m.json"), text=json.dumps(document), **words
+    )
 
 
 def changed(document: dict[str, Any], **parts: Any) -> dict[str, Any]:
@@ -47,18 +49,18 @@ def changed(document: dict[str, Any], **parts: Any) -> dict[str, Any]:
     return {**rest, "digest": document_digest(rest)}
 
 
-def by_runtime(some: Plan) -> Plan:
+def by_runtime(some: ExportPlan) -> ExportPlan:
     """The plan, to be run by placer's own runtime."""
     return replace(some, train="mymodel:workload")
 
 
-def plan(exchange: str, **words: Any) -> Plan:
+def plan(exchange: str, **words: Any) -> ExportPlan:
     """A small plan over two regions of AWS."""
     return plan_of(placer.recommend("niser", exchange=exchange, **{**WORDS, **words}).to_manifest())
 
 
 @pytest.fixture(scope="module")
-def three() -> Plan:
+def three() -> ExportPlan:
     """All-reduce over T4 and A10 machines: two groups of Google Cloud in two regions, one of AWS,
     as by hand.
     """
@@ -83,7 +85,7 @@ def three() -> Plan:
 
 
 @pytest.fixture(scope="module")
-def server() -> Plan:
+def server() -> ExportPlan:
     """A parameter server with a machine of its own."""
     return plan("parameter-server")
 
@@ -115,7 +117,7 @@ def python(executable: str, code: str, *arguments: str, home: Path) -> str:
     return done.stdout
 
 
-def test_ranks_of_all_groups_make_the_world(three: Plan) -> None:
+def test_ranks_of_all_groups_make_the_world(three: ExportPlan) -> None:
     """Offsets 0, 2 and 5 with 2, 3 and 1 machines: ranks 0 to 5, each once."""
     files = export(three, "torchrun")
     variables = [assignments(files[f"workers-{n}.sh"]) for n in range(3)]
@@ -152,7 +154,9 @@ def inner_scripts(files: dict[str, str], folder: Path) -> list[str]:
     return [str(folder / f"{number}.sh") for number in range(len(found))]
 
 
-def test_scripts_pass_bash_and_shellcheck(three: Plan, server: Plan, tmp_path: Path) -> None:
+def test_scripts_pass_bash_and_shellcheck(
+    three: ExportPlan, server: ExportPlan, tmp_path: Path
+) -> None:
     """All scripts of three targets parse; shellcheck, where it is installed, has nothing to say."""
     names: list[str] = []
     scripts = [
@@ -184,7 +188,7 @@ def test_scripts_pass_bash_and_shellcheck(three: Plan, server: Plan, tmp_path: P
         assert done.returncode == 0, done.stdout
 
 
-def test_a_script_starts_torchrun_with_its_rank(three: Plan, tmp_path: Path) -> None:
+def test_a_script_starts_torchrun_with_its_rank(three: ExportPlan, tmp_path: Path) -> None:
     """Machine 2 of the second group has rank 4; machine 3 does not exist, and without an address
     nothing starts.
     """
@@ -294,7 +298,7 @@ def test_two_processes_meet_through_the_scripts(tmp_path: Path) -> None:
     ] * 2
 
 
-def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: Plan) -> None:
+def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: ExportPlan) -> None:
     """One task a group; on Google Cloud the T4 stands beside its host; the address must be given at
     launch.
     """
@@ -315,7 +319,7 @@ def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: Plan) -> N
     assert "accelerators" not in tasks[2]["resources"]
 
 
-def test_skypilot_runs_the_server_beside_the_workers(server: Plan) -> None:
+def test_skypilot_runs_the_server_beside_the_workers(server: ExportPlan) -> None:
     """It is no primary task: when the workers are done it goes."""
     header, *tasks = yaml.safe_load_all(export(server, "skypilot")["skypilot.yaml"])
     assert header["primary_tasks"] == [group.name for group in server.manifest.groups]
@@ -323,7 +327,9 @@ def test_skypilot_runs_the_server_beside_the_workers(server: Plan) -> None:
     assert tasks[-1]["envs"]["PLACER_RANK_OFFSET"] == str(server.manifest.world_size)
 
 
-def test_skypilot_loads_the_job_group(three: Plan, server: Plan, tmp_path: Path) -> None:
+def test_skypilot_loads_the_job_group(
+    three: ExportPlan, server: ExportPlan, tmp_path: Path
+) -> None:
     """By SkyPilot's own loader: parallel, and without the address refused before any machine is
     rented.
     """
@@ -383,7 +389,7 @@ def test_one_group_of_skypilot_needs_no_address() -> None:
     assert "--standalone" in export(one, "torchrun")["workers-0.sh"]
 
 
-def test_hivemind_gets_its_own_arguments(three: Plan) -> None:
+def test_hivemind_gets_its_own_arguments(three: ExportPlan) -> None:
     """Time-outs of the manifest; with local steps an epoch of hivemind is 4 target batches and
     updates are local.
     """
@@ -402,7 +408,7 @@ def test_hivemind_gets_its_own_arguments(three: Plan) -> None:
         export(plan("central"), "hivemind")
 
 
-def test_hivemind_knows_every_argument(three: Plan, tmp_path: Path) -> None:
+def test_hivemind_knows_every_argument(three: ExportPlan, tmp_path: Path) -> None:
     """By the signature of hivemind.Optimizer and the names of its compressions."""
     executable = other_python("hivemind", "PLACER_HIVEMIND_PYTHON")
     code = (
@@ -417,7 +423,7 @@ def test_hivemind_knows_every_argument(three: Plan, tmp_path: Path) -> None:
     )
 
 
-def test_a_jobset_for_each_cluster(three: Plan, server: Plan) -> None:
+def test_a_jobset_for_each_cluster(three: ExportPlan, server: ExportPlan) -> None:
     """Three places, three files; each replicated job has the pods and GPUs of its group."""
     files = {
         name: yaml.safe_load(body)
@@ -436,7 +442,7 @@ def test_a_jobset_for_each_cluster(three: Plan, server: Plan) -> None:
     assert "server" in names
 
 
-def test_long_names_leave_room_for_pods(three: Plan) -> None:
+def test_long_names_leave_room_for_pods(three: ExportPlan) -> None:
     """Pods are named SET-JOB-0-INDEX and are hosts: 63 letters at most, the first a letter."""
     document = changed(json.loads(three.text), name="7" + "x" * 62)
     files = export(plan_of(document), "jobset")
@@ -455,7 +461,7 @@ def test_long_names_leave_room_for_pods(three: Plan) -> None:
     assert all(len(job["metadata"]["name"] + "-node-0-9999") <= 63 for job in jobs)
 
 
-def test_kubeflow_types_hold_the_objects(three: Plan, tmp_path: Path) -> None:
+def test_kubeflow_types_hold_the_objects(three: ExportPlan, tmp_path: Path) -> None:
     """TrainJobs and JobSets go through the types of kubeflow-trainer-api and come back the same."""
     executable = other_python("kubeflow_trainer_api", "PLACER_KUBEFLOW_PYTHON")
     code = (
@@ -478,7 +484,7 @@ def test_kubeflow_types_hold_the_objects(three: Plan, tmp_path: Path) -> None:
     assert "ok" in python(executable, code, json.dumps(items), home=tmp_path)
 
 
-def test_compose_has_a_container_for_each_worker(three: Plan) -> None:
+def test_compose_has_a_container_for_each_worker(three: ExportPlan) -> None:
     """Six workers with one process each; rank 0 is found by its name. A serverless plan brings a
     store and an aggregator.
     """
@@ -499,7 +505,9 @@ def test_compose_has_a_container_for_each_worker(three: Plan) -> None:
     assert central["workers-0-0"]["environment"]["AWS_ENDPOINT_URL"] == "http://store:5000"
 
 
-def test_compose_files_follow_the_specification(three: Plan, server: Plan, tmp_path: Path) -> None:
+def test_compose_files_follow_the_specification(
+    three: ExportPlan, server: ExportPlan, tmp_path: Path
+) -> None:
     """By the JSON Schema of the Compose Specification, as check-jsonschema ships it; a misspelt key
     is refused by it.
     """
@@ -529,7 +537,7 @@ def test_compose_files_follow_the_specification(three: Plan, server: Plan, tmp_p
     assert "refused" in python(executable, code, str(paths[0]), home=tmp_path)
 
 
-def test_words_of_the_caller_are_checked(three: Plan) -> None:
+def test_words_of_the_caller_are_checked(three: ExportPlan) -> None:
     """Paths and images with anything that a shell or Docker would read otherwise are refused."""
     for words in (
         {"train": "a b.py"},
@@ -580,7 +588,9 @@ def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "thesis.txt").read_text(encoding="utf-8") == "x"
 
 
-def test_what_an_earlier_export_left_goes_and_other_files_stay(three: Plan, tmp_path: Path) -> None:
+def test_what_an_earlier_export_left_goes_and_other_files_stay(
+    three: ExportPlan, tmp_path: Path
+) -> None:
     """The script of a group that is gone would start a wrong rank; the training script beside it is
     the user's.
     """
@@ -600,7 +610,7 @@ def test_what_an_earlier_export_left_goes_and_other_files_stay(three: Plan, tmp_
     assert difference(folder, one) == ""
 
 
-def test_the_command_writes_lists_and_compares(run: Run, tmp_path: Path, three: Plan) -> None:
+def test_the_command_writes_lists_and_compares(run: Run, tmp_path: Path, three: ExportPlan) -> None:
     """Files on stdout, next step on stderr; --diff writes nothing; --json lists the files."""
     manifest, folder = tmp_path / "plan.json", tmp_path / "launch"
     manifest.write_text(three.text, encoding="utf-8")
@@ -621,7 +631,7 @@ def test_the_command_writes_lists_and_compares(run: Run, tmp_path: Path, three: 
 
 
 def test_the_command_takes_a_result_and_edits_on_demand(
-    run: Run, tmp_path: Path, three: Plan
+    run: Run, tmp_path: Path, three: ExportPlan
 ) -> None:
     """A saved result is priced again first; an edited manifest needs --edited, and its files say
     so.
@@ -657,7 +667,7 @@ def test_the_command_takes_a_result_and_edits_on_demand(
     ],
 )
 def test_errors_are_one_line(
-    run: Run, tmp_path: Path, three: Plan, words: list[str], said: str
+    run: Run, tmp_path: Path, three: ExportPlan, words: list[str], said: str
 ) -> None:
     """Exit code 2, a line and a tip, and nothing written."""
     (tmp_path / "plan.json").write_text(three.text, encoding="utf-8")

@@ -18,14 +18,14 @@ import placer
 from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import export
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources import aggregator_function
 from placer.launch.export.targets.cloudformation import memory_gib, stacks
 
 REGIONS = ("ap-south-1", "eu-west-2")
 
 
-def plan(strategy: str, **parts: Any) -> Plan:
+def plan(strategy: str, **parts: Any) -> ExportPlan:
     """A serverless plan over two regions of AWS; ``parts`` are changed by hand."""
     words: dict[str, Any] = {
         "catalog": "phalak-2023",
@@ -37,28 +37,28 @@ def plan(strategy: str, **parts: Any) -> Plan:
     document = {**placer.recommend("niser", exchange=strategy, **words).to_manifest(), **parts}
     document.pop("digest")
     document["digest"] = document_digest(document)
-    return Plan(manifest=read_manifest(document, "m.json"), text=json.dumps(document))
+    return ExportPlan(manifest=read_manifest(document, "m.json"), text=json.dumps(document))
 
 
 @pytest.fixture(scope="module")
-def central() -> Plan:
+def central() -> ExportPlan:
     """One bucket, one function."""
     return plan("central")
 
 
 @pytest.fixture(scope="module")
-def hierarchical() -> Plan:
+def hierarchical() -> ExportPlan:
     """A bucket and a function in each of two regions, and a pair for all."""
     return plan("hierarchical")
 
 
-def moved(some: Plan) -> Plan:
+def moved(some: ExportPlan) -> ExportPlan:
     """The same with the function in another region than its bucket."""
     document = json.loads(some.text)
     return plan("central", aggregator={**document["aggregator"], "place": "aws/us-east-1"})
 
 
-def test_cfn_lint_has_nothing_to_say(central: Plan, hierarchical: Plan) -> None:
+def test_cfn_lint_has_nothing_to_say(central: ExportPlan, hierarchical: ExportPlan) -> None:
     """Templates of three plans, each in its own region; of those that differ in names only, the
     first.
     """
@@ -71,7 +71,7 @@ def test_cfn_lint_has_nothing_to_say(central: Plan, hierarchical: Plan) -> None:
             assert [str(match) for match in found] == []
 
 
-def test_stacks_lie_where_the_plan_says(hierarchical: Plan, central: Plan) -> None:
+def test_stacks_lie_where_the_plan_says(hierarchical: ExportPlan, central: ExportPlan) -> None:
     """One stack for all, one for each region with workers; a function far from its bucket has one
     of its own.
     """
@@ -85,7 +85,7 @@ def test_stacks_lie_where_the_plan_says(hierarchical: Plan, central: Plan) -> No
     )
 
 
-def test_roles_may_do_the_least(hierarchical: Plan) -> None:
+def test_roles_may_do_the_least(hierarchical: ExportPlan) -> None:
     """No wildcard action, no resource but this run's objects and the function's log."""
     run = hierarchical.manifest.name
     for _, template in stacks(hierarchical).values():
@@ -111,7 +111,7 @@ def test_roles_may_do_the_least(hierarchical: Plan) -> None:
                 )
 
 
-def test_the_function_gets_what_it_needs(central: Plan) -> None:
+def test_the_function_gets_what_it_needs(central: ExportPlan) -> None:
     """17 MB gradients in float32: the sum and the mean, 34 MB, and 0.25 GiB for Python; the plan's
     1 GiB is enough.
     """
@@ -132,7 +132,7 @@ def test_the_function_gets_what_it_needs(central: Plan) -> None:
         export(large, "cloudformation")
 
 
-def test_what_is_not_on_aws_is_refused(central: Plan) -> None:
+def test_what_is_not_on_aws_is_refused(central: ExportPlan) -> None:
     """A bucket of another provider, gradients that cannot be summed, a plan without a function: one
     line each.
     """
@@ -163,7 +163,7 @@ def call(template: dict[str, Any], monkeypatch: pytest.MonkeyPatch, bucket: str,
     return aggregator_function.handler(event, None)["aggregated"]
 
 
-def made(some: Plan) -> Any:
+def made(some: ExportPlan) -> Any:
     """A client, after all buckets are made where the plan says."""
     for bucket in some.manifest.buckets:
         region = bucket.place.split("/")[1]
@@ -183,7 +183,9 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.usefixtures("aws")
-def test_the_last_upload_makes_the_mean(central: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_upload_makes_the_mean(
+    central: ExportPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Worker r sends [r, 1]: with N workers the mean is [(N - 1) / 2, 1]; only the last call adds
     up, and the parts go.
     """
@@ -208,7 +210,9 @@ def test_the_last_upload_makes_the_mean(central: Plan, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("aws")
-def test_parts_of_two_sizes_are_refused(central: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_two_sizes_are_refused(
+    central: ExportPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A worker with another model: the call fails and nothing is written."""
     store, (bucket,), run = made(central), central.manifest.buckets, central.manifest.name
     for rank in range(central.manifest.world_size):
@@ -223,7 +227,7 @@ def test_parts_of_two_sizes_are_refused(central: Plan, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("aws")
-def test_regions_sum_first(hierarchical: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regions_sum_first(hierarchical: ExportPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each region sends one sum on; the mean over all workers lies in the bucket of each region."""
     made(hierarchical)
     run, manifest, built = hierarchical.manifest.name, hierarchical.manifest, stacks(hierarchical)
@@ -252,7 +256,7 @@ def test_regions_sum_first(hierarchical: Plan, monkeypatch: pytest.MonkeyPatch) 
         assert mean.tolist() == [(rank - 1) / 2]
 
 
-def test_the_shipped_code_is_the_tested_code(central: Plan) -> None:
+def test_the_shipped_code_is_the_tested_code(central: ExportPlan) -> None:
     """The text inside the template is the module that the tests above call."""
     body = yaml.safe_load(export(central, "cloudformation")["exchange.yaml"])
     code = body["Resources"]["Function"]["Properties"]["Code"]["ZipFile"]

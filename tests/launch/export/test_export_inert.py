@@ -24,7 +24,7 @@ import placer
 from placer.documents.manifest import document_digest, read_manifest
 from placer.errors import PlacerError
 from placer.launch.export import TARGETS, export
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.shell import assignments
 
 PROBE = "PWN"
@@ -118,7 +118,9 @@ def parts(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from (("bucket", bucket) for bucket in document["buckets"])
 
 
-def poisoned(document: dict[str, Any], value: str, target: str, train: str = TRAINS[0]) -> Plan:
+def poisoned(
+    document: dict[str, Any], value: str, target: str, train: str = TRAINS[0]
+) -> ExportPlan:
     """The plan with a value in every free string, its digest right again; placer's runtime checks
     the compression.
     """
@@ -135,7 +137,9 @@ def poisoned(document: dict[str, Any], value: str, target: str, train: str = TRA
     changed["expected"]["samples_to_target"]["source"] = value
     changed.pop("digest")
     changed["digest"] = document_digest(changed)
-    return Plan(manifest=read_manifest(changed, "m.json"), text=json.dumps(changed), train=train)
+    return ExportPlan(
+        manifest=read_manifest(changed, "m.json"), text=json.dumps(changed), train=train
+    )
 
 
 def scripts_of(files: dict[str, str]) -> list[str]:
@@ -294,7 +298,7 @@ def test_text_that_no_shell_can_hold_is_refused(
 def test_heading_says_what_is_expected(plans: dict[str, dict[str, Any]], target: str) -> None:
     """Digest, date of the catalog and cost stand in every file but the copy of the manifest."""
     document = plans["hierarchical" if target == "cloudformation" else "all-reduce"]
-    plan = Plan(manifest=read_manifest(document, "m.json"), text=json.dumps(document))
+    plan = ExportPlan(manifest=read_manifest(document, "m.json"), text=json.dumps(document))
     for name, body in export(plan, target).items():
         assert document["digest"] in body
         if name.endswith((".sh", ".yaml", ".md")):

@@ -22,8 +22,8 @@ from placer.documents.manifest import document_digest, read_manifest
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.export import export
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
-from placer.launch.export.plan import Plan
 from placer.launch.export.texts.shell import assignments
 
 MODEL = """
@@ -35,9 +35,9 @@ def workload():
 """64 parameters, 256 bytes: they divide by 2 and by 4, so bytes are those of the prediction."""
 
 
-def plan(told: dict[str, Any], **words: Any) -> Plan:
+def plan(told: dict[str, Any], **words: Any) -> ExportPlan:
     """A manifest to be trained by a function."""
-    return Plan(
+    return ExportPlan(
         manifest=read_manifest(told, "m.json"),
         text=json.dumps(told),
         **{"train": "mymodel:workload", **words},

@@ -29,12 +29,12 @@ from placer.documents.manifest import build_manifest, read_manifest
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.launch.rehearsal.functions import runs_of
-from placer.launch.rehearsal.kill import Kill
-from placer.launch.rehearsal.machine import calibrated
+from placer.launch.rehearsal.function_runs import runs_of
+from placer.launch.rehearsal.machine_calibration import machine_calibration
+from placer.launch.rehearsal.options import check_processes, own_elements
 from placer.launch.rehearsal.scaled_plan import Scaled, fewer, scaled, usual_scale, without_hosts
-from placer.launch.rehearsal.wishes import check_processes, own_elements
-from placer.launch.runtime.plan import plan_from
+from placer.launch.rehearsal.worker_death import WorkerDeath
+from placer.launch.runtime.run_plan import plan_from
 from placer.launch.shaped_network import Shape, open_network
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -226,7 +226,7 @@ class TestMachine:
     ) -> None:
         """1 - 0.25 - 0.35 = 0.4 s of the slower rank, and twice the 103 ms to the other continent."""
         small = scaled(*by_hand(), 0.01, 1e9)
-        found = calibrated(
+        found = machine_calibration(
             small,
             rounds_of(
                 {"calculation_s": 0.25, "wire_s": 0.35}, {"calculation_s": 0.25, "wire_s": 0.5}
@@ -258,7 +258,7 @@ class TestMachine:
             {"exchange_s": {"upload": up, "download": down}}
             for up, down in ((0.3, 0.9), (0.2, 0.4))
         )
-        found = calibrated(
+        found = machine_calibration(
             small,
             rounds_of(slow, fast, slow, {"exchange_s": {"fetch": 0.4, "put": 0.1, "wait": 9.0}}),
         ).services
@@ -276,7 +276,7 @@ def test_sums_of_several_functions_are_taken_together() -> None:
         {"exchange_s": {"fetch in regions": s - 0.1, "forward": 0.1, "copy": 9.0}}
         for s in (0.3, 0.5)
     ]
-    found = calibrated(
+    found = machine_calibration(
         small,
         rounds_of(worker, worker, worker, *regional, {"exchange_s": {"fetch": 0.2, "put": 0.1}}),
     ).services
@@ -662,7 +662,7 @@ def test_more_processes_than_a_machine_has_room_for_are_refused() -> None:
 
 def test_deaths_are_read() -> None:
     """Rank and step."""
-    assert Kill.of(" 3@12 ") == Kill(rank=3, step=12)
+    assert WorkerDeath.of(" 3@12 ") == WorkerDeath(rank=3, step=12)
 
 
 def test_an_early_manifest_has_no_links(tmp_path: Path, run: Run) -> None:

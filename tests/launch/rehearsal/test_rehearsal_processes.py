@@ -25,7 +25,7 @@ from run_plans import A, B, document, plan_of, settings_of
 
 from conftest import Run
 from placer.errors import PlacerError
-from placer.launch.rehearsal.folder import own_folder
+from placer.launch.folder_lock import locked_folder
 from placer.launch.runtime.processes.run import run_here
 from placer.launch.runtime.processes.store_processes import local_object_stores
 from placer.launch.shaped_network import Shape, open_network
@@ -100,10 +100,15 @@ def test_of_several_stores_the_one_that_is_killed_is_named(tmp_path: Path) -> No
         settings = replace(
             settings, endpoints={store.bucket.name: store.address for store in stores}
         )
-        beside = {store.said: store.process for store in stores}
+        services = {store.label: store.process for store in stores}
         with pytest.raises(PlacerError) as caught:
             run_here(
-                plan, told, settings, tmp_path, at_first_step(stores[1].process.kill), beside=beside
+                plan,
+                told,
+                settings,
+                tmp_path,
+                at_first_step(stores[1].process.kill),
+                services=services,
             )
     assert (
         caught.value.message
@@ -123,7 +128,7 @@ def test_a_relay_that_is_killed_ends_the_run_and_is_named(tmp_path: Path) -> Non
             match=r"^the relay of the rehearsal's network has ended: killed by SIGKILL ",
         ):
             run_here(
-                plan, told, settings, tmp_path, kill, network=network, beside=network.processes
+                plan, told, settings, tmp_path, kill, network=network, services=network.processes
             )
         with pytest.raises(
             PlacerError,
@@ -138,7 +143,7 @@ def test_one_rehearsal_at_a_time_has_a_folder(run: Run, tmp_path: Path) -> None:
     from test_rehearsal import by_hand, manifest_of
 
     path.write_text(json.dumps(manifest_of(*by_hand())), encoding="utf-8")
-    with own_folder(tmp_path / "logs"), own_folder(tmp_path / "others"):
+    with locked_folder(tmp_path / "logs"), locked_folder(tmp_path / "others"):
         done = run("rehearse", str(path), "--dir", str(tmp_path / "logs"))
         assert done.returncode == 2
         assert (
@@ -146,7 +151,7 @@ def test_one_rehearsal_at_a_time_has_a_folder(run: Run, tmp_path: Path) -> None:
             == f"error: another rehearsal is writing into '{tmp_path / 'logs'}'"
         )
         assert not list((tmp_path / "logs").iterdir())
-    with own_folder(tmp_path / "logs"):
+    with locked_folder(tmp_path / "logs"):
         pass
 
 
@@ -155,8 +160,8 @@ def test_sigkill_frees_the_folder(tmp_path: Path) -> None:
     code = f"""
 import subprocess, sys
 from pathlib import Path
-from placer.launch.rehearsal.folder import own_folder
-with own_folder(Path({str(tmp_path)!r})):
+from placer.launch.folder_lock import locked_folder
+with locked_folder(Path({str(tmp_path)!r})):
     child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL)
     print(child.pid, flush=True)
     sys.stdin.read()
@@ -168,13 +173,13 @@ with own_folder(Path({str(tmp_path)!r})):
         child = int(holder.stdout.readline())
         with (
             pytest.raises(PlacerError, match="another rehearsal is writing into"),
-            own_folder(tmp_path),
+            locked_folder(tmp_path),
         ):
             pass
         holder.kill()
         holder.wait()
     os.kill(child, 0)
-    with own_folder(tmp_path):
+    with locked_folder(tmp_path):
         os.kill(child, signal.SIGKILL)
 
 

@@ -28,7 +28,7 @@ from conftest import PROCESS_TIMEOUT_S, Run
 from placer.errors import PlacerError
 from placer.launch.shaped_network import Shape, ShapedNetwork, open_network
 from placer.launch.shaped_network.addresses import seen, seen_url
-from placer.launch.shaped_network.placed_gloo import as_seen
+from placer.launch.shaped_network.gloo_backend import as_seen
 from placer.launch.shaped_network.streams.relays import MOST_MACHINES, address_of
 
 RATE, CAP, RTT = 4e6, 10e6, 0.06

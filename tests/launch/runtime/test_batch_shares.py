@@ -16,7 +16,7 @@ from run_plans import A, B, C, document, plan_of, settings_of, tiny
 import placer
 from conftest import ROOT
 from placer.documents.manifest import document_digest
-from placer.launch.runtime.plan import Plan, plan_from
+from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.batch_shares import apportioned
 
 TESTS = str(ROOT / "tests")
@@ -104,7 +104,7 @@ def test_all_workers_of_a_recommended_plan_end_at_once() -> None:
         use=["gcp/us-central1=1xT4", "lambda/us-west-1=1xA10"],
         exchange="all-reduce",
     )
-    plan: Plan = plan_from(got.to_manifest(), "plan")
+    plan: RunPlan = plan_from(got.to_manifest(), "plan")
     shares = plan.shares(plan.target_batch_size, range(plan.workers))
     speeds = [group.samples_per_second for group in plan.groups for _ in range(group.count)]
     assert len(set(speeds)) > 1

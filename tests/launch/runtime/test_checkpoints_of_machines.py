@@ -22,7 +22,7 @@ def kept(folder: Path, step: int, rank: int) -> None:
 
 
 def resumed(folders: list[Path]) -> int:
-    """The step that all go on from, as `placer.launch.runtime.processes.worker` agrees on it; each
+    """The step that all go on from, as `placer.launch.runtime.processes.rank_run` agrees on it; each
     leaves behind what it had kept after it.
     """
     start = max(

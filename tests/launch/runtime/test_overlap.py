@@ -28,9 +28,9 @@ from test_runtime import TOLERANCE, Alone, check_bytes, models, ran  # noqa: E40
 from placer.documents.schemas import schema_text  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
 from placer.launch.runtime.log.comparison import ALL_FLUSHED, HIDDEN  # noqa: E402
-from placer.launch.runtime.processes.lost_process import PeerLostError  # noqa: E402
+from placer.launch.runtime.processes.peer_loss import PeerLostError  # noqa: E402
 from placer.launch.runtime.processes.run import run_here  # noqa: E402
-from placer.launch.runtime.training.overlapped_exchange import Beside  # noqa: E402
+from placer.launch.runtime.training.overlapped_exchange import OverlappedExchange  # noqa: E402
 from placer.launch.runtime.wire.meter import Meter  # noqa: E402
 from placer.problem.exchange import STRATEGIES, traits  # noqa: E402
 from placer.validation.calibration.run_log import counted_rounds, round_seconds  # noqa: E402
@@ -244,14 +244,14 @@ def test_nothing_is_lost_but_what_was_under_way(
 
 
 @pytest.fixture
-def beside() -> Iterator[Beside]:
+def overlapped() -> Iterator[OverlappedExchange]:
     """An exchange in a thread, and meters."""
-    made = Beside(Meter(), Meter())
+    made = OverlappedExchange(Meter(), Meter())
     yield made
     made.thread.shutdown()
 
 
-def test_a_lost_peer_is_heard_of_in_the_calculation(beside: Beside) -> None:
+def test_a_lost_peer_is_heard_of_in_the_calculation(overlapped: OverlappedExchange) -> None:
     """Not only when the calculation of the next round is over: the wait of an hour ends, and so
     does the look between microbatches.
     """
@@ -259,39 +259,39 @@ def test_a_lost_peer_is_heard_of_in_the_calculation(beside: Beside) -> None:
     def failing() -> None:
         raise PeerLostError(1, "Connection closed")
 
-    beside.begin(4, failing, seen="parameters")
+    overlapped.begin(4, failing, parameters="parameters")
     with pytest.raises(PeerLostError, match="rank 1: Connection closed"):
-        beside.pause(3600.0)
+        overlapped.pause(3600.0)
     with pytest.raises(PeerLostError):
-        beside.check()
+        overlapped.check()
     with pytest.raises(PeerLostError):
-        beside.end()
-    assert (beside.step, beside.seen) == (4, "parameters")  # what a rescue needs
+        overlapped.end()
+    assert (overlapped.step, overlapped.parameters) == (4, "parameters")  # what a rescue needs
 
 
-def test_an_exchange_is_counted_when_it_has_ended(beside: Beside) -> None:
+def test_an_exchange_is_counted_when_it_has_ended(overlapped: OverlappedExchange) -> None:
     """Phases and bytes of the thread come into the record as a whole; what runs does not disturb
     what is taken meanwhile.
     """
     go = threading.Event()
 
     def exchange() -> str:
-        beside.aside.sent(A, B, 8)
-        with beside.aside.phase("reduce-scatter"):
+        overlapped.wire_meter.sent(A, B, 8)
+        with overlapped.wire_meter.phase("reduce-scatter"):
             go.wait()
         return "sum"
 
-    beside.begin(0, exchange)
-    beside.check()
-    assert beside.meter.take()["sent"] == []
+    overlapped.begin(0, exchange)
+    overlapped.check()
+    assert overlapped.meter.take()["sent"] == []
     go.set()
-    assert beside.end() == "sum"
-    taken = beside.meter.take()
+    assert overlapped.end() == "sum"
+    taken = overlapped.meter.take()
     assert taken["sent"] == [{"src": A, "dst": B, "bytes": 8}]
     assert taken["beside"]["exchange_s"] >= taken["exchange_s"]["reduce-scatter"] > 0
     assert taken["beside"]["flushed_s"] == 0
-    assert beside.aside.take()["sent"] == []
-    assert "beside" not in beside.meter.take()
+    assert overlapped.wire_meter.take()["sent"] == []
+    assert "beside" not in overlapped.meter.take()
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from run_plans import A, B, C, document, plan_of, settings_of  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
 from placer.launch.runtime.log.comparison import summary  # noqa: E402
-from placer.launch.runtime.plan import Plan  # noqa: E402
 from placer.launch.runtime.processes.run import run_here  # noqa: E402
+from placer.launch.runtime.run_plan import RunPlan  # noqa: E402
 from placer.launch.runtime.training.trainer import batch_seed  # noqa: E402
 
 torch.set_num_threads(1)
@@ -64,7 +64,7 @@ def ran(
     return records
 
 
-def models(folder: Path, plan: Plan, step: int = 6) -> list[Any]:
+def models(folder: Path, plan: RunPlan, step: int = 6) -> list[Any]:
     """Trainable parameters of each worker in its checkpoint, flat."""
     names = [name for name, p in run_plans.tiny().module.named_parameters() if p.requires_grad]
     found = []
@@ -316,7 +316,7 @@ def test_hierarchical_serverless(tmp_path: Path, endpoint: str) -> None:
 
 
 def killing(rank: int, at_step: int) -> Callable[[dict[str, Any]], None]:
-    """Kill a rank with SIGKILL when it has reported a step."""
+    """WorkerDeath a rank with SIGKILL when it has reported a step."""
     pids: dict[int, int] = {}
 
     def watch(record: dict[str, Any]) -> None:

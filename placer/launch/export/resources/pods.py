@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from placer.documents.manifest.types import Group
-from placer.launch.export.plan import IMAGE, Plan
+from placer.launch.export.export_plan import IMAGE, ExportPlan
 from placer.launch.export.reference_runtime import WISHES, Site
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.readme import Section
-from placer.launch.export.texts.runtime_words import WHEEL, log_section, restart_section, wish_words
+from placer.launch.export.texts.runtime_readme import (
+    WHEEL,
+    log_section,
+    restart_section,
+    wish_words,
+)
 from placer.launch.export.texts.shell import script
 from placer.launch.export.texts.start import start_lines
 
@@ -47,7 +52,7 @@ def object_name(name: str, longest_part: int) -> str:
     return lettered[: 63 - POD_SUFFIX - longest_part].strip("-")
 
 
-def group_script(plan: Plan, name: str, target: str, node: str = NODE) -> str:
+def group_script(plan: ExportPlan, name: str, target: str, node: str = NODE) -> str:
     """Script of one group as a container's argument."""
     return escaped(
         script(heading(plan, target), machines(plan)[name], start_lines(plan, node, SITE))
@@ -55,7 +60,7 @@ def group_script(plan: Plan, name: str, target: str, node: str = NODE) -> str:
 
 
 def container(
-    plan: Plan, name: str, target: str, address: str | None, config: str
+    plan: ExportPlan, name: str, target: str, address: str | None, config: str
 ) -> dict[str, Any]:
     """Container of a group.
 
@@ -78,7 +83,7 @@ def container(
     }
 
 
-def variables(plan: Plan, address: str | None, config: str) -> list[dict[str, Any]]:
+def variables(plan: ExportPlan, address: str | None, config: str) -> list[dict[str, Any]]:
     """Variables of a container: the address of rank 0, if the machines need one, and what may be
     changed before the start.
     """
@@ -97,12 +102,12 @@ def variables(plan: Plan, address: str | None, config: str) -> list[dict[str, An
     ]
 
 
-def manifest_map(plan: Plan) -> str:
+def manifest_map(plan: ExportPlan) -> str:
     """Name of the ConfigMap with the manifest, for placer's own runtime."""
     return f"{object_name(plan.manifest.name, len('manifest'))}-manifest"
 
 
-def manifest_mount(plan: Plan) -> dict[str, Any]:
+def manifest_mount(plan: ExportPlan) -> dict[str, Any]:
     """Part of a container: where it reads the manifest, if placer's own runtime does."""
     return (
         {"volumeMounts": [{"name": "manifest", "mountPath": MANIFEST, "readOnly": True}]}
@@ -111,7 +116,7 @@ def manifest_mount(plan: Plan) -> dict[str, Any]:
     )
 
 
-def manifest_volume(plan: Plan) -> dict[str, Any]:
+def manifest_volume(plan: ExportPlan) -> dict[str, Any]:
     """Part of a pod to `manifest_mount`."""
     return (
         {"volumes": [{"name": "manifest", "configMap": {"name": manifest_map(plan)}}]}
@@ -120,7 +125,7 @@ def manifest_volume(plan: Plan) -> dict[str, Any]:
     )
 
 
-def manifest_command(plan: Plan) -> list[str]:
+def manifest_command(plan: ExportPlan) -> list[str]:
     """Command that makes the ConfigMap with the manifest, in every cluster."""
     command = (
         f"kubectl --context CLUSTER create configmap {manifest_map(plan)} "
@@ -129,7 +134,7 @@ def manifest_command(plan: Plan) -> list[str]:
     return [command] if plan.uses_runtime else []
 
 
-def image_words(plan: Plan) -> list[str]:
+def image_words(plan: ExportPlan) -> list[str]:
     """Say what the image must hold, and what it is now."""
     if not plan.uses_runtime:
         return [
@@ -178,7 +183,7 @@ def tolerations(provider: str, market: str) -> list[dict[str, str]]:
     return [AZURE_SPOT_TAINT] if provider == "azure" and market == "spot" else []
 
 
-def runtime_sections(plan: Plan) -> list[Section]:
+def runtime_sections(plan: ExportPlan) -> list[Section]:
     """Sections of a README about placer's own runtime, if that is started."""
     if not plan.uses_runtime:
         return []

@@ -10,7 +10,7 @@ from typing import Any
 from placer.documents.manifest.meeting import plain_name
 from placer.documents.manifest.types import Bucket
 from placer.errors import PlacerError
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import object_name
 from placer.launch.export.resources.stacks import (
     Function,
@@ -47,7 +47,7 @@ LAYER = {
 MEAN = "means/ROUND"
 
 
-def files(plan: Plan) -> dict[str, str]:
+def files(plan: ExportPlan) -> dict[str, str]:
     """Return one template a stack.
 
     Raises
@@ -64,7 +64,7 @@ def files(plan: Plan) -> dict[str, str]:
     return {**built, "README.md": _readme(plan)}
 
 
-def _check(plan: Plan) -> None:
+def _check(plan: ExportPlan) -> None:
     manifest, aggregator = plan.manifest, plan.manifest.aggregator
     if aggregator is None or aggregator.kind != "function":
         raise PlacerError(
@@ -91,7 +91,7 @@ def _check(plan: Plan) -> None:
         )
 
 
-def memory_gib(plan: Plan) -> float:
+def memory_gib(plan: ExportPlan) -> float:
     """Memory of the global function in GiB: the plan's, or more if this implementation holds more
     at once.
     """
@@ -107,7 +107,7 @@ def _least_gib(compression: str, gradient_bytes: float) -> float:
     return BYTES_OF_SUM[compression] * gradient_bytes / GIB + RUNTIME_GIB
 
 
-def stacks(plan: Plan) -> dict[str, tuple[str, dict[str, Any]]]:
+def stacks(plan: ExportPlan) -> dict[str, tuple[str, dict[str, Any]]]:
     """Region and template of each stack by its name; the one with the exchange bucket first."""
     manifest = plan.manifest
     main, *regional = manifest.buckets
@@ -139,7 +139,7 @@ def _at(bucket_: Bucket) -> Place:
     return Place(bucket=bucket_.name, region=_region(bucket_))
 
 
-def _global(plan: Plan, main: Bucket, regional: list[Bucket]) -> Function:
+def _global(plan: ExportPlan, main: Bucket, regional: list[Bucket]) -> Function:
     """The function that makes the mean: of all workers, or of the sums of the regions."""
     manifest, aggregator = plan.manifest, plan.manifest.aggregator
     assert aggregator is not None
@@ -156,7 +156,7 @@ def _global(plan: Plan, main: Bucket, regional: list[Bucket]) -> Function:
     )
 
 
-def _regional(plan: Plan, here: Bucket, main: Bucket) -> Function:
+def _regional(plan: ExportPlan, here: Bucket, main: Bucket) -> Function:
     """The function of a region: sends the sum of its workers on."""
     count = sum(group.count for group in plan.manifest.groups if group.place == here.place)
     key = f"{plan.manifest.name}/gradients/ROUND/{_region(here)}"
@@ -176,7 +176,7 @@ def _regional(plan: Plan, here: Bucket, main: Bucket) -> Function:
 
 
 def _function(
-    plan: Plan,
+    plan: ExportPlan,
     *,
     name: str,
     region: str,
@@ -203,7 +203,9 @@ def _function(
     )
 
 
-def _stack(plan: Plan, here: Bucket, called: Function | None, *, workers: bool) -> dict[str, Any]:
+def _stack(
+    plan: ExportPlan, here: Bucket, called: Function | None, *, workers: bool
+) -> dict[str, Any]:
     """A bucket, the function that its uploads call, and what its workers may do."""
     run = plan.manifest.name
     resources: dict[str, Any] = {"Bucket": bucket(here.name, run, notifies=called is not None)}
@@ -238,7 +240,7 @@ def _template(resources: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _readme(plan: Plan) -> str:
+def _readme(plan: ExportPlan) -> str:
     manifest, built = plan.manifest, stacks(plan)
     asked, aggregator = memory_gib(plan), manifest.aggregator
     assert aggregator is not None

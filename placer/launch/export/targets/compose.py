@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import STEPS, Site
 from placer.launch.export.resources.pods import escaped, image_words
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.readme import Section, plain, readme
-from placer.launch.export.texts.runtime_words import log_section, out_folder, watch_words
+from placer.launch.export.texts.runtime_readme import log_section, out_folder, watch_words
 from placer.launch.export.texts.shell import script
 from placer.launch.export.texts.start import ONLY_NODE, start_lines
 from placer.launch.export.texts.yaml_text import yaml_text
@@ -34,7 +34,7 @@ STORE = {
 }
 
 
-def files(plan: Plan) -> dict[str, str]:
+def files(plan: ExportPlan) -> dict[str, str]:
     """Return the Compose file.
 
     Raises
@@ -54,7 +54,7 @@ def files(plan: Plan) -> dict[str, str]:
     }
 
 
-def document(plan: Plan) -> dict[str, Any]:
+def document(plan: ExportPlan) -> dict[str, Any]:
     """Build the Compose file: one service a worker, with one process each, whatever GPUs the plan
     rents.
     """
@@ -74,7 +74,7 @@ def document(plan: Plan) -> dict[str, Any]:
     return {"name": plan.manifest.name, "services": services}
 
 
-def _function_ranks(plan: Plan) -> dict[str, str]:
+def _function_ranks(plan: ExportPlan) -> dict[str, str]:
     """Ranks of the functions, which one container plays: each reads a bucket of its own."""
     first = plan.manifest.world_size
     return {
@@ -83,7 +83,7 @@ def _function_ranks(plan: Plan) -> dict[str, str]:
     }
 
 
-def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, Any]:
+def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[str, Any]:
     meeting = plan.manifest.rendezvous
     meets = meeting.method == "address" or plan.uses_runtime
     address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
@@ -121,7 +121,7 @@ def _service(plan: Plan, environment: dict[str, str], node: int) -> dict[str, An
     }
 
 
-def _readme(plan: Plan) -> str:
+def _readme(plan: ExportPlan) -> str:
     if plan.uses_runtime:
         return readme(plan, "compose", _runtime_sections(plan))
     words = [
@@ -150,7 +150,7 @@ def _readme(plan: Plan) -> str:
     return readme(plan, "compose", sections)
 
 
-def _runtime_sections(plan: Plan) -> list[Section]:
+def _runtime_sections(plan: ExportPlan) -> list[Section]:
     words = [
         (
             f"Needs Docker Compose 2, the module `{plan.module}` in this folder, which containers "

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.environment import group_environment, run_environment
 from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.readme import meeting_words, readme, start_commands
@@ -94,7 +94,7 @@ machine.
 KEYS = {"PLACER_KEYS": "keys"}
 
 
-def files(plan: Plan) -> dict[str, str]:
+def files(plan: ExportPlan) -> dict[str, str]:
     """Return the scripts and the arguments of the optimizer.
 
     Raises
@@ -130,7 +130,7 @@ def files(plan: Plan) -> dict[str, str]:
     return {**built, "README.md": _readme(plan)}
 
 
-def optimizer_arguments(plan: Plan) -> dict[str, Any]:
+def optimizer_arguments(plan: ExportPlan) -> dict[str, Any]:
     """Keyword arguments of hivemind.Optimizer, apart from dht, optimizer, params and the size of a
     step.
 
@@ -168,11 +168,11 @@ def optimizer_arguments(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _epoch_samples(plan: Plan) -> int:
+def _epoch_samples(plan: ExportPlan) -> int:
     return plan.manifest.exchange.target_batch_size * plan.manifest.exchange.local_steps
 
 
-def batch_size_per_step(plan: Plan, devices: int) -> int:
+def batch_size_per_step(plan: ExportPlan, devices: int) -> int:
     """Samples that a peer hands over at once: a micro-batch of each device, or with local steps its
     share of a target batch.
     """
@@ -182,7 +182,7 @@ def batch_size_per_step(plan: Plan, devices: int) -> int:
     return exchange.microbatch * devices
 
 
-def _readme(plan: Plan) -> str:
+def _readme(plan: ExportPlan) -> str:
     manifest = plan.manifest
     last = manifest.rendezvous.port + manifest.world_size
     words = [

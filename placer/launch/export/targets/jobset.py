@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from placer.documents.manifest.meeting import plain_name
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import (
     container,
     devices,
@@ -28,7 +28,7 @@ RESTARTS = {"on_demand": 3, "spot": 20}
 """Restarts of a whole set before it fails: spot machines are taken away now and then."""
 
 
-def files(plan: Plan) -> dict[str, str]:
+def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``cluster-N-PLACE.yaml`` for each place."""
     lines = comments(heading(plan, "jobset"))
     built = {
@@ -37,24 +37,24 @@ def files(plan: Plan) -> dict[str, str]:
     return {**built, "README.md": _readme(plan)}
 
 
-def places(plan: Plan) -> list[str]:
+def places(plan: ExportPlan) -> list[str]:
     """Places with machines, in the order of ranks."""
     return list(
         dict.fromkeys(environment["PLACER_PLACE"] for environment in machines(plan).values())
     )
 
 
-def file_name(plan: Plan, place: str) -> str:
+def file_name(plan: ExportPlan, place: str) -> str:
     """Name of a place's file; numbered, as two places may look alike in it."""
     return f"cluster-{places(plan).index(place)}-{plain_name(place)}".strip("-") + ".yaml"
 
 
-def set_name(plan: Plan) -> str:
+def set_name(plan: ExportPlan) -> str:
     """Name of the JobSets, the same in each cluster."""
     return object_name(plan.manifest.name, max(len(name) for name in machines(plan)))
 
 
-def job_set(plan: Plan, place: str) -> dict[str, Any]:
+def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
     """Build the JobSet of one place."""
     here = {
         name: environment
@@ -81,7 +81,7 @@ def job_set(plan: Plan, place: str) -> dict[str, Any]:
     }
 
 
-def _job(plan: Plan, name: str, environment: dict[str, str]) -> dict[str, Any]:
+def _job(plan: ExportPlan, name: str, environment: dict[str, str]) -> dict[str, Any]:
     count, set_ = int(environment["PLACER_GROUP_SIZE"]), set_name(plan)
     first = plan.manifest.groups[0].name
     address = f"{set_}-{first}-0-0.{set_}" if len(places(plan)) == 1 else None
@@ -112,7 +112,7 @@ def _job(plan: Plan, name: str, environment: dict[str, str]) -> dict[str, Any]:
     return {"name": name if name != SERVER else SERVER, "replicas": 1, "template": {"spec": job}}
 
 
-def _readme(plan: Plan) -> str:
+def _readme(plan: ExportPlan) -> str:
     name = set_name(plan)
     several = len(places(plan)) > 1
     asks = several and plan.manifest.rendezvous.method == "address"

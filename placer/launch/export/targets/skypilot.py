@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from placer.documents.manifest.types import Group
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import WISHES, Site
 from placer.launch.export.texts.environment import SERVER, machines
 from placer.launch.export.texts.heading import comments, heading
 from placer.launch.export.texts.readme import meeting_words, readme
-from placer.launch.export.texts.runtime_words import (
+from placer.launch.export.texts.runtime_readme import (
     WHEEL,
     copy_words,
     log_section,
@@ -47,13 +47,13 @@ if [ -f requirements.txt ]; then "$uv" pip install --python "$HOME/placer-env/bi
 """
 
 
-def files(plan: Plan) -> dict[str, str]:
+def files(plan: ExportPlan) -> dict[str, str]:
     """Return the job group, as ``sky jobs launch`` reads it."""
     text = yaml_text(documents(plan), comments(heading(plan, "skypilot")))
     return {FILE: text, "README.md": _readme(plan)}
 
 
-def documents(plan: Plan) -> list[dict[str, Any]]:
+def documents(plan: ExportPlan) -> list[dict[str, Any]]:
     """Header and tasks.
 
     Notes
@@ -82,7 +82,7 @@ def documents(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _task(
-    plan: Plan, name: str, environment: dict[str, str], group: Group | None
+    plan: ExportPlan, name: str, environment: dict[str, str], group: Group | None
 ) -> dict[str, Any]:
     variable = plan.manifest.rendezvous.address_variable
     asked = (
@@ -108,7 +108,7 @@ def _task(
     }
 
 
-def _one_task(plan: Plan) -> bool:
+def _one_task(plan: ExportPlan) -> bool:
     return len(plan.manifest.groups) == 1 and plan.manifest.server is None
 
 
@@ -131,7 +131,7 @@ def _host(provider: str, instance_type: str) -> str:
     return instance_type.split("+", 1)[0] if provider == "gcp" else instance_type
 
 
-def _server_resources(plan: Plan) -> dict[str, Any]:
+def _server_resources(plan: ExportPlan) -> dict[str, Any]:
     aggregator = plan.manifest.aggregator
     assert aggregator is not None
     assert aggregator.server is not None
@@ -143,7 +143,7 @@ def _server_resources(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _readme(plan: Plan) -> str:
+def _readme(plan: ExportPlan) -> str:
     meeting, name = plan.manifest.rendezvous, plan.manifest.name
     asked = (
         f" --env {meeting.address_variable}=ADDRESS"

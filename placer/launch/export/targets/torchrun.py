@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import HERE, Site
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
-from placer.launch.export.texts.runtime_words import (
+from placer.launch.export.texts.runtime_readme import (
     copy_words,
     log_section,
     needs_words,
@@ -19,12 +19,12 @@ from placer.launch.export.texts.shell import script
 from placer.launch.export.texts.start import ASK_NODE, ONLY_NODE, start_lines
 
 
-def files(plan: Plan) -> dict[str, str]:
+def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``GROUP.sh`` for each group."""
     return {**group_scripts(plan, "torchrun"), "README.md": _readme(plan)}
 
 
-def group_scripts(plan: Plan, target: str) -> dict[str, str]:
+def group_scripts(plan: ExportPlan, target: str) -> dict[str, str]:
     """Scripts of the groups by file name."""
     lines, built = heading(plan, target), {}
     for name, environment in machines(plan).items():
@@ -33,7 +33,7 @@ def group_scripts(plan: Plan, target: str) -> dict[str, str]:
     return built
 
 
-def _readme(plan: Plan) -> str:
+def _readme(plan: ExportPlan) -> str:
     needs = (
         [f"export {plan.manifest.rendezvous.address_variable}=ADDRESS"]
         if plan.manifest.rendezvous.method == "address"
@@ -77,7 +77,7 @@ def _readme(plan: Plan) -> str:
     return readme(plan, "torchrun", sections)
 
 
-def _runtime_sections(plan: Plan, start: list[str]) -> list[Section]:
+def _runtime_sections(plan: ExportPlan, start: list[str]) -> list[Section]:
     words = [
         *needs_words(plan),
         "",

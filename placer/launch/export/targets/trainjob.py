@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import (
     devices,
     group_script,
@@ -31,7 +31,7 @@ MANAGER = "placer.export/nodes"
 """Owner of the patch that chooses nodes."""
 
 
-def files(plan: Plan) -> dict[str, str]:
+def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``GROUP.yaml`` for each group.
 
     Raises
@@ -52,17 +52,17 @@ def files(plan: Plan) -> dict[str, str]:
     return {**built, "README.md": _readme(plan)}
 
 
-def job_name(plan: Plan, group: Group) -> str:
+def job_name(plan: ExportPlan, group: Group) -> str:
     """Name of a group's TrainJob."""
     return f"{object_name(plan.manifest.name, len(group.name) + len('--node'))}-{group.name}"
 
 
-def config_name(plan: Plan) -> str:
+def config_name(plan: ExportPlan) -> str:
     """Name of the ConfigMap with the address of rank 0."""
     return f"{object_name(plan.manifest.name, len('rendezvous'))}-rendezvous"
 
 
-def train_job(plan: Plan, group: Group) -> dict[str, Any]:
+def train_job(plan: ExportPlan, group: Group) -> dict[str, Any]:
     """Build the TrainJob of one group.
 
     Notes
@@ -102,7 +102,7 @@ def train_job(plan: Plan, group: Group) -> dict[str, Any]:
     }
 
 
-def _pods(plan: Plan, group: Group) -> dict[str, Any]:
+def _pods(plan: ExportPlan, group: Group) -> dict[str, Any]:
     """Patch the pods of Kubeflow's runtime: they go to the nodes that are meant, and see the
     manifest where they read it.
     """
@@ -123,7 +123,7 @@ def _pods(plan: Plan, group: Group) -> dict[str, Any]:
     }
 
 
-def _readme(plan: Plan) -> str:
+def _readme(plan: ExportPlan) -> str:
     groups = plan.manifest.groups
     asks = len(groups) > 1 and plan.manifest.rendezvous.method == "address"
     config = [

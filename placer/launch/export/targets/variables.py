@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.readme import Section, meeting_words, readme
-from placer.launch.export.texts.runtime_words import (
+from placer.launch.export.texts.runtime_readme import (
     copy_words,
     log_section,
     needs_words,
@@ -17,7 +17,7 @@ from placer.launch.export.texts.runtime_words import (
 from placer.launch.export.texts.shell import script
 
 
-def files(plan: Plan) -> dict[str, str]:
+def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``GROUP.env.sh`` for each group, to be sourced."""
     lines = heading(plan, "env")
     built = {
@@ -57,7 +57,7 @@ def files(plan: Plan) -> dict[str, str]:
     return {**built, "README.md": readme(plan, "env", sections)}
 
 
-def _runtime_sections(plan: Plan, first: str) -> list[Section]:
+def _runtime_sections(plan: ExportPlan, first: str) -> list[Section]:
     meeting = plan.manifest.rendezvous
     words = [
         *needs_words(plan),

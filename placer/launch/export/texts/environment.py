@@ -5,13 +5,13 @@ manifest.
 from __future__ import annotations
 
 from placer.documents.manifest.types import Aggregator, Group, Manifest
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 
 SERVER = "server"
 """Name of the group that a parameter server's own machine makes."""
 
 
-def run_environment(plan: Plan) -> dict[str, str]:
+def run_environment(plan: ExportPlan) -> dict[str, str]:
     """Variables that are alike on all machines."""
     manifest, exchange = plan.manifest, plan.manifest.exchange
     waits = exchange.timeouts
@@ -102,7 +102,7 @@ def server_environment(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def machines(plan: Plan) -> dict[str, dict[str, str]]:
+def machines(plan: ExportPlan) -> dict[str, dict[str, str]]:
     """All variables of each group by its name, and of the server where there is one."""
     manifest, alike = plan.manifest, run_environment(plan)
     built = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from placer.documents.manifest.types import Range
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 
 MARK = "written by placer; do not edit"
 """What every written file of text says: an export replaces what it finds with these words."""
@@ -13,7 +13,7 @@ LONGEST = 160
 """Names longer than this are cut where people read them; files keep them whole."""
 
 
-def heading(plan: Plan, target: str) -> list[str]:
+def heading(plan: ExportPlan, target: str) -> list[str]:
     """Lines of the heading, each printable and without a line break."""
     manifest, expected = plan.manifest, plan.manifest.expected
     speed, usd = expected.samples_per_second, expected.usd_per_hour_interval

@@ -5,14 +5,14 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.heading import heading, shown
 
 Section = tuple[str, Sequence[str], Sequence[str]]
 """Title, sentences, and commands of one block of shell."""
 
 
-def readme(plan: Plan, target: str, sections: Sequence[Section]) -> str:
+def readme(plan: ExportPlan, target: str, sections: Sequence[Section]) -> str:
     """Write the README of an export.
 
     Parameters
@@ -43,7 +43,7 @@ def plain(text: str) -> str:
     return "".join(f"\\{c}" if c in "\\`*_{}[]()#|~$!" else c for c in escaped)
 
 
-def _groups(plan: Plan) -> str:
+def _groups(plan: ExportPlan) -> str:
     """A table of the groups with counts, machines and prices."""
     rows = [
         "| group | place | machines | market | USD/h each | ranks |",
@@ -67,7 +67,7 @@ def _groups(plan: Plan) -> str:
     return "\n".join(rows)
 
 
-def start_commands(plan: Plan, names: Sequence[str]) -> list[str]:
+def start_commands(plan: ExportPlan, names: Sequence[str]) -> list[str]:
     """Start the script of each group; of a large one the first machine stands for all."""
     sizes = {group.name: group.count for group in plan.manifest.groups}
     lines = []
@@ -79,7 +79,7 @@ def start_commands(plan: Plan, names: Sequence[str]) -> list[str]:
     return lines
 
 
-def meeting_words(plan: Plan) -> list[str]:
+def meeting_words(plan: ExportPlan) -> list[str]:
     """Say how the machines find each other, and what has to be open between them."""
     meeting = plan.manifest.rendezvous
     if meeting.method == "none":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import Site, runtime_lines
 
 ASK_NODE = 'PLACER_NODE="${PLACER_NODE:?set it to the number of this machine in its group, from 0}"'
@@ -43,7 +43,7 @@ machine.
 """
 
 
-def start_lines(plan: Plan, node: str, site: Site) -> list[str]:
+def start_lines(plan: ExportPlan, node: str, site: Site) -> list[str]:
     """Lines that number the machine and start torchrun, or placer's own runtime.
 
     Parameters

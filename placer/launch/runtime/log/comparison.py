@@ -10,7 +10,7 @@ from typing import Any
 
 from placer.cost_model.dollars.components import store_requests
 from placer.documents.manifest.types import Bucket
-from placer.launch.runtime.plan import Plan
+from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.wire.codec import Codec
 from placer.problem.exchange.phase import bytes_by_link
@@ -31,7 +31,7 @@ ALL_FLUSHED = (
 )
 
 
-def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[str, Any]:
+def summary(plan: RunPlan, settings: Settings, records: Sequence[Record]) -> dict[str, Any]:
     """Compare what was measured with what was predicted, for one round: from exchange to exchange.
 
     Parameters
@@ -83,7 +83,7 @@ def summary(plan: Plan, settings: Settings, records: Sequence[Record]) -> dict[s
     }
 
 
-def _seconds(plan: Plan, found: RoundSeconds | None) -> list[dict[str, Any]]:
+def _seconds(plan: RunPlan, found: RoundSeconds | None) -> list[dict[str, Any]]:
     """Medians over rounds: the slowest worker's calculation and round, the exchange, what of it
     nobody waits for, and samples/s.
     """
@@ -126,7 +126,9 @@ def _with_exchanges(steps: Sequence[Record]) -> list[list[Record]]:
     ]
 
 
-def _bytes(plan: Plan, elements: int, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
+def _bytes(
+    plan: RunPlan, elements: int, rounds: Sequence[Sequence[Record]]
+) -> list[dict[str, Any]]:
     """Mean bytes of a round on each directed pair of places."""
     predicted = bytes_by_link(plan.phases(Codec(plan.exchange.compression).payload(elements)))
     sent: Counter[tuple[str, str]] = Counter()
@@ -144,7 +146,7 @@ def _bytes(plan: Plan, elements: int, rounds: Sequence[Sequence[Record]]) -> lis
     ]
 
 
-def _requests(plan: Plan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
+def _requests(plan: RunPlan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
     """Mean requests of a round to the object stores, by kind; to each where there are several."""
     counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for record in (record for found in rounds for record in found):
@@ -167,12 +169,12 @@ def _requests(plan: Plan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, 
     return rows
 
 
-def requests_said(what: str) -> str:
+def requests_text(what: str) -> str:
     """A row of requests in words.
 
     Examples
     --------
-    >>> requests_said("write"), requests_said("write in the global store")
+    >>> requests_text("write"), requests_text("write in the global store")
     ('write requests', 'write requests in the global store')
     """
     kind, *store = what.split(" ", 1)
@@ -184,7 +186,7 @@ def store_name(bucket: Bucket) -> str:
     return bucket.place if bucket.role == "workers" else "the global store"
 
 
-def _losses(plan: Plan, steps: Iterable[Record]) -> list[dict[str, Any]]:
+def _losses(plan: RunPlan, steps: Iterable[Record]) -> list[dict[str, Any]]:
     """Mean loss over the target batch, by step; of workers that take part."""
     total: dict[int, float] = defaultdict(float)
     for record in steps:
@@ -193,7 +195,7 @@ def _losses(plan: Plan, steps: Iterable[Record]) -> list[dict[str, Any]]:
     return [{"step": step, "loss": total[step]} for step in sorted(total)]
 
 
-def same_size(plan: Plan, elements: int) -> bool:
+def same_size(plan: RunPlan, elements: int) -> bool:
     """Whether a model of so many trained elements exchanges what the plan's does."""
     return not is_other_model(
         Codec(plan.exchange.compression).payload(elements), plan.gradient_bytes
@@ -204,7 +206,9 @@ def _links(records: Sequence[Record]) -> str:
     return str(next((r["links"] for r in records if r["kind"] == "run"), ""))
 
 
-def _remarks(plan: Plan, settings: Settings, elements: int, records: Sequence[Record]) -> list[str]:
+def _remarks(
+    plan: RunPlan, settings: Settings, elements: int, records: Sequence[Record]
+) -> list[str]:
     said = []
     size = Codec(plan.exchange.compression).payload(elements)
     if not same_size(plan, elements):
@@ -222,7 +226,7 @@ def _remarks(plan: Plan, settings: Settings, elements: int, records: Sequence[Re
             "all processes shared this machine: links and machines were not those of the plan"
         )
     lost = [
-        f"{plan.said(r['rank'])} in step {r['step']}: {r['reason']}"
+        f"{plan.rank_name(r['rank'])} in step {r['step']}: {r['reason']}"
         for r in records
         if r["kind"] == "lost"
     ]

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.plan import Plan
+from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.validation.calibration.run_log import SCHEMA
 
@@ -34,7 +34,7 @@ class RunLog:
         ``loopback``, ``shaped`` or ``real``.
     """
 
-    def __init__(self, path: Path, plan: Plan, settings: Settings, *, links: str) -> None:
+    def __init__(self, path: Path, plan: RunPlan, settings: Settings, *, links: str) -> None:
         self.path = path
         self.records: list[dict[str, Any]] = []
         try:
@@ -73,7 +73,7 @@ class RunLog:
         self.file.close()
 
 
-def header(plan: Plan, settings: Settings, *, links: str) -> dict[str, Any]:
+def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
     """First line of a log: which plan is run, and how."""
     exchange = plan.exchange
     return {

@@ -21,12 +21,12 @@ from types import MappingProxyType
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.plan import Plan
-from placer.launch.runtime.processes.process import LOST, main
+from placer.launch.runtime.processes.rank_process import LOST, main
+from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import executed
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.training.memory import oom_kills
-from placer.launch.shaped_network import exit_text as ended
+from placer.launch.shaped_network import exit_text
 
 GRACE_S = 10.0
 """Time for the others to keep a checkpoint after one is lost; then they are ended."""
@@ -80,20 +80,20 @@ class Launcher:
         The run's store where this process serves it, else None: tells the others who died.
     handle
         Called with each record in the order of arrival.
-    beside
+    services
         Processes that the run needs, by name: local object stores, the relay of a rehearsal.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RunPlan,
         settings: Settings,
         job: Job,
         store: Any,
         handle: Callable[[Record], None],
-        beside: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
+        services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
     ) -> None:
-        self.beside = beside
+        self.services = services
         self.plan, self.settings, self.job, self.store, self.handle = (
             plan,
             settings,
@@ -184,10 +184,12 @@ class Launcher:
         """
         running, until = set(self.job.ranks), float("inf")
         while running:
-            self._look_beside()
+            self._check_services()
             try:
                 rank, record = self.queue.get(
-                    timeout=min(LOOK_S if self.beside else 1.0, max(0.01, until - time.monotonic()))
+                    timeout=min(
+                        LOOK_S if self.services else 1.0, max(0.01, until - time.monotonic())
+                    )
                 )
             except Empty:
                 if time.monotonic() > until:
@@ -202,16 +204,16 @@ class Launcher:
             if running and running <= self._silent(until):
                 break
         if until != float("inf"):
-            self._look_beside()  # what ended the ranks
+            self._check_services()  # what ended the ranks
             raise self._failure()
 
-    def _look_beside(self) -> None:
+    def _check_services(self) -> None:
         """Stop at once where a process has ended without which nothing goes on."""
-        for name, process in self.beside.items():
+        for name, process in self.services.items():
             code = process.poll()
             if code is not None:
                 raise PlacerError(
-                    f"{name} has ended: {ended.how(code)}", self._advice(), exit_code=1
+                    f"{name} has ended: {exit_text.how_ended(code)}", self._advice(), exit_code=1
                 )
 
     def _silent(self, until: float) -> set[int]:
@@ -271,9 +273,11 @@ class Launcher:
         if fault is not None and fault["kind"] == "error":
             return str(fault["message"])
         if code == LOST and fault is not None:
-            return f"lost {self.plan.said(fault['lost'])}: {fault['reason']}"
+            return f"lost {self.plan.rank_name(fault['lost'])}: {fault['reason']}"
         short = oom_kills() - self.oom_kills if code == -signal.SIGKILL else 0
-        return ended.how(code) + (" when the kernel ran out of memory" if short > 0 else "")
+        return exit_text.how_ended(code) + (
+            " when the kernel ran out of memory" if short > 0 else ""
+        )
 
     def _step(self, rank: int) -> int:
         """The step that a rank was in."""
@@ -287,13 +291,13 @@ class Launcher:
             error = self.faults.get(rank, {})
             if error.get("kind") == "error" and (error["exit_code"] == 2 or not self.steps):
                 return PlacerError(error["message"], error["hint"], exit_code=error["exit_code"])
-            where = f"{self.plan.said(rank)} stopped in step {self._step(rank)}: {words}"
+            where = f"{self.plan.rank_name(rank)} stopped in step {self._step(rank)}: {words}"
             first = f"{error['hint']}; " if error.get("hint") else ""
             return PlacerError(where, f"{first}{self._advice()}", exit_code=1)
         fault = self.faults.get(self.lost[0][0], {})
         lost = fault.get("lost", self.lost[0][0])
         where = (
-            f"{self.plan.said(lost)} was lost in step {fault.get('step', self._step(lost))}: "
+            f"{self.plan.rank_name(lost)} was lost in step {fault.get('step', self._step(lost))}: "
             f"{fault.get('reason', self.lost[0][1])}"
         )
         return PlacerError(where, self._advice(), exit_code=1)
@@ -332,5 +336,5 @@ def _template() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["placer.launch.runtime.processes.template"])
+    made.set_forkserver_preload(["placer.launch.runtime.processes.preload"])
     return made

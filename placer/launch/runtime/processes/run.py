@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.log.run_log import RunLog
-from placer.launch.runtime.plan import Plan
 from placer.launch.runtime.processes.launcher import Job, Launcher, Record
 from placer.launch.runtime.processes.store_processes import local_object_stores
+from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.units import counted
 
@@ -37,7 +37,7 @@ LOCAL_KEYS = {
 
 
 def run_here(
-    plan: Plan,
+    plan: RunPlan,
     document: Mapping[str, Any],
     settings: Settings,
     folder: Path,
@@ -45,7 +45,7 @@ def run_here(
     port: int = 0,
     network: ShapedNetwork | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
-    beside: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
+    services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
 ) -> list[Record]:
     """Run all ranks of a plan on this machine.
 
@@ -62,11 +62,11 @@ def run_here(
     port
         Of the store at which the processes meet; 0: a free one.
     network
-        Its machines are those of `Plan.machines`: ranks, then local object stores; None: all on the
+        Its machines are those of `RunPlan.machines`: ranks, then local object stores; None: all on the
         loopback device.
     environment
         Variables that all processes get.
-    beside
+    services
         Processes that the run needs, by the name that messages give them: where one ends, so does
         the run.
 
@@ -102,9 +102,9 @@ def run_here(
             ]
             stores = stack.enter_context(local_object_stores(folder, plan.buckets, entries))
             settings = replace(
-                settings, endpoints={found.bucket.name: found.address for found in stores}
+                settings, endpoints={store.bucket.name: store.address for store in stores}
             )
-            beside = {**beside, **{found.said: found.process for found in stores}}
+            services = {**services, **{store.label: store.process for store in stores}}
             extra |= LOCAL_KEYS
         ranks = tuple(range(plan.ranks))
         job = Job(
@@ -117,11 +117,11 @@ def run_here(
             extra=extra,
             network=joined,
         )
-        return _logged(plan, settings, job, store, folder, watch, beside)
+        return _logged(plan, settings, job, store, folder, watch, services)
 
 
 def run_ranks(
-    plan: Plan,
+    plan: RunPlan,
     document: Mapping[str, Any],
     settings: Settings,
     folder: Path,
@@ -179,7 +179,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def ranks_from(words: str | None, plan: Plan) -> tuple[int, ...]:
+def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
     """Read ``3`` or ``0-3``; without words the environment's RANK.
 
     Raises
@@ -203,19 +203,19 @@ def ranks_from(words: str | None, plan: Plan) -> tuple[int, ...]:
     return tuple(range(first, last + 1))
 
 
-def _crew(plan: Plan) -> str:
+def _crew(plan: RunPlan) -> str:
     hubs = f" and {counted(len(plan.hubs), plan.hub)}" if plan.hubs else ""
     return f"{counted(plan.workers, 'worker')}{hubs}"
 
 
 def _logged(
-    plan: Plan,
+    plan: RunPlan,
     settings: Settings,
     job: Job,
     store: Any,
     folder: Path,
     watch: Callable[[Record], None],
-    beside: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
+    services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
 ) -> list[Record]:
     name = "run.jsonl" if 0 in job.ranks else f"run-rank-{job.ranks[0]}.jsonl"
     set_aside(
@@ -229,7 +229,7 @@ def _logged(
             log.write(record)
             watch(record)
 
-        Launcher(plan, settings, job, store, handle, beside).run()
+        Launcher(plan, settings, job, store, handle, services).run()
         return log.records
 
 

@@ -32,8 +32,8 @@ class LocalStore:
     address: str
 
     @property
-    def said(self) -> str:
-        """The store as messages name it."""
+    def label(self) -> str:
+        """Name of the store in messages."""
         return f"the object store in {self.bucket.place} ({self.bucket.name})"
 
 

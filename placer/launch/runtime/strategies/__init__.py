@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, cast
 
-from placer.launch.runtime.plan import Plan
+from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Context
-from placer.launch.runtime.training.overlapped_exchange import delayed, in_turn
+from placer.launch.runtime.training.rounds import overlapped_step, sequential_step
 
 MODULES = {
     "none": "placer.launch.runtime.strategies.allreduce",
@@ -36,7 +36,7 @@ class Executed(Protocol):
     workers after each step, so a checkpoint of one serves all. ``ELASTIC``: the others can go on
     without a worker. A worker's step is one function, ``step(context, state, step)``, which returns
     its part of the loss, or where the exchange may run beside the next step the three of
-    `placer.launch.runtime.training.overlapped_exchange.Parted`: see `stepping`.
+    `placer.launch.runtime.training.rounds.ThreePartStep`: see `step_function`.
     """
 
     WIRED: bool
@@ -54,15 +54,15 @@ class Executed(Protocol):
         """End the run."""
 
 
-def executed(plan: Plan) -> Executed:
+def executed(plan: RunPlan) -> Executed:
     """Find what executes the strategy of a plan."""
     return cast(Executed, importlib.import_module(MODULES[plan.exchange.strategy]))
 
 
-def stepping(plan: Plan) -> Callable[[Context, Any, int], float]:
+def step_function(plan: RunPlan) -> Callable[[Context, Any, int], float]:
     """Find how a worker takes one optimizer step, with the exchange that is due; it returns its
     part of the loss.
     """
     module: Any = executed(plan)
     whole: Callable[[Context, Any, int], float] | None = getattr(module, "step", None)
-    return whole or partial(delayed if plan.exchange.overlap else in_turn, module)
+    return whole or partial(overlapped_step if plan.exchange.overlap else sequential_step, module)

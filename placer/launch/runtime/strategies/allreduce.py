@@ -21,7 +21,7 @@ def open(context: Context) -> Any:  # noqa: A001 - the protocol's word
 
 def calculate(context: Context, state: Any, step: int) -> tuple[Any, float]:
     """Gradient and loss of the own share."""
-    return context.calculated(step, context.settings.target_batch_size)
+    return context.gradient(step, context.settings.target_batch_size)
 
 
 def exchange(context: Context, state: Any, mine: Any) -> Callable[[], Any]:
@@ -31,7 +31,7 @@ def exchange(context: Context, state: Any, mine: Any) -> Callable[[], Any]:
 
 def apply(context: Context, state: Any, result: Any) -> None:
     """Take an optimizer step with the sum."""
-    context.applied(result)
+    context.update(result)
 
 
 def serve(context: Context, state: Any, step: int) -> None:

@@ -16,8 +16,7 @@ from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from placer.launch.runtime.processes.lost_process import PeerLostError
-from placer.launch.runtime.regions import region_of
+from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.wire.butterfly import butterfly_sum
 
@@ -56,7 +55,7 @@ def open(context: Context) -> Gossip:  # noqa: A001 - the protocol's word
     import torch
 
     state = Gossip()
-    ranks, leaders = region_of(context)
+    ranks, leaders = context.region(), context.leaders
     h, settings = context.plan.steps_per_round, context.settings
     turns = range(context.start // h, -(-settings.steps // h))
     if context.rank == ranks[0] and turns:
@@ -88,8 +87,8 @@ def step(context: Context, state: Gossip, step: int) -> float:
     """Add what came to the own gradient, sum inside the region, update; at the end of a round send
     and go on.
     """
-    ranks, leaders = region_of(context)
-    gradient, loss = context.calculated(step, context.settings.target_batch_size)
+    ranks, leaders = context.region(), context.leaders
+    gradient, loss = context.gradient(step, context.settings.target_batch_size)
     foreign = _arrived(context, state, step)
     total = butterfly_sum(
         context.connected,
@@ -99,7 +98,7 @@ def step(context: Context, state: Gossip, step: int) -> float:
     )
     for accumulated in state.accumulated.values():
         accumulated.add_(total if foreign is None else total - foreign)
-    context.applied(total)
+    context.update(total)
     if context.ends_round(step) and context.rank == ranks[0]:
         with context.meter.phase("send"):
             _settle(context, state, step)
@@ -174,7 +173,7 @@ def _drop(context: Context, state: Gossip, lost: PeerLostError, step: int) -> No
         for rank in region:
             context.notice(
                 rank,
-                f"{context.plan.said(rank)} is gone in step {step}: its region takes no part any "
+                f"{context.plan.rank_name(rank)} is gone in step {step}: its region takes no part any "
                 f"more",
             )
 
@@ -186,7 +185,7 @@ def serve(context: Context, state: Gossip, step: int) -> None:
 def close(context: Context, state: Gossip) -> None:
     """Send what has not had its turn, take all that is on its way, and one last step with it."""
     last = context.settings.steps
-    ranks, leaders = region_of(context)
+    ranks, leaders = context.region(), context.leaders
     if state.accumulated:
         served = partner(leaders, context.rank, (last - 1) // context.plan.steps_per_round)
         for to in set(state.accumulated) - {served}:
@@ -201,4 +200,4 @@ def close(context: Context, state: Gossip) -> None:
     mine = context.trainer.vector().zero_() if late is None else late
     total = butterfly_sum(context.connected, mine, ranks, " inside regions")
     if bool(total.any()):
-        context.applied(total)
+        context.update(total)

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.processes.lost_process import PeerLostError
+from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.stores.object_store import ObjectStore
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.training.memory import check_fits
@@ -33,7 +33,7 @@ def open(context: Context) -> ObjectStore:  # noqa: A001 - the protocol's word
     """Connect to the bucket; the function checks that it can hold what it sums."""
     if context.rank >= context.plan.workers:
         check_fits(context.plan, context.rank, context.trainer.elements)
-    return opened(
+    return open_bucket(
         context,
         context.rank
         if context.rank >= context.plan.workers
@@ -41,7 +41,7 @@ def open(context: Context) -> ObjectStore:  # noqa: A001 - the protocol's word
     )
 
 
-def opened(context: Context, function: int) -> ObjectStore:
+def open_bucket(context: Context, function: int) -> ObjectStore:
     """Connect to the bucket that a function reads; a local one is made by that function."""
     settings, found = context.settings, context.plan.hub_at(function).bucket
     assert found is not None
@@ -63,24 +63,24 @@ def step(context: Context, state: ObjectStore, step: int) -> float:
     plan, meter, codec = context.plan, context.meter, Codec(context.plan.exchange.compression)
     function = plan.hub_over(context.rank)
     place, storage = plan.place_of(context.rank), store_place(context, function)
-    gradient, loss = context.calculated(step, context.settings.target_batch_size)
+    gradient, loss = context.gradient(step, context.settings.target_batch_size)
     body = codec.encode(gradient).numpy().tobytes()
     with meter.phase("upload"):
         state.put(gradient_key(context, step, context.rank), body)
     meter.sent(place, storage, len(body))
     context.store.set(f"uploaded/{step}/{context.rank}", "1")
-    body, notes = polled(context, state, mean_key(context, step), function)
+    body, notes = poll_mean(context, state, mean_key(context, step), function)
     meter.sent(storage, place, len(body))
     context.members = tuple(json.loads(notes["members"]))
     if context.rank not in context.members:
         raise PeerLostError(
             function, f"rank {context.rank} was too slow: the function went on without it"
         )
-    context.applied(codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8)))
+    context.update(codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8)))
     return loss
 
 
-def polled(
+def poll_mean(
     context: Context, store: ObjectStore, key: str, function: int
 ) -> tuple[bytes, dict[str, str]]:
     """Ask for the mean until it is there; the answer that brings it is the download, the rest is
@@ -109,16 +109,16 @@ def serve(context: Context, state: ObjectStore, step: int) -> None:
     """List on each upload; when all are there fetch them, put the mean, and delete what nobody
     reads any more.
     """
-    took_part = gathered(context)
-    averaged(context, state, step)
-    forget(context, state, step, took_part)
+    took_part = gathered_ranks(context)
+    put_mean(context, state, step)
+    delete_step(context, state, step, took_part)
 
 
-def averaged(context: Context, store: ObjectStore, step: int) -> None:
+def put_mean(context: Context, store: ObjectStore, step: int) -> None:
     """Put the mean of what this function gathers."""
     meter, codec = context.meter, Codec(context.plan.exchange.compression)
     shares, batch = context.shares(), context.settings.target_batch_size
-    total = summed(context, store, step, "fetch")
+    total = sum_gradients(context, store, step, "fetch")
     counted = sum(shares[rank] for rank in context.members)
     body = codec.encode(total * (batch / counted) if counted < batch else total).numpy().tobytes()
     with meter.phase("put"):
@@ -126,29 +126,31 @@ def averaged(context: Context, store: ObjectStore, step: int) -> None:
     meter.sent(context.plan.place_of(context.rank), store_place(context, context.rank), len(body))
 
 
-def summed(context: Context, store: ObjectStore, step: int, phase: str) -> Any:
+def sum_gradients(context: Context, store: ObjectStore, step: int, phase: str) -> Any:
     """Wait for what this function gathers, fetch it, and add it up."""
     import torch
 
     meter, codec, rank = context.meter, Codec(context.plan.exchange.compression), context.rank
     total = torch.zeros(context.trainer.elements)
-    there = uploads(context, store, step)
+    there = wait_for_uploads(context, store, step)
     with meter.phase(phase):
         for other in there:
-            body = fetched(context, store, gradient_key(context, step, other))
+            body = fetch(context, store, gradient_key(context, step, other))
             meter.sent(store_place(context, rank), context.plan.place_of(rank), len(body))
             total += codec.decode(torch.frombuffer(bytearray(body), dtype=torch.uint8))
     return total
 
 
-def forget(context: Context, store: ObjectStore, step: int, took_part: Collection[int]) -> None:
+def delete_step(
+    context: Context, store: ObjectStore, step: int, took_part: Collection[int]
+) -> None:
     """Delete the gradients of a step and the mean of the one before, which all have read."""
     old = [mean_key(context, step - 1)] if step - 1 >= context.start else []
     with context.meter.phase("delete"):
         store.delete([*(gradient_key(context, step, rank) for rank in took_part), *old])
 
 
-def gathered(context: Context) -> list[int]:
+def gathered_ranks(context: Context) -> list[int]:
     """Ranks whose gradients this function sums: workers that are still there, or the functions of
     the regions.
     """
@@ -160,7 +162,7 @@ def gathered(context: Context) -> list[int]:
     ]
 
 
-def uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
+def wait_for_uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
     """Wait until all have uploaded; who died, or is too slow, is left out where that is allowed.
     Returns who is there.
 
@@ -169,7 +171,7 @@ def uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
     A cloud's function runs, and is paid, from the first upload on: the time before is apart,
     ``idle``.
     """
-    began, came, there = time.perf_counter(), 0.0, gathered(context)
+    began, came, there = time.perf_counter(), 0.0, gathered_ranks(context)
     waiting = set(there)
     of_regions = max(there) >= context.plan.workers
     patience_s = context.settings.timeout_s * (
@@ -186,7 +188,7 @@ def uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
                     raise PeerLostError(rank, f"no gradient of step {step}")
                 waiting.remove(rank)
                 there.remove(rank)
-                context.gone(rank, step)
+                context.drop_worker(rank, step)
         if waiting:
             time.sleep(LOOK_S)
     now = time.perf_counter()
@@ -195,7 +197,7 @@ def uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
     return there
 
 
-def fetched(context: Context, store: ObjectStore, key: str) -> bytes:
+def fetch(context: Context, store: ObjectStore, key: str) -> bytes:
     """Read an object that was announced; one that is not there yet is asked for again for a while."""
     until = time.perf_counter() + context.settings.timeout_s
     while (found := store.get(key)) is None:
@@ -211,15 +213,15 @@ def fetched(context: Context, store: ObjectStore, key: str) -> bytes:
 
 def close(context: Context, state: ObjectStore) -> None:
     """Delete the last mean when all have read it."""
-    all_done(context)
+    acknowledge(context)
     if context.rank >= context.plan.workers:
         state.delete([mean_key(context, context.settings.steps - 1)])
 
 
-def all_done(context: Context) -> None:
+def acknowledge(context: Context) -> None:
     """Say that this rank has read the last mean; a function waits for those from whom it gathers."""
     plan = context.plan
-    for rank in gathered(context) if context.rank >= plan.workers else ():
+    for rank in gathered_ranks(context) if context.rank >= plan.workers else ():
         wait_for(context, f"done/{rank}", rank, context.settings.timeout_s)
     context.store.set(f"done/{context.rank}", "1")
 

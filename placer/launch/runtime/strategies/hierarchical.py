@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from placer.launch.runtime.processes.lost_process import PeerLostError
+from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.stores.object_store import ObjectStore
 from placer.launch.runtime.strategies import central
 from placer.launch.runtime.training.context import Context
@@ -26,7 +26,7 @@ def open(context: Context) -> Stores:  # noqa: A001 - the protocol's word
     """Connect to one's own store; a function of a region also to the global one."""
     plan, own = context.plan, central.open(context)
     is_regional = plan.workers <= context.rank < plan.ranks - 1
-    return own, central.opened(context, plan.hub_over(context.rank)) if is_regional else None
+    return own, central.open_bucket(context, plan.hub_over(context.rank)) if is_regional else None
 
 
 def step(context: Context, state: Stores, step: int) -> float:
@@ -40,12 +40,12 @@ def serve(context: Context, state: Stores, step: int) -> None:
     """
     own, above = state
     if above is None:
-        central.averaged(context, own, step)
+        central.put_mean(context, own, step)
         context.store.set(f"mean/{step}", "1")
     else:
         _forward(context, own, above, step)
         _copy(context, own, above, step)
-    central.forget(context, own, step, central.gathered(context))
+    central.delete_step(context, own, step, central.gathered_ranks(context))
 
 
 def _forward(context: Context, own: ObjectStore, above: ObjectStore, step: int) -> None:
@@ -53,7 +53,7 @@ def _forward(context: Context, own: ObjectStore, above: ObjectStore, step: int) 
     plan, rank = context.plan, context.rank
     body = (
         Codec(plan.exchange.compression)
-        .encode(central.summed(context, own, step, "fetch in regions"))
+        .encode(central.sum_gradients(context, own, step, "fetch in regions"))
         .numpy()
         .tobytes()
     )
@@ -75,7 +75,7 @@ def _copy(context: Context, own: ObjectStore, above: ObjectStore, step: int) -> 
     if not context.store.check([f"mean/{step}"]):
         raise PeerLostError(last, "no mean")
     with context.meter.phase("copy"):
-        body = central.fetched(context, above, central.mean_key(context, step))
+        body = central.fetch(context, above, central.mean_key(context, step))
     context.meter.sent(central.store_place(context, last), place, len(body))
     with context.meter.phase("put in regions"):
         own.put(central.mean_key(context, step), body, members=json.dumps(context.members))

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from placer.launch.runtime.regions import region_of
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.wire.butterfly import broadcast, butterfly_sum
 
@@ -22,13 +21,13 @@ def open(context: Context) -> Any:  # noqa: A001 - the protocol's word
 
 def calculate(context: Context, state: Any, step: int) -> tuple[Any, float]:
     """Gradient and loss of the own share."""
-    return context.calculated(step, context.settings.target_batch_size)
+    return context.gradient(step, context.settings.target_batch_size)
 
 
 def exchange(context: Context, state: Any, mine: Any) -> Callable[[], Any]:
     """Sum the gradients of all in three stages."""
     wire = context.connected
-    ranks, leaders = region_of(context)
+    ranks, leaders = context.region(), context.leaders
 
     def summed() -> Any:
         total = butterfly_sum(wire, mine, ranks, " inside regions")
@@ -41,7 +40,7 @@ def exchange(context: Context, state: Any, mine: Any) -> Callable[[], Any]:
 
 def apply(context: Context, state: Any, result: Any) -> None:
     """Take an optimizer step with the sum."""
-    context.applied(result)
+    context.update(result)
 
 
 def serve(context: Context, state: Any, step: int) -> None:

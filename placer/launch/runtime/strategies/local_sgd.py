@@ -37,8 +37,8 @@ def open(context: Context) -> Models:  # noqa: A001 - the protocol's word
 def calculate(context: Context, state: Models, step: int) -> tuple[Any, float]:
     """Take a step on the own samples."""
     mine, batch = context.shares()[context.rank], context.settings.target_batch_size
-    gradient, loss = context.calculated(step, max(1, mine))
-    context.applied(gradient)
+    gradient, loss = context.gradient(step, max(1, mine))
+    context.update(gradient)
     return None, loss * mine / batch
 
 

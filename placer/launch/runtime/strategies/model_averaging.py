@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.launch.runtime.regions import region_of, region_samples
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.wire.butterfly import broadcast, butterfly_sum
 
@@ -25,14 +24,14 @@ def step(context: Context, state: dict[str, Any], step: int) -> float:
     regions by their samples.
     """
     wire, batch = context.connected, context.settings.target_batch_size
-    ranks, leaders = region_of(context)
-    samples = region_samples(context, ranks)
-    gradient, loss = context.calculated(step, samples)
-    context.applied(butterfly_sum(wire, gradient, ranks, " inside regions"))
+    ranks, shares = context.region(), context.shares()
+    samples = sum(shares[rank] for rank in ranks)
+    gradient, loss = context.gradient(step, samples)
+    context.update(butterfly_sum(wire, gradient, ranks, " inside regions"))
     if context.ends_round(step):
         change = (context.trainer.vector() - state["common"]) * (samples / batch)
         if context.rank == ranks[0]:
-            change = _through_hub(context, change, leaders)
+            change = _through_hub(context, change, context.leaders)
         state["common"] = state["common"] + broadcast(wire, change, ranks)
         context.trainer.load_vector(state["common"])
     return loss * samples / batch

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.launch.runtime.processes.lost_process import PeerLostError
+from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.wire.wire import Message
 
@@ -24,7 +24,7 @@ def step(context: Context, state: Any, step: int) -> float:
     import torch
 
     wire, server = context.connected, context.plan.workers
-    gradient, loss = context.calculated(step, context.settings.target_batch_size)
+    gradient, loss = context.gradient(step, context.settings.target_batch_size)
     with context.meter.phase("push"):
         wire.swap([(server, wire.codec.encode(gradient))], [])
     message = wire.codec.empty(context.trainer.elements)
@@ -34,7 +34,7 @@ def step(context: Context, state: Any, step: int) -> float:
             wire.swap([], [(server, there)], control=True)
             context.members = tuple(int(rank) for rank in there.nonzero().flatten())
         wire.swap([], [(server, message)])
-    context.applied(wire.codec.decode(message))
+    context.update(wire.codec.decode(message))
     return loss
 
 
@@ -87,7 +87,7 @@ def _swap(
 
 def _without(context: Context, lost: set[int], step: int) -> None:
     for rank in sorted(lost):
-        context.gone(rank, step)
+        context.drop_worker(rank, step)
     if not context.members:
         raise PeerLostError(min(lost), "the last worker is gone")
 

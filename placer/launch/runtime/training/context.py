@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placer.cost_model.timing.store import POLL_SECONDS
-from placer.launch.runtime.plan import Plan
-from placer.launch.runtime.training.overlapped_exchange import Beside
+from placer.launch.runtime.run_plan import RunPlan
+from placer.launch.runtime.training.overlapped_exchange import OverlappedExchange
 from placer.launch.runtime.training.trainer import Trainer
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire
@@ -90,12 +90,12 @@ class Context:
     -----
     ``members`` are the workers that are still there, ``store`` the ``torch.distributed`` store
     where all meet, ``notice`` tells the user that a rank is given up. A server or function has a
-    trainer too: it knows how many elements travel. ``beside`` holds the exchange under way, where
-    the plan overlaps; ``seen`` the parameters with which the first step is calculated, where a run
-    goes on whose last exchange failed under way.
+    trainer too: it knows how many elements travel. ``overlapped`` holds the exchange under way,
+    where the plan overlaps; ``resume_parameters`` are those with which the first step is
+    calculated, where a resumed run was ended by an exchange that failed under way.
     """
 
-    plan: Plan
+    plan: RunPlan
     settings: Settings
     rank: int
     trainer: Trainer
@@ -104,8 +104,8 @@ class Context:
     notice: Callable[[int, str], None]
     start: int = 0
     wire: Wire | None = None
-    beside: Beside | None = None
-    seen: Any = None
+    overlapped: OverlappedExchange | None = None
+    resume_parameters: Any = None
     members: tuple[int, ...] = field(default=())
 
     @property
@@ -118,7 +118,16 @@ class Context:
         """Samples of each member."""
         return self.plan.shares(self.settings.target_batch_size, self.members)
 
-    def calculated(self, step: int, of: int) -> tuple[Any, float]:
+    @property
+    def leaders(self) -> tuple[int, ...]:
+        """First rank of each region."""
+        return tuple(ranks[0] for _, ranks in self.plan.regions)
+
+    def region(self) -> tuple[int, ...]:
+        """List the ranks of this rank's region, its leader first."""
+        return dict(self.plan.regions)[self.plan.place_of(self.rank)]
+
+    def gradient(self, step: int, of: int) -> tuple[Any, float]:
         """Gradient and loss of this rank's share, no sooner than its pace allows; see
         `Trainer.gradient`.
         """
@@ -129,8 +138,8 @@ class Context:
                 self.settings.paced,
             )
             check, pause = (
-                (self.beside.check, self.beside.pause)
-                if self.beside is not None
+                (self.overlapped.check, self.overlapped.pause)
+                if self.overlapped is not None
                 else (lambda: None, time.sleep)
             )
             found = self.trainer.gradient(step, samples, of, check)
@@ -138,7 +147,7 @@ class Context:
                 pause(max(0.0, began + samples / pace[self.rank] - time.perf_counter()))
             return found
 
-    def applied(self, gradient: Any) -> None:
+    def update(self, gradient: Any) -> None:
         """Take an optimizer step."""
         with self.meter.phase("update"):
             self.trainer.apply(gradient)
@@ -147,7 +156,7 @@ class Context:
         """Whether the exchange comes after this step; the last step always ends a round."""
         return (step + 1) % self.plan.steps_per_round == 0 or step + 1 == self.settings.steps
 
-    def keeps(self, step: int) -> bool:
+    def saves_checkpoint(self, step: int) -> bool:
         """Whether a checkpoint comes after this step: at the end of a round."""
         settings, done, h = self.settings, step + 1, self.plan.steps_per_round
         rounds = -(-settings.checkpoint_every // h) * h
@@ -157,10 +166,10 @@ class Context:
             and (done % rounds == 0 or done == settings.steps)
         )
 
-    def gone(self, rank: int, step: int) -> None:
+    def drop_worker(self, rank: int, step: int) -> None:
         """Go on without a worker."""
         self.members = tuple(r for r in self.members if r != rank)
         self.notice(
             rank,
-            f"{self.plan.said(rank)} is gone in step {step}: {len(self.members)} workers go on",
+            f"{self.plan.rank_name(rank)} is gone in step {step}: {len(self.members)} workers go on",
         )

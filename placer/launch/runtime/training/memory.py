@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from placer.errors import PlacerError
-from placer.launch.runtime.plan import Plan
+from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.wire.codec import Codec
 from placer.units import GIB, format_bytes
 
@@ -15,7 +15,7 @@ REFUSED = ("can't allocate memory", "not enough memory", "out of memory", "bad a
 VMSTAT = Path("/proc/vmstat")
 
 
-def check_fits(plan: Plan, rank: int, elements: int) -> None:
+def check_fits(plan: RunPlan, rank: int, elements: int) -> None:
     """Refuse a function that cannot hold the gradients of the model that is trained.
 
     Raises
@@ -44,7 +44,7 @@ def out_of_memory(error: BaseException) -> bool:
     )
 
 
-def memory_error(plan: Plan, rank: int, elements: int) -> PlacerError:
+def memory_error(plan: RunPlan, rank: int, elements: int) -> PlacerError:
     """Build the error of a rank that got no more memory."""
     if rank >= plan.workers:
         return _too_small(plan, rank, elements)
@@ -55,12 +55,12 @@ def memory_error(plan: Plan, rank: int, elements: int) -> PlacerError:
     return PlacerError(words, "give a smaller --microbatch", exit_code=1)
 
 
-def _held(plan: Plan, rank: int) -> int:
+def _held(plan: RunPlan, rank: int) -> int:
     """Gradients that a hub holds at once."""
     return len(plan.hub_at(rank).gathers)
 
 
-def _too_small(plan: Plan, rank: int, elements: int) -> PlacerError:
+def _too_small(plan: RunPlan, rank: int, elements: int) -> PlacerError:
     place, has = plan.place_of(rank), plan.exchange.aggregator_memory_gib
     size = (
         f" of {format_bytes(Codec(plan.exchange.compression).size(elements))}" if elements else ""

@@ -22,7 +22,7 @@ class Meter:
         self.control_bytes = 0
         self.asked: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.wire_s = 0.0
-        self.beside_s: dict[str, float] = {}
+        self.overlap_s: dict[str, float] = {}
 
     @contextmanager
     def on_the_wire(self) -> Iterator[None]:
@@ -57,7 +57,7 @@ class Meter:
         """Requests to all object stores by kind."""
         return sum(self.asked.values(), Counter[str]())
 
-    def beside(self, exchange_s: float, waited_s: float, flushed_s: float) -> None:
+    def overlap(self, exchange_s: float, waited_s: float, flushed_s: float) -> None:
         """Count an exchange that ran in a thread of its own.
 
         Parameters
@@ -74,7 +74,7 @@ class Meter:
             ("waited_s", waited_s),
             ("flushed_s", flushed_s),
         ):
-            self.beside_s[name] = self.beside_s.get(name, 0.0) + seconds
+            self.overlap_s[name] = self.overlap_s.get(name, 0.0) + seconds
 
     def absorb(self, other: Meter) -> None:
         """Take over what another meter has counted; it begins again."""
@@ -105,7 +105,7 @@ class Meter:
             "requests_by_bucket": {
                 bucket: dict(sorted(kinds.items())) for bucket, kinds in sorted(self.asked.items())
             },
-            **({"beside": self.beside_s} if self.beside_s else {}),
+            **({"beside": self.overlap_s} if self.overlap_s else {}),
         }
         self.clear()
         return taken

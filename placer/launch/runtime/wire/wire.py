@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from placer.launch.runtime.plan import Plan
-from placer.launch.runtime.processes.lost_process import PeerLostError
+from placer.launch.runtime.processes.peer_loss import PeerLostError
+from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.wire.codec import Codec
 from placer.launch.runtime.wire.meter import Meter
 
@@ -43,7 +43,7 @@ class Wire:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RunPlan,
         rank: int,
         store: Any,
         meter: Meter,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.shaped_network import exit_text as ended
+from placer.launch.shaped_network import exit_text
 
 NAME = "the relay of the rehearsal's network"
 END_S = 5.0
@@ -68,7 +68,7 @@ class RelayProcess:
 
     def _how(self) -> str:
         with suppress(subprocess.TimeoutExpired):
-            return f": {ended.how(self.process.wait(END_S))}"
+            return f": {exit_text.how_ended(self.process.wait(END_S))}"
         return ""
 
     def end(self) -> None:

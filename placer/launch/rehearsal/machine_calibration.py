@@ -12,7 +12,7 @@ from typing import Any
 
 from placer.documents.manifest.meeting import STORE_TRANSPORTS
 from placer.launch.rehearsal.scaled_plan import NOTHING, Scaled
-from placer.launch.runtime.plan import plan_from
+from placer.launch.runtime.run_plan import plan_from
 from placer.problem.exchange import traits
 from placer.workload.constants import Calibration, HostConstants, ServiceConstants
 
@@ -29,7 +29,7 @@ FAST = 1e15
 Record = Mapping[str, Any]
 
 
-def calibrated(small: Scaled, rounds: Sequence[Sequence[Record]]) -> Calibration:
+def machine_calibration(small: Scaled, rounds: Sequence[Sequence[Record]]) -> Calibration:
     """Read the times of hosts and services off rounds without shaped links.
 
     Parameters

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placer.errors import PlacerError
-from placer.launch.rehearsal.kill import Kill
 from placer.launch.rehearsal.scaled_plan import Scaled
+from placer.launch.rehearsal.worker_death import WorkerDeath
 from placer.units import format_duration
 
 WARM_ROUNDS = 1
@@ -25,7 +25,7 @@ MOST_BYTES = 8e9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class RehearsalOptions:
     """How a plan is rehearsed.
 
     Parameters
@@ -51,7 +51,7 @@ class Wishes:
     per_group: int | None = None
     method: str = "auto"
     limit_s: float = 600.0
-    kill: Kill | None = None
+    kill: WorkerDeath | None = None
     train: str | None = None
 
     def all_rounds(self, *, overlap: bool) -> int:
@@ -82,7 +82,7 @@ def check_processes(machines: Sequence[str]) -> None:
         )
 
 
-def check_size(small: Scaled, wishes: Wishes) -> None:
+def check_size(small: Scaled, wishes: RehearsalOptions) -> None:
     """Refuse what takes too long or sends too much, before anything is started."""
     rounds = wishes.all_rounds(overlap=small.placement.exchange.overlap)
     seconds = small.estimate.step.total * rounds

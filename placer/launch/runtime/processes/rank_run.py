@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.plan import Plan
-from placer.launch.runtime.processes.lost_process import PeerLostError
-from placer.launch.runtime.strategies import Executed, executed, stepping
+from placer.launch.runtime.processes.peer_loss import PeerLostError
+from placer.launch.runtime.run_plan import RunPlan
+from placer.launch.runtime.strategies import Executed, executed, step_function
 from placer.launch.runtime.training.checkpoint import (
     abandon_later,
     load_checkpoint,
@@ -26,7 +26,7 @@ from placer.launch.runtime.training.checkpoint import (
 )
 from placer.launch.runtime.training.context import Context, Settings
 from placer.launch.runtime.training.memory import memory_error, out_of_memory
-from placer.launch.runtime.training.overlapped_exchange import Beside
+from placer.launch.runtime.training.overlapped_exchange import OverlappedExchange
 from placer.launch.runtime.training.trainer import Trainer
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire
@@ -39,7 +39,7 @@ Report = Callable[[dict[str, Any]], None]
 
 
 def work(
-    plan: Plan, settings: Settings, rank: int, store: Any, report: Report, backend: str = "gloo"
+    plan: RunPlan, settings: Settings, rank: int, store: Any, report: Report, backend: str = "gloo"
 ) -> None:
     """Run one rank from the first step to the last.
 
@@ -70,7 +70,7 @@ def work(
 
 
 def _train(
-    plan: Plan,
+    plan: RunPlan,
     settings: Settings,
     rank: int,
     store: Any,
@@ -101,7 +101,7 @@ def _train(
         meter=Meter(),
         store=store,
         start=start,
-        seen=kept.get("seen") if plan.exchange.overlap else None,
+        resume_parameters=kept.get("seen") if plan.exchange.overlap else None,
         members=tuple(range(plan.workers)),
         notice=lambda gone, words: report(
             {"kind": "notice", "rank": rank, "gone": gone, "message": words}
@@ -115,7 +115,9 @@ def _train(
         context.wire = Wire(
             plan, rank, store, meter, PATIENT_S if patient else settings.timeout_s, backend
         )
-        context.beside = Beside(context.meter, meter) if plan.exchange.overlap else None
+        context.overlapped = (
+            OverlappedExchange(context.meter, meter) if plan.exchange.overlap else None
+        )
     state = strategy.open(context)
     report(
         {
@@ -184,7 +186,7 @@ def _trainer(settings: Settings, rank: int) -> Trainer:
 
 
 def _meet(
-    plan: Plan, settings: Settings, rank: int, store: Any, trainer: Trainer, strategy: Executed
+    plan: RunPlan, settings: Settings, rank: int, store: Any, trainer: Trainer, strategy: Executed
 ) -> tuple[int, str]:
     """Wait for all ranks, check that they begin alike, and agree on the step to begin with and on a
     name for this attempt.
@@ -218,11 +220,12 @@ def _meet(
     for other, said in others.items():
         if said["manifest"] != others[0]["manifest"]:
             raise PlacerError(
-                f"{plan.said(other)} runs another manifest than rank 0", "give all the same file"
+                f"{plan.rank_name(other)} runs another manifest than rank 0",
+                "give all the same file",
             )
         if said["digest"] != others[0]["digest"]:
             raise PlacerError(
-                f"{plan.said(other)} begins with other parameters than rank 0",
+                f"{plan.rank_name(other)} begins with other parameters than rank 0",
                 "make the model from torch's random numbers alone: they are seeded",
             )
     return _start(settings, others, replicated=strategy.REPLICATED), str(others[0]["token"])
@@ -260,7 +263,7 @@ def _take_step(context: Context, strategy: Executed, state: Any, step: int, repo
     if context.rank < context.plan.workers:
         record |= {
             "samples": context.shares()[context.rank],
-            "loss": stepping(context.plan)(context, state, step),
+            "loss": step_function(context.plan)(context, state, step),
         }
     else:
         record |= {"samples": 0, "loss": None}
@@ -268,7 +271,7 @@ def _take_step(context: Context, strategy: Executed, state: Any, step: int, repo
     record["step_s"] = time.perf_counter() - began
     record["exchanged"] = context.ends_round(step)
     report({**record, **context.meter.take()})
-    if context.keeps(step) and context.rank < context.plan.workers:
+    if context.saves_checkpoint(step) and context.rank < context.plan.workers:
         needed = None if strategy.REPLICATED else _slowest(context, step + 1)
         save_checkpoint(
             Path(context.settings.checkpoints),
@@ -305,10 +308,11 @@ def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> in
     its gradient was calculated with parameters that are not the model's any more: they are kept
     too, so that the step can be done again as it was.
     """
-    seen: dict[str, Any] = {}
-    if context.beside is not None and context.beside.step is not None:
-        step = context.beside.step
-        seen = {} if context.beside.seen is None else {"seen": context.beside.seen}
+    older: dict[str, Any] = {}
+    overlapped = context.overlapped
+    if overlapped is not None and overlapped.step is not None:
+        step = overlapped.step
+        older = {} if overlapped.parameters is None else {"seen": overlapped.parameters}
     if not (
         strategy.REPLICATED
         and context.settings.checkpoints
@@ -316,7 +320,7 @@ def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> in
         and step > context.start
     ):
         return None
-    save_checkpoint(folder, step, context.rank, {**context.trainer.state(), **seen})
+    save_checkpoint(folder, step, context.rank, {**context.trainer.state(), **older})
     return step
 
 

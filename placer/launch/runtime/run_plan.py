@@ -23,7 +23,7 @@ from placer.problem.placement import Exchange
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class RunPlan:
     """A manifest in the words of an executor.
 
     Parameters
@@ -115,7 +115,7 @@ class Plan:
             number for number, hub in enumerate(self.hubs) if rank in hub.gathers
         )
 
-    def said(self, rank: int) -> str:
+    def rank_name(self, rank: int) -> str:
         """A rank as messages name it."""
         kind = f"{self.hub} " if rank >= self.workers else ""
         return f"{kind}rank {rank} ({self.place_of(rank)})"
@@ -161,13 +161,13 @@ def read_document(path: str) -> Any:
         ) from None
 
 
-def plan_from(document: Any, where: str) -> Plan:
+def plan_from(document: Any, where: str) -> RunPlan:
     """Build the plan of a manifest."""
     manifest = read_manifest(document, where)
     check_executable(manifest, where)
     said = manifest.exchange
     places = tuple(group.place for group in manifest.groups for _ in range(group.count))
-    return Plan(
+    return RunPlan(
         name=manifest.name,
         digest=manifest.digest,
         model=manifest.model.name,

@@ -15,23 +15,23 @@ from placer.documents.manifest import Manifest
 from placer.documents.manifest.executable import check_executable
 from placer.documents.manifest.question import question_of
 from placer.errors import PlacerError
-from placer.launch.rehearsal.folder import own_folder
-from placer.launch.rehearsal.kill import survived
-from placer.launch.rehearsal.machine import calibrated
-from placer.launch.rehearsal.scaled_plan import Scaled, fewer, scaled, usual_scale, without_hosts
-from placer.launch.rehearsal.stand_in import ELEMENTS, TRAIN
-from placer.launch.rehearsal.wishes import (
+from placer.launch.folder_lock import locked_folder
+from placer.launch.rehearsal.machine_calibration import machine_calibration
+from placer.launch.rehearsal.options import (
     MACHINE_ROUNDS,
     WARM_ROUNDS,
-    Wishes,
+    RehearsalOptions,
     check_plan,
     check_processes,
     check_size,
     own_elements,
 )
-from placer.launch.runtime.plan import Plan, plan_from
+from placer.launch.rehearsal.scaled_plan import Scaled, fewer, scaled, usual_scale, without_hosts
+from placer.launch.rehearsal.stand_in_model import ELEMENTS, TRAIN
+from placer.launch.rehearsal.worker_death import run_with_death
 from placer.launch.runtime.processes.launcher import Record
 from placer.launch.runtime.processes.run import run_here
+from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
 from placer.launch.shaped_network import ShapedNetwork, open_network
 from placer.problem.placement import Placement
@@ -69,7 +69,7 @@ class Rehearsal:
     """
 
     small: Scaled
-    plan: Plan
+    plan: RunPlan
     settings: Settings
     method: str
     why_not: str
@@ -88,7 +88,11 @@ Said = Callable[[str], None]
 
 
 def rehearse(
-    manifest: Manifest, where: str, wishes: Wishes, folder: Path, say: Said = lambda words: None
+    manifest: Manifest,
+    where: str,
+    wishes: RehearsalOptions,
+    folder: Path,
+    say: Said = lambda words: None,
 ) -> Rehearsal:
     """Rehearse a manifest on this machine.
 
@@ -115,12 +119,12 @@ def rehearse(
             placement.workers,
             wishes.all_rounds(overlap=placement.exchange.overlap) * manifest.exchange.local_steps,
         )
-    with own_folder(folder):
+    with locked_folder(folder):
         return _rehearsed(problem, placement, wishes, folder, say)
 
 
 def _rehearsed(
-    problem: Problem, placement: Placement, wishes: Wishes, folder: Path, say: Said
+    problem: Problem, placement: Placement, wishes: RehearsalOptions, folder: Path, say: Said
 ) -> Rehearsal:
     """Measure this machine, predict, and run."""
     elements = None if wishes.train is None else own_elements(wishes.train)
@@ -140,7 +144,9 @@ def _rehearsed(
         check_size(small, wishes)
         try:
             say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
-            small = small.calibrated(calibrated(small, _unshaped(small, network, wishes, folder)))
+            small = small.calibrated(
+                machine_calibration(small, _unshaped(small, network, wishes, folder))
+            )
             rounds = wishes.all_rounds(overlap=placement.exchange.overlap)
             say(
                 f"rehearsing: {rounds} rounds of about {small.estimate.step.total:.3g} s through "
@@ -156,7 +162,9 @@ def _rehearsed(
             ) from None
 
 
-def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Path) -> Settings:
+def _settings(
+    small: Scaled, plan: RunPlan, wishes: RehearsalOptions, rounds: int, folder: Path
+) -> Settings:
     rates = [group.samples_per_second or 1.0 for group in plan.groups for _ in range(group.count)]
     return Settings(
         train=wishes.train or TRAIN,
@@ -173,7 +181,7 @@ def _settings(small: Scaled, plan: Plan, wishes: Wishes, rounds: int, folder: Pa
 
 
 def _unshaped(
-    small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path
+    small: Scaled, network: ShapedNetwork, wishes: RehearsalOptions, folder: Path
 ) -> list[list[Mapping[str, Any]]]:
     """Warm rounds with next to no calculation over the loopback device, past the relay.
 
@@ -190,7 +198,7 @@ def _unshaped(
     seconds = small.estimate.step.calculation / plan.steps_per_round
     faster = max(1.0, seconds / MACHINE_CALCULATION_S)
     settings = replace(settings, paced=tuple(rate * faster for rate in settings.paced))
-    environment, beside = {ELEMENTS: str(small.elements)}, network.processes
+    environment, services = {ELEMENTS: str(small.elements)}, network.processes
     records = run_here(
         plan,
         document,
@@ -198,13 +206,13 @@ def _unshaped(
         folder / "machine",
         lambda record: None,
         environment=environment,
-        beside=beside,
+        services=services,
     )
     return _rounds(records, plan)[WARM_ROUNDS:]
 
 
 def _shaped(
-    small: Scaled, network: ShapedNetwork, wishes: Wishes, folder: Path, say: Said
+    small: Scaled, network: ShapedNetwork, wishes: RehearsalOptions, folder: Path, say: Said
 ) -> Rehearsal:
     document = small.manifest()
     plan = plan_from(document, "rehearsal")
@@ -216,7 +224,7 @@ def _shaped(
 
     def run(settings: Settings, watch: Callable[[Record], None]) -> list[Record]:
         nonlocal before, last
-        environment, beside = {ELEMENTS: str(small.elements)}, network.processes
+        environment, services = {ELEMENTS: str(small.elements)}, network.processes
         before = Counter(network.sent_bytes())
         last = run_here(
             plan,
@@ -226,7 +234,7 @@ def _shaped(
             watch,
             network=network,
             environment=environment,
-            beside=beside,
+            services=services,
         )
         return last
 
@@ -234,7 +242,7 @@ def _shaped(
     records = (
         run(settings, watch)
         if wishes.kill is None
-        else survived(wishes.kill, plan, settings, run, watch, deaths.append)
+        else run_with_death(wishes.kill, plan, settings, run, watch, deaths.append)
     )
     sent = Counter(network.sent_bytes())
     sent.subtract(
@@ -253,13 +261,13 @@ def _shaped(
     )
 
 
-def _rounds(records: Sequence[Record], plan: Plan) -> list[list[Mapping[str, Any]]]:
+def _rounds(records: Sequence[Record], plan: RunPlan) -> list[list[Mapping[str, Any]]]:
     return whole_rounds(
         (r for r in records if r["kind"] == "step"), plan.workers, plan.steps_per_round
     )
 
 
-def _watch(plan: Plan, rounds: int, began: float, say: Said) -> Callable[[Record], None]:
+def _watch(plan: RunPlan, rounds: int, began: float, say: Said) -> Callable[[Record], None]:
     """Say when a round is through."""
     ended: Counter[int] = Counter()
     lost: set[int] = set()

@@ -11,7 +11,7 @@ from placer.errors import PlacerError
 
 
 @contextmanager
-def own_folder(folder: Path) -> Iterator[None]:
+def locked_folder(folder: Path) -> Iterator[None]:
     """Make a folder and keep it for the time of a ``with`` block.
 
     Raises

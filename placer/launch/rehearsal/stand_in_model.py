@@ -10,7 +10,7 @@ from placer.profiler.target.workload import Workload
 
 ELEMENTS = "PLACER_REHEARSAL_ELEMENTS"
 """Environment variable with the number of parameters."""
-TRAIN = "placer.launch.rehearsal.stand_in:stand_in"
+TRAIN = "placer.launch.rehearsal.stand_in_model:stand_in"
 LEARNING_RATE = 0.1
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placer.errors import PlacerError
-from placer.launch.runtime.plan import Plan
 from placer.launch.runtime.processes.launcher import Record
+from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import executed
 from placer.launch.runtime.training.checkpoint import steps_of
 from placer.launch.runtime.training.context import Settings
@@ -25,14 +25,14 @@ last waits for its own.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kill:
+class WorkerDeath:
     """A worker that gets SIGKILL when it has done some steps: it dies in the next one."""
 
     rank: int
     step: int
 
     @staticmethod
-    def of(words: str) -> Kill:
+    def of(words: str) -> WorkerDeath:
         """Read ``RANK@STEP``.
 
         Raises
@@ -42,8 +42,8 @@ class Kill:
 
         Examples
         --------
-        >>> Kill.of("2@3")
-        Kill(rank=2, step=3)
+        >>> WorkerDeath.of("2@3")
+        WorkerDeath(rank=2, step=3)
         """
         found = re.fullmatch(r"([0-9]{1,6})@([0-9]{1,9})", words.strip())
         if found is None or int(found[2]) < 1:
@@ -51,7 +51,7 @@ class Kill:
                 f"'{words}' is no death of a worker",
                 "give RANK@STEP with a step from 1, such as 1@2",
             )
-        return Kill(rank=int(found[1]), step=int(found[2]))
+        return WorkerDeath(rank=int(found[1]), step=int(found[2]))
 
     def check(self, workers: int, steps: int) -> None:
         """Refuse a worker or a step that a run of so many does not have.
@@ -68,9 +68,9 @@ class Kill:
             )
 
 
-def survived(
-    kill: Kill,
-    plan: Plan,
+def run_with_death(
+    kill: WorkerDeath,
+    plan: RunPlan,
     settings: Settings,
     run: Callable[[Settings, Callable[[Record], None]], list[Record]],
     watch: Callable[[Record], None],
@@ -124,7 +124,7 @@ def survived(
             raise
         waited_s = time.monotonic() - died[0]
         tell(
-            f"{plan.said(kill.rank)} killed in step {kill.step}; {waited_s:.1f} s later the run "
+            f"{plan.rank_name(kill.rank)} killed in step {kill.step}; {waited_s:.1f} s later the run "
             f"had ended: {error.message}"
         )
         before = [r for r in seen if r["kind"] != "run"]
@@ -150,11 +150,11 @@ def survived(
         f"{counted(plan.workers - 1, 'worker')} went on, its samples of the step under way "
         f"were left out"
     )
-    tell(f"{plan.said(kill.rank)} killed in step {kill.step}; {went_on}")
+    tell(f"{plan.rank_name(kill.rank)} killed in step {kill.step}; {went_on}")
     return records
 
 
-def _every(kill: Kill, plan: Plan) -> int:
+def _every(kill: WorkerDeath, plan: RunPlan) -> int:
     """Steps between checkpoints: a round, unless that would leave nothing of an exchange beside the
     next round.
 
@@ -170,7 +170,7 @@ def _every(kill: Kill, plan: Plan) -> int:
     return plan.steps_per_round * max(LEAST_BESIDE, kill.step // plan.steps_per_round)
 
 
-def _kept(plan: Plan, settings: Settings) -> bool:
+def _kept(plan: RunPlan, settings: Settings) -> bool:
     """Whether all workers have a checkpoint of one step; early in the first round of local steps
     they have none.
     """

@@ -4,7 +4,7 @@ to do with the log.
 
 from __future__ import annotations
 
-from placer.launch.export.plan import Plan
+from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import LOG_MARK, STEPS
 from placer.launch.export.texts.readme import Section
 from placer.problem.exchange import traits
@@ -17,12 +17,12 @@ step.
 """
 
 
-def out_folder(plan: Plan) -> str:
+def out_folder(plan: ExportPlan) -> str:
     """Folder of log and checkpoints unless ``PLACER_OUT`` says otherwise."""
     return f"{plan.manifest.name}-run"
 
 
-def needs_words(plan: Plan) -> list[str]:
+def needs_words(plan: ExportPlan) -> list[str]:
     """Say what machines must have."""
     return [
         (
@@ -40,7 +40,7 @@ def needs_words(plan: Plan) -> list[str]:
     ]
 
 
-def copy_words(plan: Plan) -> list[str]:
+def copy_words(plan: ExportPlan) -> list[str]:
     """Say what to put beside the scripts."""
     return [
         (
@@ -83,7 +83,7 @@ def watch_words() -> list[str]:
     ]
 
 
-def log_section(plan: Plan, *, stays: bool = True, one_machine: bool = False) -> Section:
+def log_section(plan: ExportPlan, *, stays: bool = True, one_machine: bool = False) -> Section:
     """Say where the log is and what reads it."""
     out, first = out_folder(plan), plan.manifest.rendezvous.group
     if one_machine:
@@ -125,7 +125,7 @@ def log_section(plan: Plan, *, stays: bool = True, one_machine: bool = False) ->
     return "Measured", words, [replan, *(fit if fits else [])]
 
 
-def resume_section(plan: Plan, how: str) -> Section:
+def resume_section(plan: ExportPlan, how: str) -> Section:
     """Say how to go on after a loss on machines that keep their files.
 
     Parameters

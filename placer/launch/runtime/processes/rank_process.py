@@ -19,8 +19,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.plan import Plan, plan_from
-from placer.launch.runtime.processes.lost_process import PeerLostError
+from placer.launch.runtime.processes.peer_loss import PeerLostError
+from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
 
 FAILED, LOST = 1, 75
@@ -107,7 +107,7 @@ def _end_with(alive: Connection) -> None:
 
 
 def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
-    from placer.launch.runtime.processes.worker import work
+    from placer.launch.runtime.processes.rank_run import work
 
     plan, settings, rank = (
         plan_from(job["manifest"], "manifest"),
@@ -118,7 +118,7 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
     if job["network"] is not None:  # the socket to the store stays outside: control is not shaped
         from placer.launch.shaped_network.addresses import seen_url
         from placer.launch.shaped_network.entrance import enter
-        from placer.launch.shaped_network.placed_gloo import gloo_backend
+        from placer.launch.shaped_network.gloo_backend import gloo_backend
 
         enter(job["network"])
         backend = gloo_backend(job["network"])
@@ -168,7 +168,7 @@ def _store(job: dict[str, Any]) -> Any:
 
 
 def _gather(
-    plan: Plan,
+    plan: RunPlan,
     job: dict[str, Any],
     store: Any,
     mine: list[dict[str, Any]],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from placer.launch.runtime.plan import Plan
+from placer.launch.runtime.run_plan import RunPlan
 
 GATHERED = ("wait", "fetch", "put")
 REGIONAL = (("sum", ("wait", "fetch in regions", "forward")), ("copy", ("copy", "put in regions")))
@@ -37,14 +37,14 @@ class Run:
         return median(found) if found else 0.0
 
 
-def runs_of(plan: Plan) -> tuple[Run, ...]:
+def runs_of(plan: RunPlan) -> tuple[Run, ...]:
     """Runs of all functions in the order of `placer.cost_model.timing.step.StepSeconds.functions`:
     those of each region, the last one at the end.
     """
     return tuple(_runs(plan)) if plan.hub == "function" else ()
 
 
-def _runs(plan: Plan) -> Iterator[Run]:
+def _runs(plan: RunPlan) -> Iterator[Run]:
     for rank in range(plan.workers, plan.ranks):
         last = rank == plan.ranks - 1
         for name, phases in (("mean", GATHERED),) if last else REGIONAL:

@@ -18,7 +18,7 @@ _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9_.:/@-]*")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class ExportPlan:
     """A manifest to be launched.
 
     Notes
