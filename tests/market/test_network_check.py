@@ -178,7 +178,7 @@ def test_json_has_a_schema_name_and_factors_only_on_demand(run: Run, tmp_path: P
     """Nothing but the document on stdout; links and errors as in Python."""
     done = run("network", "check", "erben-2023", "--json", PLACER_HOME=str(tmp_path))
     document = json.loads(done.stdout)
-    assert document["schema"] == "placer.market.network.graph-check/v1"
+    assert document["schema"] == "placer.network-check/v1"
     assert "factors" not in document
     assert {group["group"] for group in document["errors"]} >= {"EU-NA", SAME_REGION, ALL}
     fitted = json.loads(

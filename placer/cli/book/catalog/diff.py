@@ -39,7 +39,7 @@ def command(old: str, new: str, limit: int, as_json: bool) -> None:
         }
         print_json(
             {
-                "schema": "placer.market.catalog-diff/v1",
+                "schema": "placer.catalog-diff/v1",
                 **ends,
                 "counts": counts,
                 "changes": msgspec.to_builtins(found),

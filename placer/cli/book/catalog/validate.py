@@ -38,7 +38,7 @@ def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: 
     errors = sum(finding.level == "error" for finding in found)
     if as_json:
         document = {
-            "schema": "placer.market.catalog-validation/v1",
+            "schema": "placer.catalog-validation/v1",
             "catalog": book.name,
             "valid": not errors,
             "own_sources": own,

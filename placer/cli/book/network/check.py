@@ -41,7 +41,7 @@ def command(grids: tuple[str, ...], catalog: tuple[str, ...], fit: bool, as_json
         document = msgspec.to_builtins(found)
         if not fit:
             del document["factors"]
-        print_json({"schema": "placer.market.network.graph-check/v1", **document})
+        print_json({"schema": "placer.network-check/v1", **document})
         return
     out = console()
     _errors(out, found)
