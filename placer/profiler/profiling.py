@@ -24,6 +24,7 @@ from placer.profiler.document import (
     with_estimates,
 )
 from placer.profiler.estimates import peak_flops, with_memory, worked_out
+from placer.profiler.steps import memory
 from placer.profiler.steps.failures import is_out_of_memory
 from placer.profiler.steps.session import Plan, Session, Told
 from placer.profiler.steps.training import StepFunction
@@ -100,6 +101,12 @@ class Profiling:
         self.told("working out rates of other GPUs")
         rows = self._rows()
         self._estimate(main_measurement(rows), known_rates(self.old, measured_rates(rows)))
+
+    def release(self) -> None:
+        """Leave the memory of the device to another process."""
+        if isinstance(self.subject, Workload):
+            self.subject.module.to("cpu")
+        memory.release(self.plan.device)
 
     def _rows(self) -> tuple[Measurement, ...]:
         """Old measurements and new ones."""

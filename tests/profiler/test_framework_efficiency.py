@@ -7,10 +7,12 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,14 +20,16 @@ from hypothesis import strategies as st
 
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
-from placer.profiler.framework import efficiency_of, measured_efficiency, published_efficiency
-from placer.profiler.steps.comparison import CONFIDENCE, LEAST_PAIRS, Ratio, ratio_of_pairs
+from placer.profiler.framework import efficiency
+from placer.profiler.framework.child import Request, answer
+from placer.profiler.framework.efficiency import LEAST_SILENCE_S, measured_efficiency, silence_s
+from placer.profiler.framework.measurement import efficiency_of
+from placer.profiler.framework.published import published_efficiency
+from placer.profiler.framework.ratio import CONFIDENCE, LEAST_PAIRS, Ratio, ratio_of_pairs
+from placer.profiler.steps.failures import OutOfMemory
 from placer.profiler.steps.statistics import ranks
-from placer.profiler.target.workload import Workload
-from placer.workload.profile import load_profile
-
-if TYPE_CHECKING:
-    import torch
+from placer.profiler.target.target import Target
+from placer.workload.profile import Efficiency, load_profile
 
 TIMES = st.lists(
     st.tuples(st.floats(0.01, 100), st.floats(0.01, 100)), min_size=LEAST_PAIRS, max_size=60
@@ -132,138 +136,242 @@ def test_published_efficiency_where_nobody_measured() -> None:
     assert (alone.value, alone.low, alone.high, alone.basis) == (1.0, 0.8, 1.0, "assumed")
 
 
-def workload(module: torch.nn.Module, loss: Any = None, **more: Any) -> Workload:
-    """A model of 8 features and one output."""
-    import torch as t
+def measured(words: str, framework: str = "ddp", **more: Any) -> Efficiency:
+    """The shortest measurement of a target in a child process."""
+    pytest.importorskip("torch")
+    return measured_efficiency(Target(words=words), "cpu", framework, **{"seconds": 0.0, **more})
 
-    def square(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = model(batch).square().mean()
-        return found
 
-    def optimizer(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        return t.optim.SGD(parameters, lr=0.1)
-
-    def batch(count: int, device: torch.device) -> torch.Tensor:
-        return t.randn(count, 8, device=device)
-
-    return Workload(
-        name="tiny",
-        title="tiny",
-        family="other",
-        module=module,
-        batch=batch,
-        loss=loss or square,
-        optimizer=optimizer,
-        **more,
+def request(words: str) -> Request:
+    """The same as the child is asked for it."""
+    return Request(
+        target=Target(words=words),
+        device="cpu",
+        framework="ddp",
+        precision="fp32",
+        microbatch=None,
+        target_batch_size=None,
+        seconds=0.0,
+        threads=1,
+        silence_s=60.0,
     )
 
 
 @pytest.fixture
-def tiny() -> Iterator[Workload]:
-    """Two linear layers."""
-    t = pytest.importorskip("torch")
-    before = t.get_num_threads()
-    t.set_num_threads(1)
-    yield workload(
-        t.nn.Sequential(t.nn.Linear(8, 32), t.nn.ReLU(), t.nn.Linear(32, 1)),
-        microbatch=4,
-        target_batch_size=12,
-    )
-    t.set_num_threads(before)
+def nothing_left() -> Iterator[None]:
+    """No process is left, running or dead."""
+
+    def children() -> str:
+        return Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+
+    before = children()
+    yield
+    assert children() == before
 
 
-def test_none_is_the_plain_loop(tiny: Workload) -> None:
-    """By definition 1."""
-    found = measured_efficiency(tiny, "cpu", "none")
-    assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
+def test_none_is_the_plain_loop() -> None:
+    """By definition 1; no process is started."""
+    row = measured_efficiency(Target(words="no:matter"), "cpu", "none")
+    assert (row.value, row.low, row.high) == (1.0, 1.0, 1.0)
 
 
-def test_ddp_is_measured_in_a_gloo_group_of_one(tiny: Workload) -> None:
-    """Measured, in (0, 1]; the model keeps its parameters and no gradients, the group is closed,
-    the progress ends at 1.
-    """
-    import torch as t
-
-    before = [p.detach().clone() for p in tiny.module.parameters()]
+@pytest.mark.usefixtures("nothing_left")
+def test_ddp_is_measured_in_a_child_process() -> None:
+    """Measured, in (0, 1]; the progress ends at 1 and no process is left."""
     seen: list[float] = []
-    found = measured_efficiency(tiny, "cpu", "ddp", seconds=0.0, progress=seen.append)
-    assert found.basis == "measured"
-    assert 0 < found.low <= found.value <= found.high <= 1
-    assert (
-        "5 pairs of cycles of 2 x 4 samples on cpu" in found.source
-    )  # no time: the shortest cycles
-    assert all(t.equal(a, b) for a, b in zip(before, tiny.module.parameters(), strict=True))
-    assert all(p.grad is None for p in tiny.module.parameters())
-    assert not t.distributed.is_initialized()
+    row = measured("framework_models:tiny", progress=seen.append)
+    assert row.basis == "measured"
+    assert 0 < row.low <= row.value <= row.high <= 1
+    # No time: the shortest cycles.
+    assert "5 pairs of cycles of 2 x 4 samples on cpu" in row.source
+    assert seen == sorted(seen)
     assert seen[-1] == 1.0
-    longer = measured_efficiency(tiny, "cpu", "ddp", seconds=60.0)
-    assert (
-        "cycles of 3 x 4 samples on cpu" in longer.source
-    )  # three microbatches take milliseconds; it ends after 40 pairs
 
 
 def test_ddp_takes_models_with_unused_frozen_tied_and_sparse_parameters() -> None:
     """What DDP refuses by default it is told of: a layer that the loss does not reach, beside tied,
     frozen and sparse ones.
     """
-    t = pytest.importorskip("torch")
-
-    class Odd(t.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.words = t.nn.Embedding(10, 8, sparse=True)
-            self.first = t.nn.Linear(8, 8, bias=False)
-            self.second = t.nn.Linear(8, 8, bias=False)
-            self.second.weight = self.first.weight
-            self.frozen = t.nn.Linear(8, 8).requires_grad_(False)
-            self.unused = t.nn.Linear(8, 8)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            index = (x[:, 0] > 0).long()
-            out: torch.Tensor = self.second(self.first(self.frozen(x))) + self.words(index)
-            return out
-
-    found = measured_efficiency(workload(Odd()), "cpu", "ddp", seconds=0.0, microbatch=4)
-    assert found.basis == "measured", found.source
+    row = measured("framework_models:odd", microbatch=4)
+    assert row.basis == "measured", row.source
 
 
-def test_a_model_that_ddp_does_not_take_gets_the_table_with_the_reason(tiny: Workload) -> None:
-    """A loss that reaches into the module, which DDP wraps: the plain loop runs, DDP does not, and
-    the source says why.
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            "broken",
+            {
+                "kind": "error",
+                "message": "the measured code fails while batches of 8 are accumulated: "
+                "ZeroDivisionError: no message",
+                "hint": "run one step of it by hand to see where",
+                "exit_code": 2,
+            },
+        ),
+        ("full", {"kind": "memory", "message": "32 GiB"}),
+        (
+            "refused",
+            {
+                "kind": "error",
+                "message": "framework_models:refused fails: PlacerError: no weights here "
+                "(download them)",
+                "hint": "correct the function, which is called without arguments",
+                "exit_code": 2,
+            },
+        ),
+        (
+            "step",
+            {
+                "kind": "error",
+                "message": "--framework needs a model: a step function hides its gradients",
+                "hint": "leave out --framework",
+                "exit_code": 2,
+            },
+        ),
+    ],
+)
+def test_failures_of_the_model_itself_are_its_own(function: str, message: dict[str, Any]) -> None:
+    """They are not blamed on the framework, and memory that runs out is told apart."""
+    pytest.importorskip("torch")
+    sent: list[dict[str, Any]] = []
+    answer(request(f"framework_models:{function}"), lambda **words: sent.append(words))
+    assert sent[-1] == message
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("killed", "ended with signal 9 and no result"),
+        ("exits", "ended with exit code 3 and no result"),
+        ("missing", "framework_targets has no function 'missing'"),
+    ],
+)
+def test_a_child_that_dies_is_one_line(function: str, says: str) -> None:
+    """It names the target, or repeats what the child said."""
+    with pytest.raises(PlacerError) as caught:
+        measured(f"framework_targets:{function}")
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_memory_that_runs_out_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command answers it with smaller batches."""
+    monkeypatch.setattr(
+        efficiency, "_messages", lambda *_: iter([{"kind": "memory", "message": "32 GiB"}])
+    )
+    with pytest.raises(OutOfMemory, match="32 GiB"):
+        measured("framework_targets:hangs")
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_child_that_hangs_is_ended_at_its_deadline() -> None:
+    """Under DDP it sleeps for a day and keeps the GIL, so that no handler of Python could run: the
+    error names the framework and the target, and no process is left.
     """
-
-    def indexed(model: Any, batch: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = model[0](batch).square().mean()
-        return found
-
-    found = measured_efficiency(workload(tiny.module, indexed), "cpu", "ddp", seconds=0.0)
-    assert found.basis == "assumed"
-    assert found.source.startswith("ddp failed with this model (TypeError")
-    import torch as t
-
-    assert not t.distributed.is_initialized()
+    with pytest.raises(PlacerError) as caught:
+        measured("framework_models:hangs", silence_s=6.0)
+    assert caught.value.message == (
+        "--framework ddp hangs: ddp with framework_models:hangs gave no sign of life for 6 s, and "
+        "its process was ended"
+    )
+    assert caught.value.hint == "leave out --framework ddp"
 
 
-def test_failures_of_the_model_itself_are_its_own(tiny: Workload) -> None:
-    """They are not blamed on the framework."""
-
-    def broken(model: Any, batch: torch.Tensor) -> torch.Tensor:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        measured_efficiency(workload(tiny.module, broken), "cpu", "ddp")
+@pytest.mark.usefixtures("nothing_left")
+def test_a_target_that_hangs_while_it_is_loaded_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading has a deadline of its own: imports and downloads take longer than a step."""
+    monkeypatch.setattr(efficiency, "LOADING_S", 0.5)
+    with pytest.raises(PlacerError, match="ddp hangs: loading framework_targets:hangs gave no"):
+        measured("framework_targets:hangs")
 
 
-def test_a_process_group_of_the_user_is_left_alone(tiny: Workload) -> None:
-    """It is an error, and the group stays open."""
-    distributed: Any = pytest.importorskip("torch").distributed
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+@pytest.mark.usefixtures("nothing_left")
+def test_ctrl_c_ends_the_child() -> None:
+    """It passes through, and no process is left."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(PlacerError, match="process group is open"):
-            measured_efficiency(tiny, "cpu", "ddp", seconds=0.0)
-        assert distributed.is_initialized()
+        with pytest.raises(KeyboardInterrupt):
+            measured("framework_targets:interrupted")
     finally:
-        distributed.destroy_process_group()
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_slow_model_may_be_silent_for_longer() -> None:
+    """Twenty steps of 30 s more than the least."""
+    assert silence_s(30.0) == LEAST_SILENCE_S + 600
+
+
+IN_ITS_OWN_PROCESS = """
+import contextlib
+import torch
+from framework_models import indexed, odd, tiny
+from placer.errors import PlacerError
+from placer.profiler.framework.accumulation import Accumulation
+from placer.profiler.framework.measurement import measure
+torch.set_num_threads(1)
+cpu = torch.device("cpu")
+workload = tiny()
+before = [p.detach().clone() for p in workload.module.parameters()]
+def measured(workload, seconds, autocast=contextlib.nullcontext):
+    reported = []
+    accumulation = Accumulation(
+        workload=workload, device=cpu, microbatch=4, steps=3, autocast=autocast
+    )
+    measure(accumulation, "ddp", seconds, lambda share: None, reported.append)
+    assert len(reported) == 1, reported
+    return reported[0]
+
+
+# Three microbatches of four take milliseconds: 40 pairs end the minute.
+assert "40 pairs of cycles of 3 x 4 samples on cpu" in measured(workload, 60.0).source
+assert all(torch.equal(a, b) for a, b in zip(before, workload.module.parameters(), strict=True))
+assert all(p.grad is None for p in workload.module.parameters())
+assert not torch.distributed.is_initialized()
+assert measured(odd(), 0.0, lambda: torch.autocast("cpu", torch.bfloat16)).basis == "measured"
+
+# A loss that reaches into the module, which DDP wraps: the plain loop runs, DDP does not.
+row = measured(indexed(), 0.0)
+assert row.basis == "assumed", row
+assert row.source.startswith("ddp failed with this model (TypeError"), row
+assert not torch.distributed.is_initialized()
+
+torch.distributed.init_process_group(
+    "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+)
+try:
+    measured(workload, 0.0)
+except PlacerError as error:
+    assert "a process group is open already" in str(error), error
+else:
+    raise AssertionError("no error")
+assert torch.distributed.is_initialized()
+print("as before", flush=True)
+"""
+
+
+def in_a_process(code: str) -> subprocess.CompletedProcess[str]:
+    """Run some code that may hang."""
+    path = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "profiler")))
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PROCESS_TIMEOUT_S,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+        start_new_session=True,
+    )
+
+
+def test_ddp_leaves_the_model_and_process_groups_as_they_were() -> None:
+    """Parameters stay, there are no gradients, the group is closed; a group of the user's own is an
+    error and stays open. A model that DDP does not take gets the table with the reason.
+    """
+    pytest.importorskip("torch")
+    done = in_a_process(IN_ITS_OWN_PROCESS)
+    assert done.stdout == "as before\n", (done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -274,22 +382,20 @@ def test_a_process_group_of_the_user_is_left_alone(tiny: Workload) -> None:
         ("ddp", {"target_batch_size": -1}, "target batch size is -1"),
     ],
 )
-def test_wrong_words_are_refused(
-    tiny: Workload, framework: str, more: dict[str, Any], says: str
-) -> None:
-    """By name and value."""
+def test_wrong_words_are_refused(framework: str, more: dict[str, Any], says: str) -> None:
+    """By name and value, before a process is started."""
     with pytest.raises(PlacerError, match=says):
-        measured_efficiency(tiny, "cpu", framework, **more)
+        measured("framework_models:tiny", framework, **more)
 
 
 @pytest.mark.skipif(
     importlib.util.find_spec("hivemind") is not None, reason="hivemind is installed"
 )
-def test_hivemind_that_is_not_installed_gives_the_table(tiny: Workload) -> None:
+def test_hivemind_that_is_not_installed_gives_the_table() -> None:
     """With the reason."""
-    found = measured_efficiency(tiny, "cpu", "hivemind")
-    assert found.basis == "assumed"
-    assert found.source.startswith("hivemind is not installed; ")
+    row = measured("framework_models:tiny", "hivemind")
+    assert row.basis == "assumed"
+    assert row.source.startswith("hivemind is not installed; ")
 
 
 @pytest.mark.skipif(
@@ -299,23 +405,18 @@ def test_hivemind_is_measured_without_peers() -> None:
     """Two linear layers of 321 parameters: its bookkeeping takes longer than the model, so it loses
     speed. It says nothing on stderr.
 
-    Ctrl-C, sent to the whole process group as a terminal does, ends the measurement without a word,
-    and its handler is as before. In a process of its own, since hivemind forks and leaves sockets
-    to the garbage collector.
+    Ctrl-C, sent to the whole process group as a terminal does, ends the measurement without a word.
     """
     code = """
 import os
 import signal
-import torch
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from test_framework_efficiency import workload
-from placer.profiler.framework import measured_efficiency
-torch.set_num_threads(1)
-module = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
-found = measured_efficiency(workload(module, microbatch=4), "cpu", "hivemind", seconds=0.0)
-assert found.basis == "measured", found.source
-assert 0 < found.low <= found.value < 1, found
-assert all(p.grad is None for p in module.parameters())
+from placer.profiler.framework.efficiency import measured_efficiency
+from placer.profiler.target.target import Target
+target = Target(words="framework_models:tiny")
+row = measured_efficiency(target, "cpu", "hivemind", seconds=0.0)
+assert row.basis == "measured", row.source
+assert 0 < row.low <= row.value < 1, row
 
 
 def interrupt(share):
@@ -323,22 +424,12 @@ def interrupt(share):
 
 
 try:
-    measured_efficiency(workload(module, microbatch=4), "cpu", "hivemind", seconds=60.0, progress=interrupt)
+    measured_efficiency(target, "cpu", "hivemind", seconds=60.0, progress=interrupt)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 print("kept", flush=True)
 """
-    path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_TIMEOUT_S,
-        env=environment,
-        check=False,
-        start_new_session=True,
-    )
+    done = in_a_process(code)
     assert done.stdout == "interrupted\nkept\n", (done.returncode, done.stdout, done.stderr)
     assert not done.stderr

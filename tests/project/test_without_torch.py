@@ -122,9 +122,11 @@ def test_the_profiler_names_what_to_install() -> None:
     """
     code = """
 from placer.errors import PlacerError
-from placer.profiler.host import measure_host
-from placer.profiler.framework import measured_efficiency
-for call in (lambda: measure_host(), lambda: measured_efficiency(None, "cpu", "ddp")):
+from placer.profiler.host.arithmetic import measure_host
+from placer.profiler.framework.efficiency import measured_efficiency
+from placer.profiler.target.target import Target
+target = Target(builtin="lstm")
+for call in (lambda: measure_host(), lambda: measured_efficiency(target, "cpu", "ddp")):
     try:
         call()
     except PlacerError as error:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from placer.cli.measure.profile_file import OutFile, model_word
 from placer.cli.options import catalog_option, json_option
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.output import console, print_json, write_json
 from placer.errors import PlacerError, unknown
 
 if TYPE_CHECKING:
     from placer.profiler.profiling import Profiling
+    from placer.profiler.target.target import Target
     from placer.workload.profile import ModelProfile
 
 EXAMPLE = """\b
@@ -145,19 +145,19 @@ def command(ctx: click.Context, /, **words: Any) -> None:
         estimate(words)
         return
     with contextlib.redirect_stdout(sys.stderr):  # what the target prints is no result
-        work, path = _prepared(ctx.obj, words)
-    ctx.exit(_run(work, path, words["framework"], as_json=words["as_json"]))
+        work, target, path = _prepared(ctx.obj, words)
+    ctx.exit(_run(work, target, path, words["framework"], as_json=words["as_json"]))
 
 
-def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
+def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, Target, str]:
     """Check everything that can be checked before time is spent."""
     from placer.market.books.partial_books import over_default
     from placer.profiler.devices.identity import choose_device
-    from placer.profiler.framework import FRAMEWORKS
+    from placer.profiler.framework.efficiency import FRAMEWORKS
     from placer.profiler.profiling import Profiling
     from placer.profiler.steps.precision import default_precision
     from placer.profiler.steps.session import Plan
-    from placer.profiler.target.target import load_target
+    from placer.profiler.target.target import Target
     from placer.units import parse_count
 
     place = OutFile.of(words["out"])
@@ -177,16 +177,18 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
         else parse_count(target_batch, "target batch size"),
     )
     catalog, _ = over_default(words["catalog"])
-    subject = load_target(words["target"], words["builtin"], words["name"])
+    target = Target(words=words["target"], builtin=words["builtin"], name=words["name"])
+    subject = target.load()
     place = place.named(subject.name)
-    return Profiling(
+    work = Profiling(
         subject=subject,
         plan=plan,
         catalog=catalog,
         command=typed,
         old=place.old(),
         path=place.typed,
-    ), place.path
+    )
+    return work, target, place.path
 
 
 def _effort(words: dict[str, Any]) -> Any:
@@ -198,47 +200,9 @@ def _effort(words: dict[str, Any]) -> Any:
     return replace(chosen, steps=words["steps"])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OutFile:
-    """The profile's file: as typed (empty: not yet named), and its folder before a target could
-    change the current one.
-    """
-
-    typed: str
-    folder: Path
-
-    @classmethod
-    def of(cls, typed: str | None) -> OutFile:
-        """Check what was typed, before the target is loaded."""
-        check_targets(typed)
-        made = cls(typed=typed or "", folder=Path.cwd())
-        if typed is not None:
-            made.old()
-        return made
-
-    def named(self, model: str) -> OutFile:
-        """Give the file the name of the model, if it has none yet."""
-        if self.typed:
-            return self
-        made = replace(
-            self, typed=(re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model") + ".json"
-        )
-        check_targets(made.path)
-        return made
-
-    @property
-    def path(self) -> str:
-        """Where it is, whatever the current folder is now."""
-        return str(self.folder / self.typed)
-
-    def old(self) -> ModelProfile | None:
-        """The profile that is there already."""
-        from placer.workload.profile import load_profile
-
-        return load_profile(str(Path(self.path).resolve())) if Path(self.path).exists() else None
-
-
-def _run(work: Profiling, path: str, framework: str | None, *, as_json: bool) -> int:
+def _run(
+    work: Profiling, target: Target, path: str, framework: str | None, *, as_json: bool
+) -> int:
     """Measure; whatever ends it, what was measured is written. Returns the exit code."""
     from placer.cli.measure.profile_progress import bar
 
@@ -248,7 +212,7 @@ def _run(work: Profiling, path: str, framework: str | None, *, as_json: bool) ->
         with contextlib.redirect_stdout(sys.stderr), bar(work.plan.effort.seconds) as told:
             work.told = told
             work.run()
-            _framework(work, framework, told)
+            _framework(work, target, framework, told)
     except KeyboardInterrupt:
         interrupted = True
     except PlacerError as error:
@@ -265,12 +229,14 @@ def _run(work: Profiling, path: str, framework: str | None, *, as_json: bool) ->
     return 130 if interrupted else 0
 
 
-def _framework(work: Profiling, framework: str | None, told: Callable[[str], None]) -> None:
+def _framework(
+    work: Profiling, target: Target, framework: str | None, progress: Callable[[str], None]
+) -> None:
     """Add the efficiency of a framework at the knee."""
     if framework is None or framework == "none":
         return
-    from placer.profiler.framework import measured_efficiency
-    from placer.profiler.steps import failures
+    from placer.profiler.framework.efficiency import measured_efficiency, silence_s
+    from placer.profiler.steps.failures import OutOfMemory
     from placer.profiler.target.workload import Workload
 
     if not isinstance(work.subject, Workload):
@@ -278,20 +244,25 @@ def _framework(work: Profiling, framework: str | None, told: Callable[[str], Non
             "--framework needs a model: a step function hides its gradients",
             "leave out --framework",
         )
-    told(f"accumulation under {framework}")
-    knee = work.measurements[0].knee_batch_size
-    target = work.plan.target_batch_size
+    progress(f"accumulation under {framework}")
+    row = work.measurements[0]
+    knee = next(point for point in row.points if point.batch_size == row.knee_batch_size)
+    work.release()
     try:
-        with failures.told(f"while batches of {knee:,} are accumulated"):
-            found = measured_efficiency(
-                work.subject, work.plan.device, framework, microbatch=knee, target_batch_size=target
-            )
-    except failures.OutOfMemory as error:
+        efficiency = measured_efficiency(
+            target,
+            str(work.plan.device),
+            framework,
+            microbatch=knee.batch_size,
+            target_batch_size=work.plan.target_batch_size,
+            silence_s=silence_s(knee.step.median),
+        )
+    except OutOfMemory as error:
         raise PlacerError(
-            f"accumulation of batches of {knee:,} does not fit: {error}",
+            f"accumulation of batches of {knee.batch_size:,} does not fit: {error}",
             "give --batch-sizes with smaller ones",
         ) from None
-    work.efficiency.append(found)
+    work.efficiency.append(efficiency)
 
 
 def _write(path: str, profile: ModelProfile) -> None:
@@ -320,8 +291,3 @@ def _say(work: Profiling, profile: ModelProfile, *, as_json: bool) -> None:
         style="dim",
         soft_wrap=True,
     )
-
-
-def model_word(path: str) -> str:
-    """How --model takes a file: with a folder or .json, else it would be a name."""
-    return path if "/" in path or path.endswith(".json") else f"./{path}"

@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any
 
@@ -23,6 +23,33 @@ PROTOCOL = (
     "return a placer.profiler.target.workload.Workload, (module, batch), (module, batch, "
     "loss) or a step function; see placer profile --help"
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """What to profile, in the user's words: enough for another process to load it again.
+
+    Parameters
+    ----------
+    words, builtin, name
+        As `load_target` takes them.
+    folder
+        The current folder when the words were given; a target may change it.
+    """
+
+    words: str | None = None
+    builtin: str | None = None
+    name: str | None = None
+    folder: str = field(default_factory=os.getcwd)
+
+    @property
+    def label(self) -> str:
+        """Name it in an error."""
+        return self.words or f"built-in {self.builtin}"
+
+    def load(self) -> Workload | StepFunction:
+        """Load it in this process, as `load_target` does."""
+        return load_target(self.words, self.builtin, self.name)
 
 
 def load_target(

@@ -1,18 +1,16 @@
-"""Gradient accumulation over microbatches: by a plain loop, and as DDP and hivemind do it, with
-nobody to exchange with.
+"""Accumulate gradients over microbatches in a plain loop, under DDP and under hivemind.
+
+Each runs in one process: nothing is exchanged.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import logging
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from multiprocessing.util import register_after_fork
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
@@ -44,12 +42,12 @@ class Accumulation:
 
 
 @contextmanager
-def plain(given: Accumulation) -> Iterator[Cycle]:
+def plain(accumulation: Accumulation) -> Iterator[Cycle]:
     """Accumulate in the gradients of the module itself: what a training loop of one's own does."""
-    module, batch, run = _ready(given)
+    module, batch, run = _ready(accumulation)
 
     def cycle() -> None:
-        for _ in range(given.steps):
+        for _ in range(accumulation.steps):
             run(module, batch)
         drop_gradients(module)
 
@@ -57,17 +55,18 @@ def plain(given: Accumulation) -> Iterator[Cycle]:
 
 
 @contextmanager
-def ddp(given: Accumulation) -> Iterator[Cycle]:
-    """Accumulate under ``no_sync`` of DistributedDataParallel; the last microbatch passes through a
-    gloo group of one process.
+def ddp(accumulation: Accumulation) -> Iterator[Cycle]:
+    """Accumulate under ``no_sync`` of DistributedDataParallel.
+
+    The last microbatch passes through a gloo group of one process.
 
     Raises
     ------
     PlacerError
-        If this PyTorch has no gloo.
+        If a process group is open already.
     """
     torch = load_torch()
-    module, batch, run = _ready(given)
+    module, batch, run = _ready(accumulation)
     with _group_of_one(torch) as group:
         run(module, batch)
         unused = any(p.requires_grad and p.grad is None for p in module.parameters())
@@ -77,18 +76,23 @@ def ddp(given: Accumulation) -> Iterator[Cycle]:
         )
 
         def cycle() -> None:
-            for left in reversed(range(given.steps)):
+            for left in reversed(range(accumulation.steps)):
                 with wrapped.no_sync() if left else nullcontext():
                     run(wrapped, batch)
             drop_gradients(module)
 
-        yield cycle
+        try:
+            yield cycle
+        finally:
+            # DDP must not hold the last reference to the group: its destructor keeps the GIL while
+            # it joins gloo's thread, which waits for the GIL to end a sparse all-reduce.
+            wrapped = None
+            gc.collect()
 
 
 @contextmanager
-def hivemind(given: Accumulation) -> Iterator[Cycle]:
-    """Accumulate by ``hivemind.Optimizer`` with its default buffers, on a local DHT that has no
-    peers.
+def hivemind(accumulation: Accumulation) -> Iterator[Cycle]:
+    """Accumulate by ``hivemind.Optimizer`` with its default buffers, on a local DHT without peers.
 
     Notes
     -----
@@ -100,34 +104,29 @@ def hivemind(given: Accumulation) -> Iterator[Cycle]:
 
     torch = load_torch()
     use_hivemind_log_handler("nowhere")
-    logging.getLogger("asyncio").setLevel(
-        logging.CRITICAL
-    )  # its processes end with tasks that they still wait for, and say so
-    module, batch, run = _ready(given)
-    here = {
-        "host_maddrs": ["/ip4/127.0.0.1/tcp/0"],
-        "use_ipfs": False,
-        "use_relay": False,
-        "use_auto_relay": False,
-    }
-    with _out_of_reach_of_ctrl_c():
-        dht = framework.DHT(start=True, **here)
+    # Its processes end with tasks that they still wait for, and log that.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    module, batch, run = _ready(accumulation)
+    dht = framework.DHT(
+        start=True,
+        host_maddrs=["/ip4/127.0.0.1/tcp/0"],
+        use_ipfs=False,
+        use_relay=False,
+        use_auto_relay=False,
+    )
     optimizer = None
     try:
-        with _out_of_reach_of_ctrl_c():
-            optimizer = framework.Optimizer(
-                dht=dht,
-                run_id=f"placer-profile-{id(module)}",
-                target_batch_size=NEVER,
-                batch_size_per_step=given.microbatch,
-                optimizer=torch.optim.SGD(
-                    [p for p in module.parameters() if p.requires_grad], lr=0.0
-                ),
-                matchmaking_time=5.0,
-                averaging_timeout=10.0,
-                verbose=False,
-            )
-        yield _hivemind_cycle(given, optimizer, lambda: run(module, batch))
+        optimizer = framework.Optimizer(
+            dht=dht,
+            run_id=f"placer-profile-{id(module)}",
+            target_batch_size=NEVER,
+            batch_size_per_step=accumulation.microbatch,
+            optimizer=torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.0),
+            matchmaking_time=5.0,
+            averaging_timeout=10.0,
+            verbose=False,
+        )
+        yield _hivemind_cycle(accumulation, optimizer, lambda: run(module, batch))
     finally:
         if optimizer is not None:
             optimizer.shutdown()
@@ -135,33 +134,11 @@ def hivemind(given: Accumulation) -> Iterator[Cycle]:
         drop_gradients(module)
 
 
-class _Child:
-    """Key of a function that runs in forked processes for as long as the key lives."""
-
-
-@contextmanager
-def _out_of_reach_of_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C reach this process alone.
-
-    Notes
-    -----
-    A terminal sends it to the whole process group: hivemind's daemon would end first and its other
-    processes fail with tracebacks, so what is forked gets a group of its own. In this process
-    hivemind 1.1.12 sets ``signal.SIG_IGN``: the handler is put back.
-    """
-    handler, key = signal.getsignal(signal.SIGINT), _Child()
-    register_after_fork(key, lambda _: os.setpgid(0, 0))
-    try:
-        yield
-    finally:
-        del key
-        if handler is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)
-
-
-def _hivemind_cycle(given: Accumulation, optimizer: Any, microbatch: Callable[[], None]) -> Cycle:
+def _hivemind_cycle(
+    accumulation: Accumulation, optimizer: Any, microbatch: Callable[[], None]
+) -> Cycle:
     def cycle() -> None:
-        for _ in range(given.steps):
+        for _ in range(accumulation.steps):
             microbatch()
             optimizer.step()
             optimizer.zero_grad()
@@ -183,15 +160,15 @@ def drop_gradients(module: torch.nn.Module) -> None:
         parameter.grad = None
 
 
-def _ready(given: Accumulation) -> tuple[torch.nn.Module, Any, Callable[[Any, Any], None]]:
+def _ready(accumulation: Accumulation) -> tuple[torch.nn.Module, Any, Callable[[Any, Any], None]]:
     """Put the module on the device, make one batch, and build the pass over a microbatch."""
-    module = given.workload.module.to(given.device).train()
-    batch = given.workload.batch(given.microbatch, given.device)
+    module = accumulation.workload.module.to(accumulation.device).train()
+    batch = accumulation.workload.batch(accumulation.microbatch, accumulation.device)
     drop_gradients(module)
 
     def run(model: Any, samples: Any) -> None:
-        with given.autocast():
-            loss: Any = given.workload.loss(model, samples)
+        with accumulation.autocast():
+            loss: Any = accumulation.workload.loss(model, samples)
         loss.backward()
 
     return module, batch, run
@@ -201,14 +178,10 @@ def _ready(given: Accumulation) -> tuple[torch.nn.Module, Any, Callable[[Any, An
 def _group_of_one(torch: Any) -> Iterator[Any]:
     """Open a gloo group of this process alone; it talks to nobody, and its store is memory."""
     distributed = torch.distributed
-    if not (distributed.is_available() and distributed.is_gloo_available()):
-        raise PlacerError(
-            "this PyTorch has no gloo",
-            "install one with torch.distributed, or leave out --framework ddp",
-        )
     if distributed.is_initialized():
         raise PlacerError(
-            "a process group is open already", "measure --framework ddp in a process of its own"
+            "a process group is open already",
+            "let the target open no process group, or leave out --framework ddp",
         )
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
