@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from conftest import ROOT
+from placer.cli.measure.estimate_table import print_devices, print_estimate
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog
 from placer.profiler.estimate.counters import Kept, flop_counter
 from placer.profiler.estimate.counting import Counts, Pass, count
-from placer.profiler.estimate.document import print_devices, print_estimate
 from placer.profiler.estimate.estimate import Estimate, estimate
 from placer.profiler.estimate.fit import published_works
 from placer.profiler.estimate.memory import ACTIVATIONS_OF_FP32, components, fits
@@ -396,7 +396,7 @@ def test_the_document_is_json_and_the_tables_say_the_same(
 ) -> None:
     """Every GPU in both; nothing but finite numbers; the device table too."""
     document = json.loads(json.dumps(small.to_dict(), allow_nan=False))
-    assert document["schema"] == "placer.workload.profile-estimate/v1"
+    assert document["schema"] == "placer.profile-estimate/v1"
     jsonschema.validate(document, json.loads(schema_text("profile-estimate")))
     gpus = {g.gpu for g in default.gpus.values() if g.kind == "gpu"}
     assert (

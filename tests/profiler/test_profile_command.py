@@ -279,7 +279,7 @@ def test_what_a_loss_prints_is_no_result(
     assert json.loads(said.out)["name"] == "chats"
     assert "a word from the loss" in said.err
     assert profile("mymodel:chats", "--estimate", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == "placer.workload.profile-estimate/v1"
+    assert json.loads(capsys.readouterr().out)["schema"] == "placer.profile-estimate/v1"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import sys
 from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
+from placer.cli.measure.profile_file import OutFile, model_word
 from placer.cli.output import console, print_json, write_json
 from placer.errors import PlacerError
 
@@ -21,9 +22,8 @@ def estimate(words: dict[str, Any]) -> None:
     PlacerError
         If there are several precisions or batch sizes, or the model cannot run on the meta device.
     """
-    from placer.cli.measure.profile import OutFile, model_word
+    from placer.cli.measure.estimate_table import print_estimate
     from placer.market.books.partial_books import over_default
-    from placer.profiler.estimate.document import print_estimate
     from placer.profiler.estimate.estimate import estimate as work_out
     from placer.profiler.estimates import USUAL_PRECISION, estimated_profile
     from placer.profiler.target.target import load_target

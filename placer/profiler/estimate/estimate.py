@@ -5,7 +5,7 @@ device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from placer.errors import PlacerError, unknown
@@ -13,10 +13,13 @@ from placer.market.catalog import Catalog
 from placer.profiler.devices.peak_speeds import PRECISIONS
 from placer.profiler.estimate.memory import Component, Fit
 from placer.profiler.estimate.throughput import Check, rates_from_flops
+from placer.profiler.estimate.work import constants_document
 from placer.profiler.target.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
+from placer.version import __version__
 from placer.workload.profile import ModelProfile, Rate
 
 __all__ = ["Estimate", "estimate", "rates_from_flops"]
+SCHEMA = "placer.profile-estimate/v1"
 USUAL_MICROBATCH = 32
 """Samples that a device takes at once where nobody has said, as in the published runs."""
 HOST_BYTES_PER_PARAMETER = 50
@@ -79,10 +82,44 @@ class Estimate:
         return round(sum(c.bytes for c in self.memory))
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``--json`` document."""
-        from placer.profiler.estimate.document import estimate_document
-
-        return estimate_document(self)
+        """Build the ``--json`` document; bytes, samples/s and FLOPs."""
+        constants = constants_document()
+        return {
+            "schema": SCHEMA,
+            "placer_version": __version__,
+            "model": {
+                "name": self.name,
+                "title": self.title,
+                "family": self.family,
+                "source": self.source,
+            },
+            "precision": self.precision,
+            "optimizer": self.optimizer,
+            "microbatch": self.microbatch,
+            "parameters": self.parameters,
+            "trainable": self.trainable,
+            "gradient": {"tensors": self.gradient_tensors, "bytes_fp32": self.gradient_bytes},
+            "flops_per_sample": self.flops_per_sample,
+            "kernels_per_step": self.kernels,
+            "memory": {
+                "bytes": self.device_memory_bytes,
+                "components": [asdict(component) for component in self.memory],
+            },
+            "fits": [
+                {
+                    "gpu": fit.gpu,
+                    "memory_bytes": fit.memory_bytes,
+                    "needed_bytes": fit.needed_bytes,
+                    "fits": fit.fits,
+                    "largest_microbatch": fit.largest_microbatch,
+                }
+                for fit in self.fits
+            ],
+            "rates": [{**asdict(rate), "limit": self.limits.get(rate.gpu)} for rate in self.rates],
+            "checks": [asdict(check) for check in self.checks],
+            "constants": {"as_of": constants["as_of"], "source": constants["source"]},
+            "notes": list(self.notes),
+        }
 
     def to_profile(self) -> ModelProfile:
         """Build a profile that ``placer recommend --model`` reads, with estimated rates alone."""

@@ -1,10 +1,9 @@
-"""An estimate: its tables and its ``placer.workload.profile-estimate/v1`` document."""
+"""The tables of `placer profile --estimate`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -13,80 +12,43 @@ from rich.text import Text
 from placer.profiler.devices.peak_speeds import PRECISIONS, device_of
 from placer.profiler.estimate.work import constants_document
 from placer.units import counted, format_bytes, format_number
-from placer.version import __version__
 
 if TYPE_CHECKING:
     from placer.market.catalog import Catalog
     from placer.profiler.estimate.estimate import Estimate
     from placer.profiler.estimate.memory import Fit
 
-SCHEMA = "placer.workload.profile-estimate/v1"
 
-
-def estimate_document(got: Estimate) -> dict[str, Any]:
-    """Build the document of an estimate; bytes, samples/s and FLOPs."""
-    constants = constants_document()
-    return {
-        "schema": SCHEMA,
-        "placer_version": __version__,
-        "model": {"name": got.name, "title": got.title, "family": got.family, "source": got.source},
-        "precision": got.precision,
-        "optimizer": got.optimizer,
-        "microbatch": got.microbatch,
-        "parameters": got.parameters,
-        "trainable": got.trainable,
-        "gradient": {"tensors": got.gradient_tensors, "bytes_fp32": got.gradient_bytes},
-        "flops_per_sample": got.flops_per_sample,
-        "kernels_per_step": got.kernels,
-        "memory": {"bytes": got.device_memory_bytes, "components": [asdict(c) for c in got.memory]},
-        "fits": [
-            {
-                "gpu": f.gpu,
-                "memory_bytes": f.memory_bytes,
-                "needed_bytes": f.needed_bytes,
-                "fits": f.fits,
-                "largest_microbatch": f.largest_microbatch,
-            }
-            for f in got.fits
-        ],
-        "rates": [
-            {**{name: getattr(r, name) for name in r.__slots__}, "limit": got.limits.get(r.gpu)}
-            for r in got.rates
-        ],
-        "checks": [asdict(check) for check in got.checks],
-        "constants": {"as_of": constants["as_of"], "source": constants["source"]},
-        "notes": list(got.notes),
-    }
-
-
-def print_estimate(console: Console, got: Estimate) -> None:
+def print_estimate(console: Console, estimate: Estimate) -> None:
     """Print sizes, memory, what fits where, and how fast it may run."""
-    console.print(Text(f"{got.title} ({got.name}, {got.family})", style="bold"))
+    console.print(Text(f"{estimate.title} ({estimate.name}, {estimate.family})", style="bold"))
     gradient = (
-        f"gradient {format_bytes(got.gradient_bytes)} in "
-        f"{counted(got.gradient_tensors, 'tensor')} (FP32)"
+        f"gradient {format_bytes(estimate.gradient_bytes)} in "
+        f"{counted(estimate.gradient_tensors, 'tensor')} (FP32)"
     )
-    console.print(f"{got.parameters:,} parameters, {got.trainable:,} trainable; {gradient}")
     console.print(
-        f"{_flops(got.flops_per_sample)} a sample forward and backward, {got.kernels:,.0f} "
+        f"{estimate.parameters:,} parameters, {estimate.trainable:,} trainable; {gradient}"
+    )
+    console.print(
+        f"{_flops(estimate.flops_per_sample)} a sample forward and backward, {estimate.kernels:,.0f} "
         f"kernels a step; counted on the meta device"
     )
-    for note in got.notes:
+    for note in estimate.notes:
         console.print(note)
     _section(
         console,
-        f"Memory of a device: {counted(got.microbatch, 'sample')} at once in {got.precision} "
-        f"with {got.optimizer}",
-        _memory(got),
+        f"Memory of a device: {counted(estimate.microbatch, 'sample')} at once in {estimate.precision} "
+        f"with {estimate.optimizer}",
+        _memory(estimate),
     )
     _section(
-        console, "GPUs of the catalog: does it fit, and how fast is one GPU alone?", _gpus(got)
+        console, "GPUs of the catalog: does it fit, and how fast is one GPU alone?", _gpus(estimate)
     )
-    if got.checks:
+    if estimate.checks:
         _section(
             console,
             "Rates that are known, and how far their estimates would have been off",
-            _checks(got),
+            _checks(estimate),
         )
     constants = constants_document()
     console.print(
@@ -118,23 +80,23 @@ def print_devices(console: Console, catalog: Catalog) -> None:
     console.print(table)
 
 
-def _memory(got: Estimate) -> Table:
+def _memory(estimate: Estimate) -> Table:
     table = _table(("component", "bytes", "basis", "from"), text=("component", "basis", "from"))
-    for c in got.memory:
+    for c in estimate.memory:
         table.add_row(c.name, format_bytes(c.bytes), c.basis, c.source)
     table.add_row(
-        "in all", format_bytes(got.device_memory_bytes), "", "all at once: an upper estimate"
+        "in all", format_bytes(estimate.device_memory_bytes), "", "all at once: an upper estimate"
     )
     return table
 
 
-def _gpus(got: Estimate) -> Table:
+def _gpus(estimate: Estimate) -> Table:
     table = _table(
         ("GPU", "memory", "fits", "samples/s", "low to high", "limited by"),
         text=("GPU", "fits", "limited by"),
     )
-    rates = {r.gpu: r for r in got.rates}
-    for fit in got.fits:
+    rates = {r.gpu: r for r in estimate.rates}
+    for fit in estimate.fits:
         rate = rates.get(fit.gpu)
         speed = (
             ("-", "-")
@@ -144,20 +106,20 @@ def _gpus(got: Estimate) -> Table:
                 f"{format_number(rate.low)} to {format_number(rate.high)}",
             )
         )
-        why = got.limits.get(fit.gpu, f"no {got.precision} units")
+        why = estimate.limits.get(fit.gpu, f"no {estimate.precision} units")
         table.add_row(
             fit.gpu,
             format_bytes(fit.memory_bytes),
             _fits(fit),
             *speed,
-            why if rate or fit.gpu not in got.limits else "measured",
+            why if rate or fit.gpu not in estimate.limits else "measured",
         )
     return table
 
 
-def _checks(got: Estimate) -> Table:
+def _checks(estimate: Estimate) -> Table:
     table = _table(("GPU", "samples/s", "by its FLOPs", "from the other GPUs"), text=("GPU",))
-    for c in got.checks:
+    for c in estimate.checks:
         other = "-" if c.other_device is None else f"{c.other_device:+.0%}"
         table.add_row(c.gpu, format_number(c.samples_per_second), f"{c.never_measured:+.0%}", other)
     return table
