@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import TOLERANCE, violations
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import missing
-from placer.solving.result import outcome_value, score
 from placer.units import SECONDS_PER_HOUR
 
 from ._market.market import Array
@@ -108,10 +108,11 @@ class Target:
             return
         if (got.carbon_g_per_hour or 0.0) > self.limit_carbon_g_per_hour * (1 + TOLERANCE):
             return
-        key = score(self.objective, got)
+        objective = objective_of(wish)
+        key = objective.score(got)
         if key < self.best_key and not violations(placement, self.problem):
             self.best, self.best_key = placement, key
-            self.best_value = outcome_value(self.objective, got)
+            self.best_value = objective.value(got)
             if self.on_better is not None:
                 self.on_better(self.best_value)
             if self.first:

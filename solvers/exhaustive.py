@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import violations
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import exchange_for, exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
 from placer.solving.answer import Answer, SolveOptions, Status
-from placer.solving.result import outcome_value, score
 
 LIMIT = 2_000_000
 """Most combinations of counts that are tried."""
@@ -27,15 +27,15 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         If there are more than `LIMIT` combinations.
     """
     best: tuple[tuple[float, float], Placement, float] | None = None
-    tried = 0
+    tried, objective = 0, objective_of(problem.requirements)
     for placement in placements(problem):
         tried += 1
         if violations(placement, problem):
             continue
-        got, objective = evaluate(placement, problem), problem.requirements.objective
-        key = score(objective, got)
+        got = evaluate(placement, problem)
+        key = objective.score(got)
         if best is None or key < best[0]:
-            best = key, placement, outcome_value(objective, got)
+            best = key, placement, objective.value(got)
     if best is None:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=tried)
     return Answer(

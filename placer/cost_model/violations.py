@@ -66,27 +66,45 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     got = evaluate(placement, problem)
     moves = estimate(placement, problem).moves if wish.datasets else ()
     found += [*_function_time(got, problem), *_data_violations(placement, moves, problem)]
-    usd, speed = got.usd.total, got.samples_per_second
-    if wish.budget_usd_per_hour is not None and usd > wish.budget_usd_per_hour * (1 + TOLERANCE):
-        found.append(
-            Violation(
-                code="budget",
-                message=f"{format_usd(usd)}/h is above the budget of "
-                f"{format_usd(wish.budget_usd_per_hour)}/h",
-            )
-        )
-    found += [*_total_violations(usd, speed, wish), *_carbon_violations(got, wish)]
-    if wish.min_samples_per_second is not None and speed < wish.min_samples_per_second * (
-        1 - TOLERANCE
-    ):
-        floor = format_number(wish.min_samples_per_second)
-        found.append(
-            Violation(
-                code="throughput",
-                message=f"{format_number(speed)} samples/s is below the floor of {floor} samples/s",
-            )
-        )
-    return tuple(found)
+    return (*found, *broken_limits(got, wish))
+
+
+def broken_limits(outcome: Outcome, wish: Requirements) -> tuple[Violation, ...]:
+    """List the limits on money, speed, time and emissions that an evaluated placement breaks.
+
+    Parameters
+    ----------
+    outcome
+        Of `placer.cost_model.estimate.evaluate`, with emissions if the wishes count them.
+
+    Returns
+    -------
+    tuple
+        In the order budget, budget in total, deadline, carbon, throughput; empty if all are kept.
+    """
+    usd, speed = outcome.usd.total, outcome.samples_per_second
+    return (
+        *_budget_violations(usd, wish),
+        *_total_violations(usd, speed, wish),
+        *_carbon_violations(outcome, wish),
+        *_speed_violations(speed, wish),
+    )
+
+
+def _budget_violations(usd_per_hour: float, wish: Requirements) -> Iterator[Violation]:
+    """USD/h above the budget."""
+    budget = wish.budget_usd_per_hour
+    if budget is not None and usd_per_hour > budget * (1 + TOLERANCE):
+        text = f"{format_usd(usd_per_hour)}/h is above the budget of {format_usd(budget)}/h"
+        yield Violation(code="budget", message=text)
+
+
+def _speed_violations(samples_per_second: float, wish: Requirements) -> Iterator[Violation]:
+    """Samples/s below the floor."""
+    floor = wish.min_samples_per_second
+    if floor is not None and samples_per_second < floor * (1 - TOLERANCE):
+        text = f"{format_number(samples_per_second)} samples/s is below the floor"
+        yield Violation(code="throughput", message=f"{text} of {format_number(floor)} samples/s")
 
 
 def _carbon_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:

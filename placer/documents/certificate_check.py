@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from placer.cost_model.objective import Objective, objective_named
 from placer.documents.certificate import SCHEMA, device_speeds, input_digests, relaxed_modes
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
@@ -20,13 +21,6 @@ from placer.units import format_number
 
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
-UNITS = {
-    "throughput": "samples/s",
-    "cost": "USD/h",
-    "cost-per-sample": "USD per million samples",
-    "time": "seconds",
-    "carbon": "g CO2e/h",
-}
 NOT_COVERED = (
     "emissions, intervals, the outlook on spot machines and a month, alternatives and sentences"
 )
@@ -182,14 +176,10 @@ def _bounds(document: Mapping[str, Any]) -> Iterator[str]:
     objective, modes = document["objective"], document["proof"]
     if not modes:
         return
-    bound, value, upwards = (
-        objective["bound"],
-        objective["value"],
-        objective["name"] == "throughput",
-    )
+    bound, value, asked = objective["bound"], objective["value"], objective_named(objective["name"])
     known = [mode["bound"] for mode in modes if mode["bound"] is not None]
     unknown = [mode for mode in modes if mode["method"] == "stopped" and mode["bound"] is None]
-    if bound is not None and (unknown or not known or (max if upwards else min)(known) != bound):
+    if bound is not None and (unknown or not known or asked.best(known) != bound):
         yield (
             f"objective.bound is written as {bound:.9g}, which is not the best of the bounds of "
             f"the modes"
@@ -207,7 +197,7 @@ def _bounds(document: Mapping[str, Any]) -> Iterator[str]:
         own = document["placement"] is not None and name == _name_of(document["placement"])
         if own and (
             mode["bound"] is None
-            or (not _same(mode["bound"], value) and (mode["bound"] < value) == upwards)
+            or (not _same(mode["bound"], value) and asked.better(value, mode["bound"]))
         ):
             yield f"the bound of {name} is beaten by the placement"
     for key, total in (("nodes", "nodes"), ("priced", "candidates")):
@@ -262,7 +252,7 @@ def _relaxation(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> 
 def _bound_words(document: Mapping[str, Any]) -> Checked:
     """What is known of the bound."""
     objective, modes = document["objective"], document["proof"]
-    unit, bound = UNITS[objective["name"]], objective["bound"]
+    asked, bound = objective_named(objective["name"]), objective["bound"]
     if not modes:
         said = (
             "nothing is proved"
@@ -278,13 +268,13 @@ def _bound_words(document: Mapping[str, Any]) -> Checked:
             else ", and the value reaches it"
         )
         confirmed.append(
-            f"the bound of {format_number(bound)} {unit} is the best of {len(modes)} bounds{gap}"
+            f"the bound of {format_number(bound)} {asked.unit} is the best of {len(modes)} bounds{gap}"
         )
     relaxation = document["certificate"]["relaxation"]
     closed = (
         []
         if relaxation is None
-        else [m for m in relaxation["modes"] if _closed(m["bound"], bound, objective["name"])]
+        else [m for m in relaxation["modes"] if _closed(m["bound"], bound, asked)]
     )
     if closed:
         offers = len(document["problem"]["catalog"]["offers"])
@@ -294,7 +284,7 @@ def _bound_words(document: Mapping[str, Any]) -> Checked:
         )
         confirmed.append(
             f"weak duality over the {offers:,} offers in the file, worked out again, closes "
-            f"({unit} at best): {most}"
+            f"({asked.unit} at best): {most}"
         )
     names = {_name(mode) for mode in closed}
     trusted = [
@@ -322,13 +312,11 @@ METHOD_WORDS = {
 """How a bound was found, in words."""
 
 
-def _closed(proved: float | None, bound: float | None, objective: str) -> bool:
+def _closed(proved: float | None, bound: float | None, objective: Objective) -> bool:
     """Whether what weak duality proves about a mode keeps it behind the bound of all."""
     if proved is None or bound is None:
         return proved is None
-    return (
-        proved <= bound * (1 + SAME) if objective == "throughput" else proved >= bound * (1 - SAME)
-    )
+    return not objective.better(proved, bound, SAME)
 
 
 def _estimated(document: Mapping[str, Any]) -> Iterator[str]:

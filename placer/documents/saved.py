@@ -12,6 +12,7 @@ from placer.cli.report.frontier.frontier_document import SCHEMA as PARETO_SCHEMA
 from placer.cli.report.frontier.frontier_document import check_frontier
 from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.objective import gap_between, objective_of
 from placer.cost_model.violations import violations
 from placer.documents.certificate import certificate_document, relaxation_document
 from placer.documents.certificate_check import Checked, check_certificate
@@ -31,7 +32,7 @@ from placer.errors import PlacerError, unknown
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import SCHEMA as PROBLEM_SCHEMA
 from placer.problem.problem import Problem
-from placer.solving.result import Result, value_of
+from placer.solving.result import Result
 from placer.workload.overlay import FAMILY, overlay_from
 from placer.workload.overlay import SCHEMA as CALIBRATION_SCHEMA
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
@@ -247,19 +248,18 @@ def _check_result(document: Mapping[str, Any], where: str) -> str:
 
 def _wrong_status(document: Mapping[str, Any], got: Estimate, problem: Problem) -> str:
     """Say so if objective, bound, gap and status do not fit each other; empty if they do."""
-    objective, name = document["objective"], problem.requirements.objective
-    value = value_of(got, problem.requirements)
+    objective, asked = document["objective"], objective_of(problem.requirements)
+    value = asked.value(got)
     written, bound, gap = objective["value"], objective["bound"], objective["gap"]
-    if objective["name"] != name or _difference(value, written, "objective.value"):
+    if objective["name"] != asked.name or _difference(value, written, "objective.value"):
         return f"the objective is written as {str(written)[:40]} but comes to {value:.9g}"
     if document["status"] not in ("optimal", "feasible", "time_limit"):
         return f"a placement with the status {str(document['status'])[:40]}"
     if bound is None:
         return "an optimal answer without a bound" if document["status"] == "optimal" else ""
-    better = bound - value if name == "throughput" else value - bound
-    if better < -SAME * max(1.0, abs(value)):
+    if asked.beats_bound(value, bound):
         return f"the bound {bound:.9g} is beaten by the value {value:.9g}"
-    if _difference(abs(bound - value) / max(abs(value), 1e-12), gap, "objective.gap"):
+    if _difference(gap_between(value, bound), gap, "objective.gap"):
         return "gap, bound and value do not fit each other"
     return (
         f"an optimal answer with a gap of {gap:.3g}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from placer.cost_model.objective import Objective
 from placer.problem.placement import Placement
 
 METHODS = ("alone", "root", "search", "stopped")
@@ -136,22 +137,23 @@ class Verification:
     verdict: str
 
 
-def total_bound(proofs: Iterable[ModeProof], objective: str) -> float | None:
+def total_bound(proofs: Iterable[ModeProof], objective: Objective) -> float | None:
     """Bound on all modes together: the best of theirs; None if one is not known, or none holds a
     placement.
 
     Examples
     --------
+    >>> from placer.cost_model.objective import objective_of
+    >>> from placer.problem.requirements import Requirements
     >>> made = dict(local_steps=1, root_bound=None, nodes=0, priced=0)
     >>> alone = ModeProof(strategy="none", method="alone", bound=200.0, **made)
     >>> ring = ModeProof(strategy="all-reduce", method="search", bound=212.0, **made)
-    >>> total_bound([alone, ring], "throughput"), total_bound([alone, ring], "cost")
-    (212.0, 200.0)
+    >>> total_bound([alone, ring], objective_of(Requirements()))
+    212.0
+    >>> total_bound([alone, ring], objective_of(Requirements(objective="cost")))
+    200.0
     """
     known = list(proofs)
     if any(proof.method == "stopped" and proof.bound is None for proof in known):
         return None
-    bounds = [proof.bound for proof in known if proof.bound is not None]
-    if not bounds:
-        return None
-    return max(bounds) if objective == "throughput" else min(bounds)
+    return objective.best(proof.bound for proof in known if proof.bound is not None)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from placer.cost_model.estimate import estimate, evaluate
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import violations
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.solving.answer import BatchRow, SolveOptions, Status
-from placer.solving.result import Result, outcome_value
+from placer.solving.result import Result
 
 STRICT = 1e-9
 """A value that is better by less than this share is a tie."""
@@ -53,7 +53,7 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
         limit = (
             None
             if best is None or best.value is None
-            else _to_beat(best.value, asked.requirements, options.gap)
+            else best.objective.ahead(best.value, max(options.gap, STRICT))
         )
         if limit == 0:
             rows.append(
@@ -70,7 +70,11 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
         if (
             found.placement is not None
             and found.value is not None
-            and (best is None or _better(found.value, best))
+            and (
+                best is None
+                or best.value is None
+                or found.objective.better(found.value, best.value)
+            )
         ):
             best = replace(found, problem=asked)
     rows.reverse()
@@ -96,30 +100,10 @@ def _with_batch(problem: Problem, batch: int) -> Problem:
     return replace(problem, requirements=replace(problem.requirements, target_batch_size=batch))
 
 
-def _to_beat(value: float, wish: Requirements, gap: float) -> float:
-    """Value that a better answer has at least or at most."""
-    slack = max(gap, STRICT)
-    return value * (1 + slack) if wish.objective == "throughput" else value * (1 - slack)
-
-
 def limited(problem: Problem, limit: float) -> Problem:
     """The problem with a limit that only better answers keep."""
-    wish, unlimited = problem.requirements, float("inf")
-    if wish.objective in ("throughput", "time"):
-        floor = limit if wish.objective == "throughput" else (wish.samples or 1) / limit
-        wish = replace(wish, min_samples_per_second=max(floor, wish.min_samples_per_second or 0.0))
-    elif wish.objective == "cost":
-        wish = replace(wish, budget_usd_per_hour=min(limit, wish.budget_usd_per_hour or unlimited))
-    elif wish.objective == "carbon":
-        wish = replace(
-            wish, max_carbon_g_per_hour=min(limit, wish.max_carbon_g_per_hour or unlimited)
-        )
-    else:
-        wish = replace(
-            wish,
-            most_usd_per_million_samples=min(limit, wish.most_usd_per_million_samples or unlimited),
-        )
-    return replace(problem, requirements=wish)
+    wish = problem.requirements
+    return replace(problem, requirements=objective_of(wish).demand(limit, wish))
 
 
 def _row(batch: int, found: Result, limit: float | None) -> BatchRow:
@@ -128,15 +112,6 @@ def _row(batch: int, found: Result, limit: float | None) -> BatchRow:
     """
     bound = limit if found.status is Status.INFEASIBLE else found.bound
     return BatchRow(target_batch_size=batch, value=found.value, bound=bound, status=found.status)
-
-
-def _better(value: float, best: Result) -> bool:
-    assert best.value is not None
-    return (
-        value > best.value
-        if best.problem.requirements.objective == "throughput"
-        else value < best.value
-    )
 
 
 def _status(rows: list[BatchRow]) -> Status:
@@ -153,11 +128,7 @@ def _bound(rows: list[BatchRow], best: Result) -> float | None:
         return None
     bounds = [row.bound for row in rows if row.bound is not None]
     assert best.value is not None
-    return (
-        max([best.value, *bounds])
-        if best.problem.requirements.objective == "throughput"
-        else min([best.value, *bounds])
-    )
+    return best.objective.best([best.value, *bounds])
 
 
 def _smallest(best: Result, problem: Problem) -> Result:
@@ -169,9 +140,7 @@ def _smallest(best: Result, problem: Problem) -> Result:
         asked = _with_batch(problem, batch)
         if violations(best.placement, asked):
             continue
-        got = evaluate(best.placement, asked)
-        value = outcome_value(wish.objective, got, wish.samples)
-        worse = best.value - value if wish.objective == "throughput" else value - best.value
-        if worse <= STRICT * abs(best.value):
+        value = best.objective.value(evaluate(best.placement, asked))
+        if not best.objective.better(best.value, value, STRICT):
             return replace(best, problem=asked, estimate=estimate(best.placement, asked))
     return best

@@ -123,12 +123,6 @@ def _contradiction(one: Result, other: Result) -> bool:
             continue
         if b.status is Status.INFEASIBLE:
             return True
-        if b.bound is not None:
-            beaten = (
-                a.value - b.bound
-                if a.problem.requirements.objective == "throughput"
-                else b.bound - a.value
-            )
-            if beaten > SAME * max(abs(a.value), abs(b.bound)):
-                return True
+        if b.bound is not None and a.objective.beats_bound(a.value, b.bound, SAME):
+            return True
     return False

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.cost_model.estimate import Estimate, Outcome
+from placer.cost_model.estimate import Estimate
+from placer.cost_model.objective import Objective, gap_between, objective_of
 from placer.documents.parts import (
     data_document,
     estimate_document,
@@ -20,7 +20,6 @@ from placer.documents.request import request_document
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.solving.answer import BatchRow, ModeProof, SolveOptions, Status, Verification, Warn
 
 if TYPE_CHECKING:
@@ -79,20 +78,20 @@ class Result:
     verification: Verification | None = None
 
     @property
+    def objective(self) -> Objective:
+        """Objective of the problem."""
+        return objective_of(self.problem.requirements)
+
+    @property
     def value(self) -> float | None:
         """Value of the objective."""
-        if self.estimate is None:
-            return None
-        got = self.estimate
-        return value_of(got, self.problem.requirements)
+        return None if self.estimate is None else self.objective.value(self.estimate)
 
     @property
     def gap(self) -> float | None:
         """Relative distance of the value from its bound; 0 is proved optimal."""
         value, bound = self.value, self.bound
-        return (
-            None if value is None or bound is None else abs(bound - value) / max(abs(value), 1e-12)
-        )
+        return None if value is None or bound is None else gap_between(value, bound)
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.result/v1`` document: plain types, ready for JSON; within v1 keys are
@@ -192,7 +191,7 @@ class Result:
 def objective_document(result: Result) -> dict[str, Any]:
     """Build the part ``objective`` of documents with a result: name, value, bound and gap."""
     return {
-        "name": result.problem.requirements.objective,
+        "name": result.objective.name,
         "value": result.value,
         "bound": result.bound,
         "gap": result.gap,
@@ -207,53 +206,3 @@ def option_document(option: Option, label: str, problem: Problem) -> dict[str, A
         "placement": placement_document(option.placement, problem),
         "estimate": estimate_document(option.estimate),
     }
-
-
-def value_of(got: Estimate, wish: Requirements) -> float:
-    """Objective of an estimated placement; see `objective_value`."""
-    carbon = None if got.carbon_g_per_hour is None else got.carbon_g_per_hour.value
-    return objective_value(
-        wish.objective,
-        got.effective_samples_per_second.value,
-        got.usd_per_hour.total,
-        wish.samples,
-        carbon,
-    )
-
-
-def outcome_value(objective: str, got: Outcome, samples: int | None = None) -> float:
-    """Objective of an evaluated placement; see `objective_value`."""
-    return objective_value(
-        objective, got.samples_per_second, got.usd.total, samples, got.carbon_g_per_hour
-    )
-
-
-def objective_value(
-    objective: str,
-    samples_per_second: float,
-    usd_per_hour: float,
-    samples: int | None = None,
-    carbon_g_per_hour: float | None = None,
-) -> float:
-    """Objective of a placement: samples/s that count, USD/h, USD per million samples that count,
-    seconds for all samples or g CO2e/h.
-    """
-    if objective == "carbon":
-        return float("inf") if carbon_g_per_hour is None else carbon_g_per_hour
-    if objective == "throughput":
-        return samples_per_second
-    if objective == "time":
-        return (samples or 1) / samples_per_second
-    return (
-        usd_per_hour
-        if objective == "cost"
-        else usd_per_million_samples(usd_per_hour, samples_per_second)
-    )
-
-
-def score(objective: str, got: Outcome) -> tuple[float, float]:
-    """Sort key, lowest is best; ties in throughput go to the cheaper, ties in cost to the faster."""
-    speed, usd = got.samples_per_second, got.usd.total
-    if objective in ("throughput", "time"):
-        return -speed, usd
-    return outcome_value(objective, got), -speed

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from placer.cost_model.estimate import estimate
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import violations
 from placer.errors import PlacerError, unknown
 from placer.market.carbon import NO_GRID
@@ -23,8 +24,6 @@ from placer.solving.result import Result
 
 Run = Callable[[Problem, SolveOptions], Answer]
 """A solver: a question and options in, a decision and a bound out."""
-SAME = 1e-9
-"""Relative slack between a value and its bound."""
 
 
 def solver_names() -> list[str]:
@@ -133,37 +132,34 @@ def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
 
 def _asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
     """Ask a solver; the least time for a number of samples is found as the most samples/s."""
-    wish = problem.requirements
-    if wish.objective != "time":
+    wish, tell = problem.requirements, options.on_better
+    objective = objective_of(wish)
+    if objective.searched == objective.name:
         return run(problem, options)
-    samples, tell = wish.samples or 1, options.on_better
     if tell is not None:
-        options = replace(options, on_better=lambda speed: tell(samples / speed))
-    answer = run(replace(problem, requirements=replace(wish, objective="throughput")), options)
+        options = replace(
+            options, on_better=lambda searched: tell(objective.from_searched(searched))
+        )
+    answer = run(
+        replace(problem, requirements=replace(wish, objective=objective.searched)), options
+    )
 
-    def seconds(speed: float | None) -> float | None:
-        return None if speed is None else samples / speed
+    def value(searched: float | None) -> float | None:
+        return None if searched is None else objective.from_searched(searched)
 
     proof = tuple(
-        replace(mode, bound=seconds(mode.bound), root_bound=seconds(mode.root_bound))
+        replace(mode, bound=value(mode.bound), root_bound=value(mode.root_bound))
         for mode in answer.proof
     )
-    return replace(answer, bound=seconds(answer.bound), proof=proof)
+    return replace(answer, bound=value(answer.bound), proof=proof)
 
 
 def _beaten(result: Result) -> str:
     """Say so if the value is better than its own bound."""
     value, bound = result.value, result.bound
-    if value is None or bound is None:
+    if value is None or bound is None or not result.objective.beats_bound(value, bound):
         return ""
-    excess = (
-        value - bound if result.problem.requirements.objective == "throughput" else bound - value
-    )
-    return (
-        f"its bound {bound:.9g} is beaten by its value {value:.9g}"
-        if excess > SAME * max(1.0, abs(value))
-        else ""
-    )
+    return f"its bound {bound:.9g} is beaten by its value {value:.9g}"
 
 
 def _reproducer(problem: Problem) -> Path:

@@ -8,6 +8,7 @@ from math import inf
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import evaluate, exchange_phases
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import TOLERANCE
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_at
@@ -15,7 +16,6 @@ from placer.problem.data_shares import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.problem.residency import leaks
-from placer.solving.result import objective_value, score
 
 from .._market.market import Market
 from .._mode import Mode
@@ -68,6 +68,7 @@ class Judge:
     def __init__(self, market: Market, target: Target) -> None:
         self.market, self.target, self.problem = market, target, market.problem
         self.wish = market.problem.requirements
+        self.objective = objective_of(self.wish)
         self.hubs = HubPlaces(market.problem)
         self.most = min(self.wish.max_workers, self.problem.batch)
         self.needed = frozenset(needs_place(self.wish.datasets))
@@ -114,7 +115,7 @@ class Judge:
         carbon = sum(self._carbon[i] * n for i, n in draft.counts)
         lacking = self._over(usd, speed, carbon)
         lacking += max(0.0, 1 - workers / self.wish.min_workers) + self._owed(draft)
-        value = objective_value(self.target.objective, speed, usd, carbon_g_per_hour=carbon)
+        value = self.objective.value_at(speed, usd, carbon)
         return (
             (lacking, -value, usd)
             if self.target.objective == "throughput"
@@ -235,7 +236,7 @@ class Judge:
             leaks(placement, exchange_phases(placement, self.problem), (), self.problem)
         ):
             lacking += 1  # data that moves is looked at when the draft is offered
-        key = score(self.target.objective, got)
+        key = self.objective.score(got)
         if lacking == 0 and key < self.target.best_key:
             self.target.offer(placement)
             if self.target.best is not placement:

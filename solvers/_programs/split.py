@@ -18,6 +18,7 @@ from math import inf
 import msgspec
 
 from placer.cost_model.estimate import Outcome, evaluate
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import TOLERANCE, violations
 from placer.problem.admitted_exchanges import exchange_for, exchanges_of
 from placer.problem.data_shares import needs_place
@@ -25,7 +26,6 @@ from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions, Status
-from placer.solving.result import objective_value
 from placer.units import SECONDS_PER_HOUR
 
 from .crew import Crew
@@ -396,7 +396,7 @@ def search(
 
 
 def _key(got: Outcome, problem: Problem) -> float:
-    value = objective_value(problem.requirements.objective, got.samples_per_second, got.usd.total)
+    value = objective_of(problem.requirements).value(got)
     return 1 / value if problem.requirements.objective == "throughput" else value
 
 

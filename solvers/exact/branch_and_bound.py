@@ -16,13 +16,13 @@ import numpy as np
 
 from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import TOLERANCE
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions, Status, total_bound
-from placer.solving.result import objective_value
 
 from .. import greedy, local_search
 from .._market.market import Array, Market
@@ -135,7 +135,7 @@ class Prepared:
         return Answer(
             status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
             placement=best.canonical(),
-            bound=total_bound(proof, target.objective),
+            bound=total_bound(proof, objective_of(problem.requirements)),
             candidates=target.candidates + (0 if second is None else second.candidates),
             nodes=target.ticks + (0 if second is None else second.ticks),
             proof=proof,
@@ -341,19 +341,15 @@ def _best_alone(market: Market, target: Target) -> float | None:
     """Best value of a single machine by its own price, speed and emissions; None if none keeps the
     limits.
     """
+    objective = objective_of(market.problem.requirements)
     values = [
-        objective_value(
-            target.objective,
-            float(market.alone[i]),
-            pool.offer.usd_per_hour,
-            carbon_g_per_hour=float(market.carbon[i]),
-        )
+        objective.value_at(float(market.alone[i]), pool.offer.usd_per_hour, float(market.carbon[i]))
         for i, pool in enumerate(market.pools)
         if market.forced.allows_alone(i)
         and pool.offer.usd_per_hour <= target.budget_usd_per_hour * (1 + TOLERANCE)
         and market.alone[i] >= target.floor_samples_per_second * (1 - TOLERANCE)
     ]
-    return (max if target.objective == "throughput" else min)(values, default=None)
+    return objective.best(values)
 
 
 def _outermost(market: Market, objective: str) -> float:

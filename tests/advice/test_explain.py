@@ -46,7 +46,7 @@ from placer.market.network.graph import network_of
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.result import Result, value_of
+from placer.solving.result import Result
 from placer.solving.solve import solve
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
@@ -478,7 +478,7 @@ def test_every_explanation_has_a_text_and_a_document(seed: int) -> None:
     assert "None" not in text
     assert "nan" not in text
     if found.result.estimate is not None:
-        assert value_of(found.result.estimate, found.problem.requirements) == found.result.value
+        assert found.result.objective.value(found.result.estimate) == found.result.value
 
 
 def test_scaled_links_and_prices_change_only_what_they_say(erben: Catalog) -> None:

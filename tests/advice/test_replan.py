@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from placer.advice.worlds.replan import break_even_seconds, improvement
+from placer.advice.worlds.replan import break_even_seconds
+from placer.cost_model.objective import objective_of
 from placer.documents.manifest import read_manifest
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.runtime.log.run_log import RunLog
 from placer.launch.runtime.run_plan import plan_from
 from placer.launch.runtime.training.context import Settings
+from placer.problem.requirements import Requirements
 from placer.validation.calibration.observations import observe
 from placer.workload.profile import COMPRESSION_BYTES
 
@@ -307,10 +309,12 @@ def test_a_move_has_paid_off_at_break_even(old: float, share: float, move_s: flo
     lost samples: (c0 - c1) Z = c0 T.
     """
     faster = old / (1 - share)
-    after = break_even_seconds(move_s, improvement("throughput", old, faster))
+    after = break_even_seconds(move_s, objective_of(Requirements()).improvement(faster, old))
     assert old * after == pytest.approx(faster * (after - move_s), rel=1e-9)
     cheaper = old * (1 - share)
-    after = break_even_seconds(move_s, improvement("cost", old, cheaper))
+    after = break_even_seconds(
+        move_s, objective_of(Requirements(objective="cost")).improvement(cheaper, old)
+    )
     assert (old - cheaper) * after == pytest.approx(old * move_s, rel=1e-9)
 
 

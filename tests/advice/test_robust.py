@@ -27,9 +27,9 @@ from placer.advice.robustness.uncertainty import (
 from placer.advice.robustness.value_of_information import INNER, LEVELS
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_of
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.solving.result import objective_value
 from placer.solving.solve import solve
 
 BOX = parse_boxes(["price=0.5..2", "rate=1..1", "bandwidth=1..1"])
@@ -172,7 +172,7 @@ def test_a_candidate_does_in_its_part_of_the_market_what_it_does_in_the_whole(
         world
     )
     assert got == pytest.approx(
-        objective_value(problem.requirements.objective, there.samples_per_second, there.usd.total),
+        objective_of(problem.requirements).value(there),
         rel=1e-9,
     )
 

@@ -13,13 +13,15 @@ import placer
 from conftest import Run
 from instances import random_problem, two_places, wide_problem
 from placer.advice.worlds.scenario import apply, parse_changes
-from placer.advice.worlds.whatif import keep, relative_regret, what_if
+from placer.advice.worlds.whatif import keep, what_if
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import violations
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
@@ -102,10 +104,11 @@ def test_a_choice_that_breaks_a_limit_says_so() -> None:
 
 def test_regret_is_a_share_of_the_best() -> None:
     """Half of the speed lost; half as dear again; free against dear has no share."""
-    assert relative_regret("throughput", 100, 50) == 0.5
-    assert relative_regret("cost", 2, 3) == 0.5
-    assert relative_regret("cost", 2, 1) == 0.0
-    assert relative_regret("cost", 0, 1) is None
+    fast, cheap = objective_of(Requirements()), objective_of(Requirements(objective="cost"))
+    assert fast.regret(50, 100) == 0.5
+    assert cheap.regret(3, 2) == 0.5
+    assert cheap.regret(1, 2) == 0.0
+    assert cheap.regret(1, 0) is None
 
 
 @pytest.mark.parametrize("seed", range(12))

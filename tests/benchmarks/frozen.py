@@ -27,7 +27,6 @@ from markets import Question
 
 from placer.cost_model.estimate import evaluate
 from placer.problem.placement import Placement
-from placer.solving.result import outcome_value
 
 FILE = Path(__file__).parent / "frozen.csv"
 SAME = 1e-9
@@ -74,9 +73,9 @@ class Frozen:
     def worth(self) -> float:
         """Value of the frozen placement by today's formulas and books."""
         problem = self.question.problem()
-        return outcome_value(
-            "throughput", evaluate(msgspec.json.decode(self.placement, type=Placement), problem)
-        )
+        return evaluate(
+            msgspec.json.decode(self.placement, type=Placement), problem
+        ).samples_per_second
 
 
 def key_of(question: Record) -> tuple[float, ...]:

@@ -22,6 +22,7 @@ from placements import random_placement
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import violations
 from placer.documents.certificate import device_speeds, figures
 from placer.documents.checker.bound import Relaxed
@@ -39,7 +40,7 @@ from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import ModeProof, SolveOptions, Status
-from placer.solving.result import Result, objective_value
+from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.solving.solve_again import solved_again
 
@@ -148,7 +149,7 @@ def best_by_mode(problem: Problem) -> dict[tuple[str, int], float]:
         if violations(placement, problem):
             continue
         got = evaluate(placement, problem)
-        value = objective_value(name, got.samples_per_second, got.usd.total)
+        value = objective_of(problem.requirements).value(got)
         mode = placement.exchange.strategy, placement.exchange.local_steps
         better = max if name == "throughput" else min
         found[mode] = better(value, found.get(mode, value))

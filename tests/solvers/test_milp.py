@@ -32,6 +32,7 @@ from instances import (
     wide_problem,
 )
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import violations
 from placer.errors import PlacerError
 from placer.interface.advisor import recommend
@@ -40,7 +41,6 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, Used
 from placer.solving import cross_check as verify
 from placer.solving.answer import Answer, SolveOptions, Status
-from placer.solving.result import objective_value
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 
@@ -73,7 +73,7 @@ def assert_same(problem: Problem, engine: Any, seed: int) -> None:
         return
     assert violations(answer.placement, problem) == (), seed
     got, objective = evaluate(answer.placement, problem), problem.requirements.objective
-    value = objective_value(objective, got.samples_per_second, got.usd.total)
+    value = objective_of(problem.requirements).value(got)
     assert value == pytest.approx(oracle.value, rel=2 * split.LEAST_GAP, abs=1e-12), seed
     assert answer.bound is not None
     beaten = (

@@ -14,9 +14,10 @@ from placer.advice.explanation.subject import (
     regions_subject,
 )
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_of
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.problem import Pool
-from placer.solving.result import Result, score
+from placer.solving.result import Result
 
 
 def tempting(result: Result) -> tuple[Subject, ...]:
@@ -77,11 +78,10 @@ def _next_exchange(result: Result) -> str | None:
     if placement.workers == 1:
         return "all-reduce" if "all-reduce" in names else next(iter(names), None)
     options = [e for e in exchanges(problem, placement.workers_by_place) if e.strategy in names]
+    objective = objective_of(problem.requirements)
     scored = [
         (
-            score(
-                problem.requirements.objective, evaluate(replace(placement, exchange=e), problem)
-            ),
+            objective.score(evaluate(replace(placement, exchange=e), problem)),
             e.strategy,
         )
         for e in options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from placer.advice.explanation.side_questions import Asker, Trial, loss, wanting
+from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.advice.explanation.wishes import AMPLE_QUOTA, Wish, wishes_of, without
 from placer.advice.recommendation.nearest import AMPLE_GPUS
 from placer.cost_model.estimate import estimate
@@ -15,7 +15,7 @@ from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota
-from placer.solving.result import Option, Result, value_of
+from placer.solving.result import Option, Result
 
 BETTER = 1e-6
 """A relative improvement above the proved gap by less counts as none."""
@@ -96,9 +96,7 @@ def improves(trial: Trial, result: Result, gap: float) -> bool | None:
     none does.
     """
     assert result.value is not None
-    if trial.value is not None and loss(
-        trial.value, result.value, result.problem.requirements.objective
-    ) < -(gap + BETTER):
+    if trial.value is not None and result.objective.better(trial.value, result.value, gap + BETTER):
         return True
     return False if trial.proved else None
 
@@ -148,7 +146,7 @@ def _limit(
     binds = improves(trial, result, asker.options.gap)
     gain = None
     if binds and trial.value is not None and result.value is not None:
-        gain = -loss(trial.value, result.value, result.problem.requirements.objective)
+        gain = -result.objective.loss(trial.value, result.value)
     nearest = _nearest(code, result, asker) if binds and code in ("budget", "throughput") else None
     return Limit(
         code=code,
@@ -171,7 +169,7 @@ def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
     assert got is not None
     wish, gap = problem.requirements, asker.options.gap + BETTER
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    if code == "budget" and wish.objective in ("throughput", "time"):
+    if code == "budget" and result.objective.by_speed:
         floor = max(speed * (1 + gap), wish.floor_samples_per_second or 0.0)
         return asker.best(
             wanting(
@@ -305,5 +303,5 @@ def one_more(result: Result) -> Option | None:
         Option(placement=option, estimate=estimate(option, problem), label="one-more")
         for option in options
     ]
-    sign = -1 if problem.requirements.objective == "throughput" else 1
-    return min(priced, key=lambda option: sign * value_of(option.estimate, problem.requirements))
+    objective = result.objective
+    return max(priced, key=lambda option: objective.sign * objective.value(option.estimate))

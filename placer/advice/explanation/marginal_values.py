@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from placer.advice.explanation.binding import BETTER, improves, with_bucket
-from placer.advice.explanation.side_questions import Asker, Trial, loss, wanting
+from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.cost_model.estimate import LinkUse
 from placer.cost_model.violations import quota_use
 from placer.problem.problem import Problem
-from placer.solving.result import Option, Result, value_of
+from placer.solving.result import Option, Result
 from placer.workload.overlay import LinkSpeed, with_link_speeds
 
 DOLLAR = 1.0
@@ -116,11 +116,7 @@ def _dollar(result: Result, budget: float, asker: Asker) -> Worth:
     trial = asker.best(
         wanting(problem, budget_usd_per_hour=budget + DOLLAR), start=result.placement
     )
-    least = (
-        _cheapest_better(result, asker)
-        if problem.requirements.objective in ("throughput", "time")
-        else None
-    )
+    least = _cheapest_better(result, asker) if result.objective.by_speed else None
     beyond = (
         None
         if least is None or least.estimate is None
@@ -247,8 +243,4 @@ def _gain(found: Trial, result: Result) -> float:
     """Return the improvement of the request's own objective, whatever was searched for."""
     assert found.estimate is not None
     assert result.value is not None
-    return -loss(
-        value_of(found.estimate, result.problem.requirements),
-        result.value,
-        result.problem.requirements.objective,
-    )
+    return -result.objective.loss(result.objective.value(found.estimate), result.value)

@@ -117,21 +117,6 @@ def wanting(problem: Problem, **changes: object) -> Problem:
     return replace(problem, requirements=replace(problem.requirements, **changes))  # type: ignore[arg-type]
 
 
-def loss(value: float, best: float, objective: str) -> float:
-    """Return how much worse a value is than the best one, as a share of the best; negative if it is
-    better. Only throughput is to be high.
-
-    Examples
-    --------
-    >>> loss(90.0, 100.0, "throughput"), loss(1.5, 1.0, "cost")
-    (0.1, 0.5)
-    """
-    worse = best - value if objective == "throughput" else value - best
-    if worse == 0:
-        return 0.0
-    return worse / best if best else float("inf")
-
-
 def require_asker_solver(solver: str) -> None:
     """Refuse solvers that prove nothing: an explanation rests on proofs.
 

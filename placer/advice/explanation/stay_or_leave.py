@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placer.advice.explanation.binding import BETTER
-from placer.advice.explanation.side_questions import NOTHING, Asker, loss, wanting
+from placer.advice.explanation.side_questions import NOTHING, Asker, wanting
 from placer.solving.result import Option, Result
 
 MOST_USD_PER_HOUR = 500.0
@@ -75,7 +75,7 @@ def _cost_of_staying(result: Result, asker: Asker) -> Staying:
     trial = asker.best(wanting(problem, min_regions=1, max_regions=1))
     share = None
     if trial.value is not None and result.value is not None:
-        share = loss(trial.value, result.value, problem.requirements.objective)
+        share = result.objective.loss(trial.value, result.value)
     return Staying(
         regions=len(placement.places), alone=trial.option(), loss=share, proved=trial.proved
     )

@@ -14,13 +14,14 @@ from placer.advice.explanation.break_even import (
     price_break_even,
 )
 from placer.advice.explanation.conflict import Remedy, remedy
-from placer.advice.explanation.side_questions import IMPOSSIBLE, NOTHING, Asker, Trial, loss
+from placer.advice.explanation.side_questions import IMPOSSIBLE, NOTHING, Asker, Trial
 from placer.advice.explanation.subject import Subject, admitting
 from placer.advice.explanation.wishes import wishes_of
+from placer.cost_model.objective import objective_of
 from placer.market.catalog import VmOffer
 from placer.problem.problem import Problem
 from placer.solving.batch_range import limited
-from placer.solving.result import Option, Result, value_of
+from placer.solving.result import Option, Result
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,8 +91,8 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
             about=subject,
         )
     assert result.value is not None
-    value = value_of(trial.estimate, problem.requirements)
-    regret = loss(value, result.value, problem.requirements.objective)
+    value = result.objective.value(trial.estimate)
+    regret = result.objective.loss(value, result.value)
     break_evens, never = (
         _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
     )
@@ -141,7 +142,7 @@ def best_of(questions: tuple[Problem, ...], start: Trial, asker: Asker) -> Trial
 def _ahead(trial: Trial, best: Trial, question: Problem) -> bool:
     assert trial.value is not None
     assert best.value is not None
-    return loss(trial.value, best.value, question.requirements.objective) < 0
+    return objective_of(question.requirements).better(trial.value, best.value)
 
 
 def _beating(question: Problem, best: Trial) -> Problem:

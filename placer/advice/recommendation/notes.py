@@ -20,7 +20,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS
 from placer.solving.answer import Warn
-from placer.solving.result import Option, Result, value_of
+from placer.solving.result import Option, Result
 from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
 
 SHORTEST_STEP_S = 5.5
@@ -53,13 +53,10 @@ def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
     """
     if local is None or result.estimate is None:
         return ()
-    wish, other = result.problem.requirements, estimate(local, result.problem)
+    other, objective = estimate(local, result.problem), result.objective
     speed, usd = other.effective_samples_per_second.value, other.usd_per_hour.total
-    ours = value_of(result.estimate, wish)
-    if ours == 0:  # nothing is cheaper than machines that are paid for anyway
-        return ()
-    gain = value_of(other, wish) / ours
-    if (gain if wish.objective == "throughput" else 1 / gain) < WORTH_A_WORD:
+    ours, theirs = objective.value(result.estimate), objective.value(other)
+    if objective.improvement(theirs, ours) < 1 - 1 / WORTH_A_WORD:
         return ()
     text = " + ".join(group.spec for group in local.groups)
     steps, times = local.exchange.local_steps, other.samples_to_target
@@ -84,10 +81,9 @@ def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
     """
     if staying is None or result.value is None:
         return ()
-    wish, got = result.problem.requirements, staying.estimate
+    got = staying.estimate
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    value = value_of(got, wish)
-    if not (value > result.value if wish.objective == "throughput" else value < result.value):
+    if not result.objective.better(result.objective.value(got), result.value):
         return ()
     text = " + ".join(group.spec for group in staying.placement.groups)
     return (
@@ -162,7 +158,7 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
         f"({100 * (other_speed / speed - 1):+.0f} %) for {format_usd(other.usd_per_hour.total)}/h, "
         f"{format_usd(other.usd_per_hour.egress)}/h of it egress."
     )
-    if problem.requirements.objective not in ("throughput", "time") or other_speed >= speed:
+    if not result.objective.by_speed or other_speed >= speed:
         return
     samples = samples_per_round(spread.exchange, problem) / other.samples_to_target.value
     needed = samples / speed - other.step.calculation

@@ -19,6 +19,7 @@ from placer.advice.recommendation.notes import (
     warnings_of,
 )
 from placer.cost_model.estimate import Estimate, estimate, evaluate, pool_of
+from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.violations import Violation, violations
 from placer.market.network.graph import with_free_egress
@@ -27,7 +28,7 @@ from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Requirements
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.result import Option, Result, score
+from placer.solving.result import Option, Result
 from placer.solving.solve import require_pools, solve
 from placer.units import format_duration, format_usd
 
@@ -313,4 +314,4 @@ def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -
 
 
 def _key(placement: Placement, problem: Problem) -> tuple[float, float]:
-    return score(problem.requirements.objective, evaluate(placement, problem))
+    return objective_of(problem.requirements).score(evaluate(placement, problem))

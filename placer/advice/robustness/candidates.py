@@ -13,11 +13,11 @@ from placer.advice.worlds.market_changes import link_as_it_is
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.convergence import samples_to_target
 from placer.cost_model.estimate import evaluate, exchange_phases, offers_of, pool_of
-from placer.cost_model.violations import TOLERANCE, violations
+from placer.cost_model.objective import objective_of
+from placer.cost_model.violations import broken_limits, violations
 from placer.market.catalog import Catalog
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
-from placer.solving.result import objective_value
 
 BROKEN = math.nan
 """Value of a placement in a world where it breaks a limit."""
@@ -80,20 +80,13 @@ class Candidate:
             self.factors,
             shares,
         )
-        wish, got = there.requirements, evaluate(self.placement, there)
-        speed, usd = got.samples_per_second, got.usd.total
-        value = objective_value(wish.objective, speed, usd)
+        outcome = evaluate(self.placement, there)
+        value = objective_of(there.requirements).value(outcome)
         if (
             self.placement.exchange.storage is not None
         ):  # functions have time limits, which slower links can break
             return value, bool(violations(self.placement, there))
-        dear = wish.budget_usd_per_hour is not None and usd > wish.budget_usd_per_hour * (
-            1 + TOLERANCE
-        )
-        slow = wish.min_samples_per_second is not None and speed < wish.min_samples_per_second * (
-            1 - TOLERANCE
-        )
-        return value, dear or slow
+        return value, bool(broken_limits(outcome, there.requirements))
 
 
 def candidates_of(

@@ -11,13 +11,14 @@ from placer.advice.robustness.uncertainty import Factor, changes_of, latin_hyper
 from placer.advice.robustness.value_of_information import losses_of, values_of
 from placer.advice.worlds.scenario import apply, parse_changes
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import violations
 from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
-from placer.solving.result import Result, score
+from placer.solving.result import Result
 from placer.solving.solve import solve
 
 RIVALS = 12
@@ -44,9 +45,8 @@ def pool_of_rivals(
         for p in equal_machines(problem)
         if {violation.code for violation in violations(p, problem)} in LIMITS
     ]
-    for placement in sorted(
-        near, key=lambda p: score(problem.requirements.objective, evaluate(p, problem))
-    ):
+    objective = objective_of(problem.requirements)
+    for placement in sorted(near, key=lambda p: objective.score(evaluate(p, problem))):
         kinds.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
     quick = solve(problem, "local_search", options).placement
     found = [chosen, *list(kinds.values())[:RIVALS], *([] if quick is None else [quick])]
@@ -136,7 +136,7 @@ def enriched(
 ) -> list[Placement]:
     """Return the pool, with what is best in the worlds where its recommendation loses most."""
     factors, rows = shared_factors(pool), [row for _, row in drawn]
-    losses = losses_of(values_of(pool, rows), problem.requirements.objective)[:, 0]
+    losses = losses_of(values_of(pool, rows), objective_of(problem.requirements))[:, 0]
     order = sorted(range(len(rows)), key=lambda w: (-float(losses[w]), w))[:ENRICHED]
     answers = [
         solved_world(problem, factors, rows[w], solver, options, None).placement for w in order

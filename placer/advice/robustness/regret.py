@@ -198,7 +198,7 @@ def _judged(
 ) -> Robustness:
     """Put the values of all candidates in all worlds together."""
     problem, factors = result.problem, shared_factors(pool)
-    objective, shares = problem.requirements.objective, [row for _, row in drawn]
+    objective, shares = result.objective, [row for _, row in drawn]
     values = values_of(pool, shares)
     answers = (
         [solved_world(problem, factors, row, solver, options, result.placement) for row in shares]

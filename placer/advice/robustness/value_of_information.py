@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from placer.advice.robustness.candidates import Candidate
 from placer.advice.robustness.uncertainty import Factor
+from placer.cost_model.objective import Objective
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +56,7 @@ def values_of(candidates: Sequence[Candidate], worlds: Sequence[Sequence[float]]
     return np.array(rows, dtype=float).reshape(len(worlds), len(candidates))
 
 
-def losses_of(values: Matrix, objective: str, solved: Sequence[float] = ()) -> Matrix:
+def losses_of(values: Matrix, objective: Objective, solved: Sequence[float] = ()) -> Matrix:
     """Return the relative regret of each candidate in each world, `BROKEN_LOSS` where it breaks a
     limit.
 
@@ -64,7 +65,7 @@ def losses_of(values: Matrix, objective: str, solved: Sequence[float] = ()) -> M
     values
         Worlds x candidates, in units of the objective.
     objective
-        Whether more is better.
+        Says whether more is better.
     solved
         Value of the best placement of each world where it was solved; NaN elsewhere. Without any,
         the best candidate stands for it, and the regret is a lower bound.
@@ -76,12 +77,11 @@ def losses_of(values: Matrix, objective: str, solved: Sequence[float] = ()) -> M
     """
     import numpy as np
 
-    sign = 1.0 if objective == "throughput" else -1.0
-    gains = np.where(np.isnan(values), -np.inf, sign * values)
+    gains = np.where(np.isnan(values), -np.inf, objective.sign * values)
     best = gains.max(axis=1, keepdims=True)
     if len(solved):
         column = np.array(solved, dtype=float)[:, None]
-        best = np.maximum(best, np.where(np.isnan(column), -np.inf, sign * column))
+        best = np.maximum(best, np.where(np.isnan(column), -np.inf, objective.sign * column))
     nothing = np.isneginf(best)
     scale = np.where(nothing | (best == 0), 1.0, np.abs(best))
     shares = (np.where(nothing, 0.0, best) - np.where(np.isneginf(gains), 0.0, gains)) / scale
@@ -95,7 +95,7 @@ def worth_of(
     candidates: Sequence[Candidate],
     factors: Sequence[Factor],
     worlds: Sequence[Sequence[float]],
-    objective: str,
+    objective: Objective,
 ) -> tuple[Worth, ...]:
     """Return what measuring each figure alone is worth, most first.
 

@@ -21,7 +21,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
 from placer.solving.answer import SolveOptions
-from placer.solving.result import Result, value_of
+from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.validation.calibration.observations import Lost, Observed, group_of
 
@@ -148,8 +148,6 @@ def replan(
     world = apply(problem, changes)
     left = _without(planned, seen.lost, manifest, world)
     running = None if left is None else keep(left, world)
-    if running is not None and running.estimate is not None:
-        running = replace(running, value=value_of(running.estimate, world.requirements))
     answer = _answer(world, running, solver, options)
     gain = None
     if (
@@ -158,7 +156,7 @@ def replan(
         and not running.broken
         and answer.value is not None
     ):
-        gain = improvement(world.requirements.objective, running.value, answer.value)
+        gain = answer.objective.improvement(answer.value, running.value)
     return Replan(
         manifest=manifest,
         observed=seen,
@@ -170,18 +168,6 @@ def replan(
         gain=gain,
         move_s=move_s,
     )
-
-
-def improvement(objective: str, old: float, new: float) -> float:
-    """Share by which a new value is better: of the new samples/s, else of the old figure; negative
-    if it is worse.
-
-    Examples
-    --------
-    >>> improvement("throughput", 80.0, 100.0), improvement("cost", 5.0, 4.0)
-    (0.2, 0.2)
-    """
-    return (new - old) / new if objective == "throughput" else (old - new) / old if old else 0.0
 
 
 def _measured(
@@ -267,10 +253,7 @@ def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOpt
         stays = solve(staying, solver, replace(options, start=running.placement if fits else None))
     except PlacerError:  # nothing of what runs is admitted any more
         return best
-    if (
-        stays.value is None
-        or improvement(world.requirements.objective, stays.value, best.value) > LEAST_GAIN
-    ):
+    if stays.value is None or best.objective.improvement(best.value, stays.value) > LEAST_GAIN:
         return best
     return replace(stays, problem=world)
 

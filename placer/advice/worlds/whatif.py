@@ -4,18 +4,20 @@ world.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placer.advice.worlds.scenario import Change, apply
 from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import violations
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.result import Result, objective_value
+from placer.solving.result import Result
 from placer.solving.solve import require_pools, solve
 
 
@@ -53,7 +55,7 @@ class WhatIf:
     @property
     def regret(self) -> float | None:
         """Share of the changed world's best value that keeping the old choice gives up:
-        `relative_regret`; None if it cannot be kept.
+        `placer.cost_model.objective.Objective.regret`; None if it cannot be kept.
         """
         if (
             self.kept is None
@@ -62,32 +64,13 @@ class WhatIf:
             or self.after.value is None
         ):
             return None
-        return relative_regret(
-            self.after.problem.requirements.objective, self.after.value, self.kept.value
-        )
+        return self.after.objective.regret(self.kept.value, self.after.value)
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.whatif/v1`` document: plain types, ready for JSON."""
         from placer.cli.report.whatif import whatif_document
 
         return whatif_document(self)
-
-
-def relative_regret(objective: str, best: float, got: float) -> float | None:
-    """Return the distance of a value from the best one, as a share of the best; 0 if it is no
-    worse, None if it is worse than one that costs nothing.
-
-    Examples
-    --------
-    Half of the samples/s are given up; a price of 3 where 2 would do is half as much again.
-
-    >>> relative_regret("throughput", 100.0, 50.0), relative_regret("cost", 2.0, 3.0)
-    (0.5, 0.5)
-    """
-    worse = best - got if objective == "throughput" else got - best
-    if worse <= 0:
-        return 0.0
-    return worse / best if best else None
 
 
 def keep(placement: Placement, world: Problem) -> Kept:
@@ -97,10 +80,13 @@ def keep(placement: Placement, world: Problem) -> Kept:
         broken = tuple(violation.message for violation in violations(placement, world))
     except PlacerError as error:  # its machines, its function or its store are gone
         return Kept(placement=placement, estimate=None, value=None, broken=(error.message,))
-    value = objective_value(
-        world.requirements.objective, got.effective_samples_per_second.value, got.usd_per_hour.total
+    value = objective_of(world.requirements).value(got)
+    return Kept(
+        placement=placement,
+        estimate=got,
+        value=value if math.isfinite(value) else None,  # emissions that nobody knows
+        broken=broken,
     )
-    return Kept(placement=placement, estimate=got, value=value, broken=broken)
 
 
 def _at_least(kept: Kept | None, after: Result) -> Result:
@@ -109,10 +95,7 @@ def _at_least(kept: Kept | None, after: Result) -> Result:
     """
     if kept is None or kept.broken or kept.value is None:
         return after
-    worse = (
-        after.value is None
-        or relative_regret(after.problem.requirements.objective, kept.value, after.value) != 0.0
-    )
+    worse = after.value is None or after.objective.better(kept.value, after.value)
     if not worse or after.status in (Status.OPTIMAL, Status.INFEASIBLE):
         return after
     status = Status.FEASIBLE if after.status is Status.UNKNOWN else after.status

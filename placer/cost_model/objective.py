@@ -1,0 +1,253 @@
+"""Objectives: the value of a placement, its unit, and which of two values is better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.estimate import Estimate, Outcome
+from placer.problem.requirements import Requirements
+
+SAME = 1e-9
+"""Relative difference up to which a value and its bound count as equal."""
+NO_VALUE = 1e-12
+"""Values below count as this in a relative gap: a placement may cost and emit nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Objective:
+    """One objective: the value of a placement, and the direction that is better.
+
+    Notes
+    -----
+    ``unit`` is that of `value`; ``quantity`` names what more or less is wanted of, in words for a
+    sentence. ``maximised`` says that a higher value is better. ``by_speed`` says that the value
+    depends on samples/s alone, so that the fastest placement is the best. ``samples`` is how many
+    are to count; only ``time`` needs it.
+
+    Examples
+    --------
+    >>> from placer.problem.requirements import Requirements
+    >>> fast = objective_of(Requirements())
+    >>> fast.unit, fast.better(100.0, 90.0), fast.loss(90.0, 100.0)
+    ('samples/s', True, 0.1)
+    >>> cheap = objective_of(Requirements(objective="cost"))
+    >>> cheap.unit, cheap.better(100.0, 90.0), cheap.loss(1.5, 1.0)
+    ('USD/h', False, 0.5)
+    """
+
+    name: str
+    unit: str
+    quantity: str
+    maximised: bool = False
+    by_speed: bool = False
+    samples: int | None = None
+
+    def value(self, outcome: Outcome | Estimate) -> float:
+        """Return the value of an evaluated placement; see `value_at`."""
+        if isinstance(outcome, Estimate):
+            carbon = outcome.carbon_g_per_hour
+            return self.value_at(
+                outcome.effective_samples_per_second.value,
+                outcome.usd_per_hour.total,
+                None if carbon is None else carbon.value,
+            )
+        return self.value_at(
+            outcome.samples_per_second, outcome.usd.total, outcome.carbon_g_per_hour
+        )
+
+    def value_at(
+        self, samples_per_second: float, usd_per_hour: float, carbon_g_per_hour: float | None
+    ) -> float:
+        """Return the value in ``unit``; infinite where emissions count and nobody knows them.
+
+        Parameters
+        ----------
+        samples_per_second
+            Samples that count towards the target.
+        usd_per_hour
+            All components together.
+        carbon_g_per_hour
+            None where it was not worked out, or is not known.
+        """
+        if self.name == "throughput":
+            return samples_per_second
+        if self.name == "cost":
+            return usd_per_hour
+        if self.name == "time":
+            return (self.samples or 1) / samples_per_second
+        if self.name == "carbon":
+            return float("inf") if carbon_g_per_hour is None else carbon_g_per_hour
+        return usd_per_million_samples(usd_per_hour, samples_per_second)
+
+    def score(self, outcome: Outcome) -> tuple[float, float]:
+        """Return a sort key, lowest is best: ties in speed go to the cheaper, all other ties to the
+        faster.
+        """
+        if self.by_speed:
+            return -outcome.samples_per_second, outcome.usd.total
+        return self.value(outcome), -outcome.samples_per_second
+
+    def gain(self, value: float, reference: float) -> float:
+        """Return by how much a value is better than a reference, in ``unit``; negative if worse."""
+        return value - reference if self.maximised else reference - value
+
+    def better(self, value: float, reference: float, slack: float = 0.0) -> bool:
+        """Return whether a value is better than a reference by more than a share of it."""
+        return self.gain(value, reference) > slack * abs(reference)
+
+    @property
+    def sign(self) -> float:
+        """Factor that turns values, one or an array, so that the highest is the best."""
+        return 1.0 if self.maximised else -1.0
+
+    def best(self, values: Iterable[float]) -> float | None:
+        """Return the best of some values or bounds; None if there are none."""
+        return max(values, default=None) if self.maximised else min(values, default=None)
+
+    def loss(self, value: float, best: float) -> float:
+        """Return how much worse a value is than the best one, as a share of the best.
+
+        Returns
+        -------
+        float
+            Negative if the value is better, infinite if it is worse than a best of 0.
+        """
+        worse = -self.gain(value, best)
+        if worse == 0:
+            return 0.0
+        return worse / best if best else float("inf")
+
+    def regret(self, value: float, best: float) -> float | None:
+        """Return the relative loss against the best value.
+
+        Returns
+        -------
+        float or None
+            0 if the value is not worse; None if it is worse than a best of 0, which has no share.
+
+        Examples
+        --------
+        Half of the samples/s are given up; a price of 3 where 2 would do is half as much again.
+
+        >>> from placer.problem.requirements import Requirements
+        >>> objective_of(Requirements()).regret(50.0, 100.0)
+        0.5
+        >>> objective_of(Requirements(objective="cost")).regret(3.0, 2.0)
+        0.5
+        """
+        worse = -self.gain(value, best)
+        if worse <= 0:
+            return 0.0
+        return worse / best if best else None
+
+    def improvement(self, new: float, old: float) -> float:
+        """Return the share by which a new value is better; negative if it is worse.
+
+        Notes
+        -----
+        A share of the new samples/s, else of the old figure. Both are the share of time, money or
+        emissions that the same samples no longer take.
+
+        Examples
+        --------
+        >>> from placer.problem.requirements import Requirements
+        >>> objective_of(Requirements()).improvement(100.0, 80.0)
+        0.2
+        >>> objective_of(Requirements(objective="cost")).improvement(4.0, 5.0)
+        0.2
+        """
+        whole = new if self.maximised else old
+        return self.gain(new, old) / whole if whole else 0.0
+
+    def beats_bound(self, value: float, bound: float, slack: float = SAME) -> bool:
+        """Return whether a value is better than a bound allows: one of the two is then wrong.
+
+        Parameters
+        ----------
+        slack
+            Relative slack for the rounding of both. Values around 0 have an absolute slack of
+            `SAME`, as sums of prices that cancel are no closer.
+        """
+        return self.gain(value, bound) > max(SAME, slack * max(abs(value), abs(bound)))
+
+    def ahead(self, value: float, slack: float) -> float:
+        """Return the value that is better than a given one by a share of it."""
+        return value * (1 + slack) if self.maximised else value * (1 - slack)
+
+    def demand(self, value: float, wish: Requirements) -> Requirements:
+        """Return the wishes with a limit that only values at least as good as one keep.
+
+        Parameters
+        ----------
+        value
+            Above 0, in ``unit``.
+        """
+        if self.by_speed:
+            floor = value if self.maximised else (self.samples or 1) / value
+            return replace(
+                wish, min_samples_per_second=max(floor, wish.min_samples_per_second or 0.0)
+            )
+        name = _LIMITS[self.name]
+        limit: dict[str, Any] = {name: min(value, getattr(wish, name) or float("inf"))}
+        return replace(wish, **limit)
+
+    @property
+    def searched(self) -> str:
+        """Name of the objective that solvers search: the least time is the most samples/s."""
+        return "throughput" if self.by_speed else self.name
+
+    def from_searched(self, value: float) -> float:
+        """Return the value of this objective that a value of the searched one stands for."""
+        return value if self.searched == self.name else (self.samples or 1) / value
+
+
+_LIMITS = {
+    "cost": "budget_usd_per_hour",
+    "cost-per-sample": "most_usd_per_million_samples",
+    "carbon": "max_carbon_g_per_hour",
+}
+"""Field of `Requirements` that limits the value of an objective."""
+
+_OBJECTIVES = {
+    objective.name: objective
+    for objective in (
+        Objective(
+            name="throughput",
+            unit="samples/s",
+            quantity="samples/s",
+            maximised=True,
+            by_speed=True,
+        ),
+        Objective(name="cost", unit="USD/h", quantity="USD/h"),
+        Objective(
+            name="cost-per-sample", unit="USD per million samples", quantity="USD per sample"
+        ),
+        Objective(name="time", unit="seconds", quantity="time", by_speed=True),
+        Objective(name="carbon", unit="g CO2e/h", quantity="g CO2e/h"),
+    )
+}
+
+
+def objective_named(name: str) -> Objective:
+    """Return the objective of a name, without a number of samples.
+
+    Raises
+    ------
+    KeyError
+        If there is none; `Requirements` refuses such names with a sentence.
+    """
+    return _OBJECTIVES[name]
+
+
+def objective_of(wish: Requirements) -> Objective:
+    """Return the objective of some wishes, with the number of samples where it counts."""
+    objective = objective_named(wish.objective)
+    return replace(objective, samples=wish.samples) if wish.objective == "time" else objective
+
+
+def gap_between(value: float, bound: float) -> float:
+    """Return the relative distance of a value from its bound; 0 is proved optimal."""
+    return abs(bound - value) / max(abs(value), NO_VALUE)
