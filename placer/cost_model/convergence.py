@@ -87,24 +87,24 @@ def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
     -----
     See `samples_to_target` and `batch_factor`.
     """
-    found, factor = (
+    row, factor = (
         samples_to_target(exchange, problem.requirements.samples_to_target),
         batch_factor(problem),
     )
     if factor == 1:
-        return found
-    said = (
+        return row
+    text = (
         f"batch {problem.batch:,} beside {problem.profile.target_batch_size:,}, critical batch "
         f"{problem.requirements.critical_batch:,}"
     )
-    sure = (found.low, found.high) == (1, 1)
-    source = f"{said} (given; McCandlish et al., 2018)"
+    sure = (row.low, row.high) == (1, 1)
+    source = f"{text} (given; McCandlish et al., 2018)"
     return Multiplier(
-        value=found.value * factor,
-        low=found.low * factor,
-        high=found.high * factor,
-        basis="given" if sure else found.basis,
-        source=source if sure else f"{found.source}; {source}",
+        value=row.value * factor,
+        low=row.low * factor,
+        high=row.high * factor,
+        basis="given" if sure else row.basis,
+        source=source if sure else f"{row.source}; {source}",
     )
 
 
@@ -174,13 +174,13 @@ def _local_steps(count: int) -> Multiplier:
 
 
 def _row(factor: str, setting: str) -> Multiplier:
-    found = table().get((factor, setting))
-    if found is None:
+    rows = table().get((factor, setting))
+    if rows is None:
         raise PlacerError(
             f"nobody says how {factor} {setting} converges",
             "say it with --samples-to-target STRATEGY=FACTOR",
         )
-    return found
+    return rows
 
 
 @lru_cache(maxsize=1)

@@ -132,7 +132,7 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
     """
     machines = [(pool_of(group, problem), group.count) for group in placement.groups]
     phases = exchange_phases(placement, problem)
-    got = _outcome(machines, placement, phases, problem, EXPECTED)
+    outcome = _outcome(machines, placement, phases, problem, EXPECTED)
     slow, fast = (_outcome(machines, placement, phases, problem, case) for case in (SLOW, FAST))
     multiplier = multiplier_of(placement.exchange, problem)
     part = (
@@ -142,26 +142,26 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
     )
     return Estimate(
         samples_per_second=Interval(
-            value=got.processed_per_second,
+            value=outcome.processed_per_second,
             low=slow.processed_per_second,
             high=fast.processed_per_second,
         ),
         effective_samples_per_second=Interval(
-            value=got.samples_per_second,
+            value=outcome.samples_per_second,
             low=slow.processed_per_second / multiplier.high,
             high=fast.processed_per_second / multiplier.low,
         ),
         samples_to_target=multiplier,
         local_steps=placement.exchange.local_steps,
-        step=got.step,
+        step=outcome.step,
         slow_step=slow.step,
-        usd_per_hour=got.usd,
+        usd_per_hour=outcome.usd,
         usd_per_hour_interval=_usd_interval(
-            offers_of(machines, placement, problem), got.usd, slow.usd, fast.usd
+            offers_of(machines, placement, problem), outcome.usd, slow.usd, fast.usd
         ),
-        usd_per_million_samples=got.usd_per_million_samples,
+        usd_per_million_samples=outcome.usd_per_million_samples,
         carbon_g_per_hour=carbon_of(offers_of(machines, placement, problem), problem.catalog),
-        links=_links(phases, SECONDS_PER_HOUR / got.step.total, placement.exchange, problem),
+        links=_links(phases, SECONDS_PER_HOUR / outcome.step.total, placement.exchange, problem),
         shares=tuple(part.items()),
         moves=moves_of(part, problem),
         provenance=_provenance(machines, placement, phases, multiplier, problem),
@@ -207,12 +207,12 @@ def _carbon(
     machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
 ) -> float | None:
     """Return the emissions in g CO2e per hour, if the request asks for them and they are known."""
-    found = (
+    carbon = (
         carbon_of(offers_of(machines, placement, problem), problem.catalog)
         if problem.requirements.counts_carbon
         else None
     )
-    return None if found is None else found.value
+    return None if carbon is None else carbon.value
 
 
 def offers_of(
@@ -357,27 +357,27 @@ def _provenance(
     problem: Problem,
 ) -> tuple[str, ...]:
     chosen = traits(placement.exchange.strategy)
-    said = []
+    sentences = []
     for pool, _ in machines:
         rate = worker_rate(pool, chosen.framework)
-        said.append(f"speed on {pool.offer.device}: {rate.basis}: {rate.source}")
+        sentences.append(f"speed on {pool.offer.device}: {rate.basis}: {rate.source}")
     for offer, _ in offers_of(machines, placement, problem):
-        said.append(
+        sentences.append(
             f"price of {offer.device} {offer.market} in {offer.place}: {offer.price_basis}, "
             f"{offer.as_of}: {offer.source}"
         )
     between = {(t.src, t.dst) for phase in phases for t in phase.transfers if t.src != t.dst}
     for src, dst in sorted(between):
         link = problem.network.link(src, dst)
-        said.append(f"link {src} to {dst}: {link.basis}: {link.source}")
+        sentences.append(f"link {src} to {dst}: {link.basis}: {link.source}")
     if chosen.transport in TRANSPORT_BASES:
-        said.append(TRANSPORT_BASES[chosen.transport])
+        sentences.append(TRANSPORT_BASES[chosen.transport])
     if problem.calibration.name != PUBLISHED.name and "averaging" in TRANSPORT_BASES.get(
         chosen.transport, ""
     ):
-        said.append(
+        sentences.append(
             f"averaging time and links between regions: calibrated: {problem.calibration.name}"
         )
     if (multiplier.low, multiplier.high) != (1, 1):
-        said.append(f"samples to target: {multiplier.basis}: {multiplier.source}")
-    return tuple(dict.fromkeys(said))
+        sentences.append(f"samples to target: {multiplier.basis}: {multiplier.source}")
+    return tuple(dict.fromkeys(sentences))

@@ -247,10 +247,10 @@ class Catalog:
 
     @cached_property
     def _offers_by_place(self) -> dict[str, list[VmOffer]]:
-        found: dict[str, list[VmOffer]] = {}
+        offers_by_place: dict[str, list[VmOffer]] = {}
         for offer in self.offers:
-            found.setdefault(offer.place, []).append(offer)
-        return found
+            offers_by_place.setdefault(offer.place, []).append(offer)
+        return offers_by_place
 
     def offers_at(self, place: str) -> list[VmOffer]:
         """Return the offers of one place, in the order of the book."""
@@ -258,10 +258,10 @@ class Catalog:
 
     @cached_property
     def _offers_by_kind(self) -> dict[tuple[str, str, str, int, str], VmOffer]:
-        found: dict[tuple[str, str, str, int, str], VmOffer] = {}
+        first_offers: dict[tuple[str, str, str, int, str], VmOffer] = {}
         for o in self.offers:
-            found.setdefault((o.place, o.instance_type, o.gpu, o.gpu_count, o.market), o)
-        return found
+            first_offers.setdefault((o.place, o.instance_type, o.gpu, o.gpu_count, o.market), o)
+        return first_offers
 
     def offer(
         self, place: str, instance_type: str, gpu: str, gpu_count: int, market: str
@@ -279,10 +279,10 @@ class Catalog:
         PlacerError
             If the book has no such place; the hint names the nearest one.
         """
-        found = self.regions.get(place)
-        if found is None:
+        region = self.regions.get(place)
+        if region is None:
             raise unknown("place", place, self.regions)
-        return found
+        return region
 
     def gpu(self, name: str) -> Gpu:
         """Find a device.
@@ -292,19 +292,19 @@ class Catalog:
         PlacerError
             If gpus.csv has no such device.
         """
-        found = self.gpus.get(name)
-        if found is None:
+        gpu = self.gpus.get(name)
+        if gpu is None:
             raise unknown("GPU", name, self.rented_gpus)
-        return found
+        return gpu
 
     @cached_property
     def _functions_by_name(self) -> dict[str, FunctionOffer]:
         """Functions by ``function@place``, and the first of each place by the place."""
-        found: dict[str, FunctionOffer] = {}
+        functions: dict[str, FunctionOffer] = {}
         for offer in self.functions:
-            found.setdefault(offer.place, offer)
-            found[f"{offer.function}@{offer.place}"] = offer
-        return found
+            functions.setdefault(offer.place, offer)
+            functions[f"{offer.function}@{offer.place}"] = offer
+        return functions
 
     def function(self, name: str) -> FunctionOffer:
         """Find a cloud function by ``function@place``, or the first of the book by its place.
@@ -314,13 +314,13 @@ class Catalog:
         PlacerError
             If the book has no such function, or the place has none.
         """
-        found = self._functions_by_name.get(name)
-        if found is None:
+        function = self._functions_by_name.get(name)
+        if function is None:
             names = [*self._functions_by_name]
             raise unknown(
                 "aggregator", name, names, "" if names else f"catalog {self.name} has no functions"
             )
-        return found
+        return function
 
     def store(self, name: str) -> StoreOffer:
         """Find a store by place, by ``store@place`` or by a store name that occurs once."""

@@ -35,9 +35,9 @@ def without_contradictions(problem: Problem) -> Problem:
     PlacerError
         Names a wish that would change nothing.
     """
-    found = contradiction(problem)
-    if found is not None:
-        raise ContradictionError(found, problem)
+    conflict = contradiction(problem)
+    if conflict is not None:
+        raise ContradictionError(conflict, problem)
     _check_idle(problem)
     return problem
 

@@ -129,14 +129,14 @@ def moves(
     ways = sorted(
         (src != dst, network.usd_per_byte(src, dst), src, dst) for src in left for dst in wanted
     )
-    found = []
+    moves = []
     for away, usd_per_byte, src, dst in ways:
         samples = min(left[src], wanted[dst])
         left[src], wanted[dst] = left[src] - samples, wanted[dst] - samples
         if away and samples >= 1:
             size = samples * bytes_per_sample
             seconds = size / network.link(src, dst).speed(COPY_STREAMS)
-            found.append(
+            moves.append(
                 Move(
                     src=src,
                     dst=dst,
@@ -146,4 +146,4 @@ def moves(
                     seconds=seconds,
                 )
             )
-    return tuple(found)
+    return tuple(moves)

@@ -46,11 +46,11 @@ class Recent(Generic[T]):
         """
         with self._lock:
             if key in self._held:
-                found = self._held[key] = self._held.pop(key)
-                return found
-        found = build()
+                answer = self._held[key] = self._held.pop(key)
+                return answer
+        answer = build()
         with self._lock:
-            self._held[key] = found
+            self._held[key] = answer
             while len(self._held) > self.most:
                 del self._held[next(iter(self._held))]
-        return found
+        return answer

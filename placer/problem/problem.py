@@ -130,7 +130,7 @@ class Problem:
         return kept.get((id(self.profile), limits), lambda: (self.profile, self._admitted()))[1]
 
     def _admitted(self) -> tuple[Pool, ...]:
-        found = []
+        pools = []
         places: dict[tuple[str, str, bool], bool] = {}
         kinds: dict[tuple[object, ...], bool] = {}
         for offer in self.catalog.offers:
@@ -149,8 +149,8 @@ class Problem:
             if places[where] and kinds[kind]:
                 pool = self.pool(offer)
                 if pool is not None and pool.max_count >= 1:
-                    found.append(pool)
-        return tuple(found)
+                    pools.append(pool)
+        return tuple(pools)
 
     @cached_property
     def aggregator_places(self) -> tuple[tuple[str, str], ...]:
@@ -199,7 +199,7 @@ class Problem:
         )
         given = {name for name, _ in wish.samples_to_target}
         able = [name for name in named if traits(name).may_overlap or not wish.overlap]
-        found = [(name, 1) for name in able if name not in LOCAL and least == 1]
+        modes = [(name, 1) for name in able if name not in LOCAL and least == 1]
         known = [
             (name, h)
             for name in able
@@ -207,7 +207,7 @@ class Problem:
             for h in counts
             if h <= MOST_KNOWN_LOCAL_STEPS or name in given
         ]
-        return tuple(found + known)
+        return tuple(modes + known)
 
     @cached_property
     def serverless_places(self) -> frozenset[str]:
@@ -245,11 +245,11 @@ class Problem:
         rates = self._rates.get(kind)
         if rates is None:
             gpu = self.catalog.gpu(offer.gpu)
-            found = (
+            pool = (
                 self.profile.rate(gpu, offer.gpu_count, f, self.catalog)
                 for f in ("none", "hivemind")
             )
-            rates = self._rates[kind] = tuple(found)
+            rates = self._rates[kind] = tuple(pool)
         alone, shared = rates
         if alone is None or shared is None:
             return None
@@ -266,11 +266,11 @@ class Problem:
 
     def offer_problems(self, offer: VmOffer) -> list[tuple[str, str]]:
         """Return why an offer may not be used, as (code, message); empty if it may."""
-        wish, found = self.requirements, []
+        wish, problems = self.requirements, []
         if wish.gpus and offer.gpu not in wish.gpus:
-            found.append(("gpu", f"{offer.gpu} is not among --gpu {','.join(wish.gpus)}"))
+            problems.append(("gpu", f"{offer.gpu} is not among --gpu {','.join(wish.gpus)}"))
         if wish.market not in ("any", offer.market):
-            found.append(
+            problems.append(
                 (
                     "market",
                     f"{offer.instance_type} in {offer.place} is {offer.market}, not {wish.market}",
@@ -279,7 +279,7 @@ class Problem:
         device_gib = self.catalog.gpu(offer.gpu).memory_gib
         if self.profile.device_memory_bytes > device_gib * GIB:
             need = self.profile.device_memory_bytes / GIB
-            found.append(
+            problems.append(
                 (
                     "device-memory",
                     (
@@ -290,7 +290,7 @@ class Problem:
             )
         if self.profile.host_memory_bytes > offer.memory_gib * GIB:
             need = self.profile.host_memory_bytes / GIB
-            found.append(
+            problems.append(
                 (
                     "host-memory",
                     (
@@ -300,7 +300,7 @@ class Problem:
                 )
             )
         if wish.oldest_price is not None and offer.as_of < wish.oldest_price:
-            found.append(
+            problems.append(
                 (
                     STALE,
                     (
@@ -310,10 +310,10 @@ class Problem:
                 )
             )
         if wish.counts_carbon and carbon_unknown(offer, self.catalog) == NO_POWER:
-            found.append(("carbon", f"{offer.gpu}: {NO_POWER}"))
+            problems.append(("carbon", f"{offer.gpu}: {NO_POWER}"))
         if wish.require_measured and not self._measured(offer):
-            found.append(("estimated", f"nobody measured {self.profile.name} on {offer.device}"))
-        return found
+            problems.append(("estimated", f"nobody measured {self.profile.name} on {offer.device}"))
+        return problems
 
     def place_problem(self, place: str) -> str:
         """Return why workers may not be in a place; empty if they may."""

@@ -67,13 +67,13 @@ def disjoint(rules: Sequence[Used], pools: Sequence[Pool]) -> tuple[Used, ...]:
     up; the first ones win.
     """
     taken: set[tuple[str, str, str]] = set()
-    found = []
+    unmet = []
     for rule in rules:
         buckets = {pool.bucket for pool in pools_of(rule, pools)}
         if not buckets & taken:
-            found.append(rule)
+            unmet.append(rule)
             taken |= buckets
-    return tuple(found)
+    return tuple(unmet)
 
 
 def _most_machines(pools: Sequence[Pool], joint: Sequence[Quota]) -> int:

@@ -105,8 +105,8 @@ class Calibration:
         """Return the multiple of the averaging time of some host classes; ``case`` 0 is expected, 1
         slow, 2 fast: the widest counts.
         """
-        found = [self.spreads.get(host, self.averaging_spread)[case] for host in hosts]
-        return min(found) if case == 2 else max(found)
+        spreads = [self.spreads.get(host, self.averaging_spread)[case] for host in hosts]
+        return min(spreads) if case == 2 else max(spreads)
 
 
 PUBLISHED = Calibration(

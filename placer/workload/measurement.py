@@ -81,9 +81,9 @@ class Point:
     def __post_init__(self) -> None:
         """Refuse rates that are not positive and ordered."""
         if not 0 < self.low <= self.samples_per_second <= self.high <= LARGEST_RATE:
-            said = f"{self.low} .. {self.samples_per_second} .. {self.high}"
+            interval = f"{self.low} .. {self.samples_per_second} .. {self.high}"
             raise PlacerError(
-                f"batch size {self.batch_size}: samples/s are {said}",
+                f"batch size {self.batch_size}: samples/s are {interval}",
                 "0 < low <= samples_per_second <= high",
             )
         _check_sizes(

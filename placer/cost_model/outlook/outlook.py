@@ -107,9 +107,9 @@ def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
     """Return how often a spot machine goes: as the user says, else as its provider publishes, else
     as assumed.
     """
-    said = problem.requirements.interruption
-    if said is not None:
-        given = Interval(value=said, low=said, high=said)
+    chance = problem.requirements.interruption
+    if chance is not None:
+        given = Interval(value=chance, low=chance, high=chance)
         return replace(
             ASSUMED_INTERRUPTION,
             chance_per_month=given,
@@ -142,12 +142,14 @@ def _floor(placement: Placement, problem: Problem) -> float:
         storage=None,
     )
     wishes = (problem, replace(problem, requirements=plain))
-    found = [exchange for asked in wishes for exchange in exchanges(asked, rest.workers_by_place)]
+    admitted = [
+        exchange for asked in wishes for exchange in exchanges(asked, rest.workers_by_place)
+    ]
     kind = (placement.exchange.strategy, placement.exchange.local_steps)
-    same = [exchange for exchange in found if (exchange.strategy, exchange.local_steps) == kind]
+    same = [exchange for exchange in admitted if (exchange.strategy, exchange.local_steps) == kind]
     return max(
         evaluate(replace(rest, exchange=exchange), problem).processed_per_second
-        for exchange in same or found
+        for exchange in same or admitted
     )
 
 

@@ -60,17 +60,17 @@ class Round:
 
     def at_places(self) -> dict[str, int]:
         """Return the machines by place."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for place, count, _ in self.crew:
-            found[place] = found.get(place, 0) + count
-        return found
+            counts[place] = counts.get(place, 0) + count
+        return counts
 
     def speeds(self) -> dict[str, float]:
         """Return the samples/s by place."""
-        found: dict[str, float] = {}
+        rates: dict[str, float] = {}
         for place, count, rate in self.crew:
-            found[place] = found.get(place, 0.0) + count * rate
-        return found
+            rates[place] = rates.get(place, 0.0) + count * rate
+        return rates
 
     def shares(self) -> dict[str, float]:
         """Share of each step by place: as the data lies, else as the workers are many or fast."""

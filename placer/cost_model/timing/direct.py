@@ -37,8 +37,10 @@ def direct_seconds(byte_count: float, link: Link, streams: int = 1, case: int = 
     >>> round(direct_seconds(93e6, link), 3)  # 93 MB at 93 MB/s, and 0.05 s
     1.05
     """
-    found: float = seconds_over(link.rtt_s, transfer_seconds(byte_count, link, streams, case), case)
-    return found
+    seconds: float = seconds_over(
+        link.rtt_s, transfer_seconds(byte_count, link, streams, case), case
+    )
+    return seconds
 
 
 def seconds_over(rtt_s: Any, transfer_s: Any, case: int = 0) -> Any:

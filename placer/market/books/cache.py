@@ -137,10 +137,10 @@ def _fill(base: sqlite3.Connection, catalog: Catalog) -> None:
 
 
 def _rows(base: sqlite3.Connection, table: str, kind: type) -> tuple[Any, ...]:
-    found = dict(base.execute("SELECT name, content FROM columns WHERE kind = ?", (table,)))
+    content = dict(base.execute("SELECT name, content FROM columns WHERE kind = ?", (table,)))
     columns = []
     for name in _columns(kind):
-        values, positions = msgspec.msgpack.decode(found[name])
+        values, positions = msgspec.msgpack.decode(content[name])
         columns.append(map(values.__getitem__, positions))
     if issubclass(kind, msgspec.Struct):
         return tuple(map(kind, *columns))

@@ -57,10 +57,10 @@ def digest_of(layers: Sequence[Layer]) -> str:
     digest = hashlib.sha256()
     for layer in layers:
         for file in BOOK_FILES:
-            found = layer.files.get(file)
-            if found is not None:
-                digest.update(f"{file} {len(found.data)}\n".encode())
-                digest.update(found.data)
+            content = layer.files.get(file)
+            if content is not None:
+                digest.update(f"{file} {len(content.data)}\n".encode())
+                digest.update(content.data)
     return digest.hexdigest()[:16]
 
 

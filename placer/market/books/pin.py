@@ -44,14 +44,14 @@ def default_words() -> tuple[str, ...]:
     )
     for name, digest in pins:
         try:
-            found = find_layer(name).digest
+            current = find_layer(name).digest
         except PlacerError as error:
             raise PlacerError(
                 f"the pinned catalog '{name}' cannot be read: {error.message}", again, exit_code=5
             ) from None
-        if found != digest:
+        if current != digest:
             raise PlacerError(
-                f"the pinned catalog '{name}' has changed (digest {found}, pinned {digest})",
+                f"the pinned catalog '{name}' has changed (digest {current}, pinned {digest})",
                 again,
                 exit_code=5,
             )

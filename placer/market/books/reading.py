@@ -78,11 +78,11 @@ def stacked(layers: Sequence[Layer]) -> Catalog:
     """Read, lay over each other and check some layers; see `load_catalog`."""
     stack = [devices(), *layers]
     digest, name = digest_of(stack), "+".join(layer.name for layer in layers)
-    found = read_compiled(digest, name)
-    if found is None:
-        found = _merged(stack, digest, name)
-        write_compiled(found)
-    return found
+    catalog = read_compiled(digest, name)
+    if catalog is None:
+        catalog = _merged(stack, digest, name)
+        write_compiled(catalog)
+    return catalog
 
 
 def devices() -> Layer:
@@ -103,9 +103,9 @@ def located_rows(layers: Sequence[Layer]) -> dict[str, list[Located]]:
     for layer in layers:
         for file in layer.files:
             if file != CONTRACT:
-                found = layer.files[file]
+                content = layer.files[file]
                 rows[file] |= _completed(
-                    file, _by_key(file, _parsed(file, found)), rows[file], header_of(found.data)
+                    file, _by_key(file, _parsed(file, content)), rows[file], header_of(content.data)
                 )
         if CONTRACT in layer.files:
             contract = _parsed(CONTRACT, layer.files[CONTRACT])

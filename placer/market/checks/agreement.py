@@ -89,10 +89,10 @@ def _check_figures(table: str, row: Any) -> None:
             continue
         positive = name in POSITIVE.get(table, ())
         if not 0 <= value < MOST or (positive and value == 0):
-            said = next(
+            clash = next(
                 str(getattr(row, word)) for word in ("gpu", "place", "src") if hasattr(row, word)
             )
-            words = f"{name} '{value:g}' of {said} in {table}"
+            words = f"{name} '{value:g}' of {clash} in {table}"
             raise PlacerError(
                 words, f"it is {'above' if positive else 'at least'} 0 and below {MOST:g}"
             )

@@ -36,11 +36,11 @@ def coverage(catalog: Catalog) -> tuple[Covered, ...]:
     groups: dict[tuple[str, str], list[Any]] = {}
     for offer in catalog.offers:
         groups.setdefault((offer.provider, offer.gpu), []).append(offer)
-    found = []
+    figures = []
     for (provider, gpu), offers in sorted(groups.items()):
         prices = [offer.usd_per_gpu_hour for offer in offers]
         dates = [offer.as_of for offer in offers]
-        found.append(
+        figures.append(
             Covered(
                 provider=provider,
                 gpu=gpu,
@@ -55,7 +55,7 @@ def coverage(catalog: Catalog) -> tuple[Covered, ...]:
                 newest=max(dates),
             )
         )
-    return tuple(found)
+    return tuple(figures)
 
 
 def rows_by_kind(catalog: Catalog) -> Mapping[str, Collection[Any]]:
@@ -165,9 +165,9 @@ def unsure(catalog: Catalog) -> tuple[Unsure, ...]:
     """Count the rows that are from memory, assumed or estimated, by kind; a row may be counted
     under two words.
     """
-    found = (
+    texts = (
         Unsure(kind=kind, words=words, rows=sum(holds(row.source) for row in rows), of=len(rows))
         for words, holds in UNSURE.items()
         for kind, rows in rows_by_kind(catalog).items()
     )
-    return tuple(count for count in found if count.rows)
+    return tuple(count for count in texts if count.rows)

@@ -48,7 +48,7 @@ def differences(old: Catalog, new: Catalog) -> tuple[Change, ...]:
         In the order of the files; in a file the changed rows first, by how much their figure
         changed.
     """
-    found: list[Change] = []
+    differences: list[Change] = []
     for file in (
         "offers.csv",
         "functions.csv",
@@ -65,8 +65,8 @@ def differences(old: Catalog, new: Catalog) -> tuple[Change, ...]:
             *_only("gone", file, before, after),
         ]
         order = {"changed": 0, "new": 1, "gone": 2}
-        found += sorted(changes, key=lambda c: (order[c.kind], -c.ratio, c.key, c.field))
-    return tuple(found)
+        differences += sorted(changes, key=lambda c: (order[c.kind], -c.ratio, c.key, c.field))
+    return tuple(differences)
 
 
 def _rows(catalog: Catalog, file: str) -> Iterable[Any]:
@@ -89,16 +89,16 @@ def _changed(
 ) -> list[Change]:
     import msgspec
 
-    found = []
+    changes = []
     for key in before.keys() & after.keys():
         if before[key] == after[key]:
             continue
         old, new = msgspec.to_builtins(before[key]), msgspec.to_builtins(after[key])
-        found += [
+        changes += [
             Change(
                 file=file, kind="changed", key=key, field=name, before=old[name], after=new[name]
             )
             for name in old
             if name not in UNSAID and old[name] != new[name]
         ]
-    return found
+    return changes

@@ -62,7 +62,7 @@ def audit(
     tuple of Finding
         Errors first; in the order of the files.
     """
-    found = [
+    doubts = [
         *_prices(rows["offers.csv"], catalog),
         *_spot(rows["offers.csv"]),
         *_contracts(rows["discounts.csv"], catalog),
@@ -70,7 +70,7 @@ def audit(
         *_links(rows["links.csv"], catalog),
         *_egress(catalog),
     ]
-    return tuple(sorted(found, key=lambda finding: finding.level != "error"))
+    return tuple(sorted(doubts, key=lambda finding: finding.level != "error"))
 
 
 def _prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:

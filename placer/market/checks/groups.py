@@ -36,11 +36,11 @@ class OfferGroup:
 
 def grouped(offers: Iterable[VmOffer], catalog: Catalog, by: tuple[str, ...]) -> list[OfferGroup]:
     """Put offers together by one or more keys of `GROUPS`; cheapest group first."""
-    found: dict[tuple[str, ...], list[VmOffer]] = {}
+    offers_by_key: dict[tuple[str, ...], list[VmOffer]] = {}
     for offer in offers:
-        found.setdefault(tuple(GROUPS[key](offer, catalog) for key in by), []).append(offer)
+        offers_by_key.setdefault(tuple(GROUPS[key](offer, catalog) for key in by), []).append(offer)
     return sorted(
-        (_group(key, members) for key, members in found.items()),
+        (_group(key, members) for key, members in offers_by_key.items()),
         key=lambda g: (g.usd_per_gpu_hour_low, g.group),
     )
 

@@ -58,12 +58,12 @@ def resolve(text: str) -> Source | None:
     >>> resolve("quote 4711 of our dealer") is None
     True
     """
-    found = (
+    sources = (
         s
         for s in known_sources()
         if text.startswith(s.source) and not text[len(s.source) :][:1].isalnum()
     )
-    return max(found, key=lambda s: len(s.source), default=None)
+    return max(sources, key=lambda s: len(s.source), default=None)
 
 
 @lru_cache(maxsize=4096)

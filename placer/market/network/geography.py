@@ -133,27 +133,27 @@ def hub_distances_km(start: str, gcp: bool = False) -> dict[str, float]:
     Dijkstra's algorithm with the standard library: a tenth of a millisecond a hub, where the import
     of networkx alone would take 0.4 s of every recommendation; a test compares it with networkx.
     """
-    found: dict[str, float] = {}
+    distances: dict[str, float] = {}
     queue = [(0.0, start)]
     while queue:
         km, hub = heapq.heappop(queue)
-        if hub in found:
+        if hub in distances:
             continue
-        found[hub] = km
+        distances[hub] = km
         for near, length_km in _neighbours(gcp)[hub]:
-            if near not in found:
+            if near not in distances:
                 heapq.heappush(queue, (km + length_km, near))
-    return found
+    return distances
 
 
 @lru_cache(maxsize=2)
 def _neighbours(gcp: bool) -> dict[str, list[tuple[str, float]]]:
     """Return the neighbours of each hub over its corridors, with lengths in kilometres."""
-    found: dict[str, list[tuple[str, float]]] = {hub: [] for hub in hubs()}
+    neighbours: dict[str, list[tuple[str, float]]] = {hub: [] for hub in hubs()}
     for corridor in corridors():
         length_km = great_circle_km(hubs()[corridor.hub_a], hubs()[corridor.hub_b])
         if gcp and corridor.gcp_factor is not None:
             length_km *= corridor.gcp_factor
-        found[corridor.hub_a].append((corridor.hub_b, length_km))
-        found[corridor.hub_b].append((corridor.hub_a, length_km))
-    return found
+        neighbours[corridor.hub_a].append((corridor.hub_b, length_km))
+        neighbours[corridor.hub_b].append((corridor.hub_a, length_km))
+    return neighbours

@@ -79,26 +79,26 @@ def network_of(catalog: Catalog) -> Network:
     """Give the network of a catalog: the same one for every question, so that links and prices are
     worked out once.
     """
-    found = catalog.memo.get("network")
-    if found is None:
-        found = catalog.memo.setdefault("network", Network(catalog))
-    assert isinstance(found, Network)
-    return found
+    network = catalog.memo.get("network")
+    if network is None:
+        network = catalog.memo.setdefault("network", Network(catalog))
+    assert isinstance(network, Network)
+    return network
 
 
 def with_free_egress(catalog: Catalog) -> Catalog:
     """Make all egress free, as a tool that does not know of it thinks; links and admitted offers
     stay what they are.
     """
-    found = catalog.memo.get("free-egress")
-    if found is None:
-        found = replace(
+    network = catalog.memo.get("free-egress")
+    if network is None:
+        network = replace(
             catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in catalog.egress)
         )
-        found.memo.update({**catalog.memo, "network": Network(found, network_of(catalog))})
-        catalog.memo["free-egress"] = found  # whole, since other threads may ask
-    assert isinstance(found, type(catalog))
-    return found
+        network.memo.update({**catalog.memo, "network": Network(network, network_of(catalog))})
+        catalog.memo["free-egress"] = network  # whole, since other threads may ask
+    assert isinstance(network, type(catalog))
+    return network
 
 
 def largest_cards(catalog: Catalog, places: Iterable[str]) -> list[VmOffer]:
@@ -149,10 +149,10 @@ class Network:
         PlacerError
             If a place is unknown.
         """
-        found = self._links.get((src, dst))
-        if found is None:
-            found = self._links[src, dst] = self._find(src, dst)
-        return found
+        link = self._links.get((src, dst))
+        if link is None:
+            link = self._links[src, dst] = self._find(src, dst)
+        return link
 
     def machine_bytes_per_s(self, place: str) -> float:
         """Return what one machine sends or receives in all: one stream inside its region reaches
@@ -183,10 +183,10 @@ class Network:
         `placer.cost_model.dollars.month` prices a whole month with all tiers.
         """
         key = (src, dst, same_zone)
-        found = self._egress.get(key)
-        if found is None:
-            found = self._egress[key] = first_paid(self.egress_tiers(src, dst, same_zone=same_zone))
-        return found
+        price = self._egress.get(key)
+        if price is None:
+            price = self._egress[key] = first_paid(self.egress_tiers(src, dst, same_zone=same_zone))
+        return price
 
     def egress_tiers(
         self, src: str, dst: str, *, same_zone: bool = True
@@ -207,12 +207,12 @@ class Network:
             If the book has no price: egress is never free by omission.
         """
         key = (src, dst, same_zone)
-        found = self._tiers.get(key)
-        if found is None:
-            found = self._tiers[key] = self._find_tiers(
+        tiers = self._tiers.get(key)
+        if tiers is None:
+            tiers = self._tiers[key] = self._find_tiers(
                 self._catalog.region(src), self._catalog.region(dst), same_zone
             )
-        return found
+        return tiers
 
     def usd_per_byte(self, src: str, dst: str, *, same_zone: bool = True) -> float:
         """Return the egress price in USD per byte; see `egress_price`."""
@@ -282,10 +282,10 @@ class Network:
     def _rtt_s(self, a: Region, b: Region) -> float:
         """Estimate of a round-trip time, worked out once for both directions."""
         ends = (a.place, b.place) if a.place <= b.place else (b.place, a.place)
-        found = self._rtts_s.get(ends)
-        if found is None:
-            found = self._rtts_s[ends] = estimated_rtt_s(a, b)
-        return found
+        rtt_s = self._rtts_s.get(ends)
+        if rtt_s is None:
+            rtt_s = self._rtts_s[ends] = estimated_rtt_s(a, b)
+        return rtt_s
 
     def _cap(self, src: Region, dst: Region, rtt_s: float) -> float:
         """Return what many streams reach: the caps of the providers and of the largest network
@@ -301,14 +301,14 @@ class Network:
         """Return the network of the best machine of a place; without end where an offer does not
         say.
         """
-        found = self._cards.get(place)
-        if found is None:
+        card = self._cards.get(place)
+        if card is None:
             cards = [offer.network_gbps for offer in self._catalog.offers_at(place)]
             known = [gbps for gbps in cards if gbps is not None]
-            found = self._cards[place] = (
+            card = self._cards[place] = (
                 max(known) * GBPS if known and len(known) == len(cards) else math.inf
             )
-        return found
+        return card
 
     def _find_tiers(self, src: Region, dst: Region, same_zone: bool) -> tuple[EgressPrice, ...]:
         if src.place == dst.place:

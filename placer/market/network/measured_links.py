@@ -131,13 +131,13 @@ def check_network(grids: Sequence[str], catalog: str | Sequence[str] | None = No
 
 def _links(layer: Layer) -> list[tuple[str, MeasuredLink]]:
     """Return the rows of links.csv of a layer, with where they stand."""
-    found = layer.files.get("links.csv")
-    if found is None:
+    text = layer.files.get("links.csv")
+    if text is None:
         raise PlacerError(
             f"'{layer.name}' has no links.csv",
             "name a book or a CSV file with measured links; erben-2023 is a shipped one",
         )
-    return located_rows([Layer(name=layer.name, files={"links.csv": found})])["links.csv"]
+    return located_rows([Layer(name=layer.name, files={"links.csv": text})])["links.csv"]
 
 
 def _regions(layers: Sequence[Layer]) -> dict[str, Region]:

@@ -104,13 +104,13 @@ def refresh(
         )
     with nullcontext() if dry_run else locked(book, "refreshed", 0):
         before = _before(book, provider)
-        found = _gathered(scope, tell, partial)
+        gathered = _gathered(scope, tell, partial)
         now = datetime.now(UTC)
-        rows, left_out, notes = checked(found, scope, now.date())
+        rows, left_out, notes = checked(gathered, scope, now.date())
         kept = [
             row
             for row in before or ()
-            if row["region"] in found.failed and scope.wants_gpu(row["gpu"])
+            if row["region"] in gathered.failed and scope.wants_gpu(row["gpu"])
         ]
         if not rows:
             raise _nothing(provider, left_out)
@@ -121,9 +121,9 @@ def refresh(
         compared = (
             None if before is None else changes(before, everything, scope.regions, scope.gpus)
         )
-        notes = [*notes, *_failures(found.failed, kept), *_doubts(book, compared, dry_run)]
+        notes = [*notes, *_failures(gathered.failed, kept), *_doubts(book, compared, dry_run)]
         harvest = Harvest(
-            rows={OFFERS: everything}, origins=found.origins, left_out=left_out, notes=notes
+            rows={OFFERS: everything}, origins=gathered.origins, left_out=left_out, notes=notes
         )
         folder = None if dry_run else save(harvest, book)
     return Refreshed(
@@ -134,8 +134,8 @@ def refresh(
         changes=compared,
         left_out=left_out,
         notes=notes,
-        kept={region: sum(row["region"] == region for row in kept) for region in found.failed},
-        failed=found.failed,
+        kept={region: sum(row["region"] == region for row in kept) for region in gathered.failed},
+        failed=gathered.failed,
     )
 
 
@@ -172,7 +172,7 @@ def _before(book: str, provider: str) -> list[dict[str, Any]] | None:
 
 
 def _failures(failed: Mapping[str, str], kept: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = []
+    notes = []
     for region, why in failed.items():
         rows = [row for row in kept if row["region"] == region]
         days = sorted({str(row["as_of"]) for row in rows})
@@ -181,26 +181,26 @@ def _failures(failed: Mapping[str, str], kept: Sequence[Mapping[str, Any]]) -> l
             if rows
             else "the book has no offers of it"
         )
-        found.append(f"{region} failed ({why}): {what}")
-    return found
+        notes.append(f"{region} failed ({why}): {what}")
+    return notes
 
 
 def _doubts(book: str, compared: Changes | None, dry_run: bool) -> list[str]:
     """Return what to look at before the new book is used."""
-    found = []
+    doubts = []
     if compared is None and book in own_book_names():
-        found.append(
+        doubts.append(
             f"the book '{book}' that was there cannot be read, so nothing is compared with it"
         )
     if compared is not None and compared.gone > compared.up + compared.down + compared.same:
-        found.append(
+        doubts.append(
             "more than half of the old offers are gone: the provider may have answered only in part"
         )
     if not dry_run and any(book == word for word, _ in pinned()):
-        found.append(
+        doubts.append(
             f"the book '{book}' is pinned as it was before: pin it again with 'placer catalog pin'"
         )
-    return found
+    return doubts
 
 
 def _nothing(provider: str, left_out: Mapping[str, int]) -> PlacerError:

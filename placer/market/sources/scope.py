@@ -170,7 +170,7 @@ def _regions(provider: str, places: str | None, book: Catalog) -> tuple[str, ...
     own = sorted(region.region for region in book.regions.values() if region.provider == provider)
     if places is None:
         return tuple(own)
-    found: set[str] = set()
+    gpus: set[str] = set()
     for word in words(places, "region"):
         matches = {region for region in own if fnmatchcase(region, word)}
         if not matches and "/" not in word:
@@ -186,5 +186,5 @@ def _regions(provider: str, places: str | None, book: Catalog) -> tuple[str, ...
                 f"'{word}' is no region of {provider}",
                 f"name regions of {provider}, such as {own[-1]}",
             )
-        found |= matches
-    return tuple(sorted(found))
+        gpus |= matches
+    return tuple(sorted(gpus))

@@ -115,18 +115,18 @@ def read_run(data: bytes | str, where: str, date: str | None = None) -> Run:
         If it is no JSON of iperf3, the run failed, used UDP, or moved nothing.
     """
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError):
         raise PlacerError(
             f"{where}: is not the JSON of one run of iperf3", "write it with iperf3 --json"
         ) from None
-    if isinstance(found, dict) and "error" in found:
+    if isinstance(document, dict) and "error" in document:
         raise PlacerError(
-            f"{where}: iperf3 failed: {str(found['error'])[:200]}",
+            f"{where}: iperf3 failed: {str(document['error'])[:200]}",
             "run it again, or leave it out with --skip-bad",
         )
     try:
-        return _run(found["start"], found["end"], where, date)
+        return _run(document["start"], document["end"], where, date)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, OSError) as error:
         words = (
             f"{where}: is not the JSON of one run of iperf3: {type(error).__name__} "

@@ -28,7 +28,7 @@ def parse_map(text: str) -> dict[str, str]:
     {'src': 'from', 'dst': 'to', 'rtt_ms': 'latency'}
     """
     known = list(file_columns(FILE))
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for part in text.split(","):
         name, equals, column = (word.strip() for word in part.partition("="))
         if not equals or not column:
@@ -37,10 +37,10 @@ def parse_map(text: str) -> dict[str, str]:
             )
         if name not in known:
             raise unknown("column of links.csv", name, known)
-        if name in found:
+        if name in columns:
             raise PlacerError(f"map '{text}' names '{name}' twice", "name each column once")
-        found[name] = column
-    return found
+        columns[name] = column
+    return columns
 
 
 def import_links(
@@ -178,7 +178,7 @@ def read_pairs(document: Document) -> list[tuple[str, str, str]]:
         If a column is missing or a cell is empty.
     """
     table = read_table(document)
-    found = []
+    rows = []
     for line, row in table.rows():
         cells = [row.get(column, "").strip() for column in ("file", "src", "dst")]
         if not all(cells):
@@ -188,10 +188,10 @@ def read_pairs(document: Document) -> list[tuple[str, str, str]]:
             if is_url(cells[0]) or is_url(table.place)
             else str(Path(table.place).parent / cells[0])
         )
-        found.append((file, cells[1], cells[2]))
-    if not found:
+        rows.append((file, cells[1], cells[2]))
+    if not rows:
         raise table.error("has no row", _PAIRS_HINT, 1)
-    return found
+    return rows
 
 
 _PAIRS_HINT = "write one row a run: run.json,aws/us-east-1,gcp/us-west1"

@@ -196,7 +196,7 @@ def _without_contradictions(
         for pair, runs in pairs.items()
         if (rtts := [r.rtt_ms for r in runs if r.rtt_ms is not None])
     }
-    found = {}
+    kept_readings = {}
     for (src, dst), runs in pairs.items():
         there, back = times.get((src, dst)), times.get((dst, src))
         kept = runs
@@ -210,8 +210,8 @@ def _without_contradictions(
             ] += sum(r.rtt_ms is not None for r in runs)
             kept = [replace(run, rtt_ms=None) for run in runs if run.bits_per_s is not None]
         if kept:
-            found[src, dst] = kept
-    return found
+            kept_readings[src, dst] = kept
+    return kept_readings
 
 
 def _mirrored(pairs: dict[tuple[str, str], list[Reading]]) -> int:

@@ -157,8 +157,8 @@ def _first(table: Table, line: int, row: Mapping[str, str], columns: Sequence[st
 
 
 def _streams(table: Table, line: int, row: Mapping[str, str]) -> int:
-    found = table.number(line, "iperf3_connections", row.get("iperf3_connections", ""))
-    return int(found) if found is not None and 1 <= found <= 1e6 else MANY
+    connections = table.number(line, "iperf3_connections", row.get("iperf3_connections", ""))
+    return int(connections) if connections is not None and 1 <= connections <= 1e6 else MANY
 
 
 def _date(table: Table, line: int, row: Mapping[str, str], date: str | None) -> str:

@@ -105,7 +105,7 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
 
 
 def _key() -> str:
-    key = next((found for name in KEYS if (found := os.environ.get(name, "").strip())), "")
+    key = next((value for name in KEYS if (value := os.environ.get(name, "").strip())), "")
     if not key:
         raise PlacerError(
             "no key for Google's price list",
@@ -140,7 +140,7 @@ def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, A
 
 def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[str]) -> Prices:
     """Return the prices of parts by region and market; of two prices of one part the newer."""
-    found: Prices = {}
+    prices: Prices = {}
     for sku in skus:
         part = _part(sku)
         if part is None:
@@ -155,12 +155,12 @@ def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[s
                     ] += 1
                 continue
             key = name, region, market
-            if key not in found or (since or date.min, price) > (
-                found[key][1] or date.min,
-                found[key][0],
+            if key not in prices or (since or date.min, price) > (
+                prices[key][1] or date.min,
+                prices[key][0],
             ):
-                found[key] = price, since
-    return _without_slips(found, left_out)
+                prices[key] = price, since
+    return _without_slips(prices, left_out)
 
 
 def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
@@ -238,25 +238,25 @@ def _quote(
 ) -> Quote | None:
     """Price a machine; None if a part has no price, which is counted unless all parts lack one."""
     parts = _parts(name, shape)
-    found = {
+    amounts = {
         part: prices[part, region, market] for part in parts if (part, region, market) in prices
     }
-    if len(found) < len(parts):
-        if found and (len(parts) == 2 or any(part.startswith("GPU ") for part in found)):
+    if len(amounts) < len(parts):
+        if amounts and (len(parts) == 2 or any(part.startswith("GPU ") for part in amounts)):
             left_out[
                 (
                     f"machine without a price of a part: "
-                    f"{', '.join(sorted(parts.keys() - found.keys()))}"
+                    f"{', '.join(sorted(parts.keys() - amounts.keys()))}"
                 )
             ] += 1
         return None
-    days = [since for _, since in found.values() if since is not None]
+    days = [since for _, since in amounts.values() if since is not None]
     return Quote(
         region=region,
         instance_type=name,
         shape=shape,
         market=market,
-        usd_per_hour=sum(amount * found[part][0] for part, amount in parts.items()),
+        usd_per_hour=sum(amount * amounts[part][0] for part, amount in parts.items()),
         since=max(days, default=None),
         source=f"{SOURCE}: cores, "
         f"memory{', GPUs' if len(parts) > 2 else ''}{' and local SSD' if 'SSD' in parts else ''}",

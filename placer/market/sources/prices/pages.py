@@ -85,10 +85,10 @@ class Pages:
             With exit code 7: what the server did, or that the page has no such list.
         """
         page = self.get(url, params)
-        found = page.get(key)
-        if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+        items = page.get(key)
+        if not isinstance(items, list) or not all(isinstance(row, dict) for row in items):
             raise self.broken(f"has no list of {key}")
-        return page, found
+        return page, items
 
     def broken(self, what: str) -> PlacerError:
         """Build the error of a page that is not as the interface documents it."""
@@ -166,10 +166,10 @@ def address(variable: str, default: str) -> str:
         If it is no URL, or plain HTTP to another machine: prices and keys do not travel in the
         clear.
     """
-    found = (os.environ.get(variable) or default).rstrip("/")
+    address = (os.environ.get(variable) or default).rstrip("/")
     try:
-        parts = urlsplit(found)
-        host = parts.hostname if is_url(found) and parts.port != 0 else None
+        parts = urlsplit(address)
+        host = parts.hostname if is_url(address) and parts.port != 0 else None
     except ValueError:
         host = None
     if not host or parts.username or parts.query:
@@ -178,7 +178,7 @@ def address(variable: str, default: str) -> str:
         )
     if parts.scheme == "http" and host not in ("127.0.0.1", "localhost", "::1"):
         raise PlacerError(f"{variable} names another machine over plain HTTP", "use https://")
-    return found
+    return address
 
 
 def _host(link: str) -> tuple[str, str | None, int | None] | None:
@@ -195,7 +195,7 @@ def _host(link: str) -> tuple[str, str | None, int | None] | None:
 
 def _object(body: bytes, base: str) -> dict[str, Any]:
     try:
-        found = json.loads(body, parse_constant=_no_number)
+        document = json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
             raise _failed(
@@ -208,9 +208,9 @@ def _object(body: bytes, base: str) -> dict[str, Any]:
             else "is not valid JSON"
         )
         raise _failed(f"an answer of '{base}' {what}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise _failed(f"an answer of '{base}' is no JSON object", "check the address")
-    return found
+    return document
 
 
 def _no_number(name: str) -> float:
@@ -244,10 +244,10 @@ def _refused(base: str, status: int, pause: float | None, body: bytes) -> Placer
         )
     word = ""
     try:
-        found = json.loads(body)["error"]["status"]
+        code = json.loads(body)["error"]["status"]
         word = (
-            f" {found}"
-            if isinstance(found, str) and found.replace("_", "").isalpha() and len(found) < 40
+            f" {code}"
+            if isinstance(code, str) and code.replace("_", "").isalpha() and len(code) < 40
             else ""
         )
     except (ValueError, KeyError, TypeError, RecursionError):

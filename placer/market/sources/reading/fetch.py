@@ -169,7 +169,7 @@ def _body(client: Any, place: str, shown: str, most_bytes: int) -> bytes:
 
 
 def _bounded(answer: Any, shown: str, most_bytes: int) -> bytes:
-    found = bytearray()
+    content = bytearray()
     if answer.status_code != 200:
         raise PlacerError(
             f"'{shown}' answered {answer.status_code} {answer.reason_phrase}",
@@ -177,10 +177,10 @@ def _bounded(answer: Any, shown: str, most_bytes: int) -> bytes:
             exit_code=FAILED,
         )
     for chunk in answer.iter_raw():
-        found += chunk
-        if len(found) > most_bytes:
+        content += chunk
+        if len(content) > most_bytes:
             raise _too_large(shown, most_bytes)
-    return bytes(found)
+    return bytes(content)
 
 
 def load_httpx() -> Any:
@@ -196,14 +196,14 @@ def _unpacked(data: bytes, place: str, most_bytes: int) -> bytes:
     """Unpack gzip up to a limit: a few kilobytes can claim gigabytes."""
     stream: BinaryIO = gzip.GzipFile(fileobj=io.BytesIO(data))  # type: ignore[assignment]
     try:
-        found = stream.read(most_bytes + 1)
+        content = stream.read(most_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise PlacerError(
             f"'{place}' is no complete gzip file: {error}", "fetch it again", exit_code=FAILED
         ) from None
-    if len(found) > most_bytes:
+    if len(content) > most_bytes:
         raise _too_large(place, most_bytes)
-    return found
+    return content
 
 
 def _too_large(place: str, most_bytes: int) -> PlacerError:

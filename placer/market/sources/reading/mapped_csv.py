@@ -145,18 +145,20 @@ def _sources(table: Table, mapping: ColumnMap) -> dict[str, str]:
         if theirs not in table.header:
             error = unknown("column", theirs, table.header)
             raise PlacerError(f"{table.place}:1: {error.message}", error.hint)
-    found = {column: mapping.columns.get(column, column) for column in file_columns(mapping.file)}
-    found = {
-        column: "" if column in mapping.constants else theirs for column, theirs in found.items()
+    columns = {column: mapping.columns.get(column, column) for column in file_columns(mapping.file)}
+    columns = {
+        column: "" if column in mapping.constants else theirs for column, theirs in columns.items()
     }
-    missing = [column for column, theirs in found.items() if theirs and theirs not in table.header]
+    missing = [
+        column for column, theirs in columns.items() if theirs and theirs not in table.header
+    ]
     needed = [column for column in missing if not _may_be_empty(column, mapping.file)]
     if needed:
         raise PlacerError(
             f"'{table.place}' gives no {', '.join(needed)}",
             f"map them to its columns ({', '.join(table.header[:12])}), or give --set",
         )
-    return {column: theirs for column, theirs in found.items() if column not in missing}
+    return {column: theirs for column, theirs in columns.items() if column not in missing}
 
 
 def _may_be_empty(column: str, file: str) -> bool:
@@ -272,16 +274,16 @@ def _no_region(where: str, row: Row, places: Iterable[str]) -> PlacerError:
     pairs = [place.split("/", 1) for place in places]
     regions = [name for owner, name in pairs if owner == provider]
     if not regions:
-        found = unknown("provider", provider, {owner for owner, _ in pairs})
-        return _unnamed(where, found.message, f"{found.hint}; correct it", "provider")
+        error = unknown("provider", provider, {owner for owner, _ in pairs})
+        return _unnamed(where, error.message, f"{error.hint}; correct it", "provider")
     zone = re.fullmatch(r"(.+\d)-?[a-z]|(.+)-\d", region)
     of = next((name for name in (zone.groups() if zone else ()) if name in regions), None)
     if of is not None:
         return _unnamed(where, f"region '{region}' is a zone of {of}", f"write {of}", "region")
-    found = unknown(f"region of {provider}", region, regions)
+    error = unknown(f"region of {provider}", region, regions)
     others = sorted(owner for owner, name in pairs if name == region)
     elsewhere = f"; {' and '.join(others)} has one of this name" if others else ""
-    return _unnamed(where, found.message, f"{found.hint}{elsewhere}; correct it", "region")
+    return _unnamed(where, error.message, f"{error.hint}{elsewhere}; correct it", "region")
 
 
 def _no_gpu(where: str, gpu: str, gpus: Iterable[str]) -> PlacerError:
@@ -292,11 +294,11 @@ def _no_gpu(where: str, gpu: str, gpus: Iterable[str]) -> PlacerError:
     family = [name for name in gpus if name.upper().split("-")[0] in words]
     whole = [name for name in family if words.issuperset(name.upper().split("-"))]
     fit = [max(whole, key=lambda name: name.count("-"))] if whole else family
-    found = unknown("gpu", gpu, gpus)
+    error = unknown("gpu", gpu, gpus)
     return _unnamed(
         where,
-        found.message,
-        f"write {' or '.join(fit)}" if fit else f"{found.hint}; correct it",
+        error.message,
+        f"write {' or '.join(fit)}" if fit else f"{error.hint}; correct it",
         "gpu",
     )
 

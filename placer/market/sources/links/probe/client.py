@@ -160,12 +160,12 @@ def _open(peer: Peer, question: Question) -> tuple[socket.socket, float]:
 
 def _side_by_side(jobs: list[Callable[[], tuple[int, Report]]]) -> list[tuple[int, Report]]:
     """Run all jobs at once, each in a thread; raise the first fault."""
-    found: list[tuple[int, Report]] = []
+    reports: list[tuple[int, Report]] = []
     faults: list[Exception] = []
 
     def run(job: Callable[[], tuple[int, Report]]) -> None:
         try:
-            found.append(job())
+            reports.append(job())
         except (ProbeError, OSError) as fault:
             faults.append(fault)
 
@@ -176,7 +176,7 @@ def _side_by_side(jobs: list[Callable[[], tuple[int, Report]]]) -> list[tuple[in
         thread.join()
     if faults:
         raise faults[0]
-    return found
+    return reports
 
 
 def _upload(connection: socket.socket, question: Question, silence: float) -> tuple[int, Report]:

@@ -55,9 +55,9 @@ def read_hosts(path: str, regions: Mapping[str, Region]) -> ProbeHosts:
     PlacerError
         Names the host and the value that is wrong.
     """
-    found = read_toml(path, EXAMPLE)
-    _check_keys(found, {"here", "host"}, path)
-    entries = found["host"]
+    document = read_toml(path, EXAMPLE)
+    _check_keys(document, {"here", "host"}, path)
+    entries = document["host"]
     if not isinstance(entries, list) or not 1 <= len(entries) <= MOST_HOSTS:
         raise PlacerError(f"{path}: host is not a list of 1 to {MOST_HOSTS} tables", EXAMPLE)
     hosts = tuple(
@@ -72,7 +72,7 @@ def read_hosts(path: str, regions: Mapping[str, Region]) -> ProbeHosts:
             raise PlacerError(
                 f"{path}: {kind} '{twice}' stands twice", f"give each host a {kind} of its own"
             )
-    return ProbeHosts(here=_place(found["here"], path, regions), hosts=hosts)
+    return ProbeHosts(here=_place(document["here"], path, regions), hosts=hosts)
 
 
 def _host(entry: Any, where: str, regions: Mapping[str, Region]) -> ProbeHost:

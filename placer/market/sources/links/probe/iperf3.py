@@ -16,13 +16,13 @@ from placer.market.sources.links.probe.protocol import ProbeError
 
 def find_iperf3() -> str:
     """Find the program; `PlacerError` if it is not installed."""
-    found = shutil.which("iperf3")
-    if found is None:
+    program = shutil.which("iperf3")
+    if program is None:
         raise PlacerError(
             "iperf3 is not installed here",
             "install it, or leave --with iperf3 out: placer measures with sockets of its own",
         )
-    return found
+    return program
 
 
 def iperf3_throughput(
@@ -72,13 +72,13 @@ def iperf3_throughput(
     except (OSError, ValueError) as error:
         raise ProbeError(f"iperf3 cannot be run: {error}") from None
     try:
-        found = read_run(done.stdout, "iperf3")
+        run_result = read_run(done.stdout, "iperf3")
     except PlacerError as error:
         raise ProbeError(error.message) from None
-    bits = found.back if run.verb == "download" else found.forth
+    bits = run_result.back if run.verb == "download" else run_result.forth
     if bits is None:
         raise ProbeError("iperf3 measured the other direction")
     counted = int(bits * lasting / 8)
     return Throughput(
         streams=run.streams, sent_bytes=counted, received_bytes=counted, bits_per_s=bits
-    ), found.rtt_ms
+    ), run_result.rtt_ms

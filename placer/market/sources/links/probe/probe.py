@@ -122,7 +122,7 @@ def _socket_host(
             f"answers in {rtt_ms:.3g} ms; light in fibre to {host.place} needs {least_ms:.1f} ms: "
             f"check its place"
         )
-    found = _measured(
+    measured = _measured(
         runs, lambda run: throughput(peer, run.verb, run.streams, run.most_bytes, plan.seconds)
     )
     reading = partial(
@@ -134,8 +134,8 @@ def _socket_host(
     ]
     return HostReport(
         host=host,
-        readings=(*timed, *(_reading(reading, plan, host, verb, done) for verb, done in found)),
-        runs=tuple(found),
+        readings=(*timed, *(_reading(reading, plan, host, verb, done) for verb, done in measured)),
+        runs=tuple(measured),
         connect_ms=trip.connect_s * 1e3,
         echo_ms=trip.echo_s * 1e3,
     )
@@ -149,7 +149,7 @@ def _iperf3_host(plan: ProbePlan, host: ProbeHost, runs: Sequence[Run], program:
         rtts.extend([] if rtt_ms is None else [rtt_ms])
         return done
 
-    found = _measured(runs, one)
+    measured = _measured(runs, one)
     reading = partial(
         Reading,
         where=host.name,
@@ -159,21 +159,21 @@ def _iperf3_host(plan: ProbePlan, host: ProbeHost, runs: Sequence[Run], program:
     timed = [reading(src=plan.here, dst=host.place, rtt_ms=min(rtts))] if rtts else []
     return HostReport(
         host=host,
-        readings=(*timed, *(_reading(reading, plan, host, v, done) for v, done in found)),
-        runs=tuple(found),
+        readings=(*timed, *(_reading(reading, plan, host, v, done) for v, done in measured)),
+        runs=tuple(measured),
     )
 
 
 def _measured(
     runs: Sequence[Run], measure: Callable[[Run], Throughput]
 ) -> list[tuple[str, Throughput]]:
-    found = []
+    rows = []
     for run in runs:
         done = measure(run)
         if done.bits_per_s > MOST_BITS_PER_S:
             raise ProbeError(f"reports {done.bits_per_s:.3g} bits/s, more than any network")
-        found.append((run.verb, done))
-    return found
+        rows.append((run.verb, done))
+    return rows
 
 
 def _reading(
@@ -185,8 +185,8 @@ def _reading(
 
 def resolve(host: ProbeHost) -> tuple[str, int]:
     """Look a host's address up once, so that no time of a name server is measured."""
-    found = socket.getaddrinfo(host.host, host.port, type=socket.SOCK_STREAM)[0][4]
-    return str(found[0]), int(found[1])
+    address = socket.getaddrinfo(host.host, host.port, type=socket.SOCK_STREAM)[0][4]
+    return str(address[0]), int(address[1])
 
 
 def today() -> str:

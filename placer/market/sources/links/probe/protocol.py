@@ -120,11 +120,13 @@ def read_question(line: bytes, nonce: str, token: str) -> Question:
         If it is no question, or not signed with the token.
     """
     try:
-        found = json.loads(line)
+        message = json.loads(line)
         question = Question(
-            verb=str(found["verb"]), most_bytes=int(found["bytes"]), seconds=float(found["seconds"])
+            verb=str(message["verb"]),
+            most_bytes=int(message["bytes"]),
+            seconds=float(message["seconds"]),
         )
-        mac = str(found["mac"]).encode("ascii", "replace")
+        mac = str(message["mac"]).encode("ascii", "replace")
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise ProbeError("not a question of a placer probe") from None
     if not hmac.compare_digest(mac, _mac(question, nonce, token).encode()):
@@ -172,30 +174,30 @@ def read_line(connection: socket.socket, seconds: float, most: int = MOST_LINE_B
     ProbeError
         If the line is too long, late, or the other side closes before its end.
     """
-    found = b""
+    data = b""
     wait = until(seconds)
-    while not found.endswith(b"\n"):
+    while not data.endswith(b"\n"):
         connection.settimeout(wait())
         piece = connection.recv(1)
         if not piece:
             raise ProbeError("closed before the end of its line")
-        found += piece
-        if len(found) > most:
+        data += piece
+        if len(data) > most:
             raise ProbeError("sent a line that is too long")
-    return found
+    return data
 
 
 def read_exactly(connection: socket.socket, count: int, seconds: float) -> bytes:
     """Read a fixed number of bytes in a bounded time; empty if the other side closed first."""
-    found = b""
+    data = b""
     wait = until(seconds)
-    while len(found) < count:
+    while len(data) < count:
         connection.settimeout(wait())
-        piece = connection.recv(count - len(found))
+        piece = connection.recv(count - len(data))
         if not piece:
             return b""
-        found += piece
-    return found
+        data += piece
+    return data
 
 
 def until(seconds: float) -> Callable[[], float]:

@@ -223,8 +223,8 @@ class ProbeServer:
         end, count = time.monotonic() + self.limits.idle_seconds, 0
         connection.settimeout(self.limits.idle_seconds)
         with contextlib.suppress(OSError):
-            while time.monotonic() < end and (got := connection.recv_into(buffer)):
-                count += got
+            while time.monotonic() < end and (received := connection.recv_into(buffer)):
+                count += received
         return count
 
     def _send(self, connection: socket.socket, question: Question) -> int:

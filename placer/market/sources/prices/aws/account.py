@@ -75,7 +75,7 @@ class Account:
         PlacerError
             With exit code 2 without credentials, with exit code 7 if AWS does not deliver.
         """
-        found: list[Any] = []
+        rows: list[Any] = []
         words = operation.replace("_", " ")
         with in_words(words):
             paged = client.can_paginate(operation)
@@ -91,8 +91,8 @@ class Account:
                         "run this again later",
                         exit_code=FAILED,
                     )
-                found += page[result]
-        return found
+                rows += page[result]
+        return rows
 
 
 @contextmanager

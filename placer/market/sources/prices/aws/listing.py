@@ -53,7 +53,7 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
     for number, region in enumerate(regions, start=1):
         tell(f"prices of AWS, {region} ({number} of {len(regions)})")
         try:
-            found = _Region(account, pricing, scope, region, shapes).read()
+            prices = _Region(account, pricing, scope, region, shapes).read()
         except PlacerError as error:
             if not partial or error.exit_code != FAILED:
                 raise PlacerError(
@@ -61,9 +61,9 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
                 ) from None
             failed[region] = error.message
             continue
-        quotes += found.quotes
-        origins += found.origins
-        left_out.update(found.left_out)
+        quotes += prices.quotes
+        origins += prices.origins
+        left_out.update(prices.left_out)
     if failed and len(failed) == len(regions):
         raise PlacerError(
             f"no region of AWS delivered: {next(iter(failed.values()))}",
@@ -91,15 +91,15 @@ def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> tuple[li
         for row in rows
     }
     left_out["region that the shipped book does not know"] += len(on.keys() - scope.known_regions)
-    found = [region for region in scope.regions if on.get(region)]
+    regions = [region for region in scope.regions if on.get(region)]
     off = [region for region in scope.regions if not on.get(region)]
-    if not found:
+    if not regions:
         raise PlacerError(
             "none of these regions is switched on in this account",
             "name others with --in",
             exit_code=FAILED,
         )
-    return found, [f"not switched on in this account: {', '.join(off)}"] if off else []
+    return regions, [f"not switched on in this account: {', '.join(off)}"] if off else []
 
 
 class _Region:
@@ -175,7 +175,7 @@ class _Region:
         """Return the types of the price list that the region has: the list also keeps prices of
         those that are gone.
         """
-        found: set[str] = set()
+        offered: set[str] = set()
         for names in _parts(types):
             wishes = {
                 "LocationType": "region",
@@ -184,10 +184,10 @@ class _Region:
             rows = self.account.rows(
                 self.ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **wishes
             )
-            found |= {row["InstanceType"] for row in rows} & set(names)
-        for name in set(types) - found:
+            offered |= {row["InstanceType"] for row in rows} & set(names)
+        for name in set(types) - offered:
             self.left_out[f"type that its region does not offer: {name.partition('.')[0]}"] += 1
-        return found
+        return offered
 
     def _wanted(self, types: Iterable[str]) -> dict[str, Shape]:
         """Return the shapes of types whose device is known and asked for."""

@@ -57,7 +57,7 @@ def list_prices(entries: list[str], region: str) -> list[ListPrice]:
     PlacerError
         With exit code 7 if an entry is no JSON document of this kind.
     """
-    found = []
+    listed = []
     for entry in entries:
         try:
             document = json.loads(entry)
@@ -73,7 +73,7 @@ def list_prices(entries: list[str], region: str) -> list[ListPrice]:
                 if prices:
                     has_gpu = attributes.get("gpu", "NA") not in ("NA", "0")
                     since = day_of(term.get("effectiveDate"))
-                    found.append(
+                    listed.append(
                         ListPrice(
                             instance_type=attributes["instanceType"],
                             usd_per_hour=max(prices),
@@ -86,7 +86,7 @@ def list_prices(entries: list[str], region: str) -> list[ListPrice]:
                 f"an entry of AWS' price list for {region} cannot be read: {type(error).__name__}"
             )
             raise PlacerError(what, "run this again later", exit_code=FAILED) from None
-    return found
+    return listed
 
 
 def _is_wanted(attributes: Mapping[str, Any], region: str) -> bool:

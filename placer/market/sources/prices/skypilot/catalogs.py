@@ -90,20 +90,20 @@ def read_skypilot(
     regions = {*base.regions, *(f"{row['provider']}/{row['region']}" for row in own["regions.csv"])}
     gpus = {**base.gpus, **{row["gpu"]: Gpu(**row) for row in own["gpus.csv"]}}
     tally = Tally(skip_bad=skip_bad)
-    found: list[tuple[Machine, str]] = []
+    machines: list[tuple[Machine, str]] = []
     origins: list[Origin] = []
     known: dict[Key, Row] = {}
     for cloud, place in files:
         document = read_document(place, most_bytes=MOST_BYTES, read_seconds=read_seconds)
-        said, beside = read_sources(place, MOST_BYTES)
-        known |= said
+        sources, beside = read_sources(place, MOST_BYTES)
+        known |= sources
         origins += [document.origin, *beside]
         rows = read_vm_rows(document, tally)
         read = gcp_machines if cloud == "gcp" else plain_machines
         day = (as_of or _date_of(place)).isoformat()
-        found += [(machine, day) for machine in read(cloud, rows, regions, gpus, tally)]
-    usual = _usual_prices(base, [machine for machine, _ in found])
-    offers = list(_offers([(m, day) for m, day in found if _plausible(m, usual, tally)], tally))
+        machines += [(machine, day) for machine in read(cloud, rows, regions, gpus, tally)]
+    usual = _usual_prices(base, [machine for machine, _ in machines])
+    offers = list(_offers([(m, day) for m, day in machines if _plausible(m, usual, tally)], tally))
     if not offers:
         raise tally.nothing()
     offers, undated = with_sources(offers, known)
@@ -145,19 +145,19 @@ def _files(place: str, provider: str | None) -> list[tuple[str, str]]:
         folder = Path(place)
         if (folder / "vms.csv").is_file():
             return [(_provider_of(str(folder / "vms.csv"), provider), str(folder / "vms.csv"))]
-        found = [
+        files = [
             (cloud, str(path))
             for cloud in PROVIDERS
             if provider in (None, cloud)
             for path in sorted((folder / cloud).glob("vms.csv*"))[:1]
             if path.name in {"vms.csv", "vms.csv.gz"}
         ]
-        if not found:
+        if not files:
             raise PlacerError(
                 f"'{place}' has no {provider or 'aws'}/vms.csv",
                 "name a folder of SkyPilot's catalogs, such as catalogs/v8",
             )
-        return found
+        return files
     return [(_provider_of(place, provider), place)]
 
 

@@ -90,16 +90,16 @@ def with_sources(offers: Sequence[Row], known: Mapping[Key, Row]) -> tuple[list[
     tuple
         The offers in their order; how many of them nothing is known of.
     """
-    found: list[Row] = []
+    source_lines: list[Row] = []
     plain = 0
     for offer in offers:
         row = known.get(_key(offer))
         if row is not None and _same_price(row, offer):
-            found.append({**offer, **{column: row.get(column) for column in SAID}})
+            source_lines.append({**offer, **{column: row.get(column) for column in SAID}})
         else:
-            found.append(offer)
+            source_lines.append(offer)
             plain += 1
-    return found, plain
+    return source_lines, plain
 
 
 def _key(row: Row) -> Key:

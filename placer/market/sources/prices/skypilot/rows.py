@@ -67,18 +67,18 @@ class Tally:
         """Return how many rows were left out, by reason and name; names beyond `MOST_REASONS` are
         added up.
         """
-        found: dict[str, int] = {}
+        reasons: dict[str, int] = {}
         for reason, names in self.left_out.items():
             common = names.most_common()
-            found |= {
+            reasons |= {
                 f"{reason}: {name}" if name else reason: count
                 for name, count in common[:MOST_REASONS]
             }
             if common[MOST_REASONS:]:
-                found[f"{reason}: {len(common) - MOST_REASONS} others"] = sum(
+                reasons[f"{reason}: {len(common) - MOST_REASONS} others"] = sum(
                     count for _, count in common[MOST_REASONS:]
                 )
-        return found
+        return reasons
 
     def nothing(self) -> PlacerError:
         """Build the error of an import that has left everything out."""
@@ -152,7 +152,7 @@ def read_vm_rows(document: Document, tally: Tally) -> list[VmRow]:
             table.place,
         )
     at = [table.header.index(name) if name in table.header else -1 for name in _ORDER]
-    found: dict[tuple[str, ...], VmRow] = {}
+    rows_by_key: dict[tuple[str, ...], VmRow] = {}
     last: tuple[tuple[str, ...], VmRow] | None = None
     for number, cells in table.cells:
         where = f"{table.place}:{number}"
@@ -164,11 +164,11 @@ def read_vm_rows(document: Document, tally: Tally) -> list[VmRow]:
             **dict(zip(_FIELDS, (cells[i].strip() if i >= 0 else "" for i in at), strict=True)),
             where=where,
         )
-        last = _keep(found, row, tally)
+        last = _keep(rows_by_key, row, tally)
     if table.cut_off and last is not None:
         tally.refuse(last[1].where, "the last line has no end: the file is cut off")
-        found.pop(last[0], None)
-    return list(found.values())
+        rows_by_key.pop(last[0], None)
+    return list(rows_by_key.values())
 
 
 _ORDER = (

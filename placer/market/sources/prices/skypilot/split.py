@@ -41,7 +41,7 @@ def split_prices(
     """
     left_out: set[Edge] = set()
     while True:
-        found: dict[str, dict[str, float]] = {}
+        sums: dict[str, dict[str, float]] = {}
         wrong: set[Edge] = set()
         kept = {edge: prices for edge, prices in machines.items() if edge not in left_out}
         for market in ("on_demand", "spot"):
@@ -64,9 +64,9 @@ def split_prices(
             }
             wrong |= bad
             for name, nano in parts.items():
-                found.setdefault(name, {})[market] = nano / NANO
+                sums.setdefault(name, {})[market] = nano / NANO
         if not wrong:
-            return found, left_out
+            return sums, left_out
         left_out |= wrong
 
 
