@@ -2,7 +2,10 @@
 others where the relay takes connections.
 
 gloo's ranks write their addresses to the store at which they meet, as the kernel's ``sockaddr_in``,
-and read those of the others: here those that are read are exchanged for the relay's.
+and read those of the others. Here the addresses that are read are replaced by the relay's.
+
+The store of each group is in Python. It is referred to until the process ends, like the groups:
+see `placer.launch.runtime.processes.rank_process`.
 """
 
 from __future__ import annotations

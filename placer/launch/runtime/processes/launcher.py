@@ -21,13 +21,17 @@ from types import MappingProxyType
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.launch.runtime.processes.rank_process import LOST, main
+from placer.launch.runtime.processes.rank_process import FAILED, GATHER_S, LOST, main
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import executed
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.training.memory import oom_kills
 from placer.launch.shaped_network import exit_text
 
+EXIT_S = 60.0
+"""Time for a rank to exit after its last record; then it is killed. A destructor of gloo or of the
+user's code can hang: see `placer.launch.runtime.processes.rank_process`.
+"""
 GRACE_S = 10.0
 """Time for the others to keep a checkpoint after one is lost; then they are ended."""
 LOOK_S = 0.2
@@ -109,7 +113,14 @@ class Launcher:
         self.ended: set[int] = set()
         self.gone: set[int] = set()
         self.lost: list[tuple[int, str]] = []
+        self.exit_by: dict[int, float] = {}
+        self.overdue: set[int] = set()
         self.oom_kills = oom_kills()
+
+    @property
+    def _gathers(self) -> bool:
+        """Whether rank 0 collects the records of other machines."""
+        return len(self.job.ranks) < self.plan.ranks
 
     def run(self) -> None:
         """Start all, wait for all.
@@ -148,7 +159,7 @@ class Launcher:
             "settings": asdict(self.settings),
             "rank": rank,
             "store": [self.job.host, self.job.port, self.job.serves and rank == 0],
-            "gather": len(self.job.ranks) < self.plan.ranks,
+            "gather": self._gathers,
             "here": list(self.job.ranks),
             "extra": {**loop, **card, **self.job.extra},
             "network": network,
@@ -185,6 +196,7 @@ class Launcher:
         running, until = set(self.job.ranks), float("inf")
         while running:
             self._check_services()
+            self._kill_overdue(running)
             try:
                 rank, record = self.queue.get(
                     timeout=min(
@@ -207,6 +219,13 @@ class Launcher:
             self._check_services()  # what ended the ranks
             raise self._failure()
 
+    def _kill_overdue(self, running: set[int]) -> None:
+        """Kill ranks that hang in exit; their last record stands for their exit code."""
+        for rank in running - self.overdue:
+            if time.monotonic() > self.exit_by.get(rank, float("inf")):
+                self.overdue.add(rank)
+                self.processes[rank].kill()
+
     def _check_services(self) -> None:
         """Stop at once where a process has ended without which nothing goes on."""
         for name, process in self.services.items():
@@ -226,6 +245,9 @@ class Launcher:
         return self.gone | accused
 
     def _take(self, rank: int, record: Record) -> None:
+        if record["kind"] in ("end", "error", "fault") and record["rank"] == rank:
+            gather_s = self.settings.join_s + GATHER_S if self._gathers else 0.0
+            self.exit_by[rank] = time.monotonic() + EXIT_S + gather_s
         if record["kind"] == "step":
             self.steps[record["rank"]] = record["step"]
         elif record["kind"] == "end":
@@ -237,7 +259,14 @@ class Launcher:
         self.handle(record)
 
     def _is_loss(self, rank: int) -> bool:
-        return self.processes[rank].exitcode != 0 or rank not in self.ended
+        return self._exit_code(rank) != 0 or rank not in self.ended
+
+    def _exit_code(self, rank: int) -> int:
+        """Return how a rank ended; for one that was killed in exit, how it was about to end."""
+        code, fault = self.processes[rank].exitcode or 0, self.faults.get(rank)
+        if rank not in self.overdue or (fault is None and self._gathers):
+            return code
+        return 0 if fault is None else LOST if fault["kind"] == "fault" else FAILED
 
     def _goes_on(self, rank: int, running: set[int]) -> bool:
         """Whether the others can do without a rank; all of them hear of it."""
@@ -269,7 +298,7 @@ class Launcher:
 
     def _how(self, rank: int) -> str:
         """How a process ended, in words."""
-        code, fault = self.processes[rank].exitcode or 0, self.faults.get(rank)
+        code, fault = self._exit_code(rank), self.faults.get(rank)
         if fault is not None and fault["kind"] == "error":
             return str(fault["message"])
         if code == LOST and fault is not None:
@@ -285,7 +314,7 @@ class Launcher:
 
     def _failure(self) -> PlacerError:
         """The one cause: what failed of its own, before those that only lost a peer."""
-        own = [(rank, words) for rank, words in self.lost if self.processes[rank].exitcode != LOST]
+        own = [(rank, words) for rank, words in self.lost if self._exit_code(rank) != LOST]
         if own:
             rank, words = own[0]
             error = self.faults.get(rank, {})

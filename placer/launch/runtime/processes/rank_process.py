@@ -1,8 +1,21 @@
-"""One process of a run: takes its job, reports records to the launcher, and ends when the launcher
-ends.
+"""The process of one rank: it runs its job, reports records, and ends with its launcher.
 
-The launcher holds one end of a pipe open as long as it lives: when that closes, the process ends,
+The launcher holds one end of a pipe open as long as it lives. When that closes, the process ends,
 so nothing is left behind even when the launcher is killed.
+
+The process always ends by ``os._exit``, and its process groups are never destroyed. Their
+destructor can hang for ever: ``~ProcessGroupGloo`` joins gloo's thread while the main thread holds
+the GIL, and that thread may wait for the GIL to free a collective. Three rules keep it from running.
+
+* ``torch.distributed`` refers to every group until the end, as ``destroy_process_group`` is never
+  called.
+* `placer.launch.runtime.processes.rank_run` refers to the user's model, which may hold groups,
+  works or data loaders of its own, until the end.
+* Ranks only send and receive dense tensors point to point (`placer.launch.runtime.wire.wire`), so
+  gloo's thread has no collective to free.
+
+If a rank hangs in exit all the same, the launcher kills it after a deadline
+(`placer.launch.runtime.processes.launcher`).
 """
 
 from __future__ import annotations
@@ -25,10 +38,12 @@ from placer.launch.runtime.training.context import Settings
 
 FAILED, LOST = 1, 75
 """Exit codes: this process failed; another was lost (EX_TEMPFAIL)."""
+GATHER_S = 60.0
+"""Time for rank 0 to collect the records of a machine that has ended."""
 
 
 def main(job: dict[str, Any], records: Connection, alive: Connection) -> None:
-    """Run a job and end without the destructors of gloo, which wait for peers that are gone.
+    """Run a job and end the process without any destructor; see above.
 
     Parameters
     ----------
@@ -179,7 +194,7 @@ def _gather(
     if rank != 0:
         store.set(f"records/{rank}", json.dumps(mine))
         store.wait(
-            ["gathered"], timedelta(seconds=60)
+            ["gathered"], timedelta(seconds=GATHER_S)
         )  # rank 0 serves the store until all is handed over
         return
     for other in sorted(set(range(plan.ranks)) - set(job["here"])):

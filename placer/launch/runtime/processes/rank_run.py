@@ -35,6 +35,8 @@ PATIENT_S = 86_400.0
 """Time-out of gloo where one slow peer must not close the connections to all."""
 MOST_LOGGED = 100
 """Models with so few parameters are written to the log."""
+_UNTIL_EXIT: list[Any] = []
+"""Objects whose destructors must not run: see `placer.launch.runtime.processes.rank_process`."""
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -62,6 +64,7 @@ def work(
     trainer = None
     try:
         trainer = _trainer(settings, rank)
+        _UNTIL_EXIT.append(trainer)
         _train(plan, settings, rank, store, report, trainer, backend)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
@@ -107,6 +110,7 @@ def _train(
             {"kind": "notice", "rank": rank, "gone": gone, "message": words}
         ),
     )
+    _UNTIL_EXIT.append(context)
     if strategy.WIRED:
         patient = (
             settings.elastic and strategy.ELASTIC
