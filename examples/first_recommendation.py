@@ -1,11 +1,14 @@
-"""A first recommendation: where to train XLM-RoBERTa for at most 5 USD an hour, and what it would
-cost.
+"""Ask for a first recommendation: where to train XLM-RoBERTa for at most 5 USD an hour.
 
-Shows: one question and what an answer holds: machines, speed with its interval, what a step is made
-of, the price with its egress, the proof, and what lies just outside the budget. The prices are
-those of April 2023 (Erben et al.); without `catalog` they are today's. Prints: about ten lines.
-Takes about 2 s. On the command line: `placer recommend --model roberta-xlm --budget 5/h --catalog
-erben-2023 --gpu T4,A10,V100`.
+Shows: one question and what an answer holds: machines, speed with its interval, the parts of a
+step, the price with its egress, the proof, and what lies just outside the budget. The prices are
+those of April 2023 (Erben et al.); without `catalog` they are today's.
+
+Prints: about ten lines. Takes about 2 s.
+
+On the command line:
+
+    placer recommend --model roberta-xlm --budget 5/h --catalog erben-2023 --gpu T4,A10,V100
 """
 
 import placer

@@ -1,15 +1,15 @@
-"""Train a tiny RoBERTa with real hivemind from an exported plan, and compare the run with what the
-plan expects.
+"""Train a tiny RoBERTa with real hivemind from an exported plan, and compare it with the plan.
 
     # plan, export, two peers as processes, table; 4 minutes
     python examples/hivemind_roberta_tiny.py
     # links with the plan's bandwidth and delay; needs root
     python examples/hivemind_roberta_tiny.py --peers 3 --shaped
 
-The scripts that ``placer export --to hivemind`` writes start this same file once a machine, with
+The scripts that ``placer export --to hivemind`` writes start this same file once per machine, with
 the options of `peer_options`. The model is a masked language model of 2 million parameters, the
-text a Markov chain made in memory: nothing is downloaded. Needs ``pip install hivemind==1.1.12``
-beside PyTorch, and pyroute2 for shaped links.
+text a Markov chain made in memory: nothing is downloaded.
+
+Needs ``pip install hivemind==1.1.12`` beside PyTorch, and pyroute2 for shaped links.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
 #!/bin/sh
-# Start a training loop of your own by exported scripts: own_loop.py on two "machines", which here are two processes.
+# Start a training loop of your own by exported scripts: own_loop.py on two "machines", which here
+# are two processes.
 #
-# Shows: a plan over two regions, exported as one torchrun script a region, and how each machine starts its script.
-# Prints: the plan, the names of the files, and the output of the loop: loss and samples/s of both workers together. That is another
-# model on another device than the plan's, so its samples/s say nothing about the plan.
-# Needs: pip install 'placer[profile]' (PyTorch with torchrun). Takes about 15 s. Usage: sh launch_torchrun.sh [FOLDER for what is written]
+# Shows: a plan over two regions, exported as one torchrun script a region, and how each machine
+# starts its script.
+# Prints: the plan, the names of the files, and the output of the loop: loss and samples/s of both
+# workers together. That is another model on another device than the plan's, so its samples/s say
+# nothing about the plan.
+# Needs: pip install 'placer[profile]' (PyTorch with torchrun). Takes about 15 s.
+# Usage: sh launch_torchrun.sh [FOLDER for what is written]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$(mktemp -d)}

@@ -1,11 +1,15 @@
-"""A training loop of your own, started by the scripts that `placer export --to torchrun` writes:
-see launch_torchrun.sh.
+"""Train with a loop of your own, started by the scripts of `placer export --to torchrun`.
 
 Shows: that the machines need nothing of placer. The exported scripts start torchrun, which joins
 the machines; the plan arrives in variables PLACER_*: model, target batch size, microbatch, and the
-speed below which something is wrong. Prints: the loss (guessing gives 3.5), samples/s of all
-machines, and below what the plan would have raised an alarm. Needs: PyTorch, and train_tiny.py
-beside it. Without torchrun it trains alone: `python own_loop.py --tbs 64`.
+speed below which something is wrong. launch_torchrun.sh starts it.
+
+Prints: the loss (guessing gives 3.5), samples/s of all machines, and a warning where the plan would
+have raised an alarm.
+
+Needs: PyTorch, and train_tiny.py in the same folder. Without torchrun it trains alone:
+
+    python own_loop.py --tbs 64
 """
 
 import argparse

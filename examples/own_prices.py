@@ -1,13 +1,17 @@
-"""Your own prices over the shipped book: a contract with a discount, then a machine that is already
-paid for.
+"""Put your own prices over the shipped book: a contract with a discount, then a reserved machine.
 
-Shows: how CSV files lie over the default book (later ones win), what they change in it, and what
-that changes in the recommendation. The files are contract.csv (15 % off Google Cloud, 20 % off its
-H100) and quote.csv (a negotiated price, and a reserved machine, which costs nothing more per hour).
-The question: train XLM-RoBERTa on demand in AWS or Google Cloud for at most 20 USD/h. Prints: the
-recommendation before and after each file, with the rows that made the difference. Takes about 2 s.
-On the command line: `placer catalog diff default examples/contract.csv`, and `placer recommend
---catalog default --catalog FILE.csv`.
+Shows: how CSV files are layered over the default book (later ones win), what they change in it, and
+what that changes in the recommendation. The files are contract.csv (15 % off Google Cloud, 20 % off
+its H100) and quote.csv (a negotiated price, and a reserved machine, which costs nothing more per
+hour). The question: train XLM-RoBERTa on demand in AWS or Google Cloud for at most 20 USD/h.
+
+Prints: the recommendation before and after each file, with the rows that made the difference. Takes
+about 2 s.
+
+On the command line:
+
+    placer catalog diff default examples/contract.csv
+    placer recommend --catalog default --catalog FILE.csv
 """
 
 from pathlib import Path

@@ -1,10 +1,14 @@
 #!/bin/sh
-# From a model to a launch: profile it here, estimate it for every GPU, recommend within a budget, export for SkyPilot.
+# From a model to a launch: profile it here, estimate it for every GPU, recommend within a budget,
+# export for SkyPilot.
 #
-# Shows: the four commands between your own model and `sky jobs launch`; nothing is launched and no account is needed.
-# Prints: what was measured on this CPU, what is estimated for GPUs with intervals, the recommendation, the files, and how to launch.
+# Shows: the four commands between your own model and `sky jobs launch`; nothing is launched and
+# no account is needed.
+# Prints: what was measured on this CPU, what is estimated for GPUs with intervals, the
+# recommendation, the files, and how to launch.
 # Needs: pip install 'placer[profile]' (PyTorch). Takes about a minute, half of it measuring.
-# Usage: sh profile_to_skypilot.sh [FOLDER for what is written [MODULE:FUNCTION [options of placer profile]]]
+# Usage: sh profile_to_skypilot.sh [FOLDER for what is written [MODULE:FUNCTION [options of placer
+# profile]]]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$(mktemp -d)}

@@ -1,10 +1,13 @@
 #!/bin/sh
 # Rehearse a plan: its geography on this machine, before anything is rented.
 #
-# Shows: a plan over two continents, then `placer rehearse`: each machine is a process with a network of its own, streams have the plan's
-# bandwidth and round-trip time, bytes and calculation are scaled down. Then the same with a worker that is killed.
-# Prints: seconds, bytes by link and dollars, predicted beside measured; what the death of the worker cost.
-# Needs: Linux and root (or user namespaces; without, slower ways are tried), pip install 'placer[rehearse]'. Takes about 60 s.
+# Shows: a plan over two continents, then `placer rehearse`: each machine is a process with a
+# network of its own, streams have the plan's bandwidth and round-trip time, bytes and calculation
+# are scaled down. Then the same with a worker that is killed.
+# Prints: seconds, bytes by link and dollars, predicted beside measured; what the death of the
+# worker cost.
+# Needs: Linux and root (or user namespaces; without, slower ways are tried), pip install
+# 'placer[rehearse]'. Takes about 60 s.
 # Usage: sh rehearse_plan.sh [FOLDER for what is written]
 set -eu
 out=${1:-$(mktemp -d)}

@@ -1,11 +1,11 @@
-"""A scheduler's loop: one `Advisor` answers a queue of jobs, a prepared question, and a market that
-moves.
+"""Answer a queue of jobs with one `Advisor`: a scheduler's loop in a market that moves.
 
 Shows: a queue with a job that does not fit and one with a typing error; the same job at many
-budgets (`prepare`: what the budgets share is worked out once); what to do with running jobs when
-prices move or capacity goes (`whatif`: keep them or move). Prints: a line for each job, and how
-many requests a second this machine answered. `1xH100:2:spot` is one spot machine with two H100.
-Takes about 3 s.
+budgets (`prepare` works out once what the budgets share); what to do with running jobs when prices
+move or capacity goes (`whatif`: keep them or move). `1xH100:2:spot` is one spot machine with two
+H100.
+
+Prints: a line for each job, and how many requests a second this machine answered. Takes about 3 s.
 """
 
 import time

@@ -1,14 +1,16 @@
-"""Two small language models to try placer with: what `placer profile` and `placer run` are given as
-module:function.
+"""Two small language models to try placer with, as module:function of `placer profile` and `run`.
 
 Shows: how your own model is handed to placer: a function without arguments that returns a
-`Workload` (or a module and a maker of batches). Prints: nothing by itself: run_plan.sh trains
-`workload`, profile_to_skypilot.sh profiles `ten_million`, own_loop.py trains either. Needs:
-PyTorch.
+`Workload` (or a module and a maker of batches).
+
+Prints: nothing by itself. run_plan.sh trains `workload`, profile_to_skypilot.sh profiles
+`ten_million`, own_loop.py trains either.
+
+Needs: PyTorch.
 
 The task is made up, so nothing is downloaded: each sequence counts upwards modulo 32 in steps of
 its own, and the model predicts the next number. Guessing gives a loss of ln 32 = 3.47; a model that
-has found the rule comes close to 0 but for the first number.
+has learned the rule comes close to 0 for all but the first number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Machines of an exported plan as processes on this computer, and the network between them; used by
-`trial.py`.
-"""
+"""The machines of an exported plan as processes on this computer, and the network between them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Plan, export, train, compare: what `hivemind_roberta_tiny.py` does when it is started by hand.
+"""Plan, export, train and compare: the trial that `hivemind_roberta_tiny.py` runs by hand.
 
-1. One peer alone: samples/s of this computer. The machines of the plans calculate at a part of that (``PART``), so that all of
-   them find room on the cores of this computer; a peer that is early waits.
-2. Two peers side by side in one region: what they measure goes through ``placer calibrate``, as a user's own runs do.
-3. ``placer recommend`` with that calibration and the links asked for, ``placer export --to hivemind``, and the exported scripts
-   as they are.
+1. One peer alone measures the samples/s of this computer. The machines of the plans calculate at a
+   part of that (``PART``), so that all of them fit on the cores of this computer; a peer that is
+   early waits.
+2. Two peers in one region: what they measure goes through ``placer calibrate``, as a user's own
+   runs do.
+3. ``placer recommend`` with that calibration and the links asked for, ``placer export --to
+   hivemind``, and the exported scripts as they are.
 4. The step that the plan expects beside the step that was measured.
 """
 
@@ -360,12 +362,11 @@ def show(found: dict[str, Any]) -> None:
         if measured[name] is not None:
             unit = 1e6 if name == "pair_bytes" else 1.0
             share = measured[name] / predicted[name] - 1
-            print(
-                f"{title:30}{predicted[name] / unit:>12.2f}{measured[name] / unit:>12.2f}{share:>+12.1%}"
-            )
+            plan, run = predicted[name] / unit, measured[name] / unit
+            print(f"{title:30}{plan:>12.2f}{run:>12.2f}{share:>+12.1%}")
     print(
-        f"medians of the steps after the first one, which took {measured['first_step']:.1f} s: "
-        f"the peers find each other"
+        "medians of the steps after the first one, in which the peers find each other: it took "
+        f"{measured['first_step']:.1f} s"
     )
     print(f"the plan's interval of a step: {predicted['low']:.1f} to {predicted['high']:.1f} s")
     if measured["other_bytes_per_s"] is not None:

@@ -1,4 +1,4 @@
-"""The folder of a rehearsal's logs: one rehearsal at a time writes into it."""
+"""The lock of an output folder: one run or rehearsal at a time writes into it."""
 
 from __future__ import annotations
 
@@ -11,53 +11,64 @@ from placer.errors import PlacerError
 
 
 @contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and keep it for the time of a ``with`` block.
+def locked_folder(
+    folder: Path, owner: str = "rehearsal", option: str = "--dir", *, must_lock: bool = True
+) -> Iterator[None]:
+    """Make a folder and lock it for the time of a ``with`` block.
+
+    Parameters
+    ----------
+    owner, option
+        What locks it, and the option that chooses another folder; both for errors.
+    must_lock
+        Refuse a file system without locks, such as some network disks; else go on without one.
 
     Raises
     ------
     PlacerError
-        If it cannot be made or written, or another rehearsal has it.
+        If the folder cannot be made or written, or is locked by another process.
 
     Notes
     -----
     The lock is the folder's own (flock), so no file is left, and the kernel frees it with the
     process, also after SIGKILL. Processes that are started meanwhile do not inherit it.
     """
-    _make(folder)
+    _make(folder, option)
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _lock(fd, folder)
+        _lock(fd, folder, owner, option, must_lock=must_lock)
         yield
     finally:
         os.close(fd)
 
 
-def _lock(fd: int, folder: Path) -> None:
+def _lock(fd: int, folder: Path, owner: str, option: str, *, must_lock: bool) -> None:
     try:
         import fcntl
-    except ImportError:  # Windows, where nothing is rehearsed
+    except ImportError:  # Windows has no flock
         return
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise PlacerError(
-            f"another rehearsal is writing into '{folder}'",
-            "wait until it has ended, or choose another --dir",
+            f"another {owner} is writing into '{folder}'",
+            f"wait until it has ended, or choose another {option}",
         ) from None
     except OSError as error:
-        raise PlacerError(
-            f"cannot lock the folder '{folder}': {error.strerror}", "choose a --dir on a local disk"
-        ) from None
+        if must_lock:
+            raise PlacerError(
+                f"cannot lock the folder '{folder}': {error.strerror}",
+                f"choose a folder on a local disk with {option}",
+            ) from None
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, option: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         words = "it is a file" if isinstance(error, FileExistsError) else error.strerror
         raise PlacerError(
-            f"cannot make the folder '{folder}': {words}", "choose another --dir"
+            f"cannot make the folder '{folder}': {words}", f"choose another {option}"
         ) from None
     if not os.access(folder, os.W_OK):
-        raise PlacerError(f"cannot write into '{folder}'", "choose another --dir")
+        raise PlacerError(f"cannot write into '{folder}'", f"choose another {option}")

@@ -142,6 +142,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     """Execute the plan of MANIFEST for real: train a model with its strategy, measure, and compare
     with the prediction.
     """
+    from placer.launch.folder_lock import locked_folder
     from placer.launch.runtime.log.comparison import summary
     from placer.launch.runtime.log.run_log import append
     from placer.launch.runtime.processes.run import ranks_from, run_here, run_ranks
@@ -161,7 +162,8 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
         )
     watch = _watch(plan, settings, quiet=as_json)
     if words["local"]:
-        records = run_here(plan, document, settings, folder, watch, words["port"])
+        with locked_folder(folder, "run", "--out", must_lock=False):
+            records = run_here(plan, document, settings, folder, watch, words["port"])
     else:
         records = run_ranks(
             plan, document, settings, folder, watch, ranks, one_machine=words["one_machine"]

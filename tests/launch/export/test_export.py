@@ -228,8 +228,12 @@ def test_a_script_starts_torchrun_with_its_rank(three: ExportPlan, tmp_path: Pat
             f"is no number from 0: {wrong}"
             in start(PLACER_NODE=wrong, PLACER_RENDEZVOUS_ADDRESS="10.0.0.1").stderr
         )
-    assert "set it to the number of this machine" in start().stderr
-    assert "address of rank 0" in start(PLACER_NODE="0").stderr
+    for missing, words in (
+        (start(), "PLACER_NODE: set it to the number of this machine"),
+        (start(PLACER_NODE="0"), "PLACER_RENDEZVOUS_ADDRESS: set it to an address of rank 0"),
+    ):
+        assert missing.returncode == 2
+        assert missing.stderr.startswith(words)
 
 
 def test_heading_says_figures_as_people_write_them() -> None:

@@ -19,6 +19,7 @@ from run_plans import A, B, document, saved
 
 from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.schemas import schema_text
+from placer.launch.folder_lock import locked_folder
 
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -153,6 +154,20 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
         assert said in done.stderr
         assert "Traceback" not in done.stderr
     assert not (tmp_path / "tiny-all-reduce-2-run").exists()
+
+
+def test_one_run_at_a_time_has_a_folder(run: Run, tmp_path: Path) -> None:
+    """The second is refused in one line, before it writes anything."""
+    words = ("--train", "run_plans:tiny", "--local", "-o", "out")
+    path = saved(tmp_path, document("none", (A, 1)))
+    with locked_folder(tmp_path / "out"):
+        refused = run("run", path, *words, cwd=tmp_path, **PATHS)
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines() == [
+        "error: another run is writing into 'out'",
+        "  tip: wait until it has ended, or choose another --out",
+    ]
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_a_wrong_train_function_is_said_once(run: Run, tmp_path: Path) -> None:

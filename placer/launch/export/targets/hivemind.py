@@ -13,7 +13,7 @@ from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.texts.environment import group_environment, run_environment
 from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.readme import meeting_words, readme, start_commands
-from placer.launch.export.texts.shell import script
+from placer.launch.export.texts.shell import require, script
 from placer.launch.export.texts.start import ASK_NODE, CHECK_NODE, ONLY_NODE
 
 STRATEGIES = ("none", "all-reduce", "local-sgd")
@@ -47,9 +47,9 @@ LISTEN = [
 ]
 """hivemind's daemon shares a port that is taken, and then nobody reaches it."""
 BOOTSTRAP = [
-    (
-        ': "${PLACER_RENDEZVOUS_ADDRESS:?set it to an address of this machine that every '
-        'machine reaches}"'
+    require(
+        "PLACER_RENDEZVOUS_ADDRESS",
+        "set it to an address of this machine that every machine reaches",
     ),
     'port="$PLACER_RENDEZVOUS_PORT"',
     *LISTEN,
@@ -65,7 +65,10 @@ BOOTSTRAP = [
 """Without relaying: gradients that went through the bootstrap peer would be bytes that no plan has.
 """
 TRAINER = [
-    ': "${PLACER_INITIAL_PEERS:?set it to the address that bootstrap.sh prints: /ip4/.../p2p/...}"',
+    require(
+        "PLACER_INITIAL_PEERS",
+        "set it to the address that bootstrap.sh prints: /ip4/.../p2p/...",
+    ),
     'read -r -a peers <<< "$PLACER_INITIAL_PEERS"',
     "port=$((PLACER_RENDEZVOUS_PORT + 1 + PLACER_RANK))",
     *LISTEN,

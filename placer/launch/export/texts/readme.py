@@ -38,9 +38,13 @@ def readme(plan: ExportPlan, target: str, sections: Sequence[Section]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text without effect in Markdown and HTML."""
+    """Escape what has an effect in Markdown or HTML.
+
+    Parentheses, braces and exclamation marks have none where square brackets are escaped. They stay
+    as they are, so that the text can be read in a terminal too.
+    """
     escaped = html.escape(shown(text), quote=False)
-    return "".join(f"\\{c}" if c in "\\`*_{}[]()#|~$!" else c for c in escaped)
+    return "".join(f"\\{c}" if c in "\\`*_[]#|~$" else c for c in escaped)
 
 
 def _groups(plan: ExportPlan) -> str:

@@ -54,6 +54,14 @@ def script(
     return text
 
 
+def require(name: str, words: str) -> str:
+    """Write a line that ends the script with exit code 2 unless a variable is set.
+
+    ``${NAME:?WORDS}`` would end it with 1, or 127, which a launcher takes for a failed training.
+    """
+    return f'if [ -z "${{{name}:-}}" ]; then echo "{name}: {words}" >&2; exit 2; fi'
+
+
 def assignments(text: str) -> dict[str, str]:
     """Variables that ``export NAME=value`` lines of a script set, as a shell reads them."""
     words = shlex.split(text, comments=True)

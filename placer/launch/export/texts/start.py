@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import Site, runtime_lines
+from placer.launch.export.texts.shell import require
 
-ASK_NODE = 'PLACER_NODE="${PLACER_NODE:?set it to the number of this machine in its group, from 0}"'
+ASK_NODE = require("PLACER_NODE", "set it to the number of this machine in its group, from 0")
 ONLY_NODE = 'PLACER_NODE="${PLACER_NODE:-0}"'
 CHECK_NODE = [
     'case "$PLACER_NODE" in',
@@ -24,8 +25,8 @@ CHECK_NODE = [
     "PLACER_RANK=$((PLACER_RANK_OFFSET + PLACER_NODE))",
     "export PLACER_NODE PLACER_RANK",
 ]
-ASK_ADDRESS = (
-    ': "${PLACER_RENDEZVOUS_ADDRESS:?set it to an address of rank 0 that every machine reaches}"'
+ASK_ADDRESS = require(
+    "PLACER_RENDEZVOUS_ADDRESS", "set it to an address of rank 0 that every machine reaches"
 )
 TOGETHER = [
     (
