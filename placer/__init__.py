@@ -16,9 +16,15 @@ if TYPE_CHECKING:
     from placer.advice.worlds.whatif import WhatIf
     from placer.cost_model.estimate import Estimate
     from placer.errors import PlacerError
-    from placer.interface.advisor import Advisor, estimate, pareto, recommend, simulate
-    from placer.interface.explainer import explain
-    from placer.interface.worlds import robust, sweep, whatif
+    from placer.interface.advisor import (
+        Advisor,
+        estimate,
+        explain,
+        pareto,
+        recommend,
+        simulate,
+    )
+    from placer.interface.worlds import replan, robust, sweep, whatif
     from placer.market.books.layers import catalog_names
     from placer.market.books.reading import load_catalog
     from placer.market.catalog import Catalog
@@ -70,7 +76,7 @@ _HOMES = {
     "calibrate": "placer.validation.calibration.calibrate",
     "catalog_names": "placer.market.books.layers",
     "estimate": "placer.interface.advisor",
-    "explain": "placer.interface.explainer",
+    "explain": "placer.interface.advisor",
     "load_catalog": "placer.market.books.reading",
     "load_profile": "placer.workload.profile",
     "pareto": "placer.interface.advisor",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 from placer.advice.explanation.explain import Explanation
 from placer.advice.explanation.explain import explain as explain_problem
@@ -15,12 +15,15 @@ from placer.advice.recommendation.recommend import recommend as recommend_proble
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.estimate import estimate as estimate_placement
 from placer.errors import PlacerError
-from placer.interface.words import book_names, check_words, solve_options, text_of
+from placer.interface.options import book_names, solve_options, text_of, whole_number
+from placer.interface.signatures import with_wishes
 from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.contradictions import ContradictionError
 from placer.problem.problem import Problem
 from placer.problem.words.request import build_problem
+from placer.problem.words.values import check_words
+from placer.problem.words.wishes import Quotas, TrainingWishes, Wishes
 from placer.solving.by_hand import place_by_hand
 from placer.solving.cross_check import check_verifier, verified
 from placer.solving.result import Result
@@ -48,13 +51,15 @@ class Advisor:
         self._profiles: dict[str, ModelProfile] = {}
         self._lock = threading.Lock()
 
-    def problem(self, model: str | ModelProfile, catalog: Books = None, **words: Any) -> Problem:
-        """Build the validated question; ``words`` are those of
-        `placer.problem.words.request.build_problem`.
-        """
-        check_words(words)
+    @with_wishes
+    def problem(
+        self, model: str | ModelProfile, catalog: Books = None, **words: Unpack[Wishes]
+    ) -> Problem:
+        """Build the validated question; the words are those of `placer.recommend`."""
+        check_words(words)  # before anything is read
         return build_problem(self._profile(model), self._book(catalog), **words)
 
+    @with_wishes
     def recommend(
         self,
         model: str | ModelProfile,
@@ -69,13 +74,10 @@ class Advisor:
         certificate: bool = False,
         alternatives: bool = True,
         on_better: Callable[[float], None] | None = None,
-        **words: Any,
+        **words: Unpack[Wishes],
     ) -> Result:
         """Find, prove and explain the best placement; see `placer.recommend`."""
-        if not isinstance(top, int) or top < 1:
-            raise PlacerError(
-                f"top {top!r} is not a whole number from 1", "give the rows of the considered table"
-            )
+        whole_number("top", top, 1, "give the rows of the considered table")
         options = replace(
             solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better),
             certificate=certificate,
@@ -96,6 +98,7 @@ class Advisor:
         )
         return result if verify is None else verified(result, verify, options)
 
+    @with_wishes
     def pareto(
         self,
         model: str | ModelProfile,
@@ -107,22 +110,21 @@ class Advisor:
         time_limit: str | float = 60.0,
         seed: int = 0,
         on_better: Callable[[float], None] | None = None,
-        **words: Any,
+        **words: Unpack[Wishes],
     ) -> Frontier:
         """Find the frontier of cost against throughput; see `placer.pareto`."""
-        if not isinstance(points, int):
-            raise PlacerError(
-                f"points {points!r} is not a whole number", "give the most points, at least 2"
-            )
+        whole_number("points", points, 1, "give the most points, at least 2")
         if words.get("objective") is not None:
             raise PlacerError(
                 f"objective '{words['objective']}' for a frontier",
                 "leave it out: a frontier shows both ends and all between",
             )
         options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
-        problem = self.problem(model, catalog, **{**words, "objective": "throughput"})
+        words["objective"] = "throughput"
+        problem = self.problem(model, catalog, **words)
         return frontier(problem, text_of("solver", solver), options, points)
 
+    @with_wishes
     def explain(
         self,
         model: str | ModelProfile | Problem,
@@ -131,7 +133,7 @@ class Advisor:
         why_not: str | Sequence[str] = (),
         gap: str | float = 0.001,
         time_limit: str | float = 120.0,
-        **words: Any,
+        **words: Unpack[Wishes],
     ) -> Explanation:
         """Say what binds, why not something else, what one more is worth, or why nothing fits; see
         `placer.explain`.
@@ -159,13 +161,21 @@ class Advisor:
             problem, subjects, options=solve_options(gap=gap), time_limit_s=seconds
         )
 
+    @with_wishes
     def estimate(
-        self, model: str | ModelProfile, workers: str, *, catalog: Books = None, **words: Any
+        self,
+        model: str | ModelProfile,
+        workers: str,
+        *,
+        catalog: Books = None,
+        quota: Quotas | None = None,
+        **words: Unpack[TrainingWishes],
     ) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
-        problem = self.problem(model, catalog, **words)
+        problem = self.problem(model, catalog, quota=quota, **words)
         return estimate_placement(place_by_hand(workers, problem), problem)
 
+    @with_wishes
     def simulate(
         self,
         model: str | ModelProfile,
@@ -177,7 +187,7 @@ class Advisor:
         jitter: float = 0.0,
         stragglers: float = 0.0,
         straggler_factor: float = 2.0,
-        **words: Any,
+        **words: Unpack[TrainingWishes],
     ) -> Simulation:
         """Replay a placement given by hand, event by event; see `placer.simulate`."""
         problem = self.problem(model, catalog, **words)
@@ -203,22 +213,54 @@ class Advisor:
             return self._profiles[model]
 
 
-def recommend(model: str | ModelProfile, **words: Any) -> Result:
+@with_wishes
+def recommend(
+    model: str | ModelProfile,
+    *,
+    catalog: Books = None,
+    solver: str = "exact",
+    verify: str | None = None,
+    gap: str | float = 0.001,
+    time_limit: str | float = 30.0,
+    seed: int = 0,
+    top: int = 8,
+    certificate: bool = False,
+    alternatives: bool = True,
+    on_better: Callable[[float], None] | None = None,
+    **words: Unpack[Wishes],
+) -> Result:
     """Find, prove and explain the best placement.
 
     Parameters
     ----------
     model
         Name of a shipped profile, path of a profile file, or a profile.
+    catalog
+        Price book: a name, a folder or a CSV file, several of them of which later ones lie over
+        earlier ones, or a catalog; None: the pinned ones.
+    solver
+        ``exact`` proves; the others are those of ``placer recommend --solver``.
+    verify
+        A second solver that is asked too.
+    gap
+        Relative gap to prove, such as ``0.1%`` or 0.001.
+    time_limit
+        Time after which the search stops with the best answer so far; a number is seconds.
+    seed
+        Of randomised solvers.
+    top
+        Rows of the considered table.
+    certificate
+        Whether to keep what was proved about each strategy.
+    alternatives
+        Whether to add what is only compared with the answer (options, baselines, near misses,
+        nearest, verdict). Schedulers that read placement and estimate leave it out.
+    on_better
+        Called with the value of each better answer.
     **words
-        The options of ``placer recommend`` with underscores: budget, min_throughput, samples,
-        deadline, max_carbon, objective, gpu, places (--in), not_places (--not-in), use, market,
-        workers, regions, quota, exchange, local_steps, streams, overlap, samples_to_target,
-        aggregator, storage, compression, tbs, critical_batch, data, passes, keep, interruption,
-        unavailable, links (--link), calibration, zones, require_measured, catalog, solver, verify,
-        gap, time_limit, seed, top, certificate, and ``alternatives`` (True): False leaves out what
-        is only compared with the answer (options, baselines, near misses, nearest, verdict), for
-        schedulers that read placement and estimate.
+        The wishes, as text or as plain values where the unit is plain:
+
+        {wishes}
 
     Returns
     -------
@@ -233,24 +275,53 @@ def recommend(model: str | ModelProfile, **words: Any) -> Result:
     Examples
     --------
     >>> import placer
-    >>> result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", gpu="T4,A10,V100")
+    >>> result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", gpu=["T4", "A10"])
     >>> [group.spec for group in result.placement.groups]
     ['lambda/us-west-1=8xA10:on-demand']
     """
-    return Advisor().recommend(model, **words)
+    return Advisor(catalog).recommend(
+        model,
+        solver=solver,
+        verify=verify,
+        gap=gap,
+        time_limit=time_limit,
+        seed=seed,
+        top=top,
+        certificate=certificate,
+        alternatives=alternatives,
+        on_better=on_better,
+        **words,
+    )
 
 
-def pareto(model: str | ModelProfile, **words: Any) -> Frontier:
+@with_wishes
+def pareto(
+    model: str | ModelProfile,
+    *,
+    catalog: Books = None,
+    points: int = 12,
+    solver: str = "exact",
+    gap: str | float = 0.001,
+    time_limit: str | float = 60.0,
+    seed: int = 0,
+    on_better: Callable[[float], None] | None = None,
+    **words: Unpack[Wishes],
+) -> Frontier:
     """Find what each budget buys: the frontier of USD/h against samples/s that count.
 
     Parameters
     ----------
-    model
+    model, catalog, solver, gap, seed, on_better
         As in `recommend`.
+    points
+        The most points.
+    time_limit
+        For all points together; a number is seconds.
     **words
-        As in `recommend` without objective and top, and ``points`` (12), the most points.
-        ``budget`` and ``min_throughput`` are the upper and the lower end; ``time_limit`` (60 s) is
-        for all points together.
+        The wishes without ``objective``; ``budget`` and ``min_throughput`` are the upper and the
+        lower end:
+
+        {wishes}
 
     Returns
     -------
@@ -269,43 +340,52 @@ def pareto(model: str | ModelProfile, **words: Any) -> Frontier:
     >>> [round(point.usd_per_hour, 2) for point in frontier.points], frontier.proved
     ([0.13, 0.6, 1.56, 4.8], True)
     """
-    return Advisor().pareto(model, **words)
+    return Advisor(catalog).pareto(
+        model,
+        points=points,
+        solver=solver,
+        gap=gap,
+        time_limit=time_limit,
+        seed=seed,
+        on_better=on_better,
+        **words,
+    )
 
 
-def estimate(model: str | ModelProfile, workers: str, **words: Any) -> Estimate:
-    """Time and price a placement given by hand; no search.
+@with_wishes
+def explain(
+    model: str | ModelProfile | Problem,
+    *,
+    catalog: Books = None,
+    why_not: str | Sequence[str] = (),
+    gap: str | float = 0.001,
+    time_limit: str | float = 120.0,
+    **words: Unpack[Wishes],
+) -> Explanation:
+    """Explain an answer: what binds, why not something else, what one more is worth, when to leave
+    a region, or why nothing fits.
 
     Parameters
     ----------
     model
+        As in `recommend`; or a whole problem, such as ``result.problem``, and then no words.
+    catalog, gap
         As in `recommend`.
-    workers
-        Such as ``gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot``.
+    why_not
+        Names of places, GPUs, exchanges, ``place=GPU:market``, ``spot``, ``on-demand`` or
+        ``2-regions``; by default the most tempting ones.
+    time_limit
+        For the whole explanation; a number is seconds.
     **words
-        As in `recommend`.
+        The wishes:
 
-    Examples
-    --------
-    >>> import placer
-    >>> got = placer.estimate("roberta-xlm", "gcp/us-central1=4xT4:spot", catalog="erben-2023")
-    >>> round(got.samples_per_second.value)
-    377
-    """
-    return Advisor().estimate(model, workers, **words)
+        {wishes}
 
-
-def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulation:
-    """Replay a placement given by hand, event by event, beside what the closed form says of it.
-
-    Parameters
-    ----------
-    model, workers
-        As in `estimate`.
-    **words
-        As in `recommend`, and: ``rounds`` to replay (30); ``seed`` (0), equal seeds give equal
-        results; ``jitter`` (0), coefficient of variation of the speed of each worker in each step
-        and of each link in each round; ``stragglers`` (0), probability that a worker is slowed in a
-        step, by ``straggler_factor`` (2).
+    Returns
+    -------
+    Explanation
+        ``conflict`` is set where nothing fits; else ``binding``, ``why_not``, ``worth`` and
+        ``staying``.
 
     Raises
     ------
@@ -315,8 +395,101 @@ def simulate(model: str | ModelProfile, workers: str, **words: Any) -> Simulatio
     Examples
     --------
     >>> import placer
-    >>> got = placer.simulate("roberta-xlm", "gcp/us-central1=4xT4:spot", catalog="erben-2023", rounds=3)
-    >>> round(got.samples_per_second), round(got.difference, 6)
+    >>> explanation = placer.explain("roberta-xlm", budget="0.01/h", catalog="erben-2023")
+    >>> [wish.code for wish in explanation.conflict.wishes]
+    ['budget']
+    """
+    return Advisor().explain(
+        model, catalog=catalog, why_not=why_not, gap=gap, time_limit=time_limit, **words
+    )
+
+
+@with_wishes
+def estimate(
+    model: str | ModelProfile,
+    workers: str,
+    *,
+    catalog: Books = None,
+    quota: Quotas | None = None,
+    **words: Unpack[TrainingWishes],
+) -> Estimate:
+    """Time and price a placement given by hand; no search.
+
+    Parameters
+    ----------
+    model, catalog
+        As in `recommend`.
+    workers
+        Such as ``gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot``.
+    quota
+        As in `recommend`.
+    **words
+        The wishes that say what is trained and how:
+
+        {wishes}
+
+    Examples
+    --------
+    >>> import placer
+    >>> estimate = placer.estimate("roberta-xlm", "gcp/us-central1=4xT4:spot", catalog="erben-2023")
+    >>> round(estimate.samples_per_second.value)
+    377
+    """
+    return Advisor(catalog).estimate(model, workers, quota=quota, **words)
+
+
+@with_wishes
+def simulate(
+    model: str | ModelProfile,
+    workers: str,
+    *,
+    catalog: Books = None,
+    rounds: int = 30,
+    seed: int = 0,
+    jitter: float = 0.0,
+    stragglers: float = 0.0,
+    straggler_factor: float = 2.0,
+    **words: Unpack[TrainingWishes],
+) -> Simulation:
+    """Replay a placement given by hand, event by event, beside what the closed form says of it.
+
+    Parameters
+    ----------
+    model, workers, catalog
+        As in `estimate`.
+    rounds
+        Rounds to replay, from exchange to exchange.
+    seed
+        Equal seeds give equal results.
+    jitter
+        Coefficient of variation of the speed of each worker in each step and of each link in each
+        round.
+    stragglers, straggler_factor
+        Probability that a worker is slow in a step, and by how much.
+    **words
+        The wishes that say what is trained and how:
+
+        {wishes}
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+
+    Examples
+    --------
+    >>> import placer
+    >>> replay = placer.simulate("roberta-xlm", "gcp/us-central1=4xT4:spot", catalog="erben-2023", rounds=3)
+    >>> round(replay.samples_per_second), round(replay.difference, 6)
     (377, 0.0)
     """
-    return Advisor().simulate(model, workers, **words)
+    return Advisor(catalog).simulate(
+        model,
+        workers,
+        rounds=rounds,
+        seed=seed,
+        jitter=jitter,
+        stragglers=stragglers,
+        straggler_factor=straggler_factor,
+        **words,
+    )

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from placer.advice.robustness.regret import WORLDS, Robustness, assess
 from placer.advice.robustness.uncertainty import parse_boxes
@@ -27,17 +27,16 @@ from placer.documents.manifest.question import question_of
 from placer.documents.reopen import with_present_book
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor, Books
-from placer.interface.words import solve_options
-from placer.problem.problem import Problem
-from placer.solving.answer import SolveOptions
+from placer.interface.options import solve_options, whole_number
+from placer.interface.signatures import with_wishes
+from placer.problem.words.wishes import Wishes
 from placer.validation.calibration.observations import observe
 from placer.workload.profile import ModelProfile
 
-HOW = ("gap", "time_limit", "seed", "on_better")
-"""Words that say how to solve."""
 Texts = str | Sequence[str]
 
 
+@with_wishes
 def whatif(
     model: str | ModelProfile,
     *,
@@ -45,8 +44,12 @@ def whatif(
     drop: Texts = (),
     catalog: Books = None,
     solver: str = "exact",
+    gap: str | float = 0.001,
+    time_limit: str | float = 30.0,
+    seed: int = 0,
+    on_better: Callable[[float], None] | None = None,
     advisor: Advisor | None = None,
-    **words: Any,
+    **words: Unpack[Wishes],
 ) -> WhatIf:
     """Solve a question as it is and as changed, and say what keeping the old choice would do in the
     changed world.
@@ -59,10 +62,14 @@ def whatif(
         Changes such as ``price:gcp/*:T4=x0.5``; see ``placer whatif --help``.
     drop
         Offers that are gone, such as ``aws/us-east-1`` or ``aws/*:H100:spot``.
-    catalog, solver, **words
-        As in `placer.recommend`, without ``top``.
+    catalog, solver, gap, time_limit, seed, on_better
+        As in `placer.recommend`; the time limit is for each of the two searches.
     advisor
-        Has books and profiles read already; None: they are read.
+        An advisor that has read books and profiles already; None: they are read.
+    **words
+        The wishes:
+
+        {wishes}
 
     Raises
     ------
@@ -72,15 +79,17 @@ def whatif(
     Examples
     --------
     >>> import placer
-    >>> got = placer.whatif("roberta-xlm", set=["price:lambda/*:A10=x3"], budget="5/h", catalog="erben-2023", gpu="T4,A10")
-    >>> got.same, got.kept.broken
+    >>> whatif = placer.whatif("roberta-xlm", set=["price:lambda/*:A10=x3"], budget="5/h", catalog="erben-2023", gpu="T4,A10")
+    >>> whatif.same, whatif.kept.broken
     (False, ('$14.40/h is above the budget of $5.00/h',))
     """
     changes = parse_changes(set, drop)
-    problem, options = _question(advisor, model, catalog, words)
+    options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+    problem = (advisor or Advisor()).problem(model, catalog, **words)
     return what_if(problem, changes, solver, options)
 
 
+@with_wishes
 def sweep(
     model: str | ModelProfile,
     over: Texts,
@@ -94,8 +103,12 @@ def sweep(
     tell: Tell = lambda done, of: None,
     catalog: Books = None,
     solver: str = "exact",
+    gap: str | float = 0.001,
+    time_limit: str | float = 30.0,
+    seed: int = 0,
+    on_better: Callable[[float], None] | None = None,
     advisor: Advisor | None = None,
-    **words: Any,
+    **words: Unpack[Wishes],
 ) -> Sweep:
     """Solve a question for every combination of one to three ranges.
 
@@ -115,9 +128,13 @@ def sweep(
     dask
         Address of a Dask scheduler whose workers have placer installed.
     tell
-        Hears how many points of how many are done.
-    model, catalog, solver, advisor, **words
-        As in `whatif`.
+        Called with how many points of how many are done.
+    model, catalog, solver, gap, time_limit, seed, on_better, advisor
+        As in `whatif`; the time limit is for each point.
+    **words
+        The wishes:
+
+        {wishes}
 
     Raises
     ------
@@ -127,12 +144,11 @@ def sweep(
     Examples
     --------
     >>> import placer
-    >>> got = placer.sweep("roberta-xlm", ["budget=2/h,5/h"], catalog="erben-2023", gpu="A10")
-    >>> [row["workers"] for row in got.rows]
+    >>> sweep = placer.sweep("roberta-xlm", ["budget=2/h,5/h"], catalog="erben-2023", gpu="A10")
+    >>> [row["workers"] for row in sweep.rows]
     [['lambda/us-west-1=3xA10:on-demand'], ['lambda/us-west-1=8xA10:on-demand']]
     """
-    if not isinstance(jobs, int) or jobs < 1:
-        raise PlacerError(f"jobs {jobs!r}", "give the number of processes, from 1")
+    whole_number("jobs", jobs, 1, "give the number of processes")
     if dask is not None and jobs != 1:
         raise PlacerError(f"jobs {jobs} beside a Dask cluster", "use one of them")
     axes, part = (
@@ -140,7 +156,8 @@ def sweep(
         parse_shard(shard),
     )
     changes = parse_changes(set, drop)
-    problem, options = _question(advisor, model, catalog, words)
+    options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+    problem = (advisor or Advisor()).problem(model, catalog, **words)
     problem = apply(problem, changes)
     where: AbstractContextManager[Runner | None] = contextlib.nullcontext()
     if dask is not None:
@@ -160,6 +177,7 @@ def sweep(
         )
 
 
+@with_wishes
 def robust(
     model: str | ModelProfile,
     *,
@@ -168,8 +186,12 @@ def robust(
     exact: bool = False,
     catalog: Books = None,
     solver: str = "exact",
+    gap: str | float = 0.001,
+    time_limit: str | float = 30.0,
+    seed: int = 0,
+    on_better: Callable[[float], None] | None = None,
     advisor: Advisor | None = None,
-    **words: Any,
+    **words: Unpack[Wishes],
 ) -> Robustness:
     """Say what a recommendation may lose if prices, links and speeds are not what the book says,
     and which figure to measure first.
@@ -184,8 +206,12 @@ def robust(
         Worlds that are drawn beside the corners of the box.
     exact
         Solve each world anew: exact regrets, but one solve a world.
-    model, catalog, solver, advisor, **words
-        As in `whatif`.
+    model, catalog, solver, gap, time_limit, seed, on_better, advisor
+        As in `whatif`; the time limit is for each search.
+    **words
+        The wishes:
+
+        {wishes}
 
     Raises
     ------
@@ -195,12 +221,13 @@ def robust(
     Examples
     --------
     >>> import placer
-    >>> got = placer.robust("roberta-xlm", box=["bandwidth=1..1", "price=0.9..1.1"], catalog="erben-2023", gpu="T4", worlds=32)
-    >>> round(got.mean_regret, 3), got.fragile
+    >>> robust = placer.robust("roberta-xlm", box=["bandwidth=1..1", "price=0.9..1.1"], catalog="erben-2023", gpu="T4", worlds=32)
+    >>> round(robust.mean_regret, 3), robust.fragile
     (0.0, False)
     """
     ranges = parse_boxes(box)
-    problem, options = _question(advisor, model, catalog, words)
+    options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+    problem = (advisor or Advisor()).problem(model, catalog, **words)
     return assess(problem, ranges, worlds=worlds, exact=exact, solver=solver, options=options)
 
 
@@ -212,8 +239,11 @@ def replan(
     drop: Texts = (),
     catalog: Texts = (),
     solver: str = "exact",
+    gap: str | float = 0.001,
+    time_limit: str | float = 30.0,
+    seed: int = 0,
+    on_better: Callable[[float], None] | None = None,
     move_s: float = MOVE_S,
-    **words: Any,
 ) -> Replan:
     """Solve the question of a manifest again with what its run measured: keep what runs, or move.
 
@@ -230,8 +260,8 @@ def replan(
         Books to ask; empty: those of the plan, as they are today.
     move_s
         Seconds for which a move stops the training.
-    solver, **words
-        As in `placer.recommend`: ``gap``, ``time_limit``, ``seed``.
+    solver, gap, time_limit, seed, on_better
+        As in `placer.recommend`.
 
     Raises
     ------
@@ -261,15 +291,7 @@ def replan(
         seen,
         changes=parse_changes(set, drop),
         solver=solver,
-        options=solve_options(**words),
+        options=solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better),
         move_s=move_s,
     )
     return replace(got, notes=(*notes, *got.notes))
-
-
-def _question(
-    advisor: Advisor | None, model: str | ModelProfile, catalog: Books, words: dict[str, Any]
-) -> tuple[Problem, SolveOptions]:
-    """The question of some words, and how to solve it."""
-    options = solve_options(**{name: words.pop(name) for name in HOW if name in words})
-    return (advisor or Advisor()).problem(model, catalog, **words), options

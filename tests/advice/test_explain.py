@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import msgspec
@@ -303,12 +304,12 @@ def test_emissions_that_nobody_knows_are_what_stands_in_the_way() -> None:
     """The 2023 book has no grid of known intensity: no budget or GPU helps, only another objective,
     or no limit on emissions.
     """
-    asked = {"catalog": "erben-2023", "gpu": "T4,A10", "budget": "5/h"}
-    for words, code, note in (
+    asked: dict[str, Any] = {"catalog": "erben-2023", "gpu": "T4,A10", "budget": "5/h"}
+    for word, code, note in (
         ({"objective": "carbon"}, "objective", "another --objective"),
         ({"max_carbon": "1g/h"}, "carbon", "no --max-carbon"),
     ):
-        found = placer.explain("roberta-xlm", **asked, **words)
+        found = placer.explain("roberta-xlm", **{**asked, **word})
         assert found.conflict is not None
         assert [remedy.wish.code for remedy in found.conflict.remedies] == [code]
         option = found.conflict.remedies[0].option
@@ -320,7 +321,7 @@ def test_emissions_that_nobody_knows_are_what_stands_in_the_way() -> None:
 
 def test_data_that_stays_where_no_machine_may_be() -> None:
     """Refused by recommend; explain names both wishes and gives each one up."""
-    words = {
+    words: dict[str, Any] = {
         "catalog": "erben-2023",
         "data": "gcp/europe-west1=2M:stay",
         "places": "gcp/us-*",
@@ -373,7 +374,7 @@ def test_a_region_that_is_five_percent_too_dear(tmp_path: Path) -> None:
     header = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
     row = "gcp,us-central1,n1-standard-8+{0}xT4,T4,{0},8,30,spot,{1},list,,a quote,2023-05-12\n"
     layer.write_text(header + row.format(1, 0.189) + row.format(4, 9), encoding="utf-8")
-    words = {
+    words: dict[str, Any] = {
         "gpu": "T4",
         "market": "spot",
         "places": "gcp/us-west1,gcp/us-central1",
@@ -448,7 +449,7 @@ def test_subjects_are_read(subject: str, kind: str, xlm: Problem) -> None:
         ({"time_limit": "5"}, "duration '5'"),
     ],
 )
-def test_wrong_questions_are_placer_errors(words: dict[str, str], says: str) -> None:
+def test_wrong_questions_are_placer_errors(words: dict[str, Any], says: str) -> None:
     """One line that names the thing."""
     with pytest.raises(PlacerError) as caught:
         placer.explain("roberta-xlm", catalog="erben-2023", **words)
@@ -535,7 +536,7 @@ def test_two_conflicts_at_once_are_both_named() -> None:
     """Budget against floor, and T4 against a deadline: no single wish resolves it, so the second
     conflict is told as well.
     """
-    words = {
+    words: dict[str, Any] = {
         "budget": "1/h",
         "min_throughput": "5000/s",
         "gpu": "T4",
@@ -558,7 +559,7 @@ def test_two_conflicts_at_once_are_both_named() -> None:
 def test_other_objectives_are_explained_in_their_units(objective: str) -> None:
     """A floor, a forced GPU and the loss have the sign and the unit of the objective."""
     book, place = ("default", "gcp/us-*") if objective == "carbon" else ("erben-2023", "gcp/*")
-    words = {
+    words: dict[str, Any] = {
         "samples": "10M",
         "min_throughput": "200/s",
         "budget": "5/h",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -351,7 +352,7 @@ def test_exact_says_that_it_was_interrupted(xlm: Problem) -> None:
         ({"gpu": "H200"}, "H200"),
     ],
 )
-def test_wrong_words_are_named(words: dict[str, object], message: str) -> None:
+def test_wrong_words_are_named(words: dict[str, Any], message: str) -> None:
     """One line each."""
     with pytest.raises(PlacerError, match=message):
         placer.pareto("roberta-xlm", catalog="erben-2023", **words)

@@ -112,10 +112,11 @@ def test_documents_follow_their_schemas() -> None:
         result = placer.recommend("roberta-xlm", budget=budget, catalog="erben-2023")
         jsonschema.validate(result.to_dict(), schema)
     manifest = json.loads(schema_text("manifest"))
-    for words in (
+    asked: tuple[dict[str, Any], ...] = (
         {"gpu": "T4"},
         {"workers": "4", "exchange": "central", "catalog": "phalak-2023", "model": "niser"},
-    ):
+    )
+    for words in asked:
         model = words.pop("model", "roberta-xlm")
         jsonschema.validate(
             placer.recommend(model, **{"catalog": "erben-2023", **words}).to_manifest(), manifest
@@ -217,7 +218,7 @@ def test_advisor_shares_catalogs_between_threads() -> None:
 
 def test_regions_can_be_forced() -> None:
     """Two regions cost what they cost; one is what a single-region tool would choose."""
-    words = {"budget": "5/h", "catalog": "erben-2023", "gpu": "T4"}
+    words: dict[str, Any] = {"budget": "5/h", "catalog": "erben-2023", "gpu": "T4"}
     two, one = (
         placer.recommend("roberta-xlm", regions="2..", **words),
         placer.recommend("roberta-xlm", regions=1, **words),

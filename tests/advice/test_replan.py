@@ -201,6 +201,7 @@ def test_a_move_says_gain_and_break_even(tmp_path: Path) -> None:
     assert got.running.value is not None
     assert got.answer.value is not None
     assert got.answer.placement is not None
+    assert got.gain is not None
     assert got.gain == pytest.approx(1 - got.running.value / got.answer.value)
     assert got.break_even_s == pytest.approx(1200 / got.gain)
     assert {group.gpu for group in got.answer.placement.groups} == {"T4"}

@@ -2,6 +2,8 @@
 are shown.
 """
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +66,7 @@ def test_strategies_are_compared_at_equal_samples_to_target() -> None:
     """A multiplier that eats the gain makes local SGD lose; what passes through the workers stays
     as it is.
     """
-    words = {"catalog": "erben-2023", "exchange": "local-sgd", "local_steps": 16}
+    words: dict[str, Any] = {"catalog": "erben-2023", "exchange": "local-sgd", "local_steps": 16}
     plain = placer.estimate("roberta-xlm", "lambda/us-west-1=8xA10", **words)
     slow = placer.estimate(
         "roberta-xlm", "lambda/us-west-1=8xA10", samples_to_target="local-sgd=3", **words

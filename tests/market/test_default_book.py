@@ -5,6 +5,7 @@ apart.
 from collections import Counter
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -188,7 +189,7 @@ def test_the_named_function_is_priced_and_links_use_its_place() -> None:
     """The same placement and seconds; the function's part of the price is 0.8 as large but for the
     requests.
     """
-    wish = {"exchange": "central", "storage": "aws/us-east-1"}
+    wish: dict[str, Any] = {"exchange": "central", "storage": "aws/us-east-1"}
     x86, arm = (
         Advisor("default").estimate("resnet50", "aws/us-east-1=4xT4:spot", aggregator=name, **wish)
         for name in ("aws/us-east-1", "lambda-arm@aws/us-east-1")

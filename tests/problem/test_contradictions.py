@@ -80,7 +80,7 @@ def test_a_server_with_gpus_counts_against_the_quota(tmp_path: Path) -> None:
     """Three T4 on demand and a server on a fourth break a quota of 3."""
     quota = tmp_path / "q.csv"
     quota.write_text("place,gpu,market,gpus\n*,*,*,3\n", encoding="utf-8")
-    words = {"exchange": "parameter-server", "quota": str(quota)}
+    words: dict[str, Any] = {"exchange": "parameter-server", "quota": str(quota)}
     problem = Advisor("erben-2023").problem("resnet50", **words)
     placement = place_by_hand("gcp/us-west1=3xT4:on-demand", problem)
     assert placement.exchange.server is not None

@@ -1,6 +1,7 @@
 """Data that has its place: shares, moves, residency, and searches that respect them."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -152,7 +153,7 @@ def test_recommend_matches_workers_to_data(erben: Catalog) -> None:
         ({"unavailable": "-1"}, "unavailable '-1'"),
     ],
 )
-def test_bad_words_are_named(words: dict[str, object], says: str) -> None:
+def test_bad_words_are_named(words: dict[str, Any], says: str) -> None:
     """One clear line for each, before anything is searched."""
     with pytest.raises(PlacerError, match=says.replace("(", r"\(")):
         placer.recommend("roberta-xlm", budget="5/h", **words)

@@ -699,8 +699,9 @@ def test_recommend_with_a_calibration_is_priced_by_it(
 
 def test_the_word_must_be_a_calibration() -> None:
     """Numbers are refused by name."""
+    words: dict[str, Any] = {"catalog": "erben-2023", "calibration": 3}
     with pytest.raises(PlacerError, match="calibration 3 is of the wrong kind"):
-        placer.estimate("roberta-xlm", "gcp/us-central1=2xT4", catalog="erben-2023", calibration=3)
+        placer.estimate("roberta-xlm", "gcp/us-central1=2xT4", **words)
 
 
 def test_command_line_from_runs_to_recommendation(run: Run, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from placer.cli.options import json_option, request_options
+from placer.cli.options import json_option, request_options, wish_option
 from placer.cli.output import check_targets, console, print_json, write_json
+from placer.problem.words.wishes import WISHES
 
 EXAMPLE = """\b
 Example:
@@ -27,11 +28,7 @@ Example:
 @click.option(
     "--manifest", metavar="FILE", help="Write the launch manifest of the placement as JSON."
 )
-@click.option(
-    "--quota",
-    metavar="FILE",
-    help="CSV with place,gpu,market,gpus[,scope]; default 8 GPUs per region, type and market.",
-)
+@wish_option(WISHES["quota"])
 @json_option
 @click.pass_context
 def command(

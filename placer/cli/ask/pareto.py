@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from placer.cli.options import json_option, request_options, wish_options
+from placer.cli.options import json_option, request_options, solve_options, wish_options
 from placer.cli.output import check_targets, console, print_json, progress, write_bytes, write_json
 
 EXAMPLE = """\b
@@ -29,28 +29,12 @@ Examples:
     show_default=True,
     help="Most points, the cheapest and the fastest among them.",
 )
-@click.option(
-    "--solver",
-    default="exact",
-    show_default=True,
-    metavar="NAME",
-    help="exact proves; greedy and local_search do not.",
+@solve_options(
+    "60s",
+    solver_help="exact proves; greedy and local_search do not.",
+    gap_help="Relative gap to prove for each point.",
+    limit_help="For the whole frontier; then the points so far.",
 )
-@click.option(
-    "--gap",
-    default="0.1%",
-    show_default=True,
-    metavar="SHARE",
-    help="Relative gap to prove for each point.",
-)
-@click.option(
-    "--time-limit",
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="For the whole frontier; then the points so far.",
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
 @click.option("-o", "--output", metavar="FILE", help="Write the frontier as JSON.")
 @click.option("--csv", "table", metavar="FILE", help="Write the points as CSV.")
 @click.option(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from placer.cli.options import catalog_option, json_option
+from placer.cli.options import catalog_option, json_option, solve_options
 from placer.cli.output import check_targets, console, print_json, progress, write_json
 from placer.errors import PlacerError
 
@@ -60,20 +60,7 @@ Machines in use stay unless a plan without them is better by more than 2 %.
     "-m", "--manifest", "target", metavar="FILE", help="Write the manifest of the answer."
 )
 @catalog_option
-@click.option(
-    "--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'."
-)
-@click.option(
-    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
-)
-@click.option(
-    "--time-limit",
-    default="30s",
-    show_default=True,
-    metavar="TIME",
-    help="Stop each of the two searches after this long.",
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
+@solve_options(limit_help="Stop each of the two searches after this long.")
 @json_option
 @click.pass_context
 def command(

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from placer.cli.options import json_option, request_options, wish_options
+from placer.cli.options import json_option, request_options, solve_options, wish_options
 from placer.cli.output import console, print_json, progress
 from placer.errors import PlacerError
 
@@ -60,21 +60,9 @@ def _stoppable() -> Iterator[None]:
     help="Worlds that are drawn, beside the corners.",
 )
 @click.option("--exact", is_flag=True, help="Solve each world anew: exact regrets, slower.")
-@click.option(
-    "--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'."
-)
-@click.option(
-    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
-)
-@click.option(
-    "--time-limit",
-    default="30s",
-    show_default=True,
-    metavar="TIME",
-    help="Stop each search after this long.",
-)
-@click.option(
-    "--seed", default=0, show_default=True, help="Seed of the sample and of randomised solvers."
+@solve_options(
+    limit_help="Stop each search after this long.",
+    seed_help="Seed of the sample and of randomised solvers.",
 )
 @json_option
 @click.pass_context

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.options import json_option, request_options, wish_options
+from placer.cli.options import json_option, open_request_options, solve_options, wish_options
 from placer.cli.output import check_targets, console, print_json, write_text
 from placer.errors import PlacerError
 
@@ -31,7 +31,7 @@ JSON line a point; run the same command again after a stop, and only the missing
 
 @click.command("sweep", epilog=EXAMPLE)
 @click.argument("files", nargs=-1, metavar="[FILES]...")
-@request_options
+@open_request_options
 @wish_options
 @click.option(
     "--over",
@@ -65,20 +65,7 @@ JSON line a point; run the same command again after a stop, and only the missing
 @click.option("--dask", metavar="ADDRESS", help="Solve on a Dask cluster: tcp://host:8786.")
 @click.option("--shard", metavar="I/N", help="Only every N-th point, from the I-th on.")
 @click.option("--merge", is_flag=True, help="Put FILES of shards together.")
-@click.option(
-    "--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'."
-)
-@click.option(
-    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
-)
-@click.option(
-    "--time-limit",
-    default="30s",
-    show_default=True,
-    metavar="TIME",
-    help="Stop each search after this long.",
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
+@solve_options(limit_help="Stop each search after this long.")
 @json_option
 @click.pass_context
 def command(
@@ -114,11 +101,6 @@ def command(
     elif output:
         err.print(f"wrote {len(sweep.rows):,} of {sweep.points:,} points to {output}")
     ctx.exit(130 if sweep.interrupted else 0)
-
-
-for _option in command.params:
-    if _option.name == "model":
-        _option.required = False  # --merge asks no question
 
 
 def _run(

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from placer.cli.options import json_option, request_options, wish_options
+from placer.cli.options import json_option, request_options, solve_options, wish_options
 from placer.cli.output import console, print_json, progress
 
 EXAMPLE = """\b
@@ -43,20 +43,7 @@ What --set takes:
     metavar="PLACE[:GPU[:MARKET]]",
     help="Offers that are gone, such as aws/us-east-1 or 'aws/*:H100:spot'.",
 )
-@click.option(
-    "--solver", default="exact", show_default=True, metavar="NAME", help="As in 'placer recommend'."
-)
-@click.option(
-    "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."
-)
-@click.option(
-    "--time-limit",
-    default="30s",
-    show_default=True,
-    metavar="TIME",
-    help="Stop each of the two searches after this long.",
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
+@solve_options(limit_help="Stop each of the two searches after this long.")
 @json_option
 @click.pass_context
 def command(

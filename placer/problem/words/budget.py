@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from placer.errors import PlacerError
-from placer.units import parse_budget, parse_count
+from placer.units import parse_budget
 
 TOTAL = re.compile(
     r"(?P<amount>[0-9,]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?)\s*(?:usd)?\s*(?:total|in total)?",
@@ -13,7 +13,7 @@ TOTAL = re.compile(
 )
 
 
-def read_budget(text: str | None, samples: str | int | None) -> tuple[float | None, float | None]:
+def read_budget(text: str, samples: str | int | None) -> tuple[float | None, float | None]:
     """Read a budget as (USD per hour, USD in total), one of them None.
 
     Parameters
@@ -35,8 +35,6 @@ def read_budget(text: str | None, samples: str | int | None) -> tuple[float | No
     >>> read_budget("$1,200 total", "10M"), read_budget("200", "10M"), read_budget("5/h", "10M")
     ((None, 1200.0), (None, 200.0), (5.0, None))
     """
-    if text is None:
-        return None, None
     match = TOTAL.fullmatch(text.strip().removeprefix("$").strip())
     if (
         samples is None
@@ -50,8 +48,3 @@ def read_budget(text: str | None, samples: str | int | None) -> tuple[float | No
     if float(match["amount"].replace(",", "")) <= 0:
         raise PlacerError(f"budget '{text}' must be above zero", "give a positive amount")
     return None, parse_budget(f"{match['amount'].replace(',', '')}/h")
-
-
-def read_samples(samples: str | int | None) -> int | None:
-    """Read how many samples to train on, such as ``10M``."""
-    return None if samples is None else parse_count(str(samples), "samples")

@@ -113,7 +113,7 @@ def parse_multipliers(given: list[str]) -> tuple[tuple[str, float], ...]:
     found = {}
     for word in given:
         name, sign, factor = word.partition("=")
-        if not sign or not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", factor):
+        if not sign or not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,20})?", factor):
             raise PlacerError(
                 f"samples to target '{word}' is not a strategy with a factor above 0",
                 "write STRATEGY=FACTOR, such as local-sgd=1.2: 20 % more samples",

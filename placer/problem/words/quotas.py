@@ -1,9 +1,10 @@
-"""Quota files: how many GPUs an account may have where."""
+"""Quotas, from a file or a mapping: how many GPUs an account may have where."""
 
 from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -56,6 +57,24 @@ def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]
         raise PlacerError(
             f"{path}:{rows.line_num}: not valid CSV: {error}", "check this line"
         ) from None
+
+
+def quotas_of(
+    given: Mapping[str, int] | Mapping[tuple[str, str, str], int], catalog: Catalog
+) -> tuple[Quota, ...]:
+    """Read quotas by GPU, or by place, GPU and market; ``*`` matches all, the last match wins.
+
+    Raises
+    ------
+    PlacerError
+        Names the key and what is wrong with it.
+    """
+    rows = []
+    for key, gpus in given.items():
+        place, gpu, market = ("*", key, "*") if isinstance(key, str) else key
+        cells = [place, gpu, market, str(gpus)]
+        rows.append(_quota(cells, len(QUOTA_COLUMNS), f"quota {key!r}", catalog))
+    return tuple(rows)
 
 
 def _quota(cells: list[str], columns: int, where: str, catalog: Catalog | None) -> Quota:

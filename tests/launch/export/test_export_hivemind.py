@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_export import changed, plan_of
@@ -26,7 +27,7 @@ ECHO = '#!/bin/sh\nprintf "%s\\n" "$PLACER_OPTIMIZER" "$@"\n'
 def launch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An exported plan of two groups."""
     folder = tmp_path_factory.mktemp("launch")
-    words = {
+    words: dict[str, Any] = {
         "catalog": "phalak-2023",
         "workers": "2..2",
         "regions": "2",

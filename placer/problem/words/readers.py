@@ -1,0 +1,219 @@
+"""Readers of the table of wishes: from the words of a wish to the fields of `Requirements`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+from placer.errors import PlacerError, unknown
+from placer.market.carbon import parse_carbon
+from placer.market.catalog import Catalog
+from placer.market.selection import gpus_of, patterns_of, words
+from placer.problem.exchange import traits
+from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS
+from placer.problem.requirements import ALL_REGIONS, EXCHANGES
+from placer.problem.words.budget import read_budget
+from placer.problem.words.data import parse_datasets, parse_kept, parse_multipliers
+from placer.problem.words.machines import parse_used
+from placer.problem.words.quotas import quotas_of, read_quotas
+from placer.problem.words.wishes import Wish
+from placer.units import parse_count, parse_fraction, parse_range, parse_rate, parse_seconds
+
+MOST_LOCAL_STEPS = 100_000
+"""More local steps are a slip of the keyboard."""
+MOST_DAYS = 36_500
+"""Prices older than a century are a slip of the keyboard."""
+MOST_SHARE = 0.99
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """A wish with what its words are read against: the catalog, and the other words."""
+
+    wish: Wish
+    catalog: Catalog
+    words: Mapping[str, Any] = field(default_factory=dict)
+
+
+Reader = Callable[[Any, Reading], tuple[object, ...]]
+
+
+def read_wish(
+    wish: Wish, value: object, catalog: Catalog, words: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Read the words of one wish.
+
+    Parameters
+    ----------
+    wish
+        The row of the table.
+    value
+        Its words: text, a list of text, or what stands for a flag.
+    catalog
+        Resolves places, devices and stores.
+    words
+        The other words of the request: ``samples`` decides what a budget is, ``exchange`` what an
+        aggregator is.
+
+    Returns
+    -------
+    dict
+        The fields of `Requirements` that the wish sets.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that is wrong.
+    """
+    values = READERS[wish.reader](value, Reading(wish=wish, catalog=catalog, words=words))
+    return dict(zip(wish.fields, values, strict=True))
+
+
+def _flag(value: str | bool, asked: Reading) -> tuple[object, ...]:
+    if isinstance(value, bool):
+        return (value,)
+    if value not in ("yes", "no"):
+        raise unknown(asked.wish.word, value, ["yes", "no"])
+    return (value == "yes",)
+
+
+def _number(value: str, asked: Reading) -> tuple[object, ...]:
+    try:
+        return (float(value),)
+    except ValueError:
+        raise PlacerError(
+            f"{asked.wish.word} '{value}' is not a number",
+            "write how often the data is read, such as 3",
+        ) from None
+
+
+def _local_steps(value: str, asked: Reading) -> tuple[object, ...]:
+    low, high = parse_range(value, "local-steps", MOST_KNOWN_LOCAL_STEPS)
+    if high > MOST_LOCAL_STEPS:
+        raise PlacerError(
+            f"local-steps '{value}' is above {MOST_LOCAL_STEPS:,}",
+            "give the optimizer steps between exchanges",
+        )
+    return low, high
+
+
+def _batch(value: str, asked: Reading) -> tuple[object, ...]:
+    """Read one batch, or the range to choose it from."""
+    low, dots, high = value.partition("..")
+    if not dots:
+        return parse_count(low, "tbs"), None
+    if not (low.strip() and high.strip()):
+        raise PlacerError(f"tbs '{value}' has an open end", "write a range of batches as 8K..64K")
+    return None, (parse_count(low, "tbs"), parse_count(high, "tbs"))
+
+
+def _zones(value: str, asked: Reading) -> tuple[object, ...]:
+    if value not in ("one", "spread"):
+        raise unknown("zones", value, ["one", "spread"])
+    return (value == "one",)
+
+
+def _oldest_price(value: str, asked: Reading) -> tuple[object, ...]:
+    """Read an age as the ISO date before which prices are too old."""
+    days = parse_seconds(value) / 86400
+    if days > MOST_DAYS:
+        raise PlacerError(
+            f"max-price-age '{value}' is more than {MOST_DAYS:,} days", "write it as 30d"
+        )
+    return ((date.today() - timedelta(days=days)).isoformat(),)
+
+
+def _quotas(value: str | Mapping[Any, int], asked: Reading) -> tuple[object, ...]:
+    if isinstance(value, Mapping):
+        return (quotas_of(value, asked.catalog),)
+    return (read_quotas(Path(value), asked.catalog),)
+
+
+def _data(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
+    """Read the one word that names a store, or words that give datasets their places."""
+    given = words(value, "data") if value else []
+    placed = [word for word in given if "=" in word]
+    stores = [word for word in given if "=" not in word]
+    if len(stores) > 1 or (stores and placed):
+        raise PlacerError(
+            f"data '{', '.join(stores)}' beside other data",
+            "name one store, or datasets as PLACE=SAMPLES:stay, without commas in numbers",
+        )
+    store = asked.catalog.store(stores[0]).place if stores else None
+    return store, parse_datasets(placed, asked.catalog)
+
+
+def _aggregator(value: str, asked: Reading) -> tuple[object, ...]:
+    """Read the place of a function or of a server, and the function's name where one is given."""
+    catalog, exchange = asked.catalog, asked.words.get("exchange", "auto")
+    if exchange == "auto" or traits(exchange).hub == "function":
+        place = catalog.function(value).place
+    else:
+        place = catalog.region(value).place
+    return place, catalog.function(value).function if "@" in value else None
+
+
+def _exchange(value: str, asked: Reading) -> tuple[object, ...]:
+    """Read an exchange: places of an aggregator or a store ask for a central one unless another is
+    named.
+    """
+    aggregator, storage = asked.words.get("aggregator"), asked.words.get("storage")
+    if value not in EXCHANGES:
+        raise unknown("exchange", value, EXCHANGES)
+    hub = "function" if value == "auto" else traits(value).hub
+    if (not hub and aggregator is not None) or (hub != "function" and storage is not None):
+        what = "store" if hub else "aggregator and no store"
+        raise PlacerError(
+            f"the exchange {value} has no {what}",
+            "leave out --aggregator and --storage, or use --exchange central",
+        )
+    if hub != "function" or (value == "auto" and aggregator is None and storage is None):
+        return (value,)
+    if not (asked.catalog.functions and asked.catalog.stores):
+        missing = "stores" if asked.catalog.functions else "functions"
+        named = "central" if value == "auto" else value
+        raise PlacerError(
+            f"catalog '{asked.catalog.name}' has no {missing}, so the exchange {named} cannot run",
+            "use --exchange all-reduce, or another catalog",
+        )
+    return ("central" if value == "auto" else value,)
+
+
+READERS: Mapping[str, Reader] = {
+    "aggregator": _aggregator,
+    "batch": _batch,
+    "budget": lambda value, asked: read_budget(value, asked.words.get("samples")),
+    "carbon": lambda value, asked: (parse_carbon(value),),
+    "count": lambda value, asked: (parse_count(value, asked.wish.word),),
+    "data": _data,
+    "exchange": _exchange,
+    "flag": _flag,
+    "gpus": lambda value, asked: (gpus_of(value, asked.catalog),),
+    "kept": lambda value, asked: (
+        parse_kept(words(value, "keep"), asked.catalog) if value else (),
+    ),
+    "local_steps": _local_steps,
+    "market": lambda value, asked: (value.replace("-", "_"),),
+    "multipliers": lambda value, asked: (
+        parse_multipliers(words(value, "samples to target")) if value else (),
+    ),
+    "number": _number,
+    "oldest_price": _oldest_price,
+    "places": lambda value, asked: (patterns_of(value, asked.catalog),),
+    "quotas": _quotas,
+    "rate": lambda value, asked: (parse_rate(value),),
+    "regions": lambda value, asked: parse_range(value, "regions", ALL_REGIONS),
+    "seconds": lambda value, asked: (parse_seconds(value),),
+    "share": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SHARE),),
+    "store": lambda value, asked: (asked.catalog.store(value).place,),
+    "text": lambda value, asked: (value,),
+    "used": lambda value, asked: (
+        parse_used(words(value, "use"), asked.catalog) if value != () else (),
+    ),
+    "workers": lambda value, asked: parse_range(value),
+    "zones": _zones,
+}
+"""Readers by the name that the rows of the table give."""

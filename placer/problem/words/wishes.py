@@ -1,0 +1,577 @@
+"""The table of wishes: one row for each word of a request, read by the command line, by Python, by
+the request document and by changed worlds.
+
+A row of `TrainingWishes` or `Wishes` gives the Python types of a wish and, in its `Wish`, all that people and programs
+are told about it. Importing the table loads no catalog and no solver, as ``--help`` needs it; the
+readers stand in `placer.problem.words.readers`.
+"""
+
+# No `from __future__ import annotations`: the rows are read from the annotations of `Wishes`.
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
+
+from placer.problem.exchange import STRATEGIES
+
+if TYPE_CHECKING:
+    from placer.workload.constants import Calibration
+    from placer.workload.overlay import Overlay
+
+Names = str | Sequence[str] | AbstractSet[str]
+"""Names as text with commas, or one by one."""
+Range = str | int | tuple[int, int]
+"""One whole number, or the lower and the upper end of a range; both count."""
+Quotas = (
+    str
+    | os.PathLike[str]
+    | Mapping[str, int]
+    | Mapping[tuple[str, str, str], int]
+    | Mapping[str | tuple[str, str, str], int]
+)
+"""A file, or most GPUs by name, or by place, name and market."""
+SAME = "*"
+"""Stands for the name of the wish itself."""
+STRATEGY_NAMES = ", ".join(name for name in STRATEGIES if name != "none")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """One row of the table.
+
+    Notes
+    -----
+    group
+        What the wish is about.
+    fields
+        Fields of `Requirements` that the wish sets, in the order in which its reader returns them;
+        by default one of its own name. None for wishes that change the catalog, the profile or the
+        constants.
+    reader
+        Name in `placer.problem.words.readers.READERS`: from the words to the values of the fields.
+    example
+        Words that follow the grammar, for messages and tests.
+    help
+        One line for ``--help`` and for the documentation of the Python functions; ``more`` stands
+        in the latter alone.
+    flag
+        Option of the command line; by default the name with dashes.
+    default
+        Words that hold where the wish is not given; None: nothing is asked for.
+    repeatable
+        Whether the option may be given several times.
+    number
+        How a bare number is written in words, such as ``{}/s``; None where it could be misread.
+    keys
+        Keys that show it in the request document; by default the fields.
+    changes
+        Whether ``--set`` of a changed world takes it, and whether it may be multiplied
+        (``scales``) or taken away with ``none`` (``removable``).
+    """
+
+    group: str
+    reader: str
+    metavar: str
+    example: str
+    help: str
+    more: str = ""
+    fields: tuple[str, ...] = (SAME,)
+    flag: str = ""
+    default: str | None = None
+    repeatable: bool = False
+    number: str | None = None
+    keys: tuple[str, ...] | None = None
+    changes: bool = True
+    scales: bool = False
+    removable: bool = False
+    name: str = ""
+    hint: Any = None
+
+    @property
+    def word(self) -> str:
+        """The flag without its dashes, as messages and ``--set`` name the wish."""
+        return self.flag.removeprefix("--")
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether the option takes no value."""
+        return self.hint is bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether the wish is about whole numbers."""
+        return int in get_args(self.hint)
+
+
+class TrainingWishes(TypedDict, total=False):
+    """The words that say what is trained and how: all that a placement given by hand needs."""
+
+    tbs: Annotated[
+        Range | None,
+        Wish(
+            group="training",
+            fields=("target_batch_size", "batch_range"),
+            reader="batch",
+            metavar="N|N..M",
+            example="8K..64K",
+            help="Target batch size: samples per step over all workers (32768, 32K, 32Ki), or a "
+            "range.",
+            more="Of a range, its ends and the powers of two between are tried; default: the "
+            "profile's.",
+            number="{}",
+            scales=True,
+        ),
+    ]
+    critical_batch: Annotated[
+        str | int | None,
+        Wish(
+            group="training",
+            reader="count",
+            metavar="N",
+            example="64K",
+            help="Gradient noise scale: samples to target grow with 1 + TBS / N.",
+            number="{}",
+            scales=True,
+            removable=True,
+        ),
+    ]
+    samples: Annotated[
+        str | int | None,
+        Wish(
+            group="training",
+            reader="count",
+            metavar="N",
+            example="10M",
+            help="Samples to train on, at equal progress, such as 10M: adds time and money in "
+            "total.",
+            number="{}",
+            scales=True,
+            removable=True,
+        ),
+    ]
+    exchange: Annotated[
+        str,
+        Wish(
+            group="exchange",
+            reader="exchange",
+            metavar="NAME",
+            example="all-reduce",
+            help=f"auto (any synchronous one), {STRATEGY_NAMES}.",
+            default="auto",
+        ),
+    ]
+    local_steps: Annotated[
+        Range | None,
+        Wish(
+            group="exchange",
+            fields=("min_local_steps", "max_local_steps"),
+            reader="local_steps",
+            keys=("local_steps",),
+            metavar="N..M",
+            example="1..16",
+            help="Optimizer steps between exchanges; above 1 auto adds local-sgd and its kin.",
+            more="Default: 1, or for a local strategy whatever is best up to 64.",
+            number="{}",
+            removable=True,
+        ),
+    ]
+    streams: Annotated[
+        str | int,
+        Wish(
+            group="exchange",
+            reader="count",
+            metavar="N",
+            example="4",
+            help="TCP streams of each pair of machines.",
+            default="1",
+            number="{}",
+        ),
+    ]
+    overlap: Annotated[
+        bool,
+        Wish(
+            group="exchange",
+            reader="flag",
+            metavar="",
+            example="yes",
+            help="Run the exchange beside the next step: one step of staleness.",
+        ),
+    ]
+    samples_to_target: Annotated[
+        Names | Mapping[str, float] | None,
+        Wish(
+            group="exchange",
+            reader="multipliers",
+            metavar="NAME=X",
+            example="local-sgd=1.2",
+            help="Samples an exchange needs over synchronous ones, as in local-sgd=1.2.",
+            repeatable=True,
+            removable=True,
+        ),
+    ]
+    aggregator: Annotated[
+        str | None,
+        Wish(
+            group="exchange",
+            fields=("aggregator", "function"),
+            reader="aggregator",
+            keys=("aggregator",),
+            metavar="PLACE",
+            example="aws/us-west-2",
+            help="Place of the cloud function, parameter server or hub; NAME@PLACE where it has "
+            "several.",
+            changes=False,
+        ),
+    ]
+    storage: Annotated[
+        str | None,
+        Wish(
+            group="exchange",
+            reader="store",
+            metavar="PLACE",
+            example="aws/us-west-2",
+            help="Place of the object store of a serverless exchange.",
+            changes=False,
+        ),
+    ]
+    compression: Annotated[
+        str | None,
+        Wish(
+            group="exchange",
+            reader="text",
+            metavar="NAME",
+            example="fp16",
+            help="none, fp16 or int8; default: the profile's.",
+        ),
+    ]
+    data: Annotated[
+        Names | os.PathLike[str] | Mapping[str, str] | None,
+        Wish(
+            group="data",
+            fields=("data_store", "datasets"),
+            reader="data",
+            metavar="STORE|PLACE=N:stay",
+            example="gcp/us-west1=2M:stay",
+            help="Store of the dataset, such as backblaze/us-west, or samples with a place: "
+            "A=2M:stay,B=1M:move; default: with the workers.",
+            repeatable=True,
+            removable=True,
+        ),
+    ]
+    passes: Annotated[
+        str | float,
+        Wish(
+            group="data",
+            reader="number",
+            metavar="N",
+            example="3",
+            help="Epochs over which the price of a move is spread.",
+            default="1",
+            number="{}",
+        ),
+    ]
+    keep: Annotated[
+        Names | Mapping[str, str] | None,
+        Wish(
+            group="data",
+            fields=("kept",),
+            reader="kept",
+            metavar="KIND=AREA",
+            example="gradients=europe",
+            help="raw-data, gradients or checkpoints must not leave an area: gradients=europe.",
+            repeatable=True,
+            keys=("keep",),
+            removable=True,
+        ),
+    ]
+    interruption: Annotated[
+        str | float | None,
+        Wish(
+            group="assumptions",
+            reader="share",
+            metavar="SHARE",
+            example="30%",
+            help="Chance per month that a spot machine is taken away; default: the provider's "
+            "band, else 20 % (assumed).",
+            number="{}",
+            removable=True,
+        ),
+    ]
+    unavailable: Annotated[
+        str | float | None,
+        Wish(
+            group="assumptions",
+            reader="share",
+            metavar="SHARE",
+            example="5%",
+            help="Share of the time a zone has no spot capacity; default 10 % (assumed).",
+            number="{}",
+            removable=True,
+        ),
+    ]
+    links: Annotated[
+        Names | Mapping[tuple[str, str], str] | None,
+        Wish(
+            group="assumptions",
+            fields=(),
+            reader="links",
+            metavar="A:B=RATE",
+            example="gcp/us-west1:aws/us-west-2=250Mb/s",
+            help="Measured bandwidth of one stream, as in gcp/us-west1:aws/us-west-2=250Mb/s.",
+            more="It holds in both directions and wins over the links of a calibration.",
+            flag="--link",
+            repeatable=True,
+            changes=False,
+        ),
+    ]
+    calibration: Annotated[
+        "str | os.PathLike[str] | Calibration | Overlay | None",
+        Wish(
+            group="assumptions",
+            fields=(),
+            reader="calibration",
+            keys=("calibration",),
+            metavar="FILE",
+            example="calibration.json",
+            help="Figures of your own runs, made by 'placer calibrate'.",
+            changes=False,
+        ),
+    ]
+    zones: Annotated[
+        str,
+        Wish(
+            group="assumptions",
+            fields=("same_zone",),
+            reader="zones",
+            metavar="one|spread",
+            example="spread",
+            help="Whether workers of a region share a zone.",
+            more="Workers of spread zones pay for the traffic between them.",
+            default="one",
+        ),
+    ]
+
+
+class Wishes(TrainingWishes, total=False):
+    """All words of a request, for type checkers and completion: those of the training, and those
+    that limit a search. The order is that of ``--help``.
+    """
+
+    budget: Annotated[
+        str | None,
+        Wish(
+            group="limits",
+            fields=("budget_usd_per_hour", "budget_usd"),
+            reader="budget",
+            metavar="USD[/h]",
+            example="5/h",
+            help="Most that may be spent: 5/h; with --samples also in total: 200usd.",
+            scales=True,
+            removable=True,
+        ),
+    ]
+    min_throughput: Annotated[
+        str | float | None,
+        Wish(
+            group="limits",
+            fields=("min_samples_per_second",),
+            reader="rate",
+            metavar="N/s",
+            example="400/s",
+            help="Least samples per second, such as 400/s.",
+            more="A number is samples per second.",
+            number="{}/s",
+            scales=True,
+            removable=True,
+        ),
+    ]
+    deadline: Annotated[
+        str | float | None,
+        Wish(
+            group="limits",
+            fields=("deadline_s",),
+            reader="seconds",
+            metavar="TIME",
+            example="12h",
+            help="Time for all --samples, such as 12h.",
+            more="A number is seconds.",
+            number="{}s",
+            keys=("deadline_seconds",),
+            scales=True,
+            removable=True,
+        ),
+    ]
+    max_carbon: Annotated[
+        str | None,
+        Wish(
+            group="limits",
+            fields=("max_carbon_g_per_hour",),
+            reader="carbon",
+            metavar="g/h",
+            example="500g/h",
+            help="Most emissions of the machines in CO2e, such as 500g/h or 12kg/day.",
+            scales=True,
+            removable=True,
+        ),
+    ]
+    objective: Annotated[
+        str | None,
+        Wish(
+            group="limits",
+            reader="text",
+            metavar="NAME",
+            example="cost-per-sample",
+            help="throughput, cost, cost-per-sample, time or carbon; default: throughput, or cost "
+            "with a floor or deadline alone.",
+        ),
+    ]
+    gpu: Annotated[
+        Names | None,
+        Wish(
+            group="machines",
+            fields=("gpus",),
+            reader="gpus",
+            metavar="A,B",
+            example="T4,A10",
+            help="Only these GPUs, such as T4,A10,A100.",
+            removable=True,
+        ),
+    ]
+    places: Annotated[
+        Names | None,
+        Wish(
+            group="machines",
+            fields=("places_in",),
+            reader="places",
+            metavar="PLACE,..",
+            example="gcp/us-*,aws",
+            help="Only these places: 'aws/*', 'gcp/europe-*', aws, europe, EU.",
+            flag="--in",
+            removable=True,
+        ),
+    ]
+    not_places: Annotated[
+        Names | None,
+        Wish(
+            group="machines",
+            fields=("places_not_in",),
+            reader="places",
+            metavar="PLACE,..",
+            example="gcp/us-west1",
+            help="Not these places.",
+            flag="--not-in",
+            removable=True,
+        ),
+    ]
+    use: Annotated[
+        Names | Mapping[str, str] | None,
+        Wish(
+            group="machines",
+            fields=("used",),
+            reader="used",
+            metavar="PLACE[=NxDEVICE]",
+            example="gcp/us-west1=2xT4:spot",
+            help="Machines you own or already run: at least N are among the workers, as in "
+            "onprem/site=1xRTX8000 or 'gcp/*=2xT4:spot'.",
+            repeatable=True,
+            keys=("use",),
+            removable=True,
+        ),
+    ]
+    market: Annotated[
+        str,
+        Wish(
+            group="machines",
+            reader="market",
+            metavar="NAME",
+            example="spot",
+            help="spot, on-demand or any.",
+            default="any",
+        ),
+    ]
+    workers: Annotated[
+        Range,
+        Wish(
+            group="machines",
+            fields=("min_workers", "max_workers"),
+            reader="workers",
+            metavar="N..M",
+            example="2..8",
+            help="Fewest and most workers.",
+            default="1..64",
+            number="{}",
+        ),
+    ]
+    regions: Annotated[
+        Range | None,
+        Wish(
+            group="machines",
+            fields=("min_regions", "max_regions"),
+            reader="regions",
+            metavar="N..M",
+            example="1..3",
+            help="Fewest and most regions with workers, such as 2 or 1..3; default: any.",
+            number="{}",
+            removable=True,
+        ),
+    ]
+    quota: Annotated[
+        Quotas | None,
+        Wish(
+            group="machines",
+            fields=("quotas",),
+            reader="quotas",
+            metavar="FILE",
+            example="quota.csv",
+            help="CSV with place,gpu,market,gpus[,scope]; default 8 GPUs per region, type and "
+            "market.",
+            more="Or a mapping such as {'T4': 16} or {('aws/*', 'T4', 'spot'): 16}: most GPUs by "
+            "name, or by place, name and market; of several that match, the last one holds.",
+            changes=False,
+        ),
+    ]
+    require_measured: Annotated[
+        bool,
+        Wish(
+            group="machines",
+            reader="flag",
+            metavar="",
+            example="yes",
+            help="Leave out GPUs that nobody measured this model on.",
+        ),
+    ]
+    max_price_age: Annotated[
+        str | None,
+        Wish(
+            group="machines",
+            fields=("oldest_price",),
+            reader="oldest_price",
+            metavar="DAYS",
+            example="30d",
+            help="Leave out machines whose price is older, such as 30d.",
+            removable=True,
+        ),
+    ]
+
+
+def _rows() -> Iterator[Wish]:
+    for name, row in Wishes.__annotations__.items():
+        hint, wish = get_args(row)
+        fields = tuple(name if field == SAME else field for field in wish.fields)
+        yield replace(
+            wish,
+            name=name,
+            hint=hint,
+            fields=fields,
+            flag=wish.flag or f"--{name.replace('_', '-')}",
+            keys=fields if wish.keys is None else wish.keys,
+        )
+
+
+WISHES: Mapping[str, Wish] = {wish.name: wish for wish in _rows()}
+"""Every wish by its name in Python."""
+TRAINING: Mapping[str, Wish] = {name: WISHES[name] for name in TrainingWishes.__annotations__}
+"""The wishes that say what is trained and how."""
+CHANGES: Mapping[str, Wish] = {wish.word: wish for wish in WISHES.values() if wish.changes}
+"""Wishes that a changed world may have, by their name on the command line."""
