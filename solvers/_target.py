@@ -17,7 +17,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import missing
 from placer.units import SECONDS_PER_HOUR
 
-from ._market.market import Array
+from ._market.arrays import Array
 from ._mode import Mode
 
 STRICT = 1e-9

@@ -9,7 +9,7 @@ import numpy as np
 from placer.market.network.geography import EARTH_RADIUS_KM
 from placer.problem.exchange import traits
 
-from .._market.market import Array
+from .._market.arrays import Array
 from .._market.required_start import Bases
 from .draft import Draft, Judge
 

@@ -13,7 +13,7 @@ from placer.cost_model.estimate import evaluate
 from placer.problem.exchange import traits
 from placer.units import SECONDS_PER_HOUR
 
-from .._market.market import Array, Indices
+from .._market.arrays import Array, Indices
 from .._mode import Mode
 from .draft import NEVER, Draft, Judge
 

@@ -12,7 +12,7 @@ import numpy as np
 from placer.problem.exchange import traits
 from placer.units import SECONDS_PER_HOUR
 
-from .._market.market import Array, Indices
+from .._market.arrays import Array, Indices
 from .._market.place_tables import speed_table
 from .._mode import Mode
 from .draft import NEVER, Draft, Judge

@@ -6,16 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import Array, Indices, Mask
 from .required_machines import Forced, best_of, best_with
-
-Array = NDArray[Any]
-Indices = NDArray[Any]
-Mask = NDArray[np.bool_]
 
 KEPT_SUMS = 1024
 """Answers that are kept, of some ten kB each."""

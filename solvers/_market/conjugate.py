@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .market import Array, Indices
+from .arrays import Array, Indices
 
 RANKS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90, 135, 200)
 """Ranks among all machines whose worth is tried as the price of a worker."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import Array, Indices, Mask
 from .conjugate import Conjugates
-from .market import Array, Indices, Market
+from .market import Market
 from .required_machines import best_with
 
 STEP = 1.2
@@ -55,8 +55,8 @@ class Grid:
         return np.vstack([market[self._limited], ends, fine])
 
     @cached_property
-    def _limited(self) -> NDArray[np.bool_]:
-        limited: NDArray[np.bool_] = np.any(self.market.weights[:, 2:] > 0, axis=1)
+    def _limited(self) -> Mask:
+        limited: Mask = np.any(self.market.weights[:, 2:] > 0, axis=1)
         return limited
 
     @cached_property
@@ -105,7 +105,7 @@ class Grid:
         return found
 
     @cached_property
-    def _inside(self) -> NDArray[np.bool_]:
+    def _inside(self) -> Mask:
         return self.market.of_hosts(self.hosts)
 
     @cached_property
@@ -163,6 +163,14 @@ class Grid:
         best = multipliers[int(np.nanargmin(spare_usd))]
         near = (multipliers >= best * BELOW) & (multipliers <= best * ABOVE)
         return np.concatenate([limited, ends, first + 2 + np.flatnonzero(near)])
+
+
+def grid_of(market: Market, hosts: frozenset[str], most: int) -> Grid:
+    """Return the grid of some hosts and a largest number of machines, kept in the market's tables."""
+    kept: dict[tuple[frozenset[str], int], Grid] = market.tables.setdefault("grids", {})
+    if (hosts, most) not in kept:
+        kept[hosts, most] = Grid(market, hosts, most)
+    return kept[hosts, most]
 
 
 def place_sums(values: Array, place: Indices, places: int, most: int) -> Array:

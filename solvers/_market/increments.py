@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from operator import mul
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from .arrays import Array
+
 MOST_COUPLED_GPUS = 16
 """Up to this quota the bound knows that machines of several sizes share it; above, each size has
 its own.

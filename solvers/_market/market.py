@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars.data import sample_usd
@@ -16,20 +15,13 @@ from placer.problem.placement import MOST_WORKERS
 from placer.problem.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR
 
+from .arrays import Array, Indices, Mask
 from .best_sums import BestSums
 from .multipliers import bound_rows
 from .place_tables import egress_table
 from .quota_buckets import Buckets
 from .required_machines import Forced
 from .shared_tables import network_property, shared_property, shared_tables
-
-if TYPE_CHECKING:
-    from .grid import Grid
-
-Array = NDArray[Any]
-"""Floats: seconds, dollars, samples/s."""
-Indices = NDArray[Any]
-"""Whole numbers: positions and counts."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +298,7 @@ class Market:
         np.fill_diagonal(built, 0.0)
         return built
 
-    def pools_of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
+    def pools_of_hosts(self, hosts: frozenset[str]) -> Mask:
         """Which pools have hosts of some classes; shape (pools,)."""
         return np.array([host in hosts for host in self.host_of], dtype=bool)
 
@@ -320,19 +312,6 @@ class Market:
 
     @shared_property
     def _family_places(self) -> dict[frozenset[str], tuple[int, ...]]:
-        return {}
-
-    def grid(self, hosts: frozenset[str], most: int) -> Grid:
-        """Rows of finer multipliers and their best sums, kept."""
-        from .grid import Grid
-
-        key = hosts, most
-        if key not in self._grids:
-            self._grids[key] = Grid(self, hosts, most)
-        return self._grids[key]
-
-    @shared_property
-    def _grids(self) -> dict[tuple[frozenset[str], int], Grid]:
         return {}
 
     @shared_property
@@ -359,7 +338,7 @@ class Market:
         """`best_sums` where the machines that must be used are among the n: `BestSums.with_forced`."""
         return self._best.with_forced(places, hosts, most, among)
 
-    def of_hosts(self, hosts: frozenset[str]) -> NDArray[np.bool_]:
+    def of_hosts(self, hosts: frozenset[str]) -> Mask:
         """Which increments belong to pools whose hosts are of some classes; shape (units,)."""
         found = self._host_masks.get(hosts)
         if found is None:
@@ -369,5 +348,5 @@ class Market:
         return found
 
     @shared_property
-    def _host_masks(self) -> dict[frozenset[str], NDArray[np.bool_]]:
+    def _host_masks(self) -> dict[frozenset[str], Mask]:
         return {}

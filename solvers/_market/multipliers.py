@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from .arrays import Array
 
 MULTIPLIERS = 24
 """Prices of a dollar in samples/s at which the bound is evaluated."""

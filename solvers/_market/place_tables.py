@@ -5,16 +5,15 @@ questions ask for the same ones.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placer.cost_model.timing.transfer import transfer_seconds
 from placer.problem.kept_answers import Recent
 from placer.problem.problem import Problem
 
-Array = NDArray[Any]
+from .arrays import Array
+
 KEPT_TABLES = 8
 """Tables of each kind that a network keeps."""
 Places = tuple[str, ...]

@@ -5,17 +5,13 @@ holds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placer.problem.problem import Pool
 
+from .arrays import Array, Indices
 from .increments import increments, machines_of
-
-Array = NDArray[Any]
-Indices = NDArray[Any]
 
 
 class Buckets:

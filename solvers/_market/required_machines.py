@@ -7,17 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placer.problem.problem import Pool
 from placer.problem.required_machines import disjoint
 from placer.problem.requirements import Used, uses
 
-Array = NDArray[Any]
-Mask = NDArray[np.bool_]
+from .arrays import Array, Mask
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from .market import Array, Market
+from .arrays import Array
+from .market import Market
 from .required_machines import Rule
 
 Away = Callable[[int, int], float]

@@ -25,7 +25,8 @@ from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions, Status, total_bound
 
 from .. import greedy, local_search
-from .._market.market import Array, Market
+from .._market.arrays import Array
+from .._market.market import Market
 from .._mode import Mode
 from .._target import OutOfTimeError, Target
 from ..exhaustive import groups_of

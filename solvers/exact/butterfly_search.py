@@ -12,8 +12,9 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange.allreduce import pair_bytes
 from placer.problem.placement import Placement, WorkerGroup
 
-from .._market.grid import Grid
-from .._market.market import Indices, Market
+from .._market.arrays import Indices
+from .._market.grid import Grid, grid_of
+from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
@@ -111,7 +112,7 @@ class ButterflySearch:
             return
         margins, grid = (
             self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte),
-            self.market.grid(family.hosts, self.most),
+            grid_of(self.market, family.hosts, self.most),
         )
         open_ = [int(workers[at]) for at in np.argsort(-margins, kind="stable") if margins[at] >= 0]
         in_turns([partial(self._tree, grid, n, fewest, family) for n in open_], self._offer)

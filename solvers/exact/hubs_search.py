@@ -12,13 +12,14 @@ from placer.problem.admitted_exchanges import exchanges_of
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 
-from .._market.market import Array, Indices, Market
+from .._market.arrays import Array, Indices, Mask
+from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
 from ..exhaustive import groups_of
 from .hubs.bounds import HubBounds, keeps
 from .hubs.hub import Hub
-from .hubs.hub_rows import HubRows, HubTable, Mask
+from .hubs.hub_rows import HubRows, HubTable
 from .hubs.per_place import ByPlace
 from .hubs.screen import HubScreen, Machines
 from .hubs.walk import Walk

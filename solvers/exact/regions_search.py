@@ -14,7 +14,9 @@ from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.units import SECONDS_PER_HOUR
 
-from .._market.market import Array, Indices, Market
+from .._market.arrays import Array, Indices
+from .._market.grid import grid_of
+from .._market.market import Market
 from .._market.required_machines import settled
 from .._mode import Mode
 from .._target import Target
@@ -104,7 +106,7 @@ class RegionSearch:
         self.target.tick()
         if workers not in self._open(regions, family).tolist():
             return iter(())
-        grid = self.market.grid(family.hosts, self.most)
+        grid = grid_of(self.market, family.hosts, self.most)
         return LargestFirst(
             self.relaxation,
             grid,
@@ -231,7 +233,7 @@ class RegionSearch:
         """Margins of all placements over exactly so many regions, where each pays for its leader's
         pairs; shape (workers,).
         """
-        grid, at = self.market.grid(family.hosts, self.most), np.array(places, dtype=np.intp)
+        grid, at = grid_of(self.market, family.hosts, self.most), np.array(places, dtype=np.intp)
         pair = self.between.pair_bytes(regions)
         slowest, pairs = self.between.nearest(places, regions)
         rounds_per_hour = (

@@ -11,7 +11,8 @@ import numpy as np
 
 from placer.cost_model.timing.direct import seconds_over
 
-from ..._market.market import Array, Market
+from ..._market.arrays import Array
+from ..._market.market import Market
 from ..._market.place_tables import rtt_table, speed_table
 from ..._mode import Mode
 

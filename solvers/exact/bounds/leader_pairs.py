@@ -6,7 +6,8 @@ import numpy as np
 
 from placer.problem.exchange import traits
 
-from ..._market.market import Array, Market
+from ..._market.arrays import Array
+from ..._market.market import Market
 from ..._mode import Mode
 from .hub_star import Star
 from .meeting import Partners

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._market.market import Array, Indices
+from ..._market.arrays import Array, Indices
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ import numpy as np
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.problem.exchange.allreduce import pair_bytes
 
-from ..._market.market import Array, Indices, Market
+from ..._market.arrays import Array, Indices
+from ..._market.market import Market
 from ..._market.place_tables import stream_table
 from ..._market.required_machines import settled
 from ..._mode import Mode

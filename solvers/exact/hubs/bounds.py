@@ -12,10 +12,10 @@ import numpy as np
 
 from placer.units import SECONDS_PER_HOUR
 
-from ..._market.market import Array
+from ..._market.arrays import Array, Mask
 from ..._mode import Mode
 from ..._target import Target
-from .hub_rows import HubRows, Mask
+from .hub_rows import HubRows
 from .workers import HubWorkers
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from placer.market.network.graph import Network
 
-from ..._market.market import Array, Indices
+from ..._market.arrays import Array, Indices
 from .per_place import ByPlace
 
 ANYWHERE = "*"

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.timing import store as stores
@@ -25,7 +24,8 @@ from placer.problem.placement import Exchange
 from placer.problem.problem import Problem
 from placer.workload.constants import ServiceConstants
 
-from ..._market.market import Array, Indices, Market
+from ..._market.arrays import Array, Indices, Mask
+from ..._market.market import Market
 from ..._mode import Mode
 from .egress import ANYWHERE, ManyPlaces
 from .per_place import ByPlace
@@ -249,7 +249,7 @@ class Hub:
         )
 
     @cached_property
-    def open_places(self) -> NDArray[np.bool_]:
+    def open_places(self) -> Mask:
         """Where workers may be: only where they must, if those are all the regions that may be
         used; shape (places,).
         """

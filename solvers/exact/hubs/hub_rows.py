@@ -10,14 +10,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placer.problem.exchange.central import memory_gib
 
-from ..._market.market import Array, Indices
+from ..._market.arrays import Array, Indices, Mask
 from .hub import Hub
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

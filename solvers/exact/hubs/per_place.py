@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..._market.market import Array, Indices
+from ..._market.arrays import Array, Indices
 
 
 class ByPlace:

@@ -12,10 +12,10 @@ import numpy as np
 
 from placer.units import SECONDS_PER_HOUR
 
-from ..._market.market import Array, Indices
+from ..._market.arrays import Array, Indices, Mask
 from ..._target import Target
 from .bounds import keeps
-from .hub_rows import HubRows, Mask
+from .hub_rows import HubRows
 from .workers import HubWorkers
 
 

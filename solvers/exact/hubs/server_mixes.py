@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..._market.market import Array
+from ..._market.arrays import Array
 
 MOST_MIXES = 200_000
 """With more partial mixes than this nothing is ruled out."""

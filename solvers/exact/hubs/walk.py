@@ -10,8 +10,8 @@ import numpy as np
 
 from placer.units import SECONDS_PER_HOUR
 
+from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
-from ..._market.market import Array, Indices
 from ..._market.required_machines import Owed
 from .hub import Hub
 from .server_mixes import some_mix

@@ -8,7 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ..._market.market import Array, Indices, Market
+from ..._market.arrays import Array, Indices
+from ..._market.market import Market
 from ..._market.required_machines import least_usd
 from ..._mode import Mode
 from .egress import ManyPlaces

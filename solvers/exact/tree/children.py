@@ -8,7 +8,7 @@ import numpy as np
 
 from placer.units import SECONDS_PER_HOUR
 
-from ..._market.market import Array, Indices
+from ..._market.arrays import Array, Indices
 from ..bounds.meeting import Partners
 from ..bounds.relaxation import margin
 

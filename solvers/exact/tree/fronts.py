@@ -15,7 +15,8 @@ from placer.problem.placement import WorkerGroup
 from placer.problem.problem import Problem
 from placer.units import SECONDS_PER_HOUR
 
-from ..._market.market import Array, Indices, Market
+from ..._market.arrays import Array, Indices
+from ..._market.market import Market
 from ...exhaustive import groups_of
 from ..bounds.relaxation import margin
 

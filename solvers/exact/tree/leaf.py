@@ -11,8 +11,8 @@ import numpy as np
 from placer.problem.exchange.allreduce import pair_bytes
 from placer.problem.placement import WorkerGroup
 
+from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
-from ..._market.market import Array, Indices
 from ..._market.required_machines import Owed
 from ...exhaustive import groups_of
 from ..bounds.relaxation import Family, Node, Relaxation, margin

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..._market.market import Array, Indices
+from ..._market.arrays import Array, Indices
 from ..bounds.relaxation import Family, Node
 from .leaf import Leaf
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..._market.arrays import Array
 from ..._market.grid import Grid
-from ..._market.market import Array
 from ..bounds.meeting import Meeting
 from ..bounds.relaxation import Node, Relaxation, margin
 from .children import Children
