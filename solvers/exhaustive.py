@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 
 from placer.cost_model.estimate import evaluate
@@ -10,8 +10,8 @@ from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import violations
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import exchange_for, exchanges
-from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
-from placer.problem.problem import Pool, Problem
+from placer.problem.placement import NO_EXCHANGE, Placement
+from placer.problem.problem import Problem, groups_of
 from placer.solving.answer import Answer, SolveOptions, Status
 
 LIMIT = 2_000_000
@@ -63,12 +63,3 @@ def placements(problem: Problem) -> Iterator[Placement]:
             ).workers_by_place
             for exchange in exchanges(problem, at):
                 yield Placement(groups=groups, exchange=exchange)
-
-
-def groups_of(pools: Sequence[Pool], counts: Sequence[int]) -> tuple[WorkerGroup, ...]:
-    """Turn counts per pool into worker groups."""
-    return tuple(
-        WorkerGroup.of(pool.offer, count)
-        for pool, count in zip(pools, counts, strict=True)
-        if count
-    )

@@ -4,7 +4,7 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -19,6 +19,7 @@ from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
 from placer.problem.exchange import traits
 from placer.problem.kept_answers import Recent
+from placer.problem.placement import WorkerGroup
 from placer.problem.requirements import LOCAL, SYNCHRONOUS, Requirements
 from placer.units import GIB
 from placer.workload.constants import PUBLISHED, Calibration
@@ -65,6 +66,15 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         """Machines that quota and availability allow."""
         by_quota = self.gpu_quota // self.offer.gpu_count
         return by_quota if self.offer.available is None else min(by_quota, self.offer.available)
+
+
+def groups_of(pools: Sequence[Pool], counts: Sequence[int]) -> tuple[WorkerGroup, ...]:
+    """Build the worker groups of some counts; a pool without machines has no group."""
+    return tuple(
+        WorkerGroup.of(pool.offer, count)
+        for pool, count in zip(pools, counts, strict=True)
+        if count
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

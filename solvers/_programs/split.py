@@ -24,7 +24,7 @@ from placer.problem.admitted_exchanges import exchange_for, exchanges_of
 from placer.problem.data_shares import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
-from placer.problem.problem import Problem
+from placer.problem.problem import Problem, groups_of
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.units import SECONDS_PER_HOUR
 
@@ -272,11 +272,7 @@ def placement_of(crew: Crew, counts: Sequence[int]) -> Placement | None:
     them.
     """
     frame = crew.frame
-    groups = tuple(
-        WorkerGroup.of(pool.offer, count)
-        for pool, count in zip(crew.pools, counts, strict=True)
-        if count
-    )
+    groups = groups_of(crew.pools, counts)
     if not groups:
         return None
     at: dict[str, int] = {}

@@ -21,7 +21,7 @@ from placer.cost_model.violations import TOLERANCE
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement
-from placer.problem.problem import Problem
+from placer.problem.problem import Problem, groups_of
 from placer.solving.answer import Answer, SolveOptions, Status, total_bound
 
 from .. import greedy, local_search
@@ -29,7 +29,6 @@ from .._market.arrays import Array
 from .._market.market import Market
 from .._mode import Mode
 from .._target import OutOfTimeError, Target
-from ..exhaustive import groups_of
 from .bounds.ledger import Ledger, root_bound
 from .butterfly_search import ButterflySearch
 from .hubs_search import HubSearch

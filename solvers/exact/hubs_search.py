@@ -11,12 +11,12 @@ import numpy as np
 from placer.problem.admitted_exchanges import exchanges_of
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
+from placer.problem.problem import groups_of
 
 from .._market.arrays import Array, Indices, Mask
 from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
-from ..exhaustive import groups_of
 from .hubs.bounds import HubBounds, keeps
 from .hubs.hub import Hub
 from .hubs.hub_rows import HubRows, HubTable

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from placer.problem.placement import WorkerGroup
+from placer.problem.problem import groups_of
 
 from ..._market.required_start import Bases
-from ...exhaustive import groups_of
 from ..bounds.relaxation import Family, Node, Relaxation
 
 SEED_COUNTS = ((1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (4, 4), (8, 8))

@@ -12,12 +12,11 @@ import numpy as np
 
 from placer.problem.exchange import traits
 from placer.problem.placement import WorkerGroup
-from placer.problem.problem import Problem
+from placer.problem.problem import Problem, groups_of
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
-from ...exhaustive import groups_of
 from ..bounds.relaxation import margin
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import numpy as np
 
 from placer.problem.exchange.allreduce import pair_bytes
 from placer.problem.placement import WorkerGroup
+from placer.problem.problem import groups_of
 
 from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
 from ..._market.required_machines import Owed
-from ...exhaustive import groups_of
 from ..bounds.relaxation import Family, Node, Relaxation, margin
 from .fronts import Fronts, speed_and_price_decide
 
