@@ -191,7 +191,18 @@ class HubSearch:
         ):
             return
         pools = [market.pools[i] for i in chosen]
-        for counts in Walk(self, n, chosen, hub, server_usd, (worker_usd, region_usd)).run():
+        walk = Walk(
+            self.workers,
+            self.target,
+            self.improves,
+            n=n,
+            hub=hub,
+            regions=(self.fewest_regions, self.most_regions),
+            chosen=chosen,
+            server_usd=server_usd,
+            egress=(worker_usd, region_usd),
+        )
+        for counts in walk.run():
             groups = groups_of(pools, counts)
             at = {group.place: 0 for group in groups}
             for group in groups:

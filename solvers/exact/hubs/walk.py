@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -13,11 +12,10 @@ from placer.units import SECONDS_PER_HOUR
 from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
 from ..._market.required_machines import Owed
+from ..._target import Target
 from .hub import Hub
 from .server_mixes import some_mix
-
-if TYPE_CHECKING:
-    from ..hubs_search import HubSearch
+from .workers import HubWorkers
 
 FEW = 2
 """With no more workers left than this their mixes are not looked at: trying them is quicker."""
@@ -28,10 +26,15 @@ class Walk:
 
     Parameters
     ----------
-    search
-        Market, target and limits.
+    workers, target
+        Market and strategy; incumbent and limits.
+    improves
+        Whether least seconds, USD/h and USD of a round, with the least samples/s that are certain,
+        could be an improvement: `HubSearch.improves`.
     n, hub
         How many workers around which hub.
+    regions
+        Fewest and most regions.
     chosen
         Pools that they may be of, cheapest first.
     server_usd
@@ -42,21 +45,26 @@ class Walk:
 
     def __init__(
         self,
-        search: HubSearch,
+        workers: HubWorkers,
+        target: Target,
+        improves: Callable[[float, float, float, float], bool],
+        *,
         n: int,
-        chosen: Indices,
         hub: Hub,
+        regions: tuple[int, int],
+        chosen: Indices,
         server_usd: float,
         egress: tuple[Array, Array],
     ) -> None:
-        market, place = search.market, search.market.place_of[chosen]
+        market, problem, place = workers.market, workers.problem, workers.market.place_of[chosen]
         up, down = (way[place] for way in hub.ways(np.unique(place)))
-        calculation = search.workers.calculation(np.array([n]), chosen)[0]
+        calculation = workers.calculation(np.array([n]), chosen)[0]
         server = (
             hub.transport == "server"
         )  # all pull at once after the last push; from a store each begins when it has the mean
         ready = calculation + up if server else calculation + up + down
-        self.search, self.n = search, n
+        self.target, self.improves, self.mode, self.n = target, improves, workers.mode, n
+        self.problem, (self.fewest_regions, self.most_regions) = problem, regions
         self.taken = hub.taken(n)
         self.aggregate, self.fixed, self.server = (
             float(hub.aggregate(n)),
@@ -89,17 +97,17 @@ class Walk:
         self.least_egress = [*np.minimum.accumulate(egress[0][::-1])[::-1].tolist(), 0.0]
         self.speed_left = (
             suffix_sums(market.speed[chosen].tolist(), self.caps, n)
-            if search.problem.requirements.datasets
+            if problem.requirements.datasets
             else []
         )
         self.speed = market.speed[chosen].tolist()
-        counted = search.problem.requirements.counts_carbon
+        counted = problem.requirements.counts_carbon
         self.carbon = market.carbon[chosen].tolist()
         self.carbon_left = suffix_sums([-g for g in self.carbon], self.caps, n) if counted else []
         self.least_way_s = float((up + down).min()) + self.aggregate
         self.counts = [0] * len(chosen)
         joint = zip(
-            market.joint[:, chosen].tolist(), search.problem.requirements.joint_quotas, strict=True
+            market.joint[:, chosen].tolist(), problem.requirements.joint_quotas, strict=True
         )
         self.joint = [(taken, row.gpus) for taken, row in joint]
         self.owed = Owed(market.forced, chosen.tolist(), self.caps)
@@ -109,9 +117,9 @@ class Walk:
         self.required = frozenset(
             place for place, name in enumerate(market.places) if name in hub.required
         )
-        certain = hub.transport == "store" and not search.problem.requirements.datasets
+        certain = hub.transport == "store" and not problem.requirements.datasets
         longest = max(self.ready) + self.aggregate + max(self.down)
-        self.slowest = search.mode.samples / search.mode.multiplier / longest if certain else 0.0
+        self.slowest = workers.mode.samples / workers.mode.multiplier / longest if certain else 0.0
 
     def run(self) -> Iterator[list[int]]:
         """Yield counts that may improve."""
@@ -135,7 +143,7 @@ class Walk:
         One frame per kind of machine that is used. What is left after pool i can only get dearer as
         i grows, so the first pool from which nothing can improve ends the loop.
         """
-        self.search.target.tick()
+        self.target.tick()
         if left == 0:
             yield list(self.counts)
             return
@@ -146,7 +154,7 @@ class Walk:
             if not self._open(i, left, so_far):
                 return
             pool, place = self.pools[i], self.places[i]
-            if len(used | {place}) > self.search.most_regions:
+            if len(used | {place}) > self.most_regions:
                 continue
             taken, charge = quota.get(pool.bucket, 0), 0.0 if place in used else self.region_usd[i]
             spare = left - max(self._missing(used | {place}), self.owed.others(i))
@@ -174,9 +182,9 @@ class Walk:
     def _some_mix(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
         """Whether some mix of machine speeds for the rest of the workers could be an improvement."""
         calculation, usd, egress, cap = (column[at:] for column in self.columns)
-        longest = self.search.mode.seconds_at(self.search.target.min_speed)
+        longest = self.mode.seconds_at(self.target.min_speed)
         per_hour = SECONDS_PER_HOUR / longest if longest < math.inf else 0.0
-        most_usd = self.search.target.max_usd_per_hour - so_far[2] - so_far[3] * per_hour
+        most_usd = self.target.max_usd_per_hour - so_far[2] - so_far[3] * per_hour
         return some_mix(
             calculation,
             usd + per_hour * egress,
@@ -205,7 +213,7 @@ class Walk:
 
     def _missing(self, used: frozenset[int]) -> int:
         """Regions that still need a worker."""
-        return max(len(self.required - used), self.search.fewest_regions - len(used))
+        return max(len(self.required - used), self.fewest_regions - len(used))
 
     def _open(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
         ready, down, usd, egress = so_far
@@ -236,9 +244,9 @@ class Walk:
             )
             seconds = max(
                 seconds,
-                self.search.problem.batch / (placed + self.speed_left[at][left]) + self.least_way_s,
+                self.problem.batch / (placed + self.speed_left[at][left]) + self.least_way_s,
             )
-        return self.search.improves(seconds, usd_per_hour, usd_per_round, self.slowest)
+        return self.improves(seconds, usd_per_hour, usd_per_round, self.slowest)
 
     def _within_limits(self, at: int, left: int) -> bool:
         """Whether the machines so far keep the joint quotas, and the limit of emissions with the
@@ -255,6 +263,4 @@ class Walk:
         emitted = sum(
             count * each for count, each in zip(self.counts, self.carbon, strict=True) if count
         )
-        return bool(
-            emitted - self.carbon_left[at][left] <= self.search.target.max_carbon_g_per_hour
-        )
+        return bool(emitted - self.carbon_left[at][left] <= self.target.max_carbon_g_per_hour)
