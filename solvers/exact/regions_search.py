@@ -4,11 +4,10 @@ regions, then machines.
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
-from placer.cost_model.timing.direct import share_seconds
 from placer.problem.admitted_exchanges import exchanges_of
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
@@ -20,8 +19,8 @@ from .._market.market import Market
 from .._market.required_machines import settled
 from .._mode import Mode
 from .._target import Target
-from .bounds.leader_pairs import Between
 from .bounds.meeting import Meeting
+from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin
 from .tree.first_placements import Seeds
 from .tree.interleaving import Tree, in_turns
@@ -51,11 +50,10 @@ class RegionSearch:
         self.first = max(self.fewest_regions, wish.min_workers)
         self.most_regions = min(wish.max_regions, len(market.places), self.most)
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
-        self.between = Between(market, self.relaxation, mode)
+        self.rounds = RegionRounds(self.relaxation)
         self._limits: tuple[float, ...] = ()
         self._roots: dict[tuple[int, frozenset[str]], dict[int, float]] = {}
         self._rough: dict[tuple[int, frozenset[str]], Array] = {}
-        self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
     def aim(self, target: Target) -> None:
         """Search for another target in the same market."""
@@ -115,7 +113,7 @@ class RegionSearch:
         ).improvements()
 
     def _leaf(self, family: Family, node: Node) -> RegionLeaf:
-        return RegionLeaf(self, node, family)
+        return RegionLeaf(self.rounds, node, family)
 
     def _meeting(self, workers: int, regions: int, family: Family) -> Meeting:
         """Leaders average with each other after the workers of each region have, and before these
@@ -124,19 +122,19 @@ class RegionSearch:
         counts = np.arange(workers + 1)
         own = np.full((len(self.market.places), workers + 1), np.inf)
         for place in self.relaxation.places(family):
-            own[place] = self._inside(
-                counts, self.fastest_averaging((place,), family)[counts], regions, family
+            own[place] = self.rounds.inside_s(
+                counts, self.rounds.fastest_averaging((place,), family)[counts], regions, family
             )
         return Meeting(
             workers=workers,
             fewest=regions,
             most=regions,
             by_region=True,
-            pair_bytes=self.between.pair_bytes(regions),
+            pair_bytes=self.rounds.between.pair_bytes(regions),
             waits=self.transport == "leaders",
             own_s=own,
             home_usd=float(
-                self.home_usd(np.array(self.relaxation.places(family)), workers - regions)
+                self.rounds.home_usd(np.array(self.relaxation.places(family)), workers - regions)
             ),
         )
 
@@ -165,15 +163,18 @@ class RegionSearch:
             ]
             if not counts:
                 continue
-            averaging, at = self.fastest_averaging(places, family), np.array(places, dtype=np.intp)
+            averaging, at = (
+                self.rounds.fastest_averaging(places, family),
+                np.array(places, dtype=np.intp),
+            )
             parts = []
             for regions in counts:
                 workers = np.arange(max(self.first, regions), self.most + 1)
-                seconds, usd = self.between.least((), places, regions)
+                seconds, usd = self.rounds.between.least((), places, regions)
                 largest = -(-workers // regions)
-                inside = self._inside(largest, averaging[largest], regions, family)
+                inside = self.rounds.inside_s(largest, averaging[largest], regions, family)
                 parts.append(
-                    (workers, inside + seconds, usd + self.home_usd(at, workers - regions))
+                    (workers, inside + seconds, usd + self.rounds.home_usd(at, workers - regions))
                 )
             every, round_s, round_usd = (
                 np.concatenate(column) for column in zip(*parts, strict=True)
@@ -234,8 +235,8 @@ class RegionSearch:
         pairs; shape (workers,).
         """
         grid, at = grid_of(self.market, family.hosts, self.most), np.array(places, dtype=np.intp)
-        pair = self.between.pair_bytes(regions)
-        slowest, pairs = self.between.nearest(places, regions)
+        pair = self.rounds.between.pair_bytes(regions)
+        slowest, pairs = self.rounds.between.nearest(places, regions)
         rounds_per_hour = (
             SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
         )
@@ -245,10 +246,10 @@ class RegionSearch:
         reached = grid.conjugates.best(
             rows, at, regions, self.most - regions + 1, workers, charge, must
         )
-        averaging = self.fastest_averaging(places, family)[-(-workers // regions)]
+        averaging = self.rounds.fastest_averaging(places, family)[-(-workers // regions)]
         waiting = slowest * pair if self.transport == "leaders" else 0.0
-        seconds = self._inside(-(-workers // regions), averaging, regions, family) + waiting
-        egress = regions * float(pairs.min()) * pair + self.home_usd(at, workers - regions)
+        seconds = self.rounds.inside_s(-(-workers // regions), averaging, regions, family) + waiting
+        egress = regions * float(pairs.min()) * pair + self.rounds.home_usd(at, workers - regions)
         data, zero = min(self.market.data_usd[p] for p in places), np.zeros(len(workers))
         return margin(
             reached, self.target.thresholds(self.mode, grid.weights, seconds, egress, data, zero)
@@ -277,7 +278,7 @@ class RegionSearch:
                 self._grow(now, rest, alive, regions, family)
                 continue
             for n in alive:
-                leaf = RegionLeaf(self, Node(now, (), np.array([n]), 0.0), family)
+                leaf = RegionLeaf(self.rounds, Node(now, (), np.array([n]), 0.0), family)
                 for groups in leaf.improvements():
                     self._offer(groups)
 
@@ -299,94 +300,11 @@ class RegionSearch:
         places = np.array((*used, *joining), dtype=np.intp)
         sums = self.market.total_sums(places, family.hosts, self.most)[:, workers]
         largest = -(-workers // regions)
-        averaging = self.fastest_averaging(tuple(sorted((*used, *joining))), family)[largest]
+        averaging = self.rounds.fastest_averaging(tuple(sorted((*used, *joining))), family)[largest]
         return margin(
-            sums, self.thresholds(used, joining, workers, largest, averaging, regions, family)
+            sums,
+            self.rounds.thresholds(used, joining, workers, largest, averaging, regions, family),
         )
-
-    def thresholds(
-        self,
-        used: tuple[int, ...],
-        joining: tuple[int, ...],
-        workers: Indices,
-        largest: Indices,
-        averaging: Array,
-        regions: int,
-        family: Family,
-    ) -> Array:
-        """Thresholds of an improvement; ``largest`` is how many workers some region has,
-        ``averaging`` what one average takes, at least.
-        """
-        seconds, usd = self.between.least(used, joining, regions)
-        if seconds == np.inf:
-            return np.full((len(self.market.weights), len(workers)), np.inf)
-        places = np.array((*used, *joining), dtype=np.intp)
-        inside_usd = self.home_usd(places, workers - regions)
-        communication = self._inside(largest, averaging, regions, family) + seconds
-        data = min(self.market.data_usd[p] for p in places)
-        return self.target.thresholds(
-            self.mode,
-            self.market.weights,
-            communication,
-            usd + inside_usd,
-            data,
-            np.zeros(len(workers)),
-        )
-
-    def home_usd(self, places: Indices, followers: Indices | int) -> Array:
-        """Least egress inside the regions of so many workers that are no leaders."""
-        home = float(self.market.prices[places, places].min())
-        if home == np.inf:  # a network that carries nothing there
-            return np.where(np.asarray(followers) > 0, np.inf, 0.0)
-        built: Array = (
-            np.asarray(followers)
-            * self.size
-            * (2 * self.mode.local_steps + self._broadcasts)
-            * home
-        )
-        return built
-
-    def fastest_averaging(self, places: tuple[int, ...], family: Family) -> Array:
-        """Least seconds of one average in any of some places, by workers: of the fastest hosts that
-        can be there.
-        """
-        key = places, family.hosts
-        found = self._fastest.get(key)
-        if found is None:
-            hosts = (
-                frozenset[str]().union(*(self.market.hosts_at[place] for place in places))
-                & family.hosts
-            )
-            found = self._fastest[key] = np.minimum.reduce(
-                [family.averaging_by_host[h] for h in sorted(hosts)]
-            )
-        return found
-
-    @property
-    def _broadcasts(self) -> int:
-        return 0 if self.transport == "region-gossip" else 1
-
-    def _inside(self, largest: Indices, averaging: Array, regions: int, family: Family) -> Array:
-        """Least seconds of a round inside the regions.
-
-        Notes
-        -----
-        Without a barrier a region of one worker goes ahead alone, so nothing is certain there.
-        Where data has its place, the region with the longest calculation may average among few.
-        """
-        if self.transport == "region-gossip":
-            return np.zeros(len(largest))
-        spread = share_seconds(1.0, self._fastest_machine) * (largest - 1) * self.size
-        among = family.averaging_s[regions] if self.transport == "leaders" else 0.0
-        if self.transport == "region-hub" and self.problem.requirements.datasets:
-            return np.asarray(spread)
-        built: Array = self.mode.local_steps * averaging + spread + among
-        return built
-
-    @cached_property
-    def _fastest_machine(self) -> float:
-        """Bytes/s of the machine with the best network."""
-        return max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
 
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         """Offer groups with every hub that the mode allows."""

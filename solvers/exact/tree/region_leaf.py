@@ -4,24 +4,28 @@ known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ..._market.arrays import Array, Indices
+from ..bounds.region_rounds import RegionRounds
 from ..bounds.relaxation import Family, Node
 from .leaf import Leaf
 
-if TYPE_CHECKING:
-    from ..regions_search import RegionSearch
-
 
 class RegionLeaf(Leaf):
-    """Enumeration of the machines of one set of regions: what passes between them is known."""
+    """Enumeration of the machines of one set of regions: what passes between them is known.
 
-    def __init__(self, search: RegionSearch, node: Node, family: Family) -> None:
-        super().__init__(search.relaxation, node, family)
-        self.search = search
+    Parameters
+    ----------
+    rounds
+        Bounds of a round inside the regions and between them.
+    node, family
+        As in `Leaf`.
+    """
+
+    def __init__(self, rounds: RegionRounds, node: Node, family: Family) -> None:
+        super().__init__(rounds.relaxation, node, family)
+        self.rounds = rounds
 
     def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
         """Hosts by region such that the slowest average of a region decides: one run for each time
@@ -30,7 +34,7 @@ class RegionLeaf(Leaf):
         found: dict[tuple[frozenset[str], ...], None] = {}
         times = self.family.averaging_by_host
         counts = split[0].tolist()
-        for hosts in self.search.relaxation.host_steps(self.family, self.workers):
+        for hosts in self.relaxation.host_steps(self.family, self.workers):
             for longest in sorted({float(times[host][n]) for host in hosts for n in counts}):
                 found[
                     tuple(
@@ -43,8 +47,8 @@ class RegionLeaf(Leaf):
     def egress_usd(self, splits: Indices) -> Array:
         """Egress of one exchange at known workers; shape (splits,)."""
         used = np.array(self.node.used, dtype=np.intp)
-        _, usd = self.search.between.least(self.node.used, (), len(used))
-        return usd + np.full(len(splits), self.search.home_usd(used, self.workers - len(used)))
+        _, usd = self.rounds.between.least(self.node.used, (), len(used))
+        return usd + np.full(len(splits), self.rounds.home_usd(used, self.workers - len(used)))
 
     def thresholds(self, splits: Indices) -> Array:
         """Thresholds at known workers of the first regions; shape (rows, splits)."""
@@ -58,14 +62,14 @@ class RegionLeaf(Leaf):
         largest = np.maximum(rest, splits.max(axis=1) if known else 0)
         averaging = np.zeros(len(splits))
         if known < regions:
-            averaging = self.search.fastest_averaging(
+            averaging = self.rounds.fastest_averaging(
                 tuple(sorted(self.node.used[known:])), self.family
             )[rest]
         for k, place in enumerate(self.node.used[:known]):
             averaging = np.maximum(
-                averaging, self.search.fastest_averaging((place,), self.family)[splits[:, k]]
+                averaging, self.rounds.fastest_averaging((place,), self.family)[splits[:, k]]
             )
         workers = np.full(len(splits), self.workers)
-        return self.search.thresholds(
+        return self.rounds.thresholds(
             self.node.used, (), workers, largest, averaging, regions, self.family
         )
