@@ -22,7 +22,7 @@ from .bounds.relaxation import Family, Node, Relaxation
 from .tree.first_placements import Seeds
 from .tree.interleaving import Tree, in_turns
 from .tree.leaf import Leaf
-from .tree.region_tree import LargestFirst
+from .tree.region_tree import RegionTree
 
 
 class ButterflySearch:
@@ -120,7 +120,7 @@ class ButterflySearch:
     def _tree(self, grid: Grid, workers: int, fewest: int, family: Family) -> Tree:
         """Placements of one number of workers over several regions."""
         leaf = partial(Leaf, self.relaxation, family=family)
-        return LargestFirst(
+        return RegionTree(
             self.relaxation, grid, self._meeting(workers, fewest, family), leaf
         ).improvements()
 

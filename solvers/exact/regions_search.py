@@ -25,7 +25,7 @@ from .bounds.relaxation import Family, Node, Relaxation, margin
 from .tree.first_placements import Seeds
 from .tree.interleaving import Tree, in_turns
 from .tree.region_leaf import RegionLeaf
-from .tree.region_tree import LargestFirst
+from .tree.region_tree import RegionTree
 
 
 class RegionSearch:
@@ -105,7 +105,7 @@ class RegionSearch:
         if workers not in self._open(regions, family).tolist():
             return iter(())
         grid = grid_of(self.market, family.hosts, self.most)
-        return LargestFirst(
+        return RegionTree(
             self.relaxation,
             grid,
             self._meeting(workers, regions, family),

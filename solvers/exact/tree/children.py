@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,9 +11,7 @@ from placer.units import SECONDS_PER_HOUR
 from ..._market.arrays import Array, Indices
 from ..bounds.meeting import Partners
 from ..bounds.relaxation import margin
-
-if TYPE_CHECKING:
-    from .region_tree import LargestFirst, Placed
+from .tree_bound import TreeBound
 
 ROUNDS = 3
 """How often regions are left out and the bounds of the others worked out again."""
@@ -21,24 +19,47 @@ MANY = 0.8
 """With a larger share of the regions left, another round is not worth it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """Regions whose number of workers is known.
+
+    Notes
+    -----
+    ``left`` workers have no region yet; no region to come has more than ``most``, and one with as
+    many comes after ``after``. ``pairs_usd`` is the price of a byte over all pairs of heads that
+    are placed, ``own_s`` the longest averages inside a region, ``wan`` the slowest pair (seconds
+    per pair byte), ``base`` the best sums of the placed regions by row. By place: ``open`` may
+    still be used, ``far`` is its slowest pair with a placed region, ``toward`` the price of a byte
+    of one head with all placed ones.
+    """
+
+    regions: tuple[int, ...]
+    counts: tuple[int, ...]
+    left: int
+    most: int
+    after: int
+    pairs_usd: float
+    own_s: float
+    wan: float
+    base: Array
+    open: Array
+    far: Array
+    toward: Array
+
+
 class Children:
     """Regions and counts that may come next at a node, with their margins over an improvement.
 
     Parameters
     ----------
-    tree, node
-        What is searched, and what is placed already.
+    bound, node
+        Rows and sums of the tree, and what is placed already.
     """
 
-    def __init__(self, tree: LargestFirst, node: Placed) -> None:
-        self.tree, self.node, self.meeting, self.used = (
-            tree,
-            node,
-            tree.meeting,
-            len(node.regions) + 1,
-        )
-        self.open = node.open
-        self.missing = [place for place in tree.least if place not in node.regions]
+    def __init__(self, bound: TreeBound, node: Placed) -> None:
+        self.bound, self.node, self.meeting = bound, node, bound.meeting
+        self.used, self.open = len(node.regions) + 1, node.open
+        self.missing = [place for place in bound.least if place not in node.regions]
         self._drop_regions()
 
     def _drop_regions(self) -> None:
@@ -62,18 +83,18 @@ class Children:
 
     def _prepare(self) -> None:
         """What the bound needs of the regions that are open."""
-        tree, node, market = self.tree, self.node, self.tree.market
+        bound, node, market = self.bound, self.node, self.bound.market
         self.places = np.flatnonzero(self.open)
         self.counts = np.arange(1, min(node.left, node.most) + 1)
         self.toward = node.toward[self.places]
         self.partners = Partners(market.both_ways[np.ix_(self.places, self.places)] / 2)
         rounds_per_hour = (
-            SECONDS_PER_HOUR * tree.mode.multiplier / tree.mode.samples * tree.target.min_speed
+            SECONDS_PER_HOUR * bound.mode.multiplier / bound.mode.samples * bound.target.min_speed
         )
         self.usd_per_hour = rounds_per_hour * self.meeting.pair_bytes
-        self.units = tree.steps[:, self.places, : len(self.counts)]
+        self.units = bound.steps[:, self.places, : len(self.counts)]
         apart = np.maximum(
-            tree.relaxation.wan_matrix[np.ix_(self.places, self.places)], node.far[self.places]
+            bound.relaxation.wan_matrix[np.ix_(self.places, self.places)], node.far[self.places]
         )
         np.fill_diagonal(apart, np.inf)
         self.apart = np.sort(apart, axis=1)
@@ -86,7 +107,7 @@ class Children:
         """
         if not self.missing:
             return np.zeros(len(self.places))
-        wan, missing = self.tree.relaxation.wan_matrix, np.array(self.missing)
+        wan, missing = self.bound.relaxation.wan_matrix, np.array(self.missing)
         known = max(float(self.node.far[missing].max()), float(wan[np.ix_(missing, missing)].max()))
         built: Array = np.maximum(wan[np.ix_(self.places, missing)].max(axis=1), known)
         return built
@@ -95,7 +116,7 @@ class Children:
         """Margins of all open regions and counts; ``together`` is how many of the rest one region
         may hold; shape (places, counts).
         """
-        tree, node, meeting = self.tree, self.node, self.meeting
+        bound, node, meeting = self.bound, self.node, self.meeting
         left, together = node.left - self.counts, np.maximum(together, 1)
         heads, heads_left = meeting.heads(self.counts), meeting.heads_left(left, self.used)
         heads_together = meeting.heads_together(together)
@@ -112,8 +133,8 @@ class Children:
         seconds = np.maximum(
             node.own_s, meeting.own_s[self.places][:, self.counts]
         ) + meeting.wan_s(wan)
-        reached = node.base[:, None, None] + tree.sums[:, self.places][:, :, self.counts] + rest
-        needed = tree.needed(tree.weights, seconds.ravel(), egress.ravel())
+        reached = node.base[:, None, None] + bound.sums[:, self.places][:, :, self.counts] + rest
+        needed = bound.needed(bound.weights, seconds.ravel(), egress.ravel())
         return margin(reached.reshape(len(reached), -1), needed).reshape(egress.shape)
 
     def _every_rest(
@@ -157,7 +178,7 @@ class Children:
         -----
         One partial sort for all counts that allow about as many workers in one region.
         """
-        rest, usd = np.empty((len(self.tree.weights), len(left))), np.empty(len(left))
+        rest, usd = np.empty((len(self.bound.weights), len(left))), np.empty(len(left))
         caps = 2 ** np.ceil(np.log2(together)).astype(np.intp)
         for cap in np.unique(caps):
             at = caps == cap
@@ -185,10 +206,10 @@ class Children:
         if not self.meeting.by_region:
             return self._sums(pairs, able, together, int(left.max()), must)[:, left]
         least = float(pairs[able].min()) if able.any() else 0.0
-        charge = self.tree.weights[:, 1:2] * self.usd_per_hour * (pairs[able] - least)
+        charge = self.bound.weights[:, 1:2] * self.usd_per_hour * (pairs[able] - least)
         regions, chosen = self.meeting.most - self.used, np.cumsum(able)[must] - 1
-        return self.tree.grid.conjugates.best(
-            self.tree.rows, self.places[able], regions, together, left, charge, chosen
+        return self.bound.grid.conjugates.best(
+            self.bound.rows, self.places[able], regions, together, left, charge, chosen
         )
 
     def _sums(self, pairs: Array, able: Array, together: int, most: int, must: list[int]) -> Array:
@@ -196,12 +217,12 @@ class Children:
         with what pairs cost above the least.
         """
         built = np.full((len(self.units), most + 1), -np.inf)
-        leasts = [self.tree.least[int(self.places[at])] for at in must]
+        leasts = [self.bound.least[int(self.places[at])] for at in must]
         if max(leasts, default=0) > together or sum(leasts) > most:
             return built
         base, count = np.zeros((len(built), 1)), sum(leasts)
         if able.any():
-            paid = self.tree.weights[:, 1:2] * (
+            paid = self.bound.weights[:, 1:2] * (
                 self.usd_per_hour * np.where(able, pairs - pairs[able].min(), 0.0)
             )
             free = able.copy()
@@ -210,7 +231,7 @@ class Children:
                 (self.units[:, free, :together] - paid[:, free, None]).reshape(len(built), -1)
             ]
             for at, least in zip(must, leasts, strict=True):
-                base += (self.tree.sums[:, self.places[at], least] - least * paid[:, at])[:, None]
+                base += (self.bound.sums[:, self.places[at], least] - least * paid[:, at])[:, None]
                 blocks.append(self.units[:, at, least:together] - paid[:, at, None])
             units = np.concatenate(blocks, axis=1) if must else blocks[0]
             taken = min(most - count, units.shape[1])
@@ -240,7 +261,7 @@ class Children:
             allowed &= self._leaves_room(left)
         at = np.argwhere(allowed & (self.found >= 0))
         order = np.argsort(-self.found[at[:, 0], at[:, 1]], kind="stable")
-        self.limits = self.tree.target.limits
+        self.limits = self.bound.target.limits
         return [(int(self.places[i]), int(self.counts[j])) for i, j in at[order]]
 
     def _leaves_room(self, left: Indices) -> Array:
@@ -259,8 +280,8 @@ class Children:
 
     def still(self, place: int, count: int) -> bool:
         """Whether a child is still open after the incumbent has improved."""
-        if self.tree.target.limits != self.limits:
-            self.limits = self.tree.target.limits
+        if self.bound.target.limits != self.limits:
+            self.limits = self.bound.target.limits
             self._prepare()
             self.found = self._margins(np.minimum(self.counts, self.node.left - self.counts))
         return bool(self.found[np.searchsorted(self.places, place), count - 1] >= 0)
@@ -269,24 +290,24 @@ class Children:
         """Whether a child's own bound, with its pairs and links known, still allows an improvement:
         one sum, no table.
         """
-        tree, node, meeting = self.tree, self.node, self.meeting
+        bound, node, meeting = self.bound, self.node, self.meeting
         left = node.left - count
         if left == 0:
             return True
-        tree.target.tick()
+        bound.target.tick()
         heads, together = (
             int(meeting.heads(np.array(count))),
             int(meeting.heads_together(np.array(count))),
         )
         heads_left = int(meeting.heads_left(np.array(left), self.used))
-        toward = self.toward + heads * tree.market.both_ways[place, self.places]
+        toward = self.toward + heads * bound.market.both_ways[place, self.places]
         pairs = toward + self.partners.usd(max(0, heads_left - together), together)
         able = (self.places != place) & np.isfinite(pairs)
         further = int(meeting.regions_left(np.array(left), np.array(count), self.used))
         if able.sum() < further:
             return False
         own = int(np.searchsorted(self.places, place))
-        far = np.maximum(node.far[self.places], tree.relaxation.wan_matrix[place, self.places])
+        far = np.maximum(node.far[self.places], bound.relaxation.wan_matrix[place, self.places])
         if further > 1:  # each of the rest is near the others too
             far = np.maximum(far, self.apart[:, further - 2])
         far = far[able]
@@ -300,11 +321,11 @@ class Children:
             node.pairs_usd + heads * float(self.toward[own]) + heads_left * float(pairs[able].min())
         )
         seconds = max(node.own_s, float(meeting.own_s[place, count])) + meeting.wan_s(wan)
-        needed = tree.needed(
-            tree.weights,
+        needed = bound.needed(
+            bound.weights,
             np.full(1, seconds),
             np.full(1, meeting.pair_bytes * usd + meeting.home_usd),
         )
         return bool(
-            margin((node.base + tree.sums[:, place, count] + rest)[:, None], needed)[0] >= 0
+            margin((node.base + bound.sums[:, place, count] + rest)[:, None], needed)[0] >= 0
         )

@@ -5,7 +5,6 @@ first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,43 +12,16 @@ from ..._market.arrays import Array
 from ..._market.grid import Grid
 from ..bounds.meeting import Meeting
 from ..bounds.relaxation import Node, Relaxation, margin
-from .children import Children
+from .children import Children, Placed
 from .interleaving import Tree
 from .leaf import Leaf
+from .tree_bound import TreeBound
 
 PAUSE = 50
 """Nodes after which other trees may have their turn."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placed:
-    """Regions whose number of workers is known.
-
-    Notes
-    -----
-    ``left`` workers have no region yet; no region to come has more than ``most``, and one with as
-    many comes after ``after``. ``pairs_usd`` is the price of a byte over all pairs of heads that
-    are placed, ``own_s`` the longest averages inside a region, ``wan`` the slowest pair (seconds
-    per pair byte), ``base`` the best sums of the placed regions by row. By place: ``open`` may
-    still be used, ``far`` is its slowest pair with a placed region, ``toward`` the price of a byte
-    of one head with all placed ones.
-    """
-
-    regions: tuple[int, ...]
-    counts: tuple[int, ...]
-    left: int
-    most: int
-    after: int
-    pairs_usd: float
-    own_s: float
-    wan: float
-    base: Array
-    open: Array
-    far: Array
-    toward: Array
-
-
-class LargestFirst:
+class RegionTree:
     """Branch and bound for one number of workers.
 
     Parameters
@@ -68,42 +40,16 @@ class LargestFirst:
     Egress between regions is quadratic in their workers, so a bound that only knows which regions
     are used is weak. With the largest region and its count known, every other worker pays at least
     its pairs with that region: linear, hence part of a partial sort. Counts fall along a path, so
-    each split of workers over regions is reached once. ``least`` has the places that must be used,
-    with their fewest machines: a node that has no room for them is cut.
+    each split of workers over regions is reached once.
     """
 
     def __init__(
         self, relaxation: Relaxation, grid: Grid, meeting: Meeting, leaf: Callable[[Node], Leaf]
     ) -> None:
+        self.bound = TreeBound(relaxation, grid, meeting)
         self.relaxation, self.meeting, self.leaf = relaxation, meeting, leaf
-        self.market, self.target, self.mode = relaxation.market, relaxation.target, relaxation.mode
-        self.data_usd = min(self.market.data_usd)
+        self.market, self.target, self.hosts = relaxation.market, relaxation.target, grid.hosts
         self.nodes = 0
-        least_s = float(np.nanmin(meeting.own_s[:, -(-meeting.workers // meeting.most) :]))
-        rows = grid.rows(
-            self.needed(grid.weights, np.full(1, least_s), np.full(1, meeting.home_usd))[:, 0],
-            meeting.workers,
-        )
-        self.rows, self.grid, self.hosts = rows, grid, grid.hosts
-        self.weights = grid.weights[rows]
-        self.sums, self.steps = (
-            grid.sums[rows, :, : meeting.workers + 1],
-            grid.steps[rows, :, : meeting.workers],
-        )
-        self.least = grid.least
-
-    def needed(self, weights: Array, communication_s: Array, egress_usd: Array) -> Array:
-        """Thresholds of an improvement; infinite where the egress is; shape (rows, communication)."""
-        finite = np.where(np.isfinite(egress_usd), egress_usd, 0.0)
-        built = self.target.thresholds(
-            self.mode,
-            weights,
-            communication_s,
-            finite,
-            self.data_usd,
-            np.zeros(len(communication_s)),
-        )
-        return np.where(np.isfinite(egress_usd), built, np.inf)
 
     def improvements(self) -> Tree:
         """Yield groups that may improve."""
@@ -121,7 +67,7 @@ class LargestFirst:
             pairs_usd=0.0,
             own_s=0.0,
             wan=0.0,
-            base=np.zeros(len(self.weights)),
+            base=np.zeros(len(self.bound.weights)),
             open=able,
             far=np.zeros(places),
             toward=np.zeros(places),
@@ -135,7 +81,7 @@ class LargestFirst:
         self.nodes += 1
         if self.nodes % PAUSE == 0:
             yield None
-        children = Children(self, node)
+        children = Children(self.bound, node)
         for place, count in children.promising():
             if children.still(place, count) and children.glimpse(place, count):
                 child = self._child(node, place, count, children.open)
@@ -157,7 +103,7 @@ class LargestFirst:
             pairs_usd=node.pairs_usd + heads * float(node.toward[place]),
             own_s=max(node.own_s, float(self.meeting.own_s[place, count])),
             wan=max(node.wan, float(node.far[place])),
-            base=node.base + self.sums[:, place, count],
+            base=node.base + self.bound.sums[:, place, count],
             open=open_,
             far=np.maximum(node.far, wan),
             toward=node.toward + heads * self.market.both_ways[place],

@@ -1,0 +1,58 @@
+"""What one tree knows of its market: rows of the Lagrangian bound, and best sums of every place."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..._market.arrays import Array
+from ..._market.grid import Grid
+from ..bounds.meeting import Meeting
+from ..bounds.relaxation import Relaxation
+
+
+class TreeBound:
+    """Rows of the Lagrangian bound for one number of workers, with the sums that they take.
+
+    Parameters
+    ----------
+    relaxation
+        Market, target and strategy.
+    grid
+        Best sums of the hosts that may be used.
+    meeting
+        How the regions meet.
+
+    Notes
+    -----
+    Every row alone is a valid bound, so that a tree may use any subset of the grid's rows: fewer
+    rows cut less, never too much. ``least`` has the places that must be used, with their fewest
+    machines.
+    """
+
+    def __init__(self, relaxation: Relaxation, grid: Grid, meeting: Meeting) -> None:
+        self.relaxation, self.grid, self.meeting = relaxation, grid, meeting
+        self.market, self.target, self.mode = relaxation.market, relaxation.target, relaxation.mode
+        self.data_usd = min(self.market.data_usd)
+        workers, home_usd = meeting.workers, np.full(1, meeting.home_usd)
+        least_s = float(np.nanmin(meeting.own_s[:, -(-workers // meeting.most) :]))
+        needed = self.needed(grid.weights, np.full(1, least_s), home_usd)[:, 0]
+        self.rows = grid.rows(needed, workers)
+        self.weights = grid.weights[self.rows]
+        self.sums = grid.sums[self.rows, :, : workers + 1]
+        self.steps = grid.steps[self.rows, :, :workers]
+        self.least = grid.least
+
+    def needed(self, weights: Array, communication_s: Array, egress_usd: Array) -> Array:
+        """Return the thresholds of an improvement; infinite where the egress is; shape (rows,
+        communication).
+        """
+        finite = np.where(np.isfinite(egress_usd), egress_usd, 0.0)
+        thresholds = self.target.thresholds(
+            self.mode,
+            weights,
+            communication_s,
+            finite,
+            self.data_usd,
+            np.zeros(len(communication_s)),
+        )
+        return np.where(np.isfinite(egress_usd), thresholds, np.inf)
