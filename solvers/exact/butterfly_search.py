@@ -22,6 +22,7 @@ from .bounds.relaxation import Family, Node, Relaxation
 from .tree.first_placements import Seeds
 from .tree.interleaving import Tree, in_turns
 from .tree.leaf import Leaf
+from .tree.leaf_bound import LeafBound
 from .tree.region_tree import RegionTree
 
 
@@ -99,7 +100,8 @@ class ButterflySearch:
                 if margin >= 0
             ]
         for _, place, n in sorted(scored):
-            self._leaf((place,), n, 0.0, family)
+            for groups in self._leaf(family, Node((place,), (), np.array([n]), 0.0)).improvements():
+                self._offer(groups)
 
     def _several_regions(self, family: Family) -> None:
         """One tree for each number of workers, the most promising first."""
@@ -119,10 +121,9 @@ class ButterflySearch:
 
     def _tree(self, grid: Grid, workers: int, fewest: int, family: Family) -> Tree:
         """Placements of one number of workers over several regions."""
-        leaf = partial(Leaf, self.relaxation, family=family)
-        return RegionTree(
-            self.relaxation, grid, self._meeting(workers, fewest, family), leaf
-        ).improvements()
+        meeting = self._meeting(workers, fewest, family)
+        leaf = partial(self._leaf, family)
+        return RegionTree(self.relaxation, grid, meeting, leaf).improvements()
 
     def _meeting(self, workers: int, fewest: int, family: Family) -> Meeting:
         """All workers average with all others."""
@@ -135,9 +136,5 @@ class ButterflySearch:
             own_s=np.full((len(self.market.places), workers + 1), family.averaging_s[workers]),
         )
 
-    def _leaf(self, used: tuple[int, ...], workers: int, wan: float, family: Family) -> None:
-        """Offer the placements of one set of regions and one N that may improve."""
-        for groups in Leaf(
-            self.relaxation, Node(used, (), np.array([workers]), wan), family
-        ).improvements():
-            self._offer(groups)
+    def _leaf(self, family: Family, node: Node) -> Leaf:
+        return Leaf(LeafBound(self.relaxation, node, family))

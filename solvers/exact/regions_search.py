@@ -24,7 +24,8 @@ from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin
 from .tree.first_placements import Seeds
 from .tree.interleaving import Tree, in_turns
-from .tree.region_leaf import RegionLeaf
+from .tree.leaf import Leaf
+from .tree.region_leaf_bound import RegionLeafBound
 from .tree.region_tree import RegionTree
 
 
@@ -112,8 +113,8 @@ class RegionSearch:
             partial(self._leaf, family),
         ).improvements()
 
-    def _leaf(self, family: Family, node: Node) -> RegionLeaf:
-        return RegionLeaf(self.rounds, node, family)
+    def _leaf(self, family: Family, node: Node) -> Leaf:
+        return Leaf(RegionLeafBound(self.rounds, node, family))
 
     def _meeting(self, workers: int, regions: int, family: Family) -> Meeting:
         """Leaders average with each other after the workers of each region have, and before these
@@ -278,8 +279,8 @@ class RegionSearch:
                 self._grow(now, rest, alive, regions, family)
                 continue
             for n in alive:
-                leaf = RegionLeaf(self.rounds, Node(now, (), np.array([n]), 0.0), family)
-                for groups in leaf.improvements():
+                node = Node(now, (), np.array([n]), 0.0)
+                for groups in self._leaf(family, node).improvements():
                     self._offer(groups)
 
     def _margins(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +17,7 @@ from placer.units import SECONDS_PER_HOUR
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
 from ..bounds.relaxation import margin
-
-if TYPE_CHECKING:
-    from .leaf import Leaf
+from .leaf_bound import LeafBound
 
 TIGHT = 5
 """Rows of the bound that prune partial choices."""
@@ -81,8 +78,8 @@ class Fronts:
 
     Parameters
     ----------
-    leaf
-        Regions, number of workers and family of hosts.
+    bound
+        Regions, number of workers, and thresholds of an improvement.
     split
         Workers by region; shape (1, regions).
     hosts
@@ -100,15 +97,15 @@ class Fronts:
     """
 
     def __init__(
-        self, leaf: Leaf, hosts: tuple[frozenset[str], ...], split: Indices, egress_usd: float
+        self, bound: LeafBound, hosts: tuple[frozenset[str], ...], split: Indices, egress_usd: float
     ) -> None:
-        self.leaf, self.hosts, self.split, self.market = leaf, hosts, split, leaf.market
-        mode = leaf.relaxation.mode
+        self.bound, self.hosts, self.split, self.market = bound, hosts, split, bound.market
+        mode = bound.relaxation.mode
         self.usd_per_speed = SECONDS_PER_HOUR * egress_usd / mode.samples
-        needed = leaf.thresholds(split)[:, 0]
-        regions = zip(leaf.node.used, hosts, split[0].tolist(), strict=True)
+        needed = bound.thresholds(split)[:, 0]
+        regions = zip(bound.node.used, hosts, split[0].tolist(), strict=True)
         sums = [
-            self.market.best_sums(np.array([place]), own, leaf.workers)[:, n]
+            self.market.best_sums(np.array([place]), own, bound.workers)[:, n]
             for place, own, n in regions
         ]
         total = np.sum(sums, axis=0)
@@ -133,7 +130,7 @@ class Fronts:
         whole, trail = NOTHING, []
         for k in range(self.split.shape[1]):
             region = RegionFront(self, k)
-            self.leaf.target.tick()
+            self.bound.target.tick()
             if len(region.states.speed) == 0:
                 return
             whole = self._joined(whole, region.states, k)
@@ -145,7 +142,7 @@ class Fronts:
                 self.market.weights[:, 0] * whole.speed[at]
                 - self.market.weights[:, 1] * whole.usd[at]
             )
-            if margin(reached[:, None], self.leaf.thresholds(self.split))[0] >= 0:
+            if margin(reached[:, None], self.bound.thresholds(self.split))[0] >= 0:
                 yield self._groups(trail, int(at))
 
     def _joined(self, whole: States, region: States, k: int) -> States:
@@ -191,7 +188,7 @@ class Fronts:
         return states.at(order[lifted > before])
 
     def _order(self, whole: States) -> Indices:
-        objective = self.leaf.target.objective
+        objective = self.bound.target.objective
         if objective == "throughput":
             return np.lexsort((whole.usd, -whole.speed))
         return np.argsort(
@@ -213,9 +210,9 @@ class RegionFront:
     """Choices of machines of one region that nothing beats."""
 
     def __init__(self, fronts: Fronts, k: int) -> None:
-        leaf, market = fronts.leaf, fronts.market
+        bound, market = fronts.bound, fronts.market
         self.count = int(fronts.split[0, k])
-        self.buckets = buckets_at(market, int(leaf.node.used[k]), fronts.hosts[k])
+        self.buckets = buckets_at(market, int(bound.node.used[k]), fronts.hosts[k])
         others = fronts.total - fronts.sums[k]
         ahead = self._ahead(fronts)
         states, self.trail = NOTHING, []

@@ -121,5 +121,5 @@ class RegionTree:
             for place in used
         ]
         parts = [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)]
-        if margin(np.sum(parts, axis=0)[:, None], leaf.thresholds(split))[0] >= 0:
+        if margin(np.sum(parts, axis=0)[:, None], leaf.bound.thresholds(split))[0] >= 0:
             yield from leaf.machines(split, parts)

@@ -1,5 +1,5 @@
-"""Machines of one set of regions that meet through one machine each: what passes between them is
-known.
+"""What a placement of one set of regions that meet through one machine each must reach to be an
+improvement.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ import numpy as np
 from ..._market.arrays import Array, Indices
 from ..bounds.region_rounds import RegionRounds
 from ..bounds.relaxation import Family, Node
-from .leaf import Leaf
+from .leaf_bound import LeafBound
 
 
-class RegionLeaf(Leaf):
-    """Enumeration of the machines of one set of regions: what passes between them is known.
+class RegionLeafBound(LeafBound):
+    """Thresholds of a leaf whose regions meet through one machine each: what passes between them is
+    known.
 
     Parameters
     ----------
     rounds
         Bounds of a round inside the regions and between them.
     node, family
-        As in `Leaf`.
+        As in `LeafBound`.
     """
 
     def __init__(self, rounds: RegionRounds, node: Node, family: Family) -> None:

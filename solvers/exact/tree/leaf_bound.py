@@ -1,0 +1,95 @@
+"""What a placement of one set of regions and one number of workers must reach to be an improvement."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placer.problem.exchange.allreduce import pair_bytes
+
+from ..._market.arrays import Array, Indices
+from ..bounds.relaxation import Family, Node, Relaxation
+
+SLACK = 1e-9
+"""Relative slack of a bound against rounding."""
+
+
+class LeafBound:
+    """Thresholds of a leaf where all workers meet: its regions and number of workers are fixed.
+
+    Parameters
+    ----------
+    relaxation
+        Bounds of the market.
+    node
+        The regions, all used, and one number of workers.
+    family
+        Class of hosts.
+    """
+
+    def __init__(self, relaxation: Relaxation, node: Node, family: Family) -> None:
+        self.relaxation, self.node, self.family = relaxation, node, family
+        self.market, self.target = relaxation.market, relaxation.target
+        self.workers = int(node.workers[0])
+
+    def needed_speed(self, region: int) -> float:
+        """Samples/s that the data which stays in a region needs there for an improvement."""
+        share = float(self.market.stay_share[self.node.used[region]])
+        mode = self.relaxation.mode
+        return (
+            (1 - SLACK) * share * mode.samples / mode.seconds_at(self.target.min_speed)
+            if share
+            else 0.0
+        )
+
+    def thresholds(self, splits: Indices) -> Array:
+        """Thresholds at known workers of the first regions, where egress is exact; shape (rows,
+        splits).
+
+        Notes
+        -----
+        Workers that are not placed yet pay at least the cheapest price to and from the placed ones.
+        """
+        workers, shard = (
+            self.workers,
+            pair_bytes(self.relaxation.problem.gradient_bytes, self.workers),
+        )
+        communication = np.full(
+            len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard
+        )
+        data = min(self.market.data_usd[p] for p in self.node.used)
+        longest = (
+            communication
+            - self.family.averaging_s[workers]
+            + self.family.slowest_averaging_s[workers]
+            + self.relaxation.most_load_s
+        )
+        slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), longest)
+        return self.target.thresholds(
+            self.relaxation.mode,
+            self.market.weights,
+            communication,
+            self.egress_usd(splits),
+            data,
+            slowest,
+        )
+
+    def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
+        """Hosts by region such that in each run the slowest of them decides."""
+        return [
+            (hosts,) * split.shape[1]
+            for hosts in self.relaxation.host_steps(self.family, self.workers)
+        ]
+
+    def egress_usd(self, splits: Indices) -> Array:
+        """Egress of one exchange at known workers of the first regions, exact if these are all;
+        shape (splits,).
+        """
+        known = splits.shape[1]
+        price = self.market.prices[np.ix_(self.node.used, self.node.used)]
+        placed = price[:known, :known]
+        pairs = np.einsum("si,ij,sj->s", splits, placed, splits) - splits @ np.diag(placed)
+        if known < len(self.node.used):
+            outward = price[:known, known:].min(axis=1) + price[known:, :known].min(axis=0)
+            pairs = pairs + (splits @ outward) * (self.workers - splits.sum(axis=1))
+        built: Array = pair_bytes(self.relaxation.problem.gradient_bytes, self.workers) * pairs
+        return built

@@ -1,0 +1,170 @@
+"""Machines of a known split of workers over regions, one count after the other: for requests where
+speed and price alone do not decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from placer.problem.placement import WorkerGroup
+from placer.problem.problem import groups_of
+
+from ..._market.arrays import Array, Indices
+from ..._market.increments import suffix_sums
+from ..._market.required_machines import Owed
+from ..bounds.relaxation import margin
+from .leaf_bound import LeafBound
+
+
+class MachineTree:
+    """Depth-first enumeration of machines at a known number of workers per region, cut by the
+    tightest rows.
+
+    Parameters
+    ----------
+    bound
+        Thresholds of an improvement.
+    split
+        Workers by region; shape (1, regions).
+    sums
+        Best weighted sums of each region at its count, by row.
+    """
+
+    def __init__(self, bound: LeafBound, split: Indices, sums: list[Array]) -> None:
+        self.bound, self.split = bound, split
+        market, node, needed = bound.market, bound.node, bound.thresholds(split)[:, 0]
+        margins = np.array(
+            [
+                margin(np.array([[r]]), np.array([[t]]))[0]
+                for r, t in zip(np.sum(sums, axis=0), needed, strict=True)
+            ]
+        )
+        self.rows = sorted({0, int(np.argmin(margins)), len(needed) - 1})
+        worth = market.values[int(np.argmin(margins))]
+        pools = bound.relaxation.pools(node, bound.family).tolist()
+        rank = {place: k for k, place in enumerate(node.used)}
+        later = {i: not first for i, first in zip(pools, market.forced.first(pools), strict=True)}
+        self.order = sorted(
+            pools, key=lambda i: (rank[int(market.place_of[i])], later[i], -worth[i], market.usd[i])
+        )
+        self.region = [rank[int(market.place_of[i])] for i in self.order]
+        self.later = [
+            [float(sum(part[row] for part in sums[k + 1 :])) for row in self.rows]
+            for k in range(len(sums))
+        ]
+        self.pools = [market.pools[i] for i in self.order]
+        self.buckets = [pool.bucket for pool in self.pools]
+        self.caps = [int(market.cap[i]) for i in self.order]
+        self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
+        joint = zip(
+            market.joint[:, self.order].tolist(),
+            market.problem.requirements.joint_quotas,
+            strict=True,
+        )
+        self.joint = [(taken, row.gpus) for taken, row in joint]
+        self.owed = Owed(market.forced, self.order, self.caps)
+        self.suffix = self._suffixes()
+        self.smallest = self._smallest()
+
+    def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Yield groups that reach every threshold, which tightens as the incumbent improves."""
+        self.needed, self.counts, self.quota = (
+            self._needed(),
+            [0] * len(self.order),
+            dict.fromkeys(self.buckets, 0),
+        )
+        yield from self._descend(0, int(self.split[0, 0]), [0.0] * len(self.rows))
+
+    def _suffixes(self) -> list[list[list[float]]]:
+        """Best sums of m machines among the pools of the same region from each position on; one
+        list per row.
+        """
+        built = []
+        for k in range(len(self.rows)):
+            rows: list[list[float]] = []
+            for region, most in enumerate(self.split[0]):
+                at = [i for i, r in enumerate(self.region) if r == region]
+                rows += suffix_sums(
+                    [self.value[i][k] for i in at], [self.caps[i] for i in at], int(most)
+                )[:-1]
+            built.append(rows)
+        return built
+
+    def _needed(self) -> list[float]:
+        column = self.bound.thresholds(self.split)[:, 0]
+        return [float(column[row]) for row in self.rows]
+
+    def _descend(
+        self, at: int, left: int, reached: list[float], before: float = 0.0
+    ) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Choose the count of pool ``at``; ``left`` workers of its region are still to be placed,
+        which began at speed ``before``.
+        """
+        self.bound.target.tick()
+        if left == 0:
+            before, following = reached[0], self.region[at - 1] + 1
+            if following == self.split.shape[1]:
+                yield groups_of(self.pools, self.counts)
+                self.needed = self._needed()
+                return
+            at = self.region.index(following)
+            left = int(self.split[0, following])
+        pool, bucket, later = self.pools[at], self.buckets[at], self.later[self.region[at]]
+        last = at + 1 == len(self.order) or self.region[at + 1] != self.region[at]
+        most = min(
+            self.caps[at], left, (pool.gpu_quota - self.quota[bucket]) // pool.offer.gpu_count
+        )
+        for count in range(most, -1, -1):
+            rest = left - count
+            if last and rest:
+                return
+            now = [r + v * count for r, v in zip(reached, self.value[at], strict=True)]
+            ahead = [0.0] * len(self.rows) if last else [rows[at + 1][rest] for rows in self.suffix]
+            enough = now[0] - before + ahead[0] >= self.bound.needed_speed(self.region[at])
+            worth = enough and all(
+                n + a + more >= needed
+                for n, a, more, needed in zip(now, ahead, later, self.needed, strict=True)
+            )
+            if worth and self.owed.allows(at, count):
+                self.counts[at] = count
+                self.owed.take(at, count)
+                self.quota[bucket] += count * pool.offer.gpu_count
+                if rest <= self._room(at + 1, self.region[at]) and self._within_joint():
+                    yield from self._descend(at + 1, rest, now, before)
+                self.quota[bucket] -= count * pool.offer.gpu_count
+                self.owed.take(at, -count)
+                self.counts[at] = 0
+
+    def _within_joint(self) -> bool:
+        """Whether the machines so far keep the joint quotas."""
+        return all(
+            sum(count * each for count, each in zip(self.counts, taken, strict=True) if count)
+            <= most
+            for taken, most in self.joint
+        )
+
+    def _room(self, at: int, region: int) -> int:
+        """Most machines that the quotas left over allow among the pools of a region from a position
+        on.
+        """
+        if at == len(self.order) or self.region[at] != region:
+            return 0
+        return sum(
+            (quota - self.quota[bucket]) // smallest
+            for bucket, (quota, smallest) in self.smallest[at].items()
+        )
+
+    def _smallest(self) -> list[dict[tuple[str, str, str], tuple[int, int]]]:
+        """Quota and least devices per machine of each bucket, among the pools of the same region
+        from each position on.
+        """
+        built: list[dict[tuple[str, str, str], tuple[int, int]]] = []
+        for at in range(len(self.order) - 1, -1, -1):
+            same = bool(built) and self.region[at] == self.region[at + 1]
+            row, pool = dict(built[-1]) if same else {}, self.pools[at]
+            size = min(pool.offer.gpu_count, row.get(pool.bucket, (0, pool.offer.gpu_count))[1])
+            row[pool.bucket] = (pool.gpu_quota, size)
+            built.append(row)
+        return built[::-1]
