@@ -7,7 +7,7 @@ from __future__ import annotations
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions, Status
 
-from ._drafts.construction import answered, construct, judge_of
+from ._drafts.construction import answer_of, construct, judge_of
 from ._market.market import Market
 from ._target import OutOfTimeError
 
@@ -36,5 +36,5 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     try:
         construct(judge)
     except (OutOfTimeError, KeyboardInterrupt) as why:
-        return answered(judge, out_of_time=True, interrupted=isinstance(why, KeyboardInterrupt))
-    return answered(judge, out_of_time=False)
+        return answer_of(judge, out_of_time=True, interrupted=isinstance(why, KeyboardInterrupt))
+    return answer_of(judge, out_of_time=False)

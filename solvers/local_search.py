@@ -10,10 +10,10 @@ from itertools import zip_longest
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions, Status
 
-from ._drafts.construction import Start, answered, construct, judge_of
+from ._drafts.construction import Start, answer_of, construct, judge_of
 from ._drafts.draft import Draft, Judge
 from ._drafts.moves import Descent, Neighbourhood
-from ._drafts.several_regions import SpreadDrafts
+from ._drafts.several_regions import SeveralRegionDrafts
 from ._market.market import Market
 from ._mode import Mode
 from ._target import OutOfTimeError
@@ -58,8 +58,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     try:
         _search(judge, options.seed)
     except (OutOfTimeError, KeyboardInterrupt) as why:
-        return answered(judge, out_of_time=True, interrupted=isinstance(why, KeyboardInterrupt))
-    return answered(judge, out_of_time=False)
+        return answer_of(judge, out_of_time=True, interrupted=isinstance(why, KeyboardInterrupt))
+    return answer_of(judge, out_of_time=False)
 
 
 def _search(judge: Judge, seed: int) -> None:
@@ -100,7 +100,7 @@ def _starts(judge: Judge, start: Start) -> list[Draft]:
         modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]
         drafts += [
             start.near.with_used(draft)
-            for draft in SpreadDrafts(judge, start.near).of(modes, SPREAD)
+            for draft in SeveralRegionDrafts(judge, start.near).of(modes, SPREAD)
         ]
     drafts.sort(key=lambda draft: (judge.rank(draft), draft.counts, draft.mode))
     ways: dict[tuple[str, int], Draft] = {}

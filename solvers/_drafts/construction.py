@@ -13,8 +13,8 @@ from .._target import Target
 from .draft import NEVER, Draft, Judge
 from .moves import Descent, Neighbourhood
 from .neighbours import NearPlaces
-from .one_place import OnePlace, single_machines
-from .several_regions import SpreadDrafts
+from .one_place import OnePlaceDrafts, single_machines
+from .several_regions import SeveralRegionDrafts
 
 SPREAD = 3
 """Spread drafts of each number of machines that are ranked."""
@@ -59,16 +59,16 @@ def construct(judge: Judge) -> Start:
         if wish.min_workers <= 1:
             drafts += single_machines(judge)[:3]
         if judge.most > 1:
-            one = OnePlace(judge)
+            one = OnePlaceDrafts(judge)
             drafts += [draft for mode in modes for draft in one.drafts(mode)]
     if (
         judge.most > 1
         and wish.max_regions > 1
         and (judge.market.fewest_regions > 1 or judge.target.best is None)
     ):
-        drafts += SpreadDrafts(judge, near).of(modes, SPREAD)
+        drafts += SeveralRegionDrafts(judge, near).of(modes, SPREAD)
     if not drafts:
-        drafts += _anything(judge, modes)
+        drafts += _fallback_drafts(judge, modes)
     drafts = _ranked(judge, _with_used(near, drafts, modes) if judge.rules else drafts)
     around = Neighbourhood(judge, near)
     grow = Descent(judge, (around.grown, around.exchanged))
@@ -106,7 +106,7 @@ def _diverse(drafts: list[Draft]) -> list[Draft]:
     return list(found.values())
 
 
-def _anything(judge: Judge, modes: list[Mode]) -> list[Draft]:
+def _fallback_drafts(judge: Judge, modes: list[Mode]) -> list[Draft]:
     """Single machines to grow from when no screened draft may be: the best value, and the fastest."""
     market = judge.market
     value = min(range(len(market.pools)), key=lambda i: (market.usd[i] / market.speed[i], i))
@@ -118,7 +118,7 @@ def _anything(judge: Judge, modes: list[Mode]) -> list[Draft]:
     ]
 
 
-def answered(judge: Judge, out_of_time: bool, interrupted: bool = False) -> Answer:
+def answer_of(judge: Judge, out_of_time: bool, interrupted: bool = False) -> Answer:
     """The best that was found; nothing is proved."""
     best = judge.target.best
     status = (

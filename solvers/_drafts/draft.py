@@ -54,7 +54,7 @@ class Draft:
 
 
 class Judge:
-    """Ranks drafts with the functions that price the final answer, each once, and keeps the best in
+    """Ranks drafts with the functions that price the final answer, each once, and could_improve the best in
     its target.
 
     Parameters
@@ -74,7 +74,8 @@ class Judge:
         self.needed = frozenset(needs_place(self.wish.datasets))
         self.best: Draft | None = None
         self.rules = [
-            (rule.count, frozenset(rule.owns.nonzero()[0].tolist())) for rule in market.forced.rules
+            (rule.count, frozenset(rule.owns.nonzero()[0].tolist()))
+            for rule in market.required_machines.rules
         ]
         self._place = [pool.offer.place for pool in market.pools]
         self._bucket = [pool.bucket for pool in market.pools]

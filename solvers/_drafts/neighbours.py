@@ -10,7 +10,7 @@ from placer.market.network.geography import EARTH_RADIUS_KM
 from placer.problem.exchange import traits
 
 from .._market.arrays import Array
-from .._market.required_start import Bases
+from .._market.required_start import RequiredStart
 from .draft import Draft, Judge
 
 NEAR = 8
@@ -77,9 +77,9 @@ class NearPlaces:
         )
 
     @cached_property
-    def bases(self) -> Bases:
+    def bases(self) -> RequiredStart:
         """Machines that must be used."""
-        return Bases(self.market, lambda a, b: float(self.km[a, b]))
+        return RequiredStart(self.market, lambda a, b: float(self.km[a, b]))
 
     def with_used(self, draft: Draft) -> Draft:
         """The draft with the machines that must be used; unchanged if there is no room for them."""

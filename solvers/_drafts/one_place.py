@@ -49,7 +49,11 @@ def single_machines(judge: Judge) -> list[Draft]:
     """
     market, mode, found = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
     order, values = promise(judge, market.alone, market.usd)
-    able = [i for i in order.tolist() if market.forced.allows_alone(i)] if judge.rules else order
+    able = (
+        [i for i in order.tolist() if market.required_machines.allows_alone(i)]
+        if judge.rules
+        else order
+    )
     for i in able[:SINGLES]:
         if judge.target.best is not None and judge.target.best_key[0] < values[i]:
             break
@@ -60,7 +64,7 @@ def single_machines(judge: Judge) -> list[Draft]:
 
 
 def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
-    """Order by objective and tie-break of what keeps the limits; and the objective, lowest is best."""
+    """Order by objective and tie-break of what could_improve the limits; and the objective, lowest is best."""
     target = judge.target
     value = {
         "throughput": -speed,
@@ -79,7 +83,7 @@ def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
     return keep[np.lexsort((keep, second[keep], value[keep]))], value
 
 
-class OnePlace:
+class OnePlaceDrafts:
     """Machines of one place: equal ones of one pool in every number, and mixes that take the best
     kinds one after the other.
 
@@ -99,7 +103,7 @@ class OnePlace:
         )
         has_data = np.array([judge.needed <= {place} for place in market.places])[
             market.place_of
-        ] & market.forced.complete(market.place_of)
+        ] & market.required_machines.complete(market.place_of)
         cap = np.where(has_data, np.minimum(market.cap, judge.most), 0)
         columns = np.column_stack([np.tile(COUNTS, (len(cap), 1)), np.minimum(payable, cap), cap])
         self.pool, column = np.nonzero(

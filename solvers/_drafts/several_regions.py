@@ -37,7 +37,7 @@ class Side:
     usd: Array
 
 
-class SpreadDrafts:
+class SeveralRegionDrafts:
     """Drafts over as many regions as there must be, two at least, or over all where data must stay.
 
     Parameters

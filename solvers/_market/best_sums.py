@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from .arrays import Array, Indices, Mask
-from .required_machines import Forced, best_of, best_with
+from .required_machines import RequiredMachines, best_of, best_with
 
 KEPT_SUMS = 1024
 """Answers that are kept, of some ten kB each."""
@@ -29,7 +29,7 @@ class BestSums:
         Which increments are of pools whose hosts are of some classes.
     places
         Number of places.
-    forced
+    required
         Machines that must be used.
     """
 
@@ -40,15 +40,15 @@ class BestSums:
         place: Indices,
         of_hosts: Callable[[frozenset[str]], Mask],
         places: int,
-        forced: Forced,
+        required: RequiredMachines,
     ) -> None:
-        self.values, self.owner, self.place, self.of_hosts, self.places, self.forced = (
+        self.values, self.owner, self.place, self.of_hosts, self.places, self.required = (
             values,
             owner,
             place,
             of_hosts,
             places,
-            forced,
+            required,
         )
         self._kept_sums = lru_cache(maxsize=KEPT_SUMS)(self._sums)
         self._kept_totals = lru_cache(maxsize=KEPT_SUMS)(self._totals)
@@ -76,7 +76,7 @@ class BestSums:
         """
         return self._kept_sums(places.astype(np.intp).tobytes(), hosts, most)
 
-    def with_forced(
+    def with_required(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
     ) -> Array:
         """`of` some places where the machines that must be used are among the n.
@@ -89,7 +89,7 @@ class BestSums:
             All places of a placement, if ``places`` are a part of them: rules count whose machines
             can only be in that part. None: these.
         """
-        if not self.forced.rules:
+        if not self.required.rules:
             return self.of(places, hosts, most)
         every = places if among is None else among
         return self._kept_totals(
@@ -103,7 +103,9 @@ class BestSums:
 
     def _totals(self, places: bytes, among: bytes, hosts: frozenset[str], most: int) -> Array:
         inside, open_ = self._open_units(places, hosts), self._open_units(among, hosts)
-        built = best_with(self.values, inside, self.forced.within(self.owner, inside, open_), most)
+        built = best_with(
+            self.values, inside, self.required.within(self.owner, inside, open_), most
+        )
         built.setflags(write=False)
         return built
 

@@ -71,11 +71,11 @@ class Grid:
         values = self.market.increments_at(self.weights)[:, self._inside]
         owner, place = self._owner, self.market.place_of[self._owner]
         built = place_sums(values, place, len(self.market.places), self.most)
-        for at in self._forced:
+        for at in self._required:
             built[:, at] = best_with(
                 values,
                 place == at,
-                self.market.forced.within(owner, place == at, place >= 0),
+                self.market.required_machines.within(owner, place == at, place >= 0),
                 self.most,
             )
         return built
@@ -87,17 +87,19 @@ class Grid:
         """
         required = self.market.problem.requirements.required_places
         named = {at: 1 for at, place in enumerate(self.market.places) if place in required}
-        return named | self._forced
+        return named | self._required
 
     @cached_property
-    def _forced(self) -> dict[int, int]:
+    def _required(self) -> dict[int, int]:
         """Machines that must be used and can only be in one place, by place."""
         owner, place = self._owner, self.market.place_of[self._owner]
         found = {}
-        for at in np.unique(place).tolist() if self.market.forced.rules else ():
+        for at in np.unique(place).tolist() if self.market.required_machines.rules else ():
             count = sum(
                 count
-                for count, mine in self.market.forced.within(owner, place == at, place >= 0)
+                for count, mine in self.market.required_machines.within(
+                    owner, place == at, place >= 0
+                )
                 if np.any(mine)
             )
             if count:

@@ -20,7 +20,7 @@ from .best_sums import BestSums
 from .multipliers import bound_rows
 from .place_tables import egress_table
 from .quota_buckets import Buckets
-from .required_machines import Forced
+from .required_machines import RequiredMachines
 from .shared_tables import network_property, shared_property, shared_tables
 
 
@@ -53,7 +53,7 @@ class Market:
     @staticmethod
     def admitted(problem: Problem) -> tuple[Pool, ...]:
         """Keep the cheapest offer of each kind; the first of the book where prices tie. Data that
-        stays keeps workers to its places.
+        stays could_improve workers to its places.
         """
         kept: dict[tuple[object, ...], Pool] = {}
         datasets = problem.requirements.datasets
@@ -315,15 +315,20 @@ class Market:
         return {}
 
     @shared_property
-    def forced(self) -> Forced:
+    def required_machines(self) -> RequiredMachines:
         """Machines that must be used."""
-        return Forced.of(self.problem.requirements.used, self.pools)
+        return RequiredMachines.of(self.problem.requirements.used, self.pools)
 
     @shared_property
     def _best(self) -> BestSums:
         values, owner = self.units
         return BestSums(
-            values, owner, self.place_of[owner], self.of_hosts, len(self.places), self.forced
+            values,
+            owner,
+            self.place_of[owner],
+            self.of_hosts,
+            len(self.places),
+            self.required_machines,
         )
 
     def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
@@ -335,8 +340,8 @@ class Market:
     def total_sums(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
     ) -> Array:
-        """`best_sums` where the machines that must be used are among the n: `BestSums.with_forced`."""
-        return self._best.with_forced(places, hosts, most, among)
+        """`best_sums` where the machines that must be used are among the n: `BestSums.with_required`."""
+        return self._best.with_required(places, hosts, most, among)
 
     def of_hosts(self, hosts: frozenset[str]) -> Mask:
         """Which increments belong to pools whose hosts are of some classes; shape (units,)."""

@@ -15,7 +15,7 @@ from placer.problem.problem import Problem
 from .arrays import Array
 
 KEPT_TABLES = 8
-"""Tables of each kind that a network keeps."""
+"""Tables of each kind that a network could_improve."""
 Places = tuple[str, ...]
 Key = tuple[str, Places, object]
 """What a table holds, of which places, and what else it depends on."""

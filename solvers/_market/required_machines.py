@@ -29,7 +29,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Forced:
+class RequiredMachines:
     """Rules of a market; no two of ``apart`` ask for machines of the same quota, so that bounds may
     add them up.
     """
@@ -38,7 +38,7 @@ class Forced:
     apart: tuple[Rule, ...]
 
     @staticmethod
-    def of(used: Sequence[Used], pools: Sequence[Pool]) -> Forced:
+    def of(used: Sequence[Used], pools: Sequence[Pool]) -> RequiredMachines:
         """Look up the pools of each rule."""
         made: dict[Used, Rule] = {}
         for rule in used:
@@ -53,7 +53,9 @@ class Forced:
             made[rule] = Rule(
                 rule.count, owns, np.array([pool.bucket in buckets for pool in pools], dtype=bool)
             )
-        return Forced(tuple(made.values()), tuple(made[rule] for rule in disjoint(used, pools)))
+        return RequiredMachines(
+            tuple(made.values()), tuple(made[rule] for rule in disjoint(used, pools))
+        )
 
     def within(self, owner: Array, inside: Mask, among: Mask) -> list[tuple[int, Mask]]:
         """Rules, apart from each other, of which no unit among some lies outside of a part of them,
@@ -101,7 +103,9 @@ def best_of(values: Array, most: int) -> Array:
     return built
 
 
-def best_with(values: Array, inside: Mask, forced: Sequence[tuple[int, Mask]], most: int) -> Array:
+def best_with(
+    values: Array, inside: Mask, required: Sequence[tuple[int, Mask]], most: int
+) -> Array:
     """`best_of` some values that has enough of certain ones among them.
 
     Parameters
@@ -110,12 +114,12 @@ def best_with(values: Array, inside: Mask, forced: Sequence[tuple[int, Mask]], m
         Shape (rows, units).
     inside
         Units that may be taken; shape (units,).
-    forced
+    required
         How many units at least of which ones; no unit twice.
 
     Notes
     -----
-    The c largest of the forced ones, then the largest of all that is left: whatever else has c of
+    The c largest of the required ones, then the largest of all that is left: whatever else has c of
     them is not better, because each of its units can be exchanged for one of these without loss.
 
     Examples
@@ -126,7 +130,7 @@ def best_with(values: Array, inside: Mask, forced: Sequence[tuple[int, Mask]], m
     built = np.full((len(values), most + 1), -np.inf)
     base, count, free = np.zeros((len(values), 1)), 0, inside
     blocks = []
-    for least, mine in forced:
+    for least, mine in required:
         here = mine & inside
         block = -values[:, here]
         if block.shape[1] < least:
@@ -143,7 +147,7 @@ def best_with(values: Array, inside: Mask, forced: Sequence[tuple[int, Mask]], m
     return built
 
 
-def settled(
+def with_required_places(
     required: Sequence[str], places: Sequence[str], used: tuple[int, ...], joining: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Places that are used and that may join, once places that need a worker count as used; None if
@@ -151,7 +155,7 @@ def settled(
 
     Examples
     --------
-    >>> settled(["b"], ["a", "b", "c"], (0,), (1, 2)), settled(["b"], ["a", "b", "c"], (0,), (2,))
+    >>> with_required_places(["b"], ["a", "b", "c"], (0,), (1, 2)), with_required_places(["b"], ["a", "b", "c"], (0,), (2,))
     (((0, 1), (2,)), None)
     """
     if not required:
@@ -164,7 +168,7 @@ def settled(
     )
 
 
-def least_usd(usd: Array, cap: Array, forced: Sequence[Rule], most: int) -> Array:
+def least_usd(usd: Array, cap: Array, required: Sequence[Rule], most: int) -> Array:
     """Least price of n machines that keep some rules, for n = 0 .. most; infinite where there are
     none.
 
@@ -172,11 +176,11 @@ def least_usd(usd: Array, cap: Array, forced: Sequence[Rule], most: int) -> Arra
     ----------
     usd, cap
         USD/h and most machines of each pool; shape (pools,).
-    forced
+    required
         Rules of which no two share a pool.
     """
     units = np.repeat(np.arange(len(usd)), np.minimum(cap, most).astype(np.intp))
-    rules = [(rule.count, rule.owns[units]) for rule in forced]
+    rules = [(rule.count, rule.owns[units]) for rule in required]
     built: Array = -best_with(-usd[None, units], np.full(len(units), True), rules, most)[0]
     return built
 
@@ -186,7 +190,7 @@ class Owed:
 
     Parameters
     ----------
-    forced
+    required
         The rules of the market.
     order
         Positions of pools in the market, as they are gone through.
@@ -194,14 +198,16 @@ class Owed:
         Most machines of each of them.
     """
 
-    def __init__(self, forced: Forced, order: Sequence[int], caps: Sequence[int]) -> None:
-        self.owed = [rule.count for rule in forced.rules]
-        self.hits = [[r for r, rule in enumerate(forced.rules) if rule.owns[i]] for i in order]
-        self.room = [[0] * (len(order) + 1) for _ in forced.rules]
+    def __init__(
+        self, required: RequiredMachines, order: Sequence[int], caps: Sequence[int]
+    ) -> None:
+        self.owed = [rule.count for rule in required.rules]
+        self.hits = [[r for r, rule in enumerate(required.rules) if rule.owns[i]] for i in order]
+        self.room = [[0] * (len(order) + 1) for _ in required.rules]
         for r, room in enumerate(self.room):
             for at in range(len(order) - 1, -1, -1):
                 room[at] = room[at + 1] + (caps[at] if r in self.hits[at] else 0)
-        self.apart = [r for r, rule in enumerate(forced.rules) if rule in forced.apart]
+        self.apart = [r for r, rule in enumerate(required.rules) if rule in required.apart]
 
     def take(self, at: int, count: int) -> None:
         """Choose machines of the pool at a position; a negative count puts them back."""

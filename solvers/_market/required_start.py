@@ -16,7 +16,7 @@ Away = Callable[[int, int], float]
 """How far two places are from each other, in any unit."""
 
 
-class Bases:
+class RequiredStart:
     """Adds the machines that are owed.
 
     Parameters
@@ -29,7 +29,7 @@ class Bases:
 
     def __init__(self, market: Market, away: Away) -> None:
         self.market, self.away = market, away
-        self.rules = sorted(market.forced.rules, key=lambda rule: int(rule.owns.sum()))
+        self.rules = sorted(market.required_machines.rules, key=lambda rule: int(rule.owns.sum()))
         self.rankings: tuple[Array, ...] = (market.usd / market.speed, market.usd, -market.speed)
 
     def all(self) -> list[dict[int, int]]:

@@ -14,7 +14,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 
 KEPT_MARKETS = 4
-"""Markets that a catalog keeps, of some MB each."""
+"""Markets that a catalog could_improve, of some MB each."""
 APART = frozenset(
     {
         "aggregator",
@@ -52,7 +52,7 @@ def shared_tables(problem: Problem) -> dict[Any, Any]:
 
     Notes
     -----
-    The key holds every wish but those of `APART`, so that a new one keeps markets apart until
+    The key holds every wish but those of `APART`, so that a new one could_improve markets apart until
     somebody knows better.
     """
     wish = problem.requirements

@@ -33,6 +33,7 @@ from .bounds.ledger import Ledger, root_bound
 from .butterfly_search import ButterflySearch
 from .hubs_search import HubSearch
 from .regions_search import RegionSearch
+from .search import Search
 
 
 def solve(problem: Problem, options: SolveOptions) -> Answer:
@@ -99,7 +100,11 @@ class Prepared:
             for start in (
                 ()
                 if options.first
-                else (options.start, _staying(problem, options), _quick(problem, options))
+                else (
+                    options.start,
+                    _best_without_moving_data(problem, options),
+                    _heuristic_start(problem, options),
+                )
             ):
                 if start is not None:
                     target.offer(start)
@@ -164,7 +169,7 @@ class Prepared:
         try:
             if self.market.fewest_regions <= 1 and target.problem.requirements.min_workers == 1:
                 with ledger.mode(NO_EXCHANGE, 1):
-                    _alone(self.market, target)
+                    _offer_single_machines(self.market, target)
             market = self.market.with_moving_data(
                 target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour
             )
@@ -230,9 +235,9 @@ class Prepared:
         holds no placement.
         """
         trial = replace(target, gap=0.0, on_better=None)
-        outermost = _outermost(self.market, target.objective)
+        outermost = _unbeatable_value(self.market, target.objective)
         found: dict[tuple[str, int], float | None] = {
-            (NO_EXCHANGE, 1): _best_alone(self.market, target)
+            (NO_EXCHANGE, 1): _best_single_machine(self.market, target)
         }
         for search in self.searches(self.market, trial):
             trial.best, trial.best_value = target.best, target.best_value
@@ -242,7 +247,7 @@ class Prepared:
         return found
 
 
-def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
+def _best_without_moving_data(problem: Problem, options: SolveOptions) -> Placement | None:
     """Best placement that leaves data that may move where it is: cheap to find, and often hard to
     beat.
     """
@@ -261,7 +266,7 @@ def _staying(problem: Problem, options: SolveOptions) -> Placement | None:
     ).placement
 
 
-def _quick(problem: Problem, options: SolveOptions) -> Placement | None:
+def _heuristic_start(problem: Problem, options: SolveOptions) -> Placement | None:
     """A placement to beat where the seeds of the searches would take longer, or hardly know the
     machines that must be used.
     """
@@ -292,8 +297,7 @@ def _searches(market: Market, target: Target) -> list[Search]:
     ]
 
 
-Search = ButterflySearch | RegionSearch | HubSearch
-SEARCHES: dict[str, type[ButterflySearch] | type[RegionSearch] | type[HubSearch]] = {
+SEARCHES: dict[str, Callable[[Market, Target, Mode], Search]] = {
     "butterfly": ButterflySearch,
     "leaders": RegionSearch,
     "region-hub": RegionSearch,
@@ -305,7 +309,7 @@ SEARCHES: dict[str, type[ButterflySearch] | type[RegionSearch] | type[HubSearch]
 """Which search knows the bounds of a transport."""
 
 
-def _alone(market: Market, target: Target) -> None:
+def _offer_single_machines(market: Market, target: Target) -> None:
     """Offer single machines in the order in which they could be best, until none can improve."""
     problem = market.problem
     if problem.requirements.min_workers > 1:
@@ -321,7 +325,7 @@ def _alone(market: Market, target: Target) -> None:
     order = np.lexsort((market.usd, orders[target.objective]()))
     for i in order[able[order]].tolist():
         pool = market.pools[i]
-        if not market.forced.allows_alone(i):
+        if not market.required_machines.allows_alone(i):
             continue
         if (
             market.alone[i] >= target.min_speed
@@ -337,22 +341,22 @@ def _alone(market: Market, target: Target) -> None:
             target.offer(Placement(groups=groups_of([pool], [1]), exchange=exchange))
 
 
-def _best_alone(market: Market, target: Target) -> float | None:
-    """Best value of a single machine by its own price, speed and emissions; None if none keeps the
+def _best_single_machine(market: Market, target: Target) -> float | None:
+    """Best value of a single machine by its own price, speed and emissions; None if none could_improve the
     limits.
     """
     objective = objective_of(market.problem.requirements)
     values = [
         objective.value_at(float(market.alone[i]), pool.offer.usd_per_hour, float(market.carbon[i]))
         for i, pool in enumerate(market.pools)
-        if market.forced.allows_alone(i)
+        if market.required_machines.allows_alone(i)
         and pool.offer.usd_per_hour <= target.budget_usd_per_hour * (1 + TOLERANCE)
         and market.alone[i] >= target.floor_samples_per_second * (1 - TOLERANCE)
     ]
     return objective.best(values)
 
 
-def _outermost(market: Market, objective: str) -> float:
+def _unbeatable_value(market: Market, objective: str) -> float:
     """A value that no placement exceeds: all machines that may run at once, or nothing paid."""
     if objective != "throughput":
         return 0.0

@@ -19,8 +19,9 @@ from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.relaxation import Family, Node, Relaxation
-from .tree.first_placements import Seeds
-from .tree.interleaving import Tree, in_turns
+from .search import Ranges
+from .tree.first_placements import FirstPlacements
+from .tree.interleaving import Tree, interleave
 from .tree.leaf import Leaf
 from .tree.leaf_bound import LeafBound
 from .tree.region_tree import RegionTree
@@ -41,10 +42,9 @@ class ButterflySearch:
 
     def __init__(self, market: Market, target: Target, mode: Mode) -> None:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
-        wish = self.problem.requirements
-        self.fewest_regions, self.most_regions = market.fewest_regions, wish.max_regions
-        self.most = min(wish.max_workers, int(market.cap.sum()))
-        self.first = max(2, wish.min_workers)
+        self.ranges = Ranges.of(market, mode)
+        self.first, self.most = self.ranges.fewest_workers, self.ranges.most_workers
+        self.fewest_regions = self.ranges.fewest_regions
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
 
     def aim(self, target: Target) -> None:
@@ -53,17 +53,17 @@ class ButterflySearch:
 
     def run(self) -> None:
         """Search all families; raises OutOfTimeError when the time is up."""
-        if self.first > self.most or self.fewest_regions > self.most_regions:
+        if self.ranges.empty:
             return
         families = self.relaxation.families
-        Seeds(self.relaxation, self._offer).run(
+        FirstPlacements(self.relaxation, self._offer).run(
             [family for family in families if len(self._open(family))], self.fewest_regions
         )
         for family in families:
             everywhere, alive = self.relaxation.places(family), self._open(family)
             if len(alive) and self.fewest_regions <= 1:
                 self._single_regions(everywhere, alive, family)
-            if self.most_regions > 1:
+            if self.ranges.most_regions > 1:
                 self._several_regions(family)
 
     def _open(self, family: Family) -> Indices:
@@ -76,7 +76,7 @@ class ButterflySearch:
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
-        if self.first > self.most or self.fewest_regions > self.most_regions:
+        if self.ranges.empty:
             return False
         return any(len(self._open(family)) > 0 for family in self.relaxation.families)
 
@@ -86,7 +86,7 @@ class ButterflySearch:
             self.mode.strategy, workers, self.problem, local_steps=self.mode.local_steps
         )
         placement = Placement(groups=groups, exchange=exchange)
-        if self.fewest_regions <= len(placement.places) <= self.most_regions:
+        if len(placement.places) in self.ranges.regions:
             self.target.offer(placement)
 
     def _single_regions(self, places: tuple[int, ...], alive: Indices, family: Family) -> None:
@@ -117,7 +117,7 @@ class ButterflySearch:
             grid_of(self.market, family.hosts, self.most),
         )
         open_ = [int(workers[at]) for at in np.argsort(-margins, kind="stable") if margins[at] >= 0]
-        in_turns([partial(self._tree, grid, n, fewest, family) for n in open_], self._offer)
+        interleave([partial(self._tree, grid, n, fewest, family) for n in open_], self._offer)
 
     def _tree(self, grid: Grid, workers: int, fewest: int, family: Family) -> Tree:
         """Placements of one number of workers over several regions."""
@@ -130,7 +130,7 @@ class ButterflySearch:
         return Meeting(
             workers=workers,
             fewest=fewest,
-            most=self.most_regions,
+            most=self.ranges.most_regions,
             by_region=False,
             pair_bytes=pair_bytes(self.problem.gradient_bytes, workers),
             own_s=np.full((len(self.market.places), workers + 1), family.averaging_s[workers]),

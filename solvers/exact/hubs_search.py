@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from placer.problem.admitted_exchanges import exchanges_of
-from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import groups_of
 
@@ -17,13 +16,14 @@ from .._market.arrays import Array, Indices, Mask
 from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
-from .hubs.bounds import HubBounds, keeps
+from .hubs.bounds import HubBounds, could_improve
 from .hubs.hub import Hub
 from .hubs.hub_rows import HubRows, HubTable
-from .hubs.per_place import ByPlace
-from .hubs.screen import HubScreen, Machines
+from .hubs.per_place import PerPlace
+from .hubs.screen import AdmittedMachines, HubScreen
 from .hubs.walk import Walk
 from .hubs.workers import HubWorkers
+from .search import Ranges
 
 FIRST_ROWS = 16
 """So many hubs are looked at together at first, then twice as many each time until something better
@@ -46,17 +46,13 @@ class HubSearch:
 
     def __init__(self, market: Market, target: Target, mode: Mode) -> None:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
-        wish = self.problem.requirements
-        self.fewest_regions, self.most_regions = (
-            max(market.fewest_regions, traits(mode.strategy).least_regions),
-            wish.max_regions,
-        )
-        self.most = min(wish.max_workers, int(market.cap.sum()))
-        self.counts = np.arange(max(2, wish.min_workers), self.most + 1)
+        self.ranges = Ranges.of(market, mode)
+        self.most = self.ranges.most_workers
+        self.counts = np.arange(self.ranges.fewest_workers, self.most + 1)
         self.cleanest = self._least(market.carbon)
         self.workers = HubWorkers(market, mode, self.most)
         self.bounds, self.screen = HubBounds(self.workers), HubScreen(self.workers)
-        meetings: dict[str | None, ByPlace] = {}
+        meetings: dict[str | None, PerPlace] = {}
         self.hubs = [
             Hub(market, mode, place, storage, self.workers.prices, meetings)
             for place, storage in self._places()
@@ -86,7 +82,7 @@ class HubSearch:
 
     def run(self) -> None:
         """Search all hubs and worker counts; raises OutOfTimeError when the time is up."""
-        if self.fewest_regions > self.most_regions or not self.hubs:
+        if self.ranges.empty or not self.hubs:
             return
         counts = self.counts[self._open(HubRows.of(self.workers.ideal, self.counts))[0]]
         if not len(counts):
@@ -106,7 +102,7 @@ class HubSearch:
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
-        if not self.hubs or self.fewest_regions > self.most_regions:
+        if self.ranges.empty or not self.hubs:
             return False
         return bool(np.any(self._open(HubRows.of(self.workers.ideal, self.counts))[0]))
 
@@ -141,7 +137,7 @@ class HubSearch:
                 return done + 1
         return len(rows)
 
-    def _worth(self, rows: HubRows) -> Iterator[tuple[int, Machines]]:
+    def _worth(self, rows: HubRows) -> Iterator[tuple[int, AdmittedMachines]]:
         """Positions of the rows that could be an improvement with the links that they have, each
         with the machines that it may have.
         """
@@ -167,9 +163,9 @@ class HubSearch:
     def improves(
         self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0
     ) -> bool:
-        """Whether a round this short at these prices could be an improvement: `keeps`."""
+        """Whether a round this short at these prices could be an improvement: `could_improve`."""
         return bool(
-            keeps(
+            could_improve(
                 self.target,
                 self.mode,
                 seconds,
@@ -180,7 +176,7 @@ class HubSearch:
             )
         )
 
-    def _machines(self, hub: Hub, n: int, server_usd: float, found: Machines) -> None:
+    def _machines(self, hub: Hub, n: int, server_usd: float, found: AdmittedMachines) -> None:
         """Enumerate the machines of one hub and one n that may improve."""
         market, inside = self.market, np.flatnonzero(found.allowed)
         chosen, seconds = self.screen.by_price[inside], found.seconds[inside]
@@ -197,7 +193,7 @@ class HubSearch:
             self.improves,
             n=n,
             hub=hub,
-            regions=(self.fewest_regions, self.most_regions),
+            ranges=self.ranges,
             chosen=chosen,
             server_usd=server_usd,
             egress=(worker_usd, region_usd),
@@ -207,7 +203,7 @@ class HubSearch:
             at = {group.place: 0 for group in groups}
             for group in groups:
                 at[group.place] += group.count
-            if self.fewest_regions <= len(at) <= self.most_regions:
+            if len(at) in self.ranges.regions:
                 for exchange in exchanges_of(self.mode.strategy, 1, self.problem, at):
                     if (exchange.aggregator, exchange.storage) == (hub.aggregator, hub.storage):
                         self.target.offer(Placement(groups=groups, exchange=exchange))

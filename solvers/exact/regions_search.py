@@ -16,14 +16,15 @@ from placer.units import SECONDS_PER_HOUR
 from .._market.arrays import Array, Indices
 from .._market.grid import grid_of
 from .._market.market import Market
-from .._market.required_machines import settled
+from .._market.required_machines import with_required_places
 from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin
-from .tree.first_placements import Seeds
-from .tree.interleaving import Tree, in_turns
+from .search import Ranges
+from .tree.first_placements import FirstPlacements
+from .tree.interleaving import Tree, interleave
 from .tree.leaf import Leaf
 from .tree.region_leaf_bound import RegionLeafBound
 from .tree.region_tree import RegionTree
@@ -44,17 +45,14 @@ class RegionSearch:
 
     def __init__(self, market: Market, target: Target, mode: Mode) -> None:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
-        wish = self.problem.requirements
-        self.transport, self.size = traits(mode.strategy).transport, self.problem.gradient_bytes
-        self.fewest_regions = max(traits(mode.strategy).least_regions, market.fewest_regions)
-        self.most = min(wish.max_workers, int(market.cap.sum()))
-        self.first = max(self.fewest_regions, wish.min_workers)
-        self.most_regions = min(wish.max_regions, len(market.places), self.most)
+        self.transport = traits(mode.strategy).transport
+        self.ranges = Ranges.of(market, mode)
+        self.first, self.most = self.ranges.fewest_workers, self.ranges.most_workers
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
         self.rounds = RegionRounds(self.relaxation)
         self._limits: tuple[float, ...] = ()
         self._roots: dict[tuple[int, frozenset[str]], dict[int, float]] = {}
-        self._rough: dict[tuple[int, frozenset[str]], Array] = {}
+        self._rough_margins: dict[tuple[int, frozenset[str]], Array] = {}
 
     def aim(self, target: Target) -> None:
         """Search for another target in the same market."""
@@ -62,19 +60,21 @@ class RegionSearch:
 
     def run(self) -> None:
         """Search all numbers of regions; raises OutOfTimeError when the time is up."""
-        if self.first > self.most:
+        if self.ranges.empty:
             return
         families = self.relaxation.families
-        self._look_over(families)
+        self._fill_rough_margins(families)
         open_ = [
-            family for family in families if any(len(self._open(r, family)) for r in self._counts())
+            family
+            for family in families
+            if any(len(self._open(r, family)) for r in self.ranges.regions)
         ]
-        Seeds(self.relaxation, self._offer).run(open_, self.fewest_regions)
+        FirstPlacements(self.relaxation, self._offer).run(open_, self.ranges.fewest_regions)
         if self.transport != "region-hub":
             self._trees(open_)
             return
         for family in open_:
-            for regions in self._counts():
+            for regions in self.ranges.regions:
                 alive = self._open(regions, family)
                 if len(alive):
                     self._grow((), self.relaxation.places(family), alive, regions, family)
@@ -85,12 +85,12 @@ class RegionSearch:
         """
         frames = []
         for family in families:
-            for regions in self._counts():
+            for regions in self.ranges.regions:
                 margins = self._root_margins(regions, family)
                 frames += [
                     (-margin, n, regions, family) for n, margin in margins.items() if margin >= 0
                 ]
-        in_turns(
+        interleave(
             [
                 partial(self._tree, n, regions, family)
                 for _, n, regions, family in sorted(frames, key=lambda frame: frame[:3])
@@ -131,7 +131,7 @@ class RegionSearch:
             fewest=regions,
             most=regions,
             by_region=True,
-            pair_bytes=self.rounds.between.pair_bytes(regions),
+            pair_bytes=self.rounds.leader_pairs.pair_bytes(regions),
             waits=self.transport == "leaders",
             own_s=own,
             home_usd=float(
@@ -141,26 +141,28 @@ class RegionSearch:
 
     def may_improve(self) -> bool:
         """Whether the bound of all placements together still allows an improvement."""
-        if self.first > self.most:
+        if self.ranges.empty:
             return False
-        self._look_over(self.relaxation.families)
+        self._fill_rough_margins(self.relaxation.families)
         return any(
             len(self._open(r, family)) > 0
             for family in self.relaxation.families
-            for r in self._counts()
+            for r in self.ranges.regions
         )
 
-    def _look_over(self, families: list[Family]) -> None:
+    def _fill_rough_margins(self, families: list[Family]) -> None:
         """Work out `_margins` of all placements for all numbers of regions at once: what the root
         asks for one by one.
         """
-        self._forget_others()
-        if self.problem.requirements.required_places or self._roots or self._rough:
+        self._forget_old_margins()
+        if self.problem.requirements.required_places or self._roots or self._rough_margins:
             return
         for family in families:
             places = self.relaxation.places(family)
             counts = [
-                r for r in self._counts() if r <= len(places) and max(self.first, r) <= self.most
+                r
+                for r in self.ranges.regions
+                if r <= len(places) and max(self.first, r) <= self.most
             ]
             if not counts:
                 continue
@@ -171,7 +173,7 @@ class RegionSearch:
             parts = []
             for regions in counts:
                 workers = np.arange(max(self.first, regions), self.most + 1)
-                seconds, usd = self.rounds.between.least((), places, regions)
+                seconds, usd = self.rounds.leader_pairs.least((), places, regions)
                 largest = -(-workers // regions)
                 inside = self.rounds.inside_s(largest, averaging[largest], regions, family)
                 parts.append(
@@ -187,19 +189,16 @@ class RegionSearch:
             needed = np.where(np.isinf(round_s), np.inf, needed)
             found = margin(self.market.total_sums(at, family.hosts, self.most)[:, every], needed)
             ends = np.cumsum([len(part[0]) for part in parts])[:-1]
-            self._rough |= {
+            self._rough_margins |= {
                 (r, family.hosts): part
                 for r, part in zip(counts, np.split(found, ends), strict=True)
             }
 
-    def _forget_others(self) -> None:
+    def _forget_old_margins(self) -> None:
         """Margins stay as they are while an improvement needs the same."""
         limits = self.target.limits
         if limits != self._limits:
-            self._limits, self._roots, self._rough = limits, {}, {}
-
-    def _counts(self) -> range:
-        return range(self.fewest_regions, self.most_regions + 1)
+            self._limits, self._roots, self._rough_margins = limits, {}, {}
 
     def _open(self, regions: int, family: Family) -> Indices:
         """Worker counts at which some placement over so many regions may be an improvement."""
@@ -208,20 +207,20 @@ class RegionSearch:
 
     def _root_margins(self, regions: int, family: Family) -> dict[int, float]:
         """Margin over an improvement of all placements over so many regions, by number of workers."""
-        self._forget_others()
+        self._forget_old_margins()
         key = regions, family.hosts
         if key not in self._roots:
-            self._roots[key] = self._worked_out(regions, family)
+            self._roots[key] = self._compute_root_margins(regions, family)
         return self._roots[key]
 
-    def _worked_out(self, regions: int, family: Family) -> dict[int, float]:
+    def _compute_root_margins(self, regions: int, family: Family) -> dict[int, float]:
         workers, places = (
             np.arange(max(self.first, regions), self.most + 1),
             self.relaxation.places(family),
         )
         if len(places) < regions or len(workers) == 0:
             return {}
-        rough = self._rough.get((regions, family.hosts))
+        rough = self._rough_margins.get((regions, family.hosts))
         margins = self._margins((), places, workers, regions, family) if rough is None else rough
         if self.transport != "region-hub" and np.any(margins >= 0):
             margins = np.where(
@@ -236,8 +235,8 @@ class RegionSearch:
         pairs; shape (workers,).
         """
         grid, at = grid_of(self.market, family.hosts, self.most), np.array(places, dtype=np.intp)
-        pair = self.rounds.between.pair_bytes(regions)
-        slowest, pairs = self.rounds.between.nearest(places, regions)
+        pair = self.rounds.leader_pairs.pair_bytes(regions)
+        slowest, pairs = self.rounds.leader_pairs.nearest(places, regions)
         rounds_per_hour = (
             SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
         )
@@ -292,7 +291,7 @@ class RegionSearch:
         family: Family,
     ) -> Array:
         """Margins over an improvement for each worker count; negative is cut."""
-        found = settled(
+        found = with_required_places(
             self.problem.requirements.required_places, self.market.places, used, joining
         )
         if found is None or len(found[0]) > regions:
@@ -314,7 +313,7 @@ class RegionSearch:
             exchange=Exchange(strategy=NO_EXCHANGE, compression=self.problem.compression),
         )
         counts = first.workers_by_place
-        if self.fewest_regions <= len(counts) <= self.most_regions:
+        if len(counts) in self.ranges.regions:
             for exchange in exchanges_of(
                 self.mode.strategy, self.mode.local_steps, self.problem, counts
             ):

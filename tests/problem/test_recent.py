@@ -225,11 +225,11 @@ def test_margins_looked_over_at_once_are_those_one_by_one(advisor: Advisor) -> N
     prepared = exact.Prepared(markets.Market.of(problem))
     target = exact.Target.of(problem, gap=0.001, deadline=float("inf"))
     (search,) = prepared.searches(prepared.market, target)
-    search._look_over(search.relaxation.families)
-    assert search._rough
-    for (regions, hosts), rough in search._rough.items():
+    search._fill_rough_margins(search.relaxation.families)
+    assert search._rough_margins
+    for (regions, hosts), rough in search._rough_margins.items():
         family = next(f for f in search.relaxation.families if f.hosts == hosts)
         workers = np.arange(max(search.first, regions), search.most + 1)
         alone = search._margins((), search.relaxation.places(family), workers, regions, family)
         assert rough.tolist() == alone.tolist()
-    assert all(a[0] <= b[0] for a, b in pairwise(search._rough))
+    assert all(a[0] <= b[0] for a, b in pairwise(search._rough_margins))

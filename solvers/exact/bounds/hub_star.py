@@ -18,7 +18,7 @@ from ..._mode import Mode
 
 
 @dataclass(frozen=True)
-class Star:
+class HubStar:
     """Links and prices to and from every place that may be the hub."""
 
     market: Market

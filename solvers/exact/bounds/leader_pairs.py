@@ -9,12 +9,12 @@ from placer.problem.exchange import traits
 from ..._market.arrays import Array
 from ..._market.market import Market
 from ..._mode import Mode
-from .hub_star import Star
+from .hub_star import HubStar
 from .meeting import Partners
 from .relaxation import Relaxation
 
 
-class Between:
+class LeaderPairs:
     """Least seconds and egress between regions.
 
     Parameters
@@ -32,7 +32,7 @@ class Between:
             traits(mode.strategy).transport,
         )
         self.size = market.problem.gradient_bytes
-        self.star = Star(market, mode)
+        self.star = HubStar(market, mode)
         self._ranked: dict[tuple[int, ...], tuple[Array, Partners]] = {}
         self._nearest: dict[tuple[tuple[int, ...], int], tuple[float, Array]] = {}
 

@@ -61,7 +61,7 @@ class Ledger:
             )
 
     def _reached(self) -> float | None:
-        """What nothing that was ruled out so far is better than; None while nothing keeps the
+        """What nothing that was ruled out so far is better than; None while nothing could_improve the
         limits.
         """
         target = self._target

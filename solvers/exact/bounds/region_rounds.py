@@ -12,7 +12,7 @@ from placer.cost_model.timing.direct import share_seconds
 from placer.problem.exchange import traits
 
 from ..._market.arrays import Array, Indices
-from .leader_pairs import Between
+from .leader_pairs import LeaderPairs
 from .relaxation import Family, Relaxation
 
 
@@ -38,7 +38,7 @@ class RegionRounds:
             traits(self.mode.strategy).transport,
             self.problem.gradient_bytes,
         )
-        self.between = Between(self.market, relaxation, self.mode)
+        self.leader_pairs = LeaderPairs(self.market, relaxation, self.mode)
         self._fastest: dict[tuple[tuple[int, ...], frozenset[str]], Array] = {}
 
     def thresholds(
@@ -54,7 +54,7 @@ class RegionRounds:
         """Thresholds of an improvement; ``largest`` is how many workers some region has,
         ``averaging`` what one average takes, at least.
         """
-        seconds, usd = self.between.least(used, joining, regions)
+        seconds, usd = self.leader_pairs.least(used, joining, regions)
         if seconds == np.inf:
             return np.full((len(self.market.weights), len(workers)), np.inf)
         places = np.array((*used, *joining), dtype=np.intp)

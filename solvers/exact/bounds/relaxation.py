@@ -16,7 +16,7 @@ from placer.problem.exchange.allreduce import pair_bytes
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
 from ..._market.place_tables import stream_table
-from ..._market.required_machines import settled
+from ..._market.required_machines import with_required_places
 from ..._mode import Mode
 from ..._target import Target
 
@@ -189,7 +189,7 @@ class Relaxation:
         """The node with the places that need a worker among those that are used; None if it lacks
         one.
         """
-        found = settled(
+        found = with_required_places(
             self.problem.requirements.required_places, self.market.places, node.used, node.joining
         )
         if found is None or found == (node.used, node.joining):

@@ -19,7 +19,7 @@ from .hub_rows import HubRows
 from .workers import HubWorkers
 
 
-def keeps(
+def could_improve(
     target: Target,
     mode: Mode,
     seconds: Any,
@@ -74,7 +74,9 @@ class HubBounds:
             product = usd * seconds
             if target.max_usd_per_sample < math.inf:
                 product = np.maximum(product, self._least_product(rows))
-            kept: Mask = keeps(target, self.mode, seconds, usd, 0.0, product) & (usd < math.inf)
+            kept: Mask = could_improve(target, self.mode, seconds, usd, 0.0, product) & (
+                usd < math.inf
+            )
         return kept, least
 
     def least_seconds(self, target: Target, rows: HubRows) -> Array:
@@ -105,7 +107,7 @@ class HubBounds:
             payable = (beside <= most_usd) & np.isfinite(beside)
             for each, seconds in zip(found, self.workers.ideal_seconds(counts), strict=True):
                 each[counts] = np.where(payable, seconds, math.inf).min(axis=1)
-                for rule in self.workers.forced:
+                for rule in self.workers.required:
                     mine = np.where(payable & rule.owns, seconds, math.inf).min(axis=1)
                     each[counts] = np.maximum(each[counts], mine)
         return found[0], found[1]
@@ -158,7 +160,7 @@ class HubBounds:
         found = np.zeros(len(rows))
         for n in np.unique(rows.workers).tolist():
             mine = np.flatnonzero(rows.workers == n)
-            parts = [(rule.count, rule.owns) for rule in self.workers.forced]
+            parts = [(rule.count, rule.owns) for rule in self.workers.required]
             parts.append((n - sum(count for count, _ in parts), self._anywhere))
             for number, (count, among) in enumerate(parts):
                 found[mine] += count * self._least_own_product(rows[mine], n, number, among)

@@ -12,7 +12,7 @@ import numpy as np
 from placer.market.network.graph import Network
 
 from ..._market.arrays import Array, Indices
-from .per_place import ByPlace
+from .per_place import PerPlace
 
 ANYWHERE = "*"
 """The place that stands for some places; its prices are arrays."""
@@ -32,7 +32,7 @@ class ManyPlaces:
 
     def __init__(self, network: Network, places: Sequence[str]) -> None:
         self._network, self._places = network, places
-        self._between: dict[tuple[str, bool], ByPlace] = {}
+        self._between: dict[tuple[str, bool], PerPlace] = {}
         self._chosen: Indices = np.arange(len(places))
 
     def at(self, chosen: Indices) -> Any:
@@ -47,7 +47,7 @@ class ManyPlaces:
         out, back = self._table(dst if src == ANYWHERE else src, same_zone).at(self._chosen)
         return (out if src == ANYWHERE else back)[self._chosen]
 
-    def _table(self, end: str, same_zone: bool) -> ByPlace:
+    def _table(self, end: str, same_zone: bool) -> PerPlace:
         """Prices from each place to another one and back; the other one of `ANYWHERE` is the place
         itself.
         """
@@ -59,5 +59,5 @@ class ManyPlaces:
                     other, place, same_zone=same_zone
                 )
 
-            self._between[end, same_zone] = ByPlace(self._places, prices)
+            self._between[end, same_zone] = PerPlace(self._places, prices)
         return self._between[end, same_zone]

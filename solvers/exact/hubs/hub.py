@@ -28,7 +28,7 @@ from ..._market.arrays import Array, Indices, Mask
 from ..._market.market import Market
 from ..._mode import Mode
 from .egress import ANYWHERE, ManyPlaces
-from .per_place import ByPlace
+from .per_place import PerPlace
 
 IDEAL = Link(
     src="",
@@ -66,7 +66,7 @@ class Hub:
     aggregator: str | None
     storage: str | None
     prices: ManyPlaces = field(compare=False, repr=False)
-    meetings: dict[str | None, ByPlace] = field(default_factory=dict, compare=False, repr=False)
+    meetings: dict[str | None, PerPlace] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def problem(self) -> Problem:
@@ -138,7 +138,7 @@ class Hub:
         """
         met = self.aggregator if self.transport == "server" else self.storage
         if met not in self.meetings:
-            self.meetings[met] = ByPlace(
+            self.meetings[met] = PerPlace(
                 self.market.places, lambda place: (self._up(place), self._down(place))
             )
         return self.meetings[met].at(places)

@@ -9,7 +9,7 @@ import numpy as np
 from ..._market.arrays import Array, Indices
 
 
-class ByPlace:
+class PerPlace:
     """Two columns over places; infinite where nobody asked yet.
 
     Parameters
@@ -21,7 +21,7 @@ class ByPlace:
 
     Examples
     --------
-    >>> lengths = ByPlace(["oslo", "rome"], lambda place: (float(len(place)), 0.0))
+    >>> lengths = PerPlace(["oslo", "rome"], lambda place: (float(len(place)), 0.0))
     >>> lengths.at(np.array([1]))
     (array([inf,  4.]), array([inf,  0.]))
     """

@@ -14,13 +14,13 @@ from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices, Mask
 from ..._target import Target
-from .bounds import keeps
+from .bounds import could_improve
 from .hub_rows import HubRows
 from .workers import HubWorkers
 
 
 @dataclass(frozen=True, eq=False)
-class Machines:
+class AdmittedMachines:
     """Machines that rows may have, over pools sorted by price.
 
     Parameters
@@ -39,9 +39,9 @@ class Machines:
     shortest: Array
     usd: Array
 
-    def row(self, at: int) -> Machines:
+    def row(self, at: int) -> AdmittedMachines:
         """Those of one row, of one dimension less."""
-        return Machines(self.allowed[at], self.seconds[at], self.shortest[at], self.usd[at])
+        return AdmittedMachines(self.allowed[at], self.seconds[at], self.shortest[at], self.usd[at])
 
 
 class HubScreen:
@@ -70,7 +70,7 @@ class HubScreen:
             order = order[able[self.market.place_of[order]]]
         return order
 
-    def machines(self, target: Target, rows: HubRows, up: Array, down: Array) -> Machines:
+    def machines(self, target: Target, rows: HubRows, up: Array, down: Array) -> AdmittedMachines:
         """Find out which machines rows may have, and what the n cheapest of them cost.
 
         Parameters
@@ -84,7 +84,7 @@ class HubScreen:
 
         Returns
         -------
-        Machines
+        AdmittedMachines
             Over the pools of `by_price`.
         """
         pools, n, server = self.by_price, rows.workers, rows.usd[:, None]
@@ -111,7 +111,7 @@ class HubScreen:
         usd = np.diff(taken, axis=1, prepend=0.0) @ self.market.usd[pools] + rows.usd
         enough = taken[:, -1] >= n if len(pools) else np.full(len(rows), False)
         shortest = np.where(allowed, seconds, math.inf).min(axis=1, initial=math.inf)
-        return Machines(allowed, seconds, shortest, np.where(enough, usd, math.inf))
+        return AdmittedMachines(allowed, seconds, shortest, np.where(enough, usd, math.inf))
 
     def worth(
         self,
@@ -120,13 +120,13 @@ class HubScreen:
         up: Array,
         down: Array,
         usd_per_round: Array | float = 0.0,
-    ) -> tuple[Mask, Machines]:
+    ) -> tuple[Mask, AdmittedMachines]:
         """Which rows could be an improvement with the n cheapest machines that they may have, and
         these; shape (rows,).
         """
         with np.errstate(invalid="ignore", over="ignore"):
             found = self.machines(target, rows, up, down)
-            kept: Mask = keeps(
+            kept: Mask = could_improve(
                 target,
                 self.mode,
                 found.shortest,

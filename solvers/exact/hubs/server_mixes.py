@@ -22,7 +22,7 @@ def some_mix(
     most_usd: float,
     taken: Sequence[tuple[float, int]] = (),
 ) -> bool:
-    """Whether any mix of speeds keeps within a time and a price.
+    """Whether any mix of speeds could_improve within a time and a price.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
 from ..._market.required_machines import Owed
 from ..._target import Target
+from ..search import Ranges
 from .hub import Hub
 from .server_mixes import some_mix
 from .workers import HubWorkers
@@ -33,8 +34,8 @@ class Walk:
         could be an improvement: `HubSearch.improves`.
     n, hub
         How many workers around which hub.
-    regions
-        Fewest and most regions.
+    ranges
+        Numbers of regions that are allowed.
     chosen
         Pools that they may be of, cheapest first.
     server_usd
@@ -51,7 +52,7 @@ class Walk:
         *,
         n: int,
         hub: Hub,
-        regions: tuple[int, int],
+        ranges: Ranges,
         chosen: Indices,
         server_usd: float,
         egress: tuple[Array, Array],
@@ -64,7 +65,7 @@ class Walk:
         )  # all pull at once after the last push; from a store each begins when it has the mean
         ready = calculation + up if server else calculation + up + down
         self.target, self.improves, self.mode, self.n = target, improves, workers.mode, n
-        self.problem, (self.fewest_regions, self.most_regions) = problem, regions
+        self.problem, self.ranges = problem, ranges
         self.taken = hub.taken(n)
         self.aggregate, self.fixed, self.server = (
             float(hub.aggregate(n)),
@@ -110,7 +111,7 @@ class Walk:
             market.joint[:, chosen].tolist(), problem.requirements.joint_quotas, strict=True
         )
         self.joint = [(taken, row.gpus) for taken, row in joint]
-        self.owed = Owed(market.forced, chosen.tolist(), self.caps)
+        self.owed = Owed(market.required_machines, chosen.tolist(), self.caps)
         self.owed_usd, self.owed_ready = (
             self.owed.least_after(column) for column in (self.usd, self.ready)
         )
@@ -154,7 +155,7 @@ class Walk:
             if not self._open(i, left, so_far):
                 return
             pool, place = self.pools[i], self.places[i]
-            if len(used | {place}) > self.most_regions:
+            if len(used | {place}) > self.ranges.most_regions:
                 continue
             taken, charge = quota.get(pool.bucket, 0), 0.0 if place in used else self.region_usd[i]
             spare = left - max(self._missing(used | {place}), self.owed.others(i))
@@ -213,7 +214,7 @@ class Walk:
 
     def _missing(self, used: frozenset[int]) -> int:
         """Regions that still need a worker."""
-        return max(len(self.required - used), self.fewest_regions - len(used))
+        return max(len(self.required - used), self.ranges.fewest_regions - len(used))
 
     def _open(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
         ready, down, usd, egress = so_far

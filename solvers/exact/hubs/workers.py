@@ -33,9 +33,11 @@ class HubWorkers:
 
     def __init__(self, market: Market, mode: Mode, most: int) -> None:
         self.market, self.mode, self.most, self.problem = market, mode, most, market.problem
-        self.forced = market.forced.apart
-        self.cheapest = least_usd(market.usd, market.cap, self.forced, most)
-        self._freest = least_usd(market.usd, market.cap, (), most) if self.forced else self.cheapest
+        self.required = market.required_machines.apart
+        self.cheapest = least_usd(market.usd, market.cap, self.required, most)
+        self._freest = (
+            least_usd(market.usd, market.cap, (), most) if self.required else self.cheapest
+        )
         self.prices = ManyPlaces(market.problem.network, market.places)
         self.ideal = Hub(market, mode, None, None, self.prices)
 
@@ -50,7 +52,7 @@ class HubWorkers:
         """
         usd = self.market.usd if pools is None else self.market.usd[pools]
         rest = np.repeat(self.cheapest[workers - 1][:, None], len(usd), axis=1)
-        for rule in self.forced:
+        for rule in self.required:
             mine = rule.owns if pools is None else rule.owns[pools]
             rest[:, mine] = self._freest[workers - 1][:, None]
         beside: Array = np.maximum(usd + rest, self.cheapest[workers][:, None])

@@ -278,7 +278,7 @@ class Children:
         )
         return room & ((self.counts[None, :] > 1) | (first > self.places)[:, None])
 
-    def still(self, place: int, count: int) -> bool:
+    def still_open(self, place: int, count: int) -> bool:
         """Whether a child is still open after the incumbent has improved."""
         if self.bound.target.limits != self.limits:
             self.limits = self.bound.target.limits
@@ -286,7 +286,7 @@ class Children:
             self.found = self._margins(np.minimum(self.counts, self.node.left - self.counts))
         return bool(self.found[np.searchsorted(self.places, place), count - 1] >= 0)
 
-    def glimpse(self, place: int, count: int) -> bool:
+    def own_bound_allows(self, place: int, count: int) -> bool:
         """Whether a child's own bound, with its pairs and links known, still allows an improvement:
         one sum, no table.
         """

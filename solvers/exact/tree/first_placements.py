@@ -9,7 +9,7 @@ import numpy as np
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import groups_of
 
-from ..._market.required_start import Bases
+from ..._market.required_start import RequiredStart
 from ..bounds.relaxation import Family, Node, Relaxation
 
 SEED_COUNTS = ((1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (4, 4), (8, 8))
@@ -20,7 +20,7 @@ SEED_PLACES = 40
 """Places from which a first placement over several regions is grown."""
 
 
-class Seeds:
+class FirstPlacements:
     """Offers of promising placements.
 
     Parameters
@@ -46,7 +46,7 @@ class Seeds:
         """Give the search an incumbent, from whichever class of hosts, before any of them is
         searched.
         """
-        if families and self.market.forced.rules:
+        if families and self.market.required_machines.rules:
             self._around(families)
         for family in families:
             if fewest_regions <= 1:
@@ -62,7 +62,7 @@ class Seeds:
         """Offer the machines that must be used, alone and with a few of the best kinds of their
         places and of a neighbour.
         """
-        bases = Bases(self.market, self.relaxation.pair_wan)
+        bases = RequiredStart(self.market, self.relaxation.pair_wan)
         for base in bases.all():
             own = list(dict.fromkeys(int(self.market.place_of[i]) for i in base))
             around = [

@@ -92,7 +92,7 @@ class Fronts:
     -----
     Nemhauser and Ullmann (1969) with bounds: partial choices are kept if no other has at least the
     speed at no higher price; a dollar per hour of price counts with the egress that more speed
-    brings along, so that a slower choice that just keeps a budget is not lost. What cannot reach
+    brings along, so that a slower choice that just could_improve a budget is not lost. What cannot reach
     the thresholds of an improvement is cut by the best weighted sums of the rest.
     """
 

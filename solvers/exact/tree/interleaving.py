@@ -13,7 +13,7 @@ Tree = Iterator[Groups | None]
 """Machines that may improve; None at a pause."""
 
 
-def in_turns(trees: Iterable[Callable[[], Tree]], offer: Callable[[Groups], None]) -> None:
+def interleave(trees: Iterable[Callable[[], Tree]], offer: Callable[[Groups], None]) -> None:
     """Search every tree to its end, the first for one pause each, then for twice as many in every
     turn.
 

@@ -66,12 +66,12 @@ class Leaf:
             egress_usd = float(self.bound.egress_usd(split)[0])
             for hosts in self.bound.host_runs(split):
                 yield from Fronts(self.bound, hosts, split, egress_usd).improvements()
-        elif self._has_forced(split, sums):
+        elif self._allows_required(split, sums):
             yield from MachineTree(self.bound, split, sums).improvements()
 
-    def _has_forced(self, split: Indices, sums: list[Array]) -> bool:
+    def _allows_required(self, split: Indices, sums: list[Array]) -> bool:
         """Whether a split may improve with the machines that must be used."""
-        if not self.market.forced.rules:
+        if not self.market.required_machines.rules:
             return True
         total = self.market.total_sums(
             np.array(self.node.used, dtype=np.intp), self.family.hosts, self.workers

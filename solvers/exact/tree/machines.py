@@ -45,7 +45,10 @@ class MachineTree:
         worth = market.values[int(np.argmin(margins))]
         pools = bound.relaxation.pools(node, bound.family).tolist()
         rank = {place: k for k, place in enumerate(node.used)}
-        later = {i: not first for i, first in zip(pools, market.forced.first(pools), strict=True)}
+        later = {
+            i: not first
+            for i, first in zip(pools, market.required_machines.first(pools), strict=True)
+        }
         self.order = sorted(
             pools, key=lambda i: (rank[int(market.place_of[i])], later[i], -worth[i], market.usd[i])
         )
@@ -64,7 +67,7 @@ class MachineTree:
             strict=True,
         )
         self.joint = [(taken, row.gpus) for taken, row in joint]
-        self.owed = Owed(market.forced, self.order, self.caps)
+        self.owed = Owed(market.required_machines, self.order, self.caps)
         self.suffix = self._suffixes()
         self.smallest = self._smallest()
 

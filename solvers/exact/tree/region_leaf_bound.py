@@ -48,7 +48,7 @@ class RegionLeafBound(LeafBound):
     def egress_usd(self, splits: Indices) -> Array:
         """Egress of one exchange at known workers; shape (splits,)."""
         used = np.array(self.node.used, dtype=np.intp)
-        _, usd = self.rounds.between.least(self.node.used, (), len(used))
+        _, usd = self.rounds.leader_pairs.least(self.node.used, (), len(used))
         return usd + np.full(len(splits), self.rounds.home_usd(used, self.workers - len(used)))
 
     def thresholds(self, splits: Indices) -> Array:

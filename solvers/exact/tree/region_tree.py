@@ -83,7 +83,7 @@ class RegionTree:
             yield None
         children = Children(self.bound, node)
         for place, count in children.promising():
-            if children.still(place, count) and children.glimpse(place, count):
+            if children.still_open(place, count) and children.own_bound_allows(place, count):
                 child = self._child(node, place, count, children.open)
                 if child.left:
                     yield from self._grow(child)

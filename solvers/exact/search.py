@@ -1,0 +1,85 @@
+"""What every search of `exact` can do, and the numbers of workers and regions that it searches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from placer.problem.exchange import traits
+
+from .._market.market import Market
+from .._mode import Mode
+from .._target import Target
+
+
+class Search(Protocol):
+    """Branch and bound over the placements of one mode.
+
+    Notes
+    -----
+    A search is built once for a market, a target and a mode. It offers to the target every
+    placement that may be an improvement, so that the target holds the best one when ``run``
+    returns. Targets that differ in objective, budget and floor alone are searched one after the
+    other with the same object, because its tables depend on none of these.
+    """
+
+    mode: Mode
+
+    def aim(self, target: Target) -> None:
+        """Search for another target in the same market from now on."""
+
+    def may_improve(self) -> bool:
+        """Return whether the relaxation of the whole mode allows an improvement.
+
+        Notes
+        -----
+        False is a proof that no placement of the mode is an improvement; True proves nothing.
+        """
+
+    def run(self) -> None:
+        """Offer every placement of the mode that may be an improvement.
+
+        Raises
+        ------
+        StoppedError
+            If the time or the nodes are up, or the target wants no more than one placement.
+        """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranges:
+    """Numbers of workers and of regions among which a mode is searched, both ends included."""
+
+    fewest_workers: int
+    most_workers: int
+    fewest_regions: int
+    most_regions: int
+
+    @staticmethod
+    def of(market: Market, mode: Mode) -> Ranges:
+        """Return what the request, the strategy and the machines of the market allow.
+
+        Notes
+        -----
+        Two workers at least, because single machines are searched apart, and as many as regions,
+        because each region that is used has a worker.
+        """
+        wish = market.problem.requirements
+        most_workers = min(wish.max_workers, int(market.cap.sum()))
+        fewest_regions = max(market.fewest_regions, traits(mode.strategy).least_regions)
+        return Ranges(
+            fewest_workers=max(2, fewest_regions, wish.min_workers),
+            most_workers=most_workers,
+            fewest_regions=fewest_regions,
+            most_regions=min(wish.max_regions, len(market.places), most_workers),
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether no number of workers or of regions is left."""
+        return self.fewest_workers > self.most_workers or self.fewest_regions > self.most_regions
+
+    @property
+    def regions(self) -> range:
+        """Numbers of regions, the fewest first."""
+        return range(self.fewest_regions, self.most_regions + 1)
