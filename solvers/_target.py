@@ -24,8 +24,16 @@ STRICT = 1e-9
 """An improvement smaller than this counts as a tie."""
 
 
-class OutOfTimeError(Exception):
-    """Raised inside a search when its time is up."""
+class StoppedError(Exception):
+    """Raised inside a search to end it before its tree is exhausted."""
+
+
+class OutOfTimeError(StoppedError):
+    """Raised when the time limit or the node limit is reached."""
+
+
+class FirstPlacementError(StoppedError):
+    """Raised when a placement keeps every limit and no better one is wanted."""
 
 
 @dataclass
@@ -89,7 +97,7 @@ class Target:
 
         Raises
         ------
-        OutOfTimeError
+        FirstPlacementError
             If the first placement within the limits is all that is wanted, and this is one.
         """
         self.candidates += 1
@@ -116,7 +124,7 @@ class Target:
             if self.on_better is not None:
                 self.on_better(self.best_value)
             if self.first:
-                raise OutOfTimeError
+                raise FirstPlacementError
 
     def tick(self) -> None:
         """Count one node of a search.

@@ -18,8 +18,9 @@ class Status(StrEnum):
 
     Notes
     -----
-    ``feasible`` and ``unknown`` come from solvers that prove nothing: the placement keeps every
-    limit, but a better one may exist; none was found, but one may exist.
+    ``feasible`` and ``unknown`` prove nothing: the placement keeps every limit, but a better one
+    may exist; no placement is known, but one may exist. ``time_limit`` says that time, nodes or the
+    user ended a search before its proof.
     """
 
     OPTIMAL = "optimal"

@@ -1,9 +1,9 @@
-"""The default: branch and bound that proves its gap, with NumPy alone.
+"""Branch and bound over all modes with one incumbent, then a second search that breaks ties.
 
-Single machines, then every strategy and number of local steps are searched one after the other with
-one incumbent. Ties are broken by a second search: the cheapest among the fastest, the fastest among
-the cheapest. What the searches know of the market does not depend on objective, budget and floor:
-questions that differ in these alone share it.
+Single machines come first, then every strategy with every number of local steps. Ties go to the
+cheapest among the fastest, and to the fastest among the cheapest. What the searches know of the
+market does not depend on objective, budget and floor, so questions that differ in these alone share
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .. import greedy, local_search
 from .._market.arrays import Array
 from .._market.market import Market
 from .._mode import Mode
-from .._target import OutOfTimeError, Target
+from .._target import StoppedError, Target
 from .bounds.ledger import Ledger, root_bound
 from .butterfly_search import ButterflySearch
 from .hubs_search import HubSearch
@@ -49,8 +49,9 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     Returns
     -------
     Answer
-        Optimal within the gap; or, when the time is up or Ctrl-C is pressed, the best so far with a
-        bound on every placement.
+        Optimal within the gap, or infeasible. When the time or the nodes are up or Ctrl-C is
+        pressed: the incumbent, with a bound on every placement. With ``options.first``: feasible,
+        the first placement that keeps every limit.
     """
     return prepare(problem)(problem, options)
 
@@ -67,15 +68,13 @@ def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
 
 
 TIE_NODES = 1_000
-"""Nodes of the second search, which breaks ties: what it looks for is rare, and the first has
-proved the value.
+"""Nodes of the second search, which breaks ties: such placements are rare, and the first search
+has proved the value.
 """
 
 
 class Prepared:
-    """A market with its searches, kept from one question to the next; each is aimed at the target
-    in hand.
-    """
+    """A market with its searches, kept from one question to the next."""
 
     def __init__(self, market: Market) -> None:
         self.market = market
@@ -94,61 +93,46 @@ class Prepared:
             on_better=options.on_better,
             first=options.first,
         )
-        self._interrupted = False
-        ledger = Ledger(target)
-        try:
-            for start in (
-                ()
-                if options.first
-                else (
-                    options.start,
-                    _best_without_moving_data(problem, options),
-                    _heuristic_start(problem, options),
-                )
-            ):
-                if start is not None:
-                    target.offer(start)
-        except KeyboardInterrupt:
-            self._interrupted = True
-        plain = not (
-            options.first or options.start or options.node_limit or problem.requirements.used
+        ledger, self._interrupted = Ledger(target), False
+        finished = self._offer_starts(target, options) and self._search(
+            target, ledger, _opening(problem, options)
         )
-        finished = not self._interrupted and self._search(
-            target, ledger, replace(options, on_better=None) if plain else None
-        )
-        if target.best is None:
-            status, proof, nodes = (
-                Status.INFEASIBLE if finished else Status.TIME_LIMIT,
-                ledger.proofs({}),
-                target.ticks,
-            )
-            stopped, tried = self._interrupted, target.candidates
-            return Answer(
-                status=status,
-                placement=None,
-                bound=None,
-                candidates=tried,
-                nodes=nodes,
-                proof=proof,
-                interrupted=stopped,
-            )
-        best, second = (
-            self._break_tie(target) if finished and options.break_ties else (target.best, None)
-        )
+        best, second = target.best, None
+        if finished and best is not None and options.break_ties:
+            best, second = self._break_tie(target, best)
         wanted = options.certificate if finished else options.bound_if_stopped
-        proof = ledger.proofs(self._root_bounds(target) if wanted else {})
+        roots = self._root_bounds(target) if wanted and best is not None else {}
+        proof = ledger.proofs(roots)
         return Answer(
-            status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
-            placement=best.canonical(),
-            bound=total_bound(proof, objective_of(problem.requirements)),
+            status=_status(target, finished=finished),
+            placement=None if best is None else best.canonical(),
+            bound=None if best is None else total_bound(proof, objective_of(problem.requirements)),
             candidates=target.candidates + (0 if second is None else second.candidates),
             nodes=target.ticks + (0 if second is None else second.ticks),
             proof=proof,
             interrupted=self._interrupted,
         )
 
+    def _offer_starts(self, target: Target, options: SolveOptions) -> bool:
+        """Offer placements that are known or quickly made; False if the user interrupts that."""
+        if options.first:
+            return True
+        problem = target.problem
+        try:
+            starts = (
+                options.start,
+                _best_without_moving_data(problem, options),
+                _heuristic_start(problem, options),
+            )
+            for start in starts:
+                if start is not None:
+                    target.offer(start)
+        except KeyboardInterrupt:
+            self._interrupted = True
+        return not self._interrupted
+
     def searches(self, market: Market, target: Target) -> list[Search]:
-        """One search for each strategy and number of local steps that the request admits."""
+        """List one search for each strategy and number of local steps that the request admits."""
         if market is not self.market:  # prices with data that moves depend on the limits
             return _searches(market, target)
         if self._kept is None:
@@ -158,13 +142,13 @@ class Prepared:
         return self._kept
 
     def _search(self, target: Target, ledger: Ledger, opening: SolveOptions | None = None) -> bool:
-        """Run every search that the request admits; False if the time ran out or the user stopped
-        it.
+        """Run every search that the request admits; False if it ended before its trees were
+        exhausted.
 
         Notes
         -----
-        With options for an ``opening``, local search finds something to beat first, if anything
-        beats a single machine at all.
+        With options for an ``opening``, local search makes the first incumbent, unless the
+        relaxations already prove that nothing beats a single machine.
         """
         try:
             if self.market.fewest_regions <= 1 and target.problem.requirements.min_workers == 1:
@@ -185,22 +169,22 @@ class Prepared:
                     target.offer(start)
             for search in searches:
                 with ledger.mode(search.mode.strategy, search.mode.local_steps):
-                    if id(search) not in closed:  # what a better incumbent asks for only grows
+                    # A closed mode stays closed: a better incumbent only raises the thresholds.
+                    if id(search) not in closed:
                         search.run()
-        except OutOfTimeError:
+        except StoppedError:
             return False
         except KeyboardInterrupt:
             self._interrupted = True
             return False
         return not target.skipped
 
-    def _break_tie(self, target: Target) -> tuple[Placement, Target | None]:
+    def _break_tie(self, target: Target, best: Placement) -> tuple[Placement, Target | None]:
         """Among placements as good as the best, find the cheapest (or the fastest, if cost is the
         objective).
         """
-        assert target.best is not None
         if target.objective == "cost-per-sample":
-            return target.best, None
+            return best, None
         if target.objective == "throughput":
             second = replace(
                 target,
@@ -226,30 +210,49 @@ class Prepared:
             0,
         )
         second.ticks, second.node_limit = 0, TIE_NODES
-        second.offer(target.best)
+        second.offer(best)
         self._search(second, Ledger(second))
-        return second.best or target.best, second
+        return second.best or best, second
 
     def _root_bounds(self, target: Target) -> dict[tuple[str, int], float | None]:
-        """What the relaxation alone proves about each mode; None where it proves that the mode
-        holds no placement.
+        """Return the bound that the relaxation of each mode proves; None where it proves that the
+        mode holds no placement.
         """
         trial = replace(target, gap=0.0, on_better=None)
         outermost = _unbeatable_value(self.market, target.objective)
-        found: dict[tuple[str, int], float | None] = {
+        bounds: dict[tuple[str, int], float | None] = {
             (NO_EXCHANGE, 1): _best_single_machine(self.market, target)
         }
         for search in self.searches(self.market, trial):
             trial.best, trial.best_value = target.best, target.best_value
-            found[search.mode.strategy, search.mode.local_steps] = root_bound(
+            bounds[search.mode.strategy, search.mode.local_steps] = root_bound(
                 search.may_improve, trial, outermost
             )
-        return found
+        return bounds
+
+
+def _status(target: Target, *, finished: bool) -> Status:
+    """Return how a search ended: with a proof, with any placement where that was wanted, or at a
+    limit.
+    """
+    if finished:
+        return Status.INFEASIBLE if target.best is None else Status.OPTIMAL
+    return Status.FEASIBLE if target.first and target.best is not None else Status.TIME_LIMIT
+
+
+def _opening(problem: Problem, options: SolveOptions) -> SolveOptions | None:
+    """Return the options of a local search for the first incumbent; None where one is known or
+    none is wanted.
+    """
+    known = options.start is not None or bool(problem.requirements.used)
+    if known or options.first or options.node_limit:
+        return None
+    return replace(options, on_better=None)
 
 
 def _best_without_moving_data(problem: Problem, options: SolveOptions) -> Placement | None:
-    """Best placement that leaves data that may move where it is: cheap to find, and often hard to
-    beat.
+    """Find the best placement that leaves the data where it is, as a start for a question in which
+    it may move; None if none may.
     """
     if not problem.requirements.data_moves:
         return None
@@ -267,8 +270,8 @@ def _best_without_moving_data(problem: Problem, options: SolveOptions) -> Placem
 
 
 def _heuristic_start(problem: Problem, options: SolveOptions) -> Placement | None:
-    """A placement to beat where the seeds of the searches would take longer, or hardly know the
-    machines that must be used.
+    """Make a first incumbent where the searches' own first placements would take longer, or hardly
+    know the machines that must be used.
     """
     if options.node_limit is not None:
         return (
@@ -284,8 +287,8 @@ def _heuristic_start(problem: Problem, options: SolveOptions) -> Placement | Non
 
 
 def _least_multiplier(problem: Problem) -> float:
-    """Least samples to target of any mode: what passes through the workers for each sample that
-    counts.
+    """Return the least samples to target of any mode: what passes through the workers for each
+    sample that counts.
     """
     return min(Mode(problem, name, steps).multiplier for name, steps in problem.modes)
 
@@ -306,7 +309,7 @@ SEARCHES: dict[str, Callable[[Market, Target, Mode], Search]] = {
     "regional-stores": HubSearch,
     "server": HubSearch,
 }
-"""Which search knows the bounds of a transport."""
+"""Search of each transport; a strategy names its transport in its traits."""
 
 
 def _offer_single_machines(market: Market, target: Target) -> None:
@@ -357,7 +360,9 @@ def _best_single_machine(market: Market, target: Target) -> float | None:
 
 
 def _unbeatable_value(market: Market, objective: str) -> float:
-    """A value that no placement exceeds: all machines that may run at once, or nothing paid."""
+    """Return a value that no placement beats: as many of the fastest machine as may run, without
+    any exchange, or 0 where less is better.
+    """
     if objective != "throughput":
         return 0.0
     fastest = max((max(pool.alone.value, pool.shared.value) for pool in market.pools), default=0.0)

@@ -52,7 +52,7 @@ class ButterflySearch:
         self.target = self.relaxation.target = target
 
     def run(self) -> None:
-        """Search all families; raises OutOfTimeError when the time is up."""
+        """Search all families of hosts; raises StoppedError if it is stopped."""
         if self.ranges.empty:
             return
         families = self.relaxation.families

@@ -81,7 +81,7 @@ class HubSearch:
         self.target = target
 
     def run(self) -> None:
-        """Search all hubs and worker counts; raises OutOfTimeError when the time is up."""
+        """Search all hubs and numbers of workers; raises StoppedError if it is stopped."""
         if self.ranges.empty or not self.hubs:
             return
         counts = self.counts[self._open(HubRows.of(self.workers.ideal, self.counts))[0]]

@@ -59,7 +59,7 @@ class RegionSearch:
         self.target = self.relaxation.target = target
 
     def run(self) -> None:
-        """Search all numbers of regions; raises OutOfTimeError when the time is up."""
+        """Search all numbers of regions; raises StoppedError if it is stopped."""
         if self.ranges.empty:
             return
         families = self.relaxation.families
