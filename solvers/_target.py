@@ -106,21 +106,21 @@ class Target:
             missing(rule, placement.groups) for rule in wish.used
         ):
             return
-        got = evaluate(placement, self.problem)
-        speed, usd = got.samples_per_second, got.usd
+        outcome = evaluate(placement, self.problem)
+        speed, usd = outcome.samples_per_second, outcome.usd
         if usd.total > self.budget_usd_per_hour * (
             1 + TOLERANCE
         ) or speed < self.floor_samples_per_second * (1 - TOLERANCE):
             return
-        if got.usd_per_million_samples / 1e6 > self.limit_usd_per_sample * (1 + TOLERANCE):
+        if outcome.usd_per_million_samples / 1e6 > self.limit_usd_per_sample * (1 + TOLERANCE):
             return
-        if (got.carbon_g_per_hour or 0.0) > self.limit_carbon_g_per_hour * (1 + TOLERANCE):
+        if (outcome.carbon_g_per_hour or 0.0) > self.limit_carbon_g_per_hour * (1 + TOLERANCE):
             return
         objective = objective_of(wish)
-        key = objective.score(got)
+        key = objective.score(outcome)
         if key < self.best_key and not violations(placement, self.problem):
             self.best, self.best_key = placement, key
-            self.best_value = objective.value(got)
+            self.best_value = objective.value(outcome)
             if self.on_better is not None:
                 self.on_better(self.best_value)
             if self.first:

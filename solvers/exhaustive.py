@@ -32,10 +32,10 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         tried += 1
         if violations(placement, problem):
             continue
-        got = evaluate(placement, problem)
-        key = objective.score(got)
+        outcome = evaluate(placement, problem)
+        key = objective.score(outcome)
         if best is None or key < best[0]:
-            best = key, placement, objective.value(got)
+            best = key, placement, objective.value(outcome)
     if best is None:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=tried)
     return Answer(

@@ -41,7 +41,7 @@ def version() -> tuple[int, ...]:
         return ()
 
 
-def refuse_wrong_version(found: tuple[int, ...]) -> None:
+def refuse_wrong_version(carried: tuple[int, ...]) -> None:
     """Refuse a version of HiGHS that is known to lie.
 
     Raises
@@ -49,10 +49,10 @@ def refuse_wrong_version(found: tuple[int, ...]) -> None:
     PlacerError
         Names the version.
     """
-    if found in WRONG_VERSIONS:
-        said = ".".join(map(str, found))
+    if carried in WRONG_VERSIONS:
+        name = ".".join(map(str, carried))
         raise PlacerError(
-            f"SciPy carries HiGHS {said}, which returns wrong optima", "pip install --upgrade scipy"
+            f"SciPy carries HiGHS {name}, which returns wrong optima", "pip install --upgrade scipy"
         )
 
 
@@ -76,7 +76,7 @@ def engine(model: Model, seconds: float) -> Solved:
     goal = np.array([model.goal.get(j, 0.0) for j in range(size)])
     unit = max(float(np.abs(goal).max()), 1e-300)
     constant = model.goal.get(-1, 0.0)
-    got = milp(
+    result = milp(
         goal / unit,
         integrality=np.array(model.whole, dtype=int),
         bounds=Bounds(np.array(model.low), np.array(model.high)),
@@ -85,9 +85,11 @@ def engine(model: Model, seconds: float) -> Solved:
         ),
         options={"time_limit": max(0.05, seconds), "mip_rel_gap": 0.0},
     )
-    if got.status == 2:
+    if result.status == 2:
         return Solved(status="infeasible")
-    bound = float("-inf") if got.mip_dual_bound is None else unit * got.mip_dual_bound + constant
-    if got.status == 0 and got.x is not None:
-        return Solved(status="optimal", bound=bound, values=tuple(float(v) for v in got.x))
+    bound = (
+        float("-inf") if result.mip_dual_bound is None else unit * result.mip_dual_bound + constant
+    )
+    if result.status == 0 and result.x is not None:
+        return Solved(status="optimal", bound=bound, values=tuple(float(v) for v in result.x))
     return Solved(status="stopped", bound=bound)

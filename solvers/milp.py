@@ -60,12 +60,12 @@ def cbc_path() -> str:
     folder = {"linux": "linux", "darwin": "osx", "win32": "win"}.get(sys.platform, sys.platform)
     machine = "arm64" if os.uname().machine in ("aarch64", "arm64") else "i64"
     shipped = Path(pulp.__file__).parent / "solverdir" / "cbc" / folder / machine / name
-    found = str(shipped) if shipped.exists() else shutil.which("cbc")
-    if found is None:
+    path = str(shipped) if shipped.exists() else shutil.which("cbc")
+    if path is None:
         raise PlacerError(
             "PuLP carries no CBC for this machine", "pip install 'pulp[cbc]', or use --solver highs"
         )
-    return found
+    return path
 
 
 def engine(model: Model, seconds: float) -> Solved:

@@ -100,10 +100,10 @@ def _ranked(judge: Judge, drafts: list[Draft]) -> list[Draft]:
 
 def _diverse(drafts: list[Draft]) -> list[Draft]:
     """The best draft of each set of pools, best first."""
-    found: dict[tuple[int, ...], Draft] = {}
+    first_of: dict[tuple[int, ...], Draft] = {}
     for draft in drafts:
-        found.setdefault(tuple(i for i, _ in draft.counts), draft)
-    return list(found.values())
+        first_of.setdefault(tuple(i for i, _ in draft.counts), draft)
+    return list(first_of.values())
 
 
 def _fallback_drafts(judge: Judge, modes: list[Mode]) -> list[Draft]:

@@ -95,11 +95,11 @@ class Judge:
 
     def rank(self, draft: Draft) -> Rank:
         """Rank a draft; the target's clock may end the search here."""
-        found = self._ranks.get(draft)
-        if found is None:
+        rank = self._ranks.get(draft)
+        if rank is None:
             self.target.check_time()
-            found = self._ranks[draft] = self._ranked(draft)
-        return found
+            rank = self._ranks[draft] = self._ranked(draft)
+        return rank
 
     def bound(self, draft: Draft) -> Rank:
         """A rank that the draft does not beat: as if exchanges took no time and cost nothing."""
@@ -147,11 +147,11 @@ class Judge:
 
     def by_place(self, draft: Draft) -> dict[str, int]:
         """Machines by place."""
-        found: dict[str, int] = {}
+        machines: dict[str, int] = {}
         for i, n in draft.counts:
             place = self._place[i]
-            found[place] = found.get(place, 0) + n
-        return found
+            machines[place] = machines.get(place, 0) + n
+        return machines
 
     def fitted(self, draft: Draft) -> Draft:
         """The draft with a hub that its places admit."""
@@ -187,10 +187,10 @@ class Judge:
         )
 
     def _group(self, pool: int, count: int) -> WorkerGroup:
-        found = self._groups.get((pool, count))
-        if found is None:
-            found = self._groups[pool, count] = WorkerGroup.of(self.market.pools[pool].offer, count)
-        return found
+        group = self._groups.get((pool, count))
+        if group is None:
+            group = self._groups[pool, count] = WorkerGroup.of(self.market.pools[pool].offer, count)
+        return group
 
     def _exchange(self, draft: Draft, counts: Mapping[str, int]) -> Exchange | None:
         workers, (name, steps), (place, store) = sum(counts.values()), draft.mode, draft.hub
@@ -231,13 +231,15 @@ class Judge:
             return NEVER
         if not self.needed <= counts.keys():
             return lacking, 0.0, 0.0
-        got = evaluate(placement, self.problem)
-        lacking += self._over(got.usd.total, got.samples_per_second, got.carbon_g_per_hour or 0.0)
+        outcome = evaluate(placement, self.problem)
+        lacking += self._over(
+            outcome.usd.total, outcome.samples_per_second, outcome.carbon_g_per_hour or 0.0
+        )
         if self.wish.kept and any(
             leaks(placement, exchange_phases(placement, self.problem), (), self.problem)
         ):
             lacking += 1  # data that moves is looked at when the draft is offered
-        key = self.objective.score(got)
+        key = self.objective.score(outcome)
         if lacking == 0 and key < self.target.best_key:
             self.target.offer(placement)
             if self.target.best is not placement:

@@ -61,9 +61,9 @@ class HubPlaces:
 
     @cached_property
     def _by_store(self) -> dict[str, list[Hub]]:
-        found: dict[str, list[Hub]] = {}
+        hubs: dict[str, list[Hub]] = {}
         for function, store in sorted(
             self.problem.aggregator_places, key=lambda pair: (pair[0] != pair[1], pair)
         ):
-            found.setdefault(store, []).append((function, store))
-        return found
+            hubs.setdefault(store, []).append((function, store))
+        return hubs

@@ -160,7 +160,7 @@ class Descent:
         """The best of the changes that promise most; a few more are tried after the first that
         helps.
         """
-        best, found, patience = self.judge.rank(draft), None, PATIENCE
+        best, improved, patience = self.judge.rank(draft), None, PATIENCE
         promised = sorted(
             (
                 (self.judge.bound(other), other.counts, other)
@@ -174,7 +174,7 @@ class Descent:
                 break
             fitted = self.judge.fitted(other)
             rank = self.judge.rank(fitted)
-            patience -= found is not None
+            patience -= improved is not None
             if rank < best:
-                best, found = rank, fitted
-        return found
+                best, improved = rank, fitted
+        return improved

@@ -92,17 +92,17 @@ class NearPlaces:
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
         """Nearest places of each place, nearest first."""
         provider = [place.split("/")[0] for place in self.market.places]
-        found = []
+        nearest = []
         for i, row in enumerate(self.km):
             order = [int(j) for j in np.argsort(row, kind="stable") if j != i and row[j] < np.inf]
-            found.append(
+            nearest.append(
                 tuple(
                     dict.fromkeys(
                         [*order[:NEAR], *[j for j in order if provider[j] == provider[i]][:AT_HOME]]
                     )
                 )
             )
-        return tuple(found)
+        return tuple(nearest)
 
     @cached_property
     def cheapest(self) -> tuple[int, ...]:
@@ -132,13 +132,13 @@ class NearPlaces:
         more.
         """
         own = list(dict.fromkeys(int(self.market.place_of[i]) for i, _ in draft.counts))
-        found = [i for place in own for i in self.pools(place)]
+        pools = [i for place in own for i in self.pools(place)]
         if len(own) < self.judge.wish.max_regions:
-            found += [i for place in self._lacking(own) for i in self.pools(place)]
+            pools += [i for place in self._lacking(own) for i in self.pools(place)]
             around = [j for place in own for j in self.neighbours[place][:reach] if j not in own]
             around += [j for j in self.cheapest if j not in own and self.km[own[0], j] < np.inf]
-            found += [i for place in dict.fromkeys(around) for i in self._brief(place)]
-        return list(dict.fromkeys(found))
+            pools += [i for place in dict.fromkeys(around) for i in self._brief(place)]
+        return list(dict.fromkeys(pools))
 
     def _brief(self, place: int) -> tuple[int, ...]:
         pools = self.pools(place)
@@ -157,7 +157,7 @@ class NearPlaces:
 
     @cached_property
     def _by_place(self) -> tuple[tuple[int, ...], ...]:
-        found: list[list[int]] = [[] for _ in self.market.places]
+        by_place: list[list[int]] = [[] for _ in self.market.places]
         for i, place in enumerate(self.market.place_of.tolist()):
-            found[place].append(i)
-        return tuple(tuple(pools) for pools in found)
+            by_place[place].append(i)
+        return tuple(tuple(pools) for pools in by_place)

@@ -47,7 +47,7 @@ def single_machines(judge: Judge) -> list[Draft]:
     """Rank single machines in the order in which they could be best, until none can improve; return
     those that may be.
     """
-    market, mode, found = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
+    market, mode, drafts = judge.market, (judge.problem.modes or (("all-reduce", 1),))[0], []
     order, values = promise(judge, market.alone, market.usd)
     able = (
         [i for i in order.tolist() if market.required_machines.allows_alone(i)]
@@ -59,8 +59,8 @@ def single_machines(judge: Judge) -> list[Draft]:
             break
         draft = Draft.of({int(i): 1}, mode)
         if judge.rank(draft) < NEVER:
-            found.append(draft)
-    return found
+            drafts.append(draft)
+    return drafts
 
 
 def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
@@ -159,7 +159,7 @@ class OnePlaceDrafts:
         best, _ = self._promise(
             mode, cells, [known[key] for key in keys[self.pool[cells]].tolist()]
         )
-        found: list[Draft] = []
+        drafts: list[Draft] = []
         for cell in cells[best][:DRAFTS].tolist():
             pool = int(self.pool[cell])
             counts = (
@@ -173,15 +173,15 @@ class OnePlaceDrafts:
             fewer = (
                 draft.changed({i: -1}) for i in counts
             )  # a server may need the room of a worker
-            found += islice((d for d in (draft, *fewer) if self.judge.rank(d) < NEVER), 1)
-        return found
+            drafts += islice((d for d in (draft, *fewer) if self.judge.rank(d) < NEVER), 1)
+        return drafts
 
     def _mixes(self, has_data: Array) -> list[dict[int, int]]:
         """What each place gives when its kinds are taken in the order of value, or of speed, as
         many as quotas and budget allow.
         """
         market, budget = self.judge.market, self.judge.target.budget_usd_per_hour
-        found: list[dict[int, int]] = []
+        mixes: list[dict[int, int]] = []
         value = market.usd / market.speed
         has_data = has_data & self._may_win(value)[market.place_of]
         for order in (
@@ -206,8 +206,8 @@ class OnePlaceDrafts:
                     used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.offer.gpu_count
                     usd += count * market.usd[i]
                     if len(mix) > 1 and sum(mix.values()) >= self.judge.wish.min_workers:
-                        found.append(mix)
-        return found
+                        mixes.append(mix)
+        return mixes
 
     def _may_win(self, value: Array) -> Array:
         """Places whose best machine has a value at which a mix could beat the best so far; shape
@@ -270,12 +270,14 @@ class OnePlaceDrafts:
             )
             if placement is None:
                 return None
-            got = evaluate(placement, judge.problem)
-            server = got.usd.compute - count * judge.market.pools[pool].offer.usd_per_hour
+            outcome = evaluate(placement, judge.problem)
+            server = outcome.usd.compute - count * judge.market.pools[pool].offer.usd_per_hour
             rows.append(
                 (
-                    got.step.communication,
-                    (got.usd.total - got.usd.compute) * got.step.total / SECONDS_PER_HOUR,
+                    outcome.step.communication,
+                    (outcome.usd.total - outcome.usd.compute)
+                    * outcome.step.total
+                    / SECONDS_PER_HOUR,
                     server,
                 )
             )

@@ -79,7 +79,7 @@ class SeveralRegionDrafts:
         """Rank the most promising drafts of some modes: so many of each number of machines."""
         if self.judge.needed:
             return self._where_data_stays(modes)
-        found: dict[Draft, None] = {}
+        drafts: dict[Draft, None] = {}
         for steps in sorted(
             {mode.local_steps for mode in modes}
             & {1, max((mode.local_steps for mode in modes), default=1)}
@@ -88,8 +88,8 @@ class SeveralRegionDrafts:
             for counts in self._promising(alike[0], most):
                 for mode in alike:
                     for draft in self._exchanged(counts, mode):
-                        found[draft] = None
-        return sorted(found, key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode))
+                        drafts[draft] = None
+        return sorted(drafts, key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode))
 
     def _exchanged(self, counts: dict[int, int], mode: Mode) -> list[Draft]:
         """The draft with each hub of a mode, as far as it may be."""
@@ -106,7 +106,7 @@ class SeveralRegionDrafts:
         """Machines of the best sets by a rough round: calculation, and what one pair of workers
         sends over the slowest link.
         """
-        found: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
+        mixes: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
         if not len(self.sets):
             return []
         regions = self.sets.shape[1]
@@ -133,14 +133,14 @@ class SeveralRegionDrafts:
                 order = np.argsort(-speed, kind="stable")
             for row in self.sets[[k for k in order[:most] if there[k]]].tolist():
                 counts = {int(side.pool[place]): side.count for place in row}
-                found[tuple(counts.items())] = counts
-        return list(found.values())
+                mixes[tuple(counts.items())] = counts
+        return list(mixes.values())
 
     def _sides(self) -> list[Side]:
         """The fastest machines that their part of the budget pays, and those with the best value,
         by their number.
         """
-        market, found = self.market, []
+        market, sides = self.market, []
         part = self.judge.target.budget_usd_per_hour / max(2, self.judge.wish.min_regions)
         for count in SIDES:
             able = np.flatnonzero((market.cap >= count) & (market.usd * count <= part))
@@ -151,14 +151,14 @@ class SeveralRegionDrafts:
                 pool = np.full(len(market.places), -1)
                 places, first = np.unique(market.place_of[order], return_index=True)
                 pool[places] = order[first]
-                found.append(
+                sides.append(
                     Side(count, pool, market.speed[pool] * count, market.usd[pool] * count)
                 )
-        return found
+        return sides
 
     def _where_data_stays(self, modes: list[Mode]) -> list[Draft]:
         """One machine or more at every place where data must stay: the best value, and the fastest."""
-        market, found = self.market, []
+        market, drafts = self.market, []
         homes = [place for place, name in enumerate(market.places) if name in self.judge.needed]
         for choose in (0, 1):
             for count in SIDES[:3]:
@@ -170,8 +170,8 @@ class SeveralRegionDrafts:
                             pools[0] if choose == 0 else max(pools, key=lambda i: market.speed[i])
                         )
                         counts[pool] = min(count, int(market.cap[pool]))
-                found += [draft for mode in modes for draft in self._exchanged(counts, mode)]
+                drafts += [draft for mode in modes for draft in self._exchanged(counts, mode)]
         return sorted(
-            dict.fromkeys(found),
+            dict.fromkeys(drafts),
             key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode),
         )

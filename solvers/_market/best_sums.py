@@ -113,5 +113,5 @@ class BestSums:
         """Which increments are of some places and hosts; shape (units,)."""
         wanted = np.zeros(self.places, dtype=bool)
         wanted[np.frombuffer(places, dtype=np.intp)] = True
-        found: Mask = wanted[self.place] & self.of_hosts(hosts)
-        return found
+        mask: Mask = wanted[self.place] & self.of_hosts(hosts)
+        return mask

@@ -100,5 +100,5 @@ def prices_for(workers: int) -> Indices:
     pays a lower price.
     """
     ranks = np.array(RANKS)
-    found = np.flatnonzero((ranks >= workers / 2) & (ranks <= 8 * workers))
-    return found if len(found) else np.array([len(RANKS) - 1])
+    fitting = np.flatnonzero((ranks >= workers / 2) & (ranks <= 8 * workers))
+    return fitting if len(fitting) else np.array([len(RANKS) - 1])

@@ -93,7 +93,7 @@ class Grid:
     def _required(self) -> dict[int, int]:
         """Machines that must be used and can only be in one place, by place."""
         owner, place = self._owner, self.market.place_of[self._owner]
-        found = {}
+        required = {}
         for at in np.unique(place).tolist() if self.market.required_machines.rules else ():
             count = sum(
                 count
@@ -103,8 +103,8 @@ class Grid:
                 if np.any(mine)
             )
             if count:
-                found[at] = count
-        return found
+                required[at] = count
+        return required
 
     @cached_property
     def _inside(self) -> Mask:

@@ -118,8 +118,8 @@ class Market:
         """
         if not self.problem.requirements.counts_carbon:
             return np.zeros(len(self.pools))
-        found = [offer_carbon(pool.offer, self.problem.catalog) for pool in self.pools]
-        return np.array([np.inf if each is None else each.value for each in found])
+        emissions = [offer_carbon(pool.offer, self.problem.catalog) for pool in self.pools]
+        return np.array([np.inf if each is None else each.value for each in emissions])
 
     @shared_property
     def joint(self) -> Array:
@@ -167,10 +167,10 @@ class Market:
     @shared_property
     def hosts_at(self) -> tuple[frozenset[str], ...]:
         """Averaging classes of the hosts of each place, in the order of `places`."""
-        found: list[set[str]] = [set() for _ in self.places]
+        hosts_of: list[set[str]] = [set() for _ in self.places]
         for place, host in zip(self.place_of.tolist(), self.host_of, strict=True):
-            found[place].add(host)
-        return tuple(frozenset(hosts) for hosts in found)
+            hosts_of[place].add(host)
+        return tuple(frozenset(hosts) for hosts in hosts_of)
 
     @network_property
     def data_usd(self) -> tuple[float, ...]:
@@ -345,12 +345,12 @@ class Market:
 
     def of_hosts(self, hosts: frozenset[str]) -> Mask:
         """Which increments belong to pools whose hosts are of some classes; shape (units,)."""
-        found = self._host_masks.get(hosts)
-        if found is None:
-            found = self._host_masks[hosts] = np.array(
+        mask = self._host_masks.get(hosts)
+        if mask is None:
+            mask = self._host_masks[hosts] = np.array(
                 [self.host_of[i] in hosts for i in self.units[1]]
             )
-        return found
+        return mask
 
     @shared_property
     def _host_masks(self) -> dict[frozenset[str], Mask]:

@@ -95,6 +95,6 @@ def _part(tables: Recent[Array], places: Places, detail: object) -> Array | None
         if same == detail and set(places) <= set(others):
             index = {place: i for i, place in enumerate(others)}
             at = [index[place] for place in places]
-            found: Array = table[np.ix_(at, at)]
-            return found
+            part: Array = table[np.ix_(at, at)]
+            return part
     return None

@@ -36,13 +36,13 @@ class RequiredStart:
         """Fewest machines that keep the rules: by value, by price, by speed; near each other, or
         the best anywhere.
         """
-        found: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
+        starts: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
         for ranking in self.rankings if self.rules else ():
             for near in (True, False):
                 base = self.completed({}, ranking, near=near)
                 if base:
-                    found[tuple(sorted(base.items()))] = base
-        return list(found.values())
+                    starts[tuple(sorted(base.items()))] = base
+        return list(starts.values())
 
     def completed(
         self, counts: Mapping[int, int], ranking: Array | None = None, *, near: bool = True

@@ -125,11 +125,11 @@ class Crew:
         return [self.flag([n]) for n in self.counts]
 
     def _hosts(self, places: Sequence[str]) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        counts_of: dict[str, list[int]] = {}
         for n, pool in zip(self.counts, self.pools, strict=True):
             if pool.offer.place in places:
-                found.setdefault(self.problem.catalog.gpu(pool.offer.gpu).host, []).append(n)
-        return found
+                counts_of.setdefault(self.problem.catalog.gpu(pool.offer.gpu).host, []).append(n)
+        return counts_of
 
     def _unary(self, place: str) -> list[int]:
         terms = self.workers_at(place)

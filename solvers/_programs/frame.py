@@ -67,12 +67,12 @@ class Frame:
     def places(self) -> tuple[str, ...]:
         """Places with machines that this exchange may use."""
         stay, wish = needs_place(self.problem.requirements.datasets), self.problem.requirements
-        found = sorted({pool.offer.place for pool in self.problem.pools})
+        places = sorted({pool.offer.place for pool in self.problem.pools})
         if wish.datasets and not wish.data_moves:
-            found = [place for place in found if place in stay]
+            places = [place for place in places if place in stay]
         if self.transport == "regional-stores":
-            found = [place for place in found if place in self.problem.serverless_places]
-        return tuple(place for place in found if not self.leaks((place,)))
+            places = [place for place in places if place in self.problem.serverless_places]
+        return tuple(place for place in places if not self.leaks((place,)))
 
     def leaks(self, places: Sequence[str]) -> bool:
         """Whether workers in these places alone already send what must stay."""

@@ -99,8 +99,8 @@ class Search:
             for place in needs_place(self.problem.requirements.datasets)
         ):
             return None
-        got = evaluate(placement, self.problem)
-        key = _key(got, self.problem)
+        outcome = evaluate(placement, self.problem)
+        key = _key(outcome, self.problem)
         if key < self.best_key and not violations(placement, self.problem):
             self.best, self.best_key = placement.canonical(), key
             self.say(
@@ -109,7 +109,7 @@ class Search:
                 bound=self.bound(),
                 candidates=self.tried,
             )
-        return got
+        return outcome
 
     def bound(self) -> float | None:
         """Objective value that no placement beats; None if nothing is known."""
@@ -138,7 +138,7 @@ class Search:
 
     def run(self) -> bool:
         """Work through all parts, best bound first; False if it was stopped."""
-        self.started, said = True, time.monotonic()
+        self.started, told = True, time.monotonic()
         while self.heap and self.heap[0][0] < self.cutoff:
             limit = self.options.node_limit
             if time.monotonic() > self.deadline or (limit is not None and self.solved >= limit):
@@ -151,8 +151,8 @@ class Search:
                 heapq.heappush(self.heap, (key, number, part))
                 return False
             self.working = ()
-            if time.monotonic() > said + SAID_EVERY_S:
-                said = time.monotonic()
+            if time.monotonic() > told + SAID_EVERY_S:
+                told = time.monotonic()
                 self.say(bound=self.bound(), candidates=self.tried)
         self.heap.clear()
         return True
@@ -164,25 +164,25 @@ class Search:
         crew = Crew(self._narrowed(part), coarse=True)
         coarse_program(crew)
         left = min(self.deadline - time.monotonic(), self.options.time_limit_s / COARSE_SHARE)
-        got = self.engine(crew.model, left)
+        solved = self.engine(crew.model, left)
         return (
             inf
-            if got.status == "infeasible"
-            else max(0.0, got.bound * _unit(part.frame) * (1 - CLOSE))
+            if solved.status == "infeasible"
+            else max(0.0, solved.bound * _unit(part.frame) * (1 - CLOSE))
         )
 
     def _work(self, floor: float, part: Part) -> None:
         part = self._narrowed(part)
         crew = Crew(part)
         program(crew)
-        got = self._solve(crew.model)
-        if got is None:
+        solved = self._solve(crew.model)
+        if solved is None:
             return
         frame = part.frame
-        key = max(floor, got.bound * _unit(frame))
+        key = max(floor, solved.bound * _unit(frame))
         if key >= self.cutoff:
             return
-        self._split(key, part, crew, got)
+        self._split(key, part, crew, solved)
 
     def _narrowed(self, part: Part) -> Part:
         """End the seconds of a part where the floor or the incumbent does."""
@@ -216,16 +216,16 @@ class Search:
         if model.hopeless:
             return None
         self.solved += 1
-        got = self.engine(model, self.deadline - time.monotonic())
-        if got.status == "infeasible":
+        solved = self.engine(model, self.deadline - time.monotonic())
+        if solved.status == "infeasible":
             return None
-        if got.status != "optimal" or broken(model, got.values):
+        if solved.status != "optimal" or broken(model, solved.values):
             raise StoppedError
-        return got
+        return solved
 
-    def _split(self, key: float, part: Part, crew: Crew, got: Solved) -> None:
+    def _split(self, key: float, part: Part, crew: Crew, solved: Solved) -> None:
         """Price the counts of a solution, and push what is left of the part."""
-        counts = tuple(round(got.values[n]) for n in crew.counts)
+        counts = tuple(round(solved.values[n]) for n in crew.counts)
         workers = sum(counts)
         placement = placement_of(crew, counts)
         truth = None if placement is None else self.offer(placement)
@@ -242,12 +242,12 @@ class Search:
             self.push(key, rest)
             return
         seconds = truth.step.total
-        said = sum(
-            value * (1.0 if name == CONSTANT else got.values[name])
+        program_s = sum(
+            value * (1.0 if name == CONSTANT else solved.values[name])
             for name, value in crew.round_s.items()
         )
         touches = _touches(part, crew, counts)
-        if crew.exact and touches and said < seconds * (1 - CLOSE):
+        if crew.exact and touches and program_s < seconds * (1 - CLOSE):
             self.push(key, replace(part, touched=(*part.touched, *touches)))
             return
         at = seconds * (1 + CLOSE / 10)
@@ -391,8 +391,8 @@ def search(
     )
 
 
-def _key(got: Outcome, problem: Problem) -> float:
-    value = objective_of(problem.requirements).value(got)
+def _key(outcome: Outcome, problem: Problem) -> float:
+    value = objective_of(problem.requirements).value(outcome)
     return 1 / value if problem.requirements.objective == "throughput" else value
 
 

@@ -113,25 +113,25 @@ class HubSearch:
 
     def _promising(self, rows: HubRows) -> Mask:
         """Which rows could be an improvement with ideal links."""
-        found = self._open(rows)[0]
+        open_ = self._open(rows)[0]
         for some in np.array_split(
-            np.flatnonzero(found), np.arange(self.workers.at_once, len(rows), self.workers.at_once)
+            np.flatnonzero(open_), np.arange(self.workers.at_once, len(rows), self.workers.at_once)
         ):
-            found[some] = self.screen.ideal_worth(self.target, rows[some])[0]
-        return found
+            open_[some] = self.screen.ideal_worth(self.target, rows[some])[0]
+        return open_
 
     def _search(self, rows: HubRows) -> int:
         """Enumerate the machines of some rows one after the other until something better is found;
         how many rows are done.
         """
         limits = self.target.limits
-        for done, found in self._worth(rows):
+        for done, admitted in self._worth(rows):
             self.target.check_time()
             self._machines(
                 self.hubs[int(rows.hubs[done])],
                 int(rows.workers[done]),
                 float(rows.usd[done]),
-                found,
+                admitted,
             )
             if self.target.limits != limits:
                 return done + 1
@@ -147,8 +147,8 @@ class HubSearch:
             up, down = self._ways(rows[left], np.flatnonzero(places))
             pairs = zip(rows.hubs[left].tolist(), rows.workers[left].tolist(), strict=True)
             fixed = np.array([self.hubs[k].fixed_usd(n) for k, n in pairs])
-            kept, found = self.screen.worth(self.target, rows[left], up, down, fixed)
-            yield from ((int(left[at]), found.row(at)) for at in np.flatnonzero(kept).tolist())
+            kept, admitted = self.screen.worth(self.target, rows[left], up, down, fixed)
+            yield from ((int(left[at]), admitted.row(at)) for at in np.flatnonzero(kept).tolist())
 
     def _ways(self, rows: HubRows, places: Indices) -> tuple[Array, Array]:
         """Seconds to and from the hub of each row, known at some places, infinite where it may have
@@ -176,14 +176,16 @@ class HubSearch:
             )
         )
 
-    def _machines(self, hub: Hub, n: int, server_usd: float, found: AdmittedMachines) -> None:
+    def _machines(self, hub: Hub, n: int, server_usd: float, admitted: AdmittedMachines) -> None:
         """Enumerate the machines of one hub and one n that may improve."""
-        market, inside = self.market, np.flatnonzero(found.allowed)
-        chosen, seconds = self.screen.by_price[inside], found.seconds[inside]
+        market, inside = self.market, np.flatnonzero(admitted.allowed)
+        chosen, seconds = self.screen.by_price[inside], admitted.seconds[inside]
         chosen = chosen[np.lexsort((seconds, market.usd[chosen]))]
         worker_usd, region_usd = self._egress(hub, n, chosen)
         if not self.improves(
-            float(found.shortest), float(found.usd), n * float(worker_usd.min()) + hub.fixed_usd(n)
+            float(admitted.shortest),
+            float(admitted.usd),
+            n * float(worker_usd.min()) + hub.fixed_usd(n),
         ):
             return
         pools = [market.pools[i] for i in chosen]

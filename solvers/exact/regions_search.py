@@ -187,11 +187,11 @@ class RegionSearch:
                 self.mode, rows, round_s, round_usd, data, np.zeros(len(every))
             )
             needed = np.where(np.isinf(round_s), np.inf, needed)
-            found = margin(self.market.total_sums(at, family.hosts, self.most)[:, every], needed)
+            margins = margin(self.market.total_sums(at, family.hosts, self.most)[:, every], needed)
             ends = np.cumsum([len(part[0]) for part in parts])[:-1]
             self._rough_margins |= {
                 (r, family.hosts): part
-                for r, part in zip(counts, np.split(found, ends), strict=True)
+                for r, part in zip(counts, np.split(margins, ends), strict=True)
             }
 
     def _forget_old_margins(self) -> None:
@@ -291,12 +291,12 @@ class RegionSearch:
         family: Family,
     ) -> Array:
         """Margins over an improvement for each worker count; negative is cut."""
-        found = with_required_places(
+        settled = with_required_places(
             self.problem.requirements.required_places, self.market.places, used, joining
         )
-        if found is None or len(found[0]) > regions:
+        if settled is None or len(settled[0]) > regions:
             return np.full(len(workers), -np.inf)
-        used, joining = found
+        used, joining = settled
         places = np.array((*used, *joining), dtype=np.intp)
         sums = self.market.total_sums(places, family.hosts, self.most)[:, workers]
         largest = -(-workers // regions)

@@ -105,16 +105,16 @@ class RegionRounds:
         can be there.
         """
         key = places, family.hosts
-        found = self._fastest.get(key)
-        if found is None:
+        seconds = self._fastest.get(key)
+        if seconds is None:
             hosts = (
                 frozenset[str]().union(*(self.market.hosts_at[place] for place in places))
                 & family.hosts
             )
-            found = self._fastest[key] = np.minimum.reduce(
+            seconds = self._fastest[key] = np.minimum.reduce(
                 [family.averaging_by_host[h] for h in sorted(hosts)]
             )
-        return found
+        return seconds
 
     @property
     def _broadcasts(self) -> int:

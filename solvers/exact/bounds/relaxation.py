@@ -189,12 +189,12 @@ class Relaxation:
         """The node with the places that need a worker among those that are used; None if it lacks
         one.
         """
-        found = with_required_places(
+        places = with_required_places(
             self.problem.requirements.required_places, self.market.places, node.used, node.joining
         )
-        if found is None or found == (node.used, node.joining):
-            return None if found is None else node
-        used, joining = found
+        if places is None or places == (node.used, node.joining):
+            return None if places is None else node
+        used, joining = places
         wan = max(
             [node.wan_s_per_pair_byte, *(self.pair_wan(a, b) for a in used for b in used if a < b)]
         )
@@ -272,12 +272,12 @@ class Relaxation:
 
     def room(self, family: Family) -> Indices:
         """Machines that each place can hold; shape (places,)."""
-        found = self._rooms.get(family.hosts)
-        if found is None:
+        room = self._rooms.get(family.hosts)
+        if room is None:
             market = self.market
             inside = market.place_of[market.units[1][market.of_hosts(family.hosts)]]
-            found = self._rooms[family.hosts] = np.bincount(inside, minlength=len(market.places))
-        return found
+            room = self._rooms[family.hosts] = np.bincount(inside, minlength=len(market.places))
+        return room
 
     def pools(self, node: Node, family: Family) -> Indices:
         """Pools of the open regions of a node."""
@@ -310,8 +310,8 @@ class Relaxation:
     @cached_property
     def _pairs(self) -> Array:
         """`pair_wan` of all pairs of different places; shape (pairs,)."""
-        found: Array = self.wan_matrix[np.triu_indices(len(self.wan_matrix), 1)]
-        return found
+        pairs: Array = self.wan_matrix[np.triu_indices(len(self.wan_matrix), 1)]
+        return pairs
 
 
 def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:

@@ -101,16 +101,16 @@ class HubBounds:
         """Least calculation with its way up, and with both ways, of a machine that can be paid;
         each of shape (workers + 1,).
         """
-        found = np.full((2, self.workers.most + 1), math.inf)
+        least = np.full((2, self.workers.most + 1), math.inf)
         for counts in self.workers.chunks():
             beside = self.workers.usd_beside(counts)
             payable = (beside <= most_usd) & np.isfinite(beside)
-            for each, seconds in zip(found, self.workers.ideal_seconds(counts), strict=True):
+            for each, seconds in zip(least, self.workers.ideal_seconds(counts), strict=True):
                 each[counts] = np.where(payable, seconds, math.inf).min(axis=1)
                 for rule in self.workers.required:
                     mine = np.where(payable & rule.owns, seconds, math.inf).min(axis=1)
                     each[counts] = np.maximum(each[counts], mine)
-        return found[0], found[1]
+        return least[0], least[1]
 
     def _mean_seconds(self, target: Target, rows: HubRows) -> Array:
         """Least rounds of workers whose speeds together are at most what the limit pays for; shape
@@ -157,14 +157,14 @@ class HubBounds:
         round that it alone would need, so n times the least such product bounds the whole. Machines
         that must be used have a least product of their own.
         """
-        found = np.zeros(len(rows))
+        product = np.zeros(len(rows))
         for n in np.unique(rows.workers).tolist():
             mine = np.flatnonzero(rows.workers == n)
             parts = [(rule.count, rule.owns) for rule in self.workers.required]
             parts.append((n - sum(count for count, _ in parts), self._anywhere))
             for number, (count, among) in enumerate(parts):
-                found[mine] += count * self._least_own_product(rows[mine], n, number, among)
-        return found
+                product[mine] += count * self._least_own_product(rows[mine], n, number, among)
+        return product
 
     @cached_property
     def _anywhere(self) -> Mask:

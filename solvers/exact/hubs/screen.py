@@ -125,23 +125,23 @@ class HubScreen:
         these; shape (rows,).
         """
         with np.errstate(invalid="ignore", over="ignore"):
-            found = self.machines(target, rows, up, down)
+            admitted = self.machines(target, rows, up, down)
             kept: Mask = could_improve(
                 target,
                 self.mode,
-                found.shortest,
-                found.usd,
+                admitted.shortest,
+                admitted.usd,
                 usd_per_round,
-                found.usd * found.shortest,
+                admitted.usd * admitted.shortest,
             )
-        return kept & (found.usd < math.inf), found
+        return kept & (admitted.usd < math.inf), admitted
 
     def ideal_worth(self, target: Target, rows: HubRows) -> tuple[Mask, Mask]:
         """`worth` with ideal links: which rows, and which places have a machine for one of them;
         shapes (rows,), (places,).
         """
         up, down = self.workers.ideal.ways()
-        kept, found = self.worth(target, rows, up[None], down[None])
+        kept, admitted = self.worth(target, rows, up[None], down[None])
         places = np.zeros(len(self.market.places), dtype=bool)
-        places[self.market.place_of[self.by_price[found.allowed[kept].any(axis=0)]]] = True
+        places[self.market.place_of[self.by_price[admitted.allowed[kept].any(axis=0)]]] = True
         return kept, places

@@ -96,10 +96,10 @@ class HubWorkers:
     @cached_property
     def soonest(self) -> Array:
         """Least calculation of any machine; shape (workers + 1,)."""
-        found = np.full(self.most + 1, math.inf)
+        soonest = np.full(self.most + 1, math.inf)
         for counts in self.chunks():
-            found[counts] = self.calculation(counts).min(axis=1)
-        return found
+            soonest[counts] = self.calculation(counts).min(axis=1)
+        return soonest
 
     def chunks(self) -> Iterator[Indices]:
         """Numbers of workers from 1, as many at once as fit."""

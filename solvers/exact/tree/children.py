@@ -253,14 +253,14 @@ class Children:
         self._prepare()
         node, fewest, most = self.node, self.meeting.fewest, self.meeting.most
         left = node.left - self.counts
-        self.found = self._margins(np.minimum(self.counts, left))
+        self.margins = self._margins(np.minimum(self.counts, left))
         fits = (left <= self.counts * (most - self.used)) & (left >= fewest - self.used)
         allowed = np.tile(fits & ((left > 0) | (self.used >= fewest)), (len(self.places), 1))
         allowed[self.places <= node.after] &= self.counts < node.most
         if self.missing:
             allowed &= self._leaves_room(left)
-        at = np.argwhere(allowed & (self.found >= 0))
-        order = np.argsort(-self.found[at[:, 0], at[:, 1]], kind="stable")
+        at = np.argwhere(allowed & (self.margins >= 0))
+        order = np.argsort(-self.margins[at[:, 0], at[:, 1]], kind="stable")
         self.limits = self.bound.target.limits
         return [(int(self.places[i]), int(self.counts[j])) for i, j in at[order]]
 
@@ -283,8 +283,8 @@ class Children:
         if self.bound.target.limits != self.limits:
             self.limits = self.bound.target.limits
             self._prepare()
-            self.found = self._margins(np.minimum(self.counts, self.node.left - self.counts))
-        return bool(self.found[np.searchsorted(self.places, place), count - 1] >= 0)
+            self.margins = self._margins(np.minimum(self.counts, self.node.left - self.counts))
+        return bool(self.margins[np.searchsorted(self.places, place), count - 1] >= 0)
 
     def own_bound_allows(self, place: int, count: int) -> bool:
         """Whether a child's own bound, with its pairs and links known, still allows an improvement:

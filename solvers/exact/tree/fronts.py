@@ -172,8 +172,8 @@ class Fronts:
         """
         reached = self.weights[:, :1] * states.speed - self.weights[:, 1:2] * states.usd + ahead
         slack = 1e-9 * np.maximum(1.0, np.abs(self.needed))
-        found: np.ndarray = np.all(reached >= (self.needed - slack)[:, None], axis=0)
-        return found
+        open_: np.ndarray = np.all(reached >= (self.needed - slack)[:, None], axis=0)
+        return open_
 
     def best(self, states: States) -> States:
         """States that no other of as many machines beats."""
@@ -258,16 +258,16 @@ class RegionFront:
 
     def machines(self, state: int) -> list[tuple[int, int]]:
         """Pools and counts of a complete choice."""
-        found = []
+        machines = []
         for (states, mixes), bucket in zip(
             reversed(self.trail), reversed(self.buckets), strict=True
         ):
             counts = mixes.counts[int(states.choice[state])]
-            found += [
+            machines += [
                 (pool, int(count)) for pool, count in zip(bucket, counts, strict=True) if count
             ]
             state = int(states.parent[state])
-        return found
+        return machines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,10 +284,10 @@ class Mixes:
 
 def buckets_at(market: Market, place: int, hosts: frozenset[str]) -> list[tuple[int, ...]]:
     """Pools of each quota bucket of a place, in the order of the market."""
-    found: dict[tuple[str, str, str], list[int]] = {}
+    buckets: dict[tuple[str, str, str], list[int]] = {}
     for i in np.flatnonzero((market.place_of == place) & market.pools_of_hosts(hosts)).tolist():
-        found.setdefault(market.pools[i].bucket, []).append(i)
-    return [tuple(bucket) for bucket in found.values()]
+        buckets.setdefault(market.pools[i].bucket, []).append(i)
+    return [tuple(bucket) for bucket in buckets.values()]
 
 
 def mixes_of(market: Market, bucket: tuple[int, ...], most: int) -> Mixes:

@@ -32,18 +32,18 @@ class RegionLeafBound(LeafBound):
         """Hosts by region such that the slowest average of a region decides: one run for each time
         that it may take.
         """
-        found: dict[tuple[frozenset[str], ...], None] = {}
+        runs: dict[tuple[frozenset[str], ...], None] = {}
         times = self.family.averaging_by_host
         counts = split[0].tolist()
         for hosts in self.relaxation.host_steps(self.family, self.workers):
             for longest in sorted({float(times[host][n]) for host in hosts for n in counts}):
-                found[
+                runs[
                     tuple(
                         frozenset(host for host in hosts if times[host][n] <= longest)
                         for n in counts
                     )
                 ] = None
-        return [run for run in found if all(run)]
+        return [run for run in runs if all(run)]
 
     def egress_usd(self, splits: Indices) -> Array:
         """Egress of one exchange at known workers; shape (splits,)."""
