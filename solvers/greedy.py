@@ -26,7 +26,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     Returns
     -------
     Answer
-        Feasible, without a bound: a better placement may exist. If none was found, that proves
+        Feasible, without a bound: a better placement may exist. If there is none, that proves
         nothing, unless no machine is admitted at all.
     """
     market = Market.of(problem)
@@ -36,5 +36,5 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     try:
         construct(judge)
     except (OutOfTimeError, KeyboardInterrupt) as why:
-        return answer_of(judge, out_of_time=True, interrupted=isinstance(why, KeyboardInterrupt))
-    return answer_of(judge, out_of_time=False)
+        return answer_of(judge, stopped=True, interrupted=isinstance(why, KeyboardInterrupt))
+    return answer_of(judge, stopped=False)

@@ -49,7 +49,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     -------
     Answer
         Feasible, without a bound and never worse than that of `greedy`: a better placement may
-        exist. If none was found, that proves nothing, unless no machine is admitted at all.
+        exist. If there is none, that proves nothing, unless no machine is admitted at all.
     """
     market = Market.of(problem)
     if not market.pools:
@@ -58,8 +58,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     try:
         _search(judge, options.seed)
     except (OutOfTimeError, KeyboardInterrupt) as why:
-        return answer_of(judge, out_of_time=True, interrupted=isinstance(why, KeyboardInterrupt))
-    return answer_of(judge, out_of_time=False)
+        return answer_of(judge, stopped=True, interrupted=isinstance(why, KeyboardInterrupt))
+    return answer_of(judge, stopped=False)
 
 
 def _search(judge: Judge, seed: int) -> None:

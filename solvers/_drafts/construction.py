@@ -26,7 +26,7 @@ GROWTH = 300
 
 @dataclass(frozen=True)
 class Start:
-    """What a construction leaves behind: drafts, best first, and the parts that found them."""
+    """Drafts of a construction, best first, and the parts that made them."""
 
     drafts: tuple[Draft, ...]
     judge: Judge
@@ -118,15 +118,11 @@ def _fallback_drafts(judge: Judge, modes: list[Mode]) -> list[Draft]:
     ]
 
 
-def answer_of(judge: Judge, out_of_time: bool, interrupted: bool = False) -> Answer:
-    """The best that was found; nothing is proved."""
+def answer_of(judge: Judge, stopped: bool, interrupted: bool = False) -> Answer:
+    """Return the best placement of a judge as an answer; nothing is proved."""
     best = judge.target.best
     status = (
-        Status.TIME_LIMIT
-        if out_of_time
-        else Status.FEASIBLE
-        if best is not None
-        else Status.UNKNOWN
+        Status.TIME_LIMIT if stopped else Status.FEASIBLE if best is not None else Status.UNKNOWN
     )
     placement = None if best is None else best.canonical()
     return Answer(

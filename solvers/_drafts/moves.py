@@ -12,7 +12,7 @@ from .neighbours import NearPlaces
 Change = Callable[[Draft], Iterator[Draft]]
 """Changes of one kind."""
 PATIENCE = 8
-"""Changes that are tried after one was found that helps."""
+"""Changes that are tried after the first that helps."""
 MOVED_TO = 10
 """Places that the workers of one place are tried at."""
 

@@ -81,10 +81,10 @@ def _kept(problem: Problem, key: Key, build: Callable[[], Array]) -> Array:
     tables: Recent[Array] = problem.network.tables.setdefault(kind, Recent(KEPT_TABLES))
 
     def made() -> Array:
-        found = _part(tables, places, detail)
-        found = build() if found is None else found
-        found.setflags(write=False)
-        return found
+        part = _part(tables, places, detail)
+        table = build() if part is None else part
+        table.setflags(write=False)
+        return table
 
     return tables.get((places, detail), made)
 

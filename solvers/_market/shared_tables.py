@@ -98,11 +98,10 @@ class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_prop
         tables, key = owner.tables, self.key(owner)
         if key not in tables:
             tables[key] = self.value(owner)
-        found: T = tables[key][0]
-        owner.__dict__[self.name] = (
-            found  # asked for first from now on, as with functools.cached_property
-        )
-        return found
+        value: T = tables[key][0]
+        # The object's own entry is looked up first from now on, as with functools.cached_property.
+        owner.__dict__[self.name] = value
+        return value
 
     def key(self, owner: Sharing) -> object:
         """What the value depends on among those that share their tables."""

@@ -1,9 +1,9 @@
-"""Runs a solver in a child process: bounded in time and memory, heard while it works, gone when its
-parent is.
+"""Runs a solver in a child process that is bounded in time and memory and ends with its parent.
 
-The child gets the problem as JSON, says one JSON line for each better placement and bound, and one
-for its answer. Nothing is pickled. It runs in a process group of its own, so that programs it
-starts (CBC) end with it; on Linux the kernel ends it when its parent dies, however that happens.
+The child reads the problem as JSON. It writes one JSON line for each better placement and bound,
+and one for its answer. Nothing is pickled. It runs in a process group of its own, so that programs
+that it starts (CBC) end with it. On Linux the kernel ends it when its parent dies, however that
+happens.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def solve_in_child(
     Raises
     ------
     PlacerError
-        If the package is missing, or the child fails before it found anything.
+        If the package is missing, or the child fails before it has any placement.
     """
     module, package, line = needs
     if importlib.util.find_spec(module) is None:
@@ -68,14 +68,13 @@ def solve_in_child(
 
 
 def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = RUN) -> Answer:
-    """Run a job in a child and return its answer, or the best that it said before it was stopped or
-    failed.
+    """Run a job in a child and return its answer, or its last report if it was stopped or failed.
 
     Notes
     -----
     A child that is stopped by its watchdog or by Ctrl-C gives ``time_limit`` with the last
-    placement and bound that it said. One that dies gives the same if it had found something, else
-    an error.
+    placement and bound that it reported. One that dies gives the same if it had reported a
+    placement, else an error.
     """
     paths = os.pathsep.join(p or str(Path.cwd()) for p in sys.path)
     child = subprocess.Popen(  # noqa: S603 - this interpreter, with a job that was built here
@@ -97,10 +96,10 @@ def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = 
     )
     for talk in talks:
         talk.start()
-    heard: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     try:
-        ended = _hear(
-            lines, heard, options, time.monotonic() + options.time_limit_s + GRACE_S + START_S
+        ended = _collect(
+            lines, reported, options, time.monotonic() + options.time_limit_s + GRACE_S + START_S
         )
     except KeyboardInterrupt:
         ended = True
@@ -108,11 +107,11 @@ def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = 
         _end(child)
         for talk in talks:
             talk.join(JOIN_S)
-    return _answer(what, heard, ended, child.returncode, noise)
+    return _answer(what, reported, ended, child.returncode, noise)
 
 
-def _hear(
-    lines: queue.Queue[str | None], heard: dict[str, Any], options: SolveOptions, deadline: float
+def _collect(
+    lines: queue.Queue[str | None], reported: dict[str, Any], options: SolveOptions, deadline: float
 ) -> bool:
     """Take lines until the answer, the end of the child (False) or the deadline, which starts anew
     when the work starts.
@@ -127,30 +126,32 @@ def _hear(
             continue
         if line is None:
             return False
-        said = json.loads(line)
-        heard.update(said)
-        if "started" in said:
+        report = json.loads(line)
+        reported.update(report)
+        if "started" in report:
             deadline = time.monotonic() + options.time_limit_s + GRACE_S
-        if "better" in said and options.on_better is not None:
-            options.on_better(said["better"])
-        if "status" in said or "error" in said:
+        if "better" in report and options.on_better is not None:
+            options.on_better(report["better"])
+        if "status" in report or "error" in report:
             return True
 
 
 def _answer(
-    what: str, heard: dict[str, Any], ended: bool, code: int | None, noise: list[str]
+    what: str, reported: dict[str, Any], ended: bool, code: int | None, noise: list[str]
 ) -> Answer:
-    if "error" in heard:
-        raise PlacerError(*heard["error"])
+    if "error" in reported:
+        raise PlacerError(*reported["error"])
     placement = (
-        None if heard.get("placement") is None else msgspec.convert(heard["placement"], Placement)
+        None
+        if reported.get("placement") is None
+        else msgspec.convert(reported["placement"], Placement)
     )
-    if "status" in heard:
+    if "status" in reported:
         return Answer(
-            status=Status(heard["status"]),
+            status=Status(reported["status"]),
             placement=placement,
-            bound=heard["bound"],
-            candidates=heard["candidates"],
+            bound=reported["bound"],
+            candidates=reported["candidates"],
         )
     if not ended and placement is None:
         raise PlacerError(
@@ -161,8 +162,8 @@ def _answer(
     return Answer(
         status=Status.TIME_LIMIT,
         placement=placement,
-        bound=heard.get("bound"),
-        candidates=heard.get("candidates", 0),
+        bound=reported.get("bound"),
+        candidates=reported.get("candidates", 0),
     )
 
 

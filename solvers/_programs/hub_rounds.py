@@ -127,7 +127,7 @@ def store(crew: Crew) -> None:
         p: strategy("central").phases([(p, 1)], size, crew.frame.exchange) for p in crew.places
     }
     put = egress(crew, [phase for phase in next(iter(phases.values()), ()) if phase.name == "put"])
-    usd += [times(egress(crew, found) - put, crew.workers_at(p)) for p, found in phases.items()]
+    usd += [times(egress(crew, own) - put, crew.workers_at(p)) for p, own in phases.items()]
     offer = problem.catalog.store(store)
     usd.append({CONSTANT: put + cost.storage_usd(offer, size, part.low, 0.0, 0)})
     kept = cost.storage_usd(offer, size, part.low, 3600.0, 0) - cost.storage_usd(

@@ -153,10 +153,10 @@ def _broadcasts(crew: Crew) -> dict[int, float]:
     problem = crew.problem
 
     def seconds(place: str, k: int) -> float:
-        found = broadcast([(place, k)], problem.gradient_bytes)
+        phases = broadcast([(place, k)], problem.gradient_bytes)
         return sum(
             direct_phase_seconds(phase, problem.network, crew.frame.exchange.streams)
-            for phase in found
+            for phase in phases
         )
 
     return crew.model.largest(list(crew.by_counts(seconds)), exact=crew.part.least_s > 0)

@@ -43,12 +43,14 @@ def wrong_answers(engine: Engine, programs: int = PROGRAMS) -> int:
             if all(sum(c * p[n] for n, c in terms.items()) <= limit for terms, limit in model.rows)
         ]
         best = min((sum(model.goal[n] * p[n] for n in names) for p in kept), default=None)
-        got = engine(model, 10.0)
+        solved = engine(model, 10.0)
         if best is None:
-            wrong += got.status != "infeasible"
+            wrong += solved.status != "infeasible"
         else:
-            found = sum(model.goal[n] * v for n, v in zip(names, got.values, strict=False))
-            wrong += got.status != "optimal" or abs(found - best) > TOLERANCE * max(1.0, abs(best))
+            goal = sum(model.goal[n] * v for n, v in zip(names, solved.values, strict=False))
+            wrong += solved.status != "optimal" or abs(goal - best) > TOLERANCE * max(
+                1.0, abs(best)
+            )
     return wrong
 
 

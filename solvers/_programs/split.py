@@ -41,8 +41,8 @@ COARSE_POOLS = 30
 """Markets with more pools get a bound for each exchange before their places are looked at."""
 COARSE_SHARE = 4
 """One such bound takes at most this part of the time."""
-SAID_EVERY_S = 0.5
-"""How often the bound is said."""
+REPORT_EVERY_S = 0.5
+"""How often the bound is reported."""
 CLOSE = 1e-6
 """Relative difference of a program and the model that no tangent can mend."""
 
@@ -138,7 +138,7 @@ class Search:
 
     def run(self) -> bool:
         """Work through all parts, best bound first; False if it was stopped."""
-        self.started, told = True, time.monotonic()
+        self.started, reported_s = True, time.monotonic()
         while self.heap and self.heap[0][0] < self.cutoff:
             limit = self.options.node_limit
             if time.monotonic() > self.deadline or (limit is not None and self.solved >= limit):
@@ -151,8 +151,8 @@ class Search:
                 heapq.heappush(self.heap, (key, number, part))
                 return False
             self.working = ()
-            if time.monotonic() > told + SAID_EVERY_S:
-                told = time.monotonic()
+            if time.monotonic() > reported_s + REPORT_EVERY_S:
+                reported_s = time.monotonic()
                 self.say(bound=self.bound(), candidates=self.tried)
         self.heap.clear()
         return True

@@ -26,9 +26,7 @@ from .hubs.workers import HubWorkers
 from .search import Ranges
 
 FIRST_ROWS = 16
-"""So many hubs are looked at together at first, then twice as many each time until something better
-is found.
-"""
+"""Rows that are searched together at first; twice as many each time until the incumbent improves."""
 
 
 class HubSearch:
@@ -97,7 +95,7 @@ class HubSearch:
             done = self._search(some)
             rows = rows[done:]
             step *= 2
-            if done < len(some):  # something better was found: less is left to look at
+            if done < len(some):  # a better incumbent rules out some of the rows that are left
                 rows, step = rows[self._open(rows)[0]], FIRST_ROWS
 
     def may_improve(self) -> bool:
@@ -121,8 +119,8 @@ class HubSearch:
         return open_
 
     def _search(self, rows: HubRows) -> int:
-        """Enumerate the machines of some rows one after the other until something better is found;
-        how many rows are done.
+        """Enumerate the machines of some rows one after the other until the incumbent improves;
+        return how many rows are done.
         """
         limits = self.target.limits
         for done, admitted in self._worth(rows):
